@@ -92,7 +92,7 @@ def test_the_id_does_not_leave_and_everyone_weighs_alike():
     assert len(safe) == 500
     assert safe.dp.mean("age")["estimate"] == pytest.approx(20, abs=4), "a fifth of the persons, most of the rows"
     assert "Persons: 1 row of each, chosen in secret by 'patient'" in str(dpf.Estimates(safe).plan)
-    assert "tells persons apart" in str(dpf.Estimates(safe).plan.verify())
+    assert "identifies persons" in str(dpf.Estimates(safe).plan.verify())
     again = dpf.Plan.from_json(dpf.Estimates(safe).plan.to_json())
     assert again == dpf.Estimates(safe).plan
     assert again.privacy_id == "patient"

@@ -110,7 +110,7 @@ def test_null_rates_and_refusals() -> None:
         ("holds vectors, no numbers; ask for mean", lambda: safe.dp.var("v")),
         ("holds no sets; ask for mean", lambda: safe.dp.support("v")),
         ("holds no sets; ask for mean", lambda: safe.dp.set_sizes("v")),
-        ("holds vectors, of which where tells nothing", lambda: safe.dp.count(where={"v": [0.0]})),
+        ("holds vectors, about which where says nothing", lambda: safe.dp.count(where={"v": [0.0]})),
         (r"no rows are drawn; .* release.drop\(columns=\['v'\]\)", lambda: safe.dp.synthesize()),
         ("is a vector, which takes no weights", lambda: safe.dp.mean("v", weights="sex")),
         ("takes one column in by", lambda: safe.dp.mean("v", by=["sex"])),

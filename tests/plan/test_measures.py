@@ -160,7 +160,7 @@ def test_few_rows_have_no_tables_by_default():
 
 REFUSED = [
     ((("street",),), "measure names 'street', which is not a randomised column"),
-    ((("tags", "sex", "home"),), "column 'tags' holds sets, whose items are measured on their own; name it alone"),
+    ((("tags", "sex", "home"),), "column 'tags' holds sets, whose items are measured on their own; name it by itself"),
     ((("big", "huge"),), "big × huge has 300,000 cells and the limit is 200,000; leave it out of measure"),
     ((("sex", "home", "age", "big"),), "takes columns, pairs and triples"),
 ]

@@ -167,7 +167,7 @@ def edited(**changes):
         (edited(passthrough=[["a"]]), "a column's name must be a string that is not empty"),
         (edited(leaks={"age": 1}), "leaks must be a list of column names"),
         (edited(columns__0__epsilon=0.1), "'age': give a mechanism or an epsilon, one of them"),
-        (edited(columns__0__delta=0.1), "'age': delta stands beside an epsilon"),
+        (edited(columns__0__delta=0.1), "'age': delta goes with an epsilon"),
         (edited(columns__0__mechanism=5), "'age': the mechanism must be an object with its tag"),
         (edited(columns__0__name="\ud800"), r"column name '\\ud800' is not valid Unicode; rename it"),
         (edited(passthrough=["a\ud800"]), "is not valid Unicode; rename it"),
