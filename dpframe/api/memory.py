@@ -9,6 +9,7 @@ from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest, permutation, release
 from dpframe.release.tables import measured_tables
 from dpframe.tables.frames import Frame
+from dpframe.tables.released import described
 
 
 def drawn(frame: Frame, ready: Ready) -> Any:
@@ -20,4 +21,4 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n
     info = ReleaseInfo(plan, count, digest.hexdigest(tables), rows, ready.own, tables, ready.part)
-    return frame.rebuild(plan, plan.released_spaces, released, order, info.to_json())
+    return frame.rebuild(plan, plan.released_spaces, released, order, described(info))

@@ -21,7 +21,7 @@ from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.infer.categories import Items, Ranks, Texts, is_text
 from dpframe.infer.column import Presence, Task
-from dpframe.infer.cost import MOST_SHARE, CountNoise, Histogram, Spending, spend
+from dpframe.infer.cost import MOST_SHARE, Histogram, Spending, spend
 from dpframe.infer.from_data import IDENTIFIER
 from dpframe.infer.numbers import ROUND_SHARES, Numbers, Times, is_number, is_time
 from dpframe.infer.objects import Objects
@@ -204,12 +204,6 @@ class Measurement:
             self.budget,
             {task.field.name: threshold[task.field.name] for task in tasks if task.field.name in threshold},
         )
-
-    def _noises_of(self, task: Task) -> list[CountNoise]:
-        """Return the noises of a column's histograms, in their order."""
-        assert self.spending is not None
-        own = zip(self.histograms, self.spending.noises, strict=True)
-        return [noise for (name, _), noise in own if name == task.field.name]
 
 
 _CLEAR = 60

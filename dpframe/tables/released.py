@@ -59,7 +59,19 @@ def is_synthetic(text: str) -> bool:
     return isinstance(data, dict) and SYNTHETIC in data
 
 
-@lru_cache(maxsize=KNOWN_DIGESTS)
+_infos: dict[str, ReleaseInfo] = {}
+"""By its text: what a release says about itself, the latest last."""
+
+
+def described(info: ReleaseInfo) -> str:
+    """Return a release's description as text, and keep what it means: its first question does not read it again."""
+    text = info.to_json()
+    while len(_infos) >= KNOWN_DIGESTS:
+        _infos.pop(next(iter(_infos)), None)
+    _infos[text] = info
+    return text
+
+
 def read_info(text: str) -> ReleaseInfo:
     """Return what a release says about itself; `PlanError` for a text that is no description of one.
 
@@ -68,6 +80,12 @@ def read_info(text: str) -> ReleaseInfo:
     NotSanitizedError
         For the text of synthetic rows.
     """
+    known = _infos.get(text)
+    return _read_info(text) if known is None else known
+
+
+@lru_cache(maxsize=KNOWN_DIGESTS)
+def _read_info(text: str) -> ReleaseInfo:
     if is_synthetic(text):
         raise NotSanitizedError(
             "the table is synthetic and carries no plan: plain pandas is right for it on average; for intervals ask "

@@ -141,11 +141,6 @@ class Portion:
             raise ParameterError(_NOTHING)
         return epsilon
 
-    @property
-    def any_budget(self) -> Budget:
-        """The (ε, δ) of any mechanism within it, about which no more is known."""
-        return self.budget if self.step is None else Budget(self.pure_epsilon, self.step.delta)
-
     def split(self, shares: Sequence[float]) -> list[Portion]:
         """Divide it; the parts never come to more than the whole."""
         whole = math.fsum(shares)

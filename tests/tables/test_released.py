@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
+from dpframe.release.info import ReleaseInfo
 from dpframe.tables.released import KNOWN_DIGESTS, Source
 
 SPACES = {"age": (0, 9), "sex": ["F", "M"]}
@@ -21,6 +22,17 @@ def released(rows=200):
 def test_one_description_is_read_once():
     safe = released()
     assert Source(safe, None).info is Source(safe.copy(), None).info
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": False, "measure": None}, {"sample": 50}, {"delta": 1e-6, "groups": [("age", "sex")]}]
+)
+def test_what_was_written_here_is_what_another_process_reads(options):
+    frame = pd.DataFrame({"age": np.arange(200) % 10, "sex": ["F", "M"] * 100})
+    safe = dpf.sanitize(frame, epsilon=2, **{"delta": 0, "spaces": SPACES, **options})
+    text = safe.attrs["dpframe"]
+    assert safe.dp.release == ReleaseInfo.from_json(text)
+    assert safe.dp.release.to_json() == text
 
 
 def test_a_frame_altered_in_place_after_a_question_is_noticed():
@@ -61,3 +73,4 @@ def test_no_more_digests_are_kept_than_are_said():
     for rows in range(2, 2 * KNOWN_DIGESTS + 4, 2):
         assert released(rows).dp.verify()
     assert len(module._digests) <= KNOWN_DIGESTS
+    assert len(module._infos) <= KNOWN_DIGESTS
