@@ -38,7 +38,7 @@ def packed(tables: Sequence[MeasuredTable]) -> dict[str, Any]:
     planes = np.ascontiguousarray(zigzag.view(np.uint8).reshape(-1, 8).T).tobytes()
     return {
         "bins": [[name, most, list(starts)] for (name, most), starts in bins.items()],
-        "counts": base64.b64encode(zlib.compress(planes, 9)).decode(),
+        "counts": base64.b64encode(zlib.compress(planes)).decode(),
     }
 
 

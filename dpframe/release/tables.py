@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,11 @@ from dpframe.spaces import Space
 from dpframe.totals.cells import cell_count
 from dpframe.totals.counts import Codes, Counter, Items, Joint, JointCounting, Places, Total, Vectors, cells_of, noisy
 
-_BATCH = 1 << 16
+_BATCH = 1 << 17
 """Rows that are counted at a time, so that their cells stay in cache."""
+
+_ROWS_OF_A_CELL = 16
+"""Rows from which on a cell pays that only serves to count several joints at once: cells are added up in the end."""
 
 
 class Tables:
@@ -68,7 +72,9 @@ class Tables:
         self._counted = sorted(counted | {(name, False) for m in self._vectors for name in m.columns[1:]})
         columns = {m: tuple((name, self._cuts.in_cells(m, name)) for name in m.columns) for m in self._joints}
         widths = {own: width for m, j in self._joints.items() for own, width in zip(columns[m], j.shape, strict=True)}
-        self._counting = JointCounting.of(widths, [(columns[m], joint) for m, joint in self._joints.items()])
+        cells = min(1 << 16, max(1 << 8, (plan.n or 1 << 20) // _ROWS_OF_A_CELL))
+        self._counting = JointCounting.of(widths, [(columns[m], joint) for m, joint in self._joints.items()], cells)
+        self._known: dict[str, Places] = {}
 
     def _stream(self, kind: str, columns: Sequence[str], level: int = 0) -> ColumnStream:
         return self._keys.column(json.dumps([kind, *columns, *[level] * (level > 1)]), "measure")
@@ -85,12 +91,19 @@ class Tables:
         """Return the cells of codes: in those of the column's one-way, or the codes themselves."""
         way = self._ways.get(name)
         if not in_cells or way is None:
-            return codes.astype(np.intp)
-        return (
-            place_of(codes, self._spaces[name], way.most)
+            return codes
+        space = self._spaces[name]
+        cells = (
+            partial(place_of, space=space, size=way.most)
             if way.level
-            else cells_of(codes, self._spaces[name], way.most)
+            else partial(cells_of, space=space, most=way.most)
         )
+        if len(codes) <= space.values:
+            return cells(codes)
+        # There are fewer codes than rows: what each one's cell is, is worked out once.
+        if name not in self._known:
+            self._known[name] = cells(np.arange(space.values + space.has_null)).astype(np.uint16)
+        return self._known[name].take(codes)
 
     def add(self, codes: Mapping[str, Codes], rows: Rows) -> None:
         """Count rows; ``rows`` is the place of the first one in the table, or the place of each."""
@@ -115,6 +128,7 @@ class Tables:
     @property
     def counts(self) -> list[Ints]:
         """The exact counts so far, for `merge`: as secret as the rows."""
+        self._counting.settle()
         return [counter.counts for counter in self._counters]
 
     def merge(self, counts: Sequence[Ints]) -> None:
@@ -129,6 +143,7 @@ class Tables:
 
     def measured(self) -> tuple[MeasuredTable, ...]:
         """Return the noisy tables, in the order of the plan's measures: once, when all rows have been counted."""
+        self._counting.settle()
         one_ways = {
             m.columns[0]: noisy(joint.counts, m.sigma2, self._stream(m.kind, m.columns))
             for m, joint in self._joints.items()
