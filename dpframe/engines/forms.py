@@ -15,7 +15,7 @@ from dpframe.api.files import as_table, with_signed_indices
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.spaces import as_arrow as arrow_array
-from dpframe.tables.batches import Batch, length
+from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.tables.frames import ArrowFrame, Frame, PandasFrame
 from dpframe.tables.parquet_form import ParquetForm
 
@@ -56,11 +56,10 @@ class ArrowForm(Form):
     def write(self, batch: Batch, file: IO[bytes], info: ReleaseInfo, compression: str) -> None:
         """Write the file that `dpframe.sanitize_parquet` writes of the same rows."""
         form = self.parquet
-        table = form.decoded(batch) if batch else form.schema.empty_table()
-        options = form.encodings(compression)
-        with pq.ParquetWriter(file, form.schema, compression=compression, store_schema=False, **options) as writer:
-            writer.write_table(table, row_group_size=form.group_rows)
-            writer.add_key_value_metadata(form.metadata(info))
+        writer = form.writer(file, compression)
+        for group in row_groups(iter([batch]), form.group_rows):
+            form.write(writer, group)
+        writer.close(form.metadata(info))
 
 
 @dataclass(frozen=True)

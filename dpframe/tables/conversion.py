@@ -65,9 +65,8 @@ class Conversion:
         sink.check(self.form.schema)
         batches = self._shuffled(sink.path.parent) if self.plan.shuffle else self._released()
         # Closed by hand: an error that is kept would keep threads and what is spilled, too.
-        with closing(batches), sink.open(file, self.form.schema, self.form.encodings(sink.compression)) as writer:
-            outputs = map(self.form.decoded, row_groups(batches, self.form.group_rows))
-            rows = written(lambda table: writer.write(table, self.form.group_rows), outputs, self.threads)
+        with closing(batches), sink.rows(file, self.form) as writer:
+            rows = written(writer.write, row_groups(batches, self.form.group_rows), self.threads)
             if self.watch is not None:
                 self.watch.warn()
             drawn_from = None if self.plan.sample is None else self.table.n

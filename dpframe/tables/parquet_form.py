@@ -7,15 +7,17 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import IO, Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from dpframe.plan.plan import Plan
 from dpframe.release.info import ReleaseInfo, arrow_metadata
-from dpframe.tables.batches import Batch, indexed
+from dpframe.tables.batches import Batch, indexed, length
 from dpframe.tables.kinds import as_stored, coded_type
+from dpframe.tables.parquet_pages import MOST_VALUES, PackedColumn, PackedWriter
 from dpframe.tables.types import is_list, is_text, output_type, plain_type
 
 ROW_GROUP_ROWS = 1 << 19
@@ -82,11 +84,43 @@ class ParquetForm:
     def decoded(self, group: Batch, schema: pa.Schema | None = None) -> pa.Table:
         """Return released codes as values, in the types that are written, or in others that can hold them."""
         schema = self.schema if schema is None else schema
-        arrays = [
-            self._values(name, group[name], schema.field(name).type) if name in self.plan.names else group[name]
-            for name in self.names
-        ]
+        arrays = [self._array(name, group[name], schema.field(name).type) for name in self.names]
         return pa.Table.from_arrays(arrays, schema=schema)
+
+    @cached_property
+    def packed(self) -> Mapping[str, PackedColumn]:
+        """The columns whose codes are written as they are: of few values, each stored by itself."""
+        found = {name: self._packed(self.schema.field(name)) for name in self.plan.names if name in self.names}
+        return {name: column for name, column in found.items() if column is not None}
+
+    def _packed(self, field: pa.Field) -> PackedColumn | None:
+        space = self.plan[field.name].released
+        inner = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        # Parquet has no dictionaries of booleans.
+        if space.code_words or space.size > MOST_VALUES or inner.num_fields or pa.types.is_boolean(inner):
+            return None
+        values = self._values(field.name, np.arange(space.size, dtype=np.uint8), field.type)
+        if values.slice(0, space.size - space.has_null).null_count:
+            return None
+        plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        return PackedColumn.of(field.name, plain, field.nullable)
+
+    def writer(self, file: IO[bytes], compression: str) -> PackedWriter:
+        """Return what row groups are written with: Arrow encodes all columns if few bytes matter more than time."""
+        options = {**self.encodings(compression), "compression": compression}
+        return PackedWriter(file, self.schema, {} if compression in SMALL else self.packed, options)
+
+    def write(self, writer: PackedWriter, group: Batch) -> None:
+        """Write released codes as a row group."""
+        arrays = {
+            name: self._array(name, group[name], self.schema.field(name).type)
+            for name in self.names
+            if name not in writer.packed
+        }
+        writer.write({**group, **arrays}, length(group))
+
+    def _array(self, name: str, column: Any, type_: pa.DataType) -> pa.Array:
+        return self._values(name, column, type_) if name in self.plan.names else column
 
     def _values(self, name: str, codes: Any, stored: pa.DataType) -> pa.Array:
         return as_stored(self.plan[name].released.decode(codes, coded_type(stored)), stored)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-import pyarrow as pa
+from dpframe.tables.batches import Batch, length
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -77,21 +77,21 @@ def ahead(parts: Iterator[Part], threads: int) -> Generator[Part, None, None]:
             yield part
 
 
-def written(write: Callable[[pa.Table], None], tables: Iterator[pa.Table], threads: int) -> int:
-    """Write each table, in a thread of its own while the next is made if there are several; return the rows written."""
+def written(write: Callable[[Batch], None], groups: Iterator[Batch], threads: int) -> int:
+    """Write each group, in a thread of its own while the next is made if there are several; return the rows written."""
     rows = 0
     if threads == 1:
-        for table in tables:
-            write(table)
-            rows += table.num_rows
+        for group in groups:
+            write(group)
+            rows += length(group)
         return rows
     writing: Future[None] | None = None
     with ThreadPoolExecutor(1, thread_name_prefix="dpframe-writer") as thread:
-        for table in tables:
+        for group in groups:
             if writing is not None:
                 writing.result()
-            rows += table.num_rows
-            writing = thread.submit(write, table)
+            rows += length(group)
+            writing = thread.submit(write, group)
         if writing is not None:
             writing.result()
     return rows

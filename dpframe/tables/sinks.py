@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -16,7 +17,9 @@ import pyarrow.parquet as pq
 
 from dpframe.disk import atomic
 from dpframe.errors import ColumnError, FileError
+from dpframe.tables.batches import Batch
 from dpframe.tables.csv_reader import is_csv, sidecar
+from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.types import is_text
 
 # fmt: off
@@ -81,6 +84,14 @@ class _CsvWriter(Writer):
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Takes released codes in row groups, and after the last one what the release says about itself."""
+
+    write: Callable[[Batch], None]
+    describe: Callable[[Mapping[str, str]], None]
+
+
+@dataclass(frozen=True)
 class Sink:
     """A file to write: Parquet, or CSV where its name ends with ``.csv``; `FileError` for other formats' endings."""
 
@@ -109,6 +120,16 @@ class Sink:
             return _CsvWriter(pa.csv.CSVWriter(file, texts))
         options = dict(encodings or {}, compression=self.compression, store_schema=store_schema)
         return _ParquetWriter(pq.ParquetWriter(file, schema, **options))
+
+    @contextmanager
+    def rows(self, file: IO[bytes], form: ParquetForm) -> Iterator[Rows]:
+        """Begin to write released codes to an open file, in the form of their release."""
+        if is_csv(self.path):
+            with self.open(file, form.schema) as writer:
+                yield Rows(lambda group: writer.write(form.decoded(group), form.group_rows), writer.describe)
+        else:
+            groups = form.writer(file, self.compression)
+            yield Rows(partial(form.write, groups), groups.close)
 
     @contextmanager
     def publishing(self) -> Iterator[tuple[IO[bytes], Callable[[str], None]]]:

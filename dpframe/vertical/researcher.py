@@ -149,15 +149,14 @@ class Researcher:
         with (
             Spill(sink.path.parent, (run.rows // BUCKET_ROWS).bit_length()) as spill,
             sink.publishing() as (file, describe),
-            sink.open(file, form.schema, form.encodings(sink.compression)) as writer,
+            sink.rows(file, form) as writer,
         ):
             for codes in self._plain(source, {m: pads[m.name] for m in members}):
                 digest.update(codes)
                 words = order_words(run.plan, key, first, length(codes))
                 spill.add(words, {name: codes[name] for name in kept})
                 first += length(codes)
-            outputs = map(form.decoded, row_groups(map(spill.read, range(spill.buckets)), form.group_rows))
-            rows = written(lambda table: writer.write(table, form.group_rows), outputs, 2)
+            rows = written(writer.write, row_groups(map(spill.read, range(spill.buckets)), form.group_rows), 2)
             tables = self._tables([pads[member.name].header for member in members])
             drawn_from = None if run.plan.sample is None else run.plan.n
             info = ReleaseInfo(run.plan, rows, digest.hexdigest(tables), drawn_from, False, tables)

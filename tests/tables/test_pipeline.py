@@ -70,11 +70,11 @@ def test_threads_end_where_nobody_asks_for_more() -> None:
 
 @pytest.mark.parametrize("threads", THREADS)
 def test_an_error_of_the_writer_is_raised(threads: int) -> None:
-    def fail(table: pa.Table) -> None:
+    def fail(group: Any) -> None:
         raise OSError("full")
 
     with pytest.raises(OSError, match="full"):
-        written(fail, iter([pa.table({"a": [1]})] * 3), threads)
+        written(fail, iter([{"a": [1]}] * 3), threads)
 
 
 SPACES: dict[str, Any] = {
@@ -118,8 +118,8 @@ def test_one_thread_is_the_callers_own(threads: int) -> None:
         next(found)
     assert (own in seen) == (threads == 1)
     seen.clear()
-    tables = [pa.table({"a": [1, 2]})] * 3
-    assert written(lambda table: seen.add(threading.get_ident()), iter(tables), threads) == 6
+    tables = [{"a": [1, 2]}] * 3
+    assert written(lambda group: seen.add(threading.get_ident()), iter(tables), threads) == 6
     assert (own in seen) == (threads == 1)
 
 

@@ -1,0 +1,223 @@
+"""Parquet from released codes: columns of few values leave as dictionaries and packed bits, without a value for a row.
+
+Arrow takes ten times as long to write such a column as it takes to randomise it: random codes have no runs, and its
+encoder looks for them at each value. Other columns are Arrow's to encode; both are put together row group by row group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpframe.tables import thrift
+from dpframe.tables.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, varint
+
+MOST_VALUES = 256
+"""Values of a column that is packed: codes of a byte."""
+
+_MAGIC = b"PAR1"
+_PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
+_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
+
+
+def packed_bits(codes: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint8]:
+    """Return the lowest bits of codes one after the other, as Parquet packs them; codes 0 fill the last eight up.
+
+    Examples
+    --------
+    >>> packed_bits(np.arange(8, dtype=np.uint8), 3).tobytes().hex()
+    '88c6fa'
+    """
+    whole = np.zeros(-(-len(codes) // 8) * 8, dtype=np.uint8)
+    whole[: len(codes)] = codes
+    if width == 1:
+        return np.packbits(whole, bitorder="little")
+    words = whole.view("<u8")
+    # Eight codes in a word move together: pairs first, then pairs of pairs.
+    for lane in (8, 16, 32):
+        held = width * lane // 8
+        low = sum((1 << held) - 1 << place for place in range(0, 64, 2 * lane))
+        words = words & np.uint64(low) | words >> np.uint64(lane - held) & np.uint64(low << held)
+    return words.view(np.uint8).reshape(-1, 8)[:, :width].ravel()
+
+
+def _run(bits: npt.NDArray[np.uint8], width: int) -> bytes:
+    """Return one run of packed numbers of so many bits."""
+    return varint(len(bits) // width << 1 | 1) + bits.tobytes()
+
+
+def _page(content: bytes, kind: int, number: int, header: Struct) -> bytes:
+    size = (I32, len(content))
+    return thrift.encoded({1: (I32, kind), 2: size, 3: size, number: (STRUCT, header)}) + content
+
+
+@dataclass(frozen=True)
+class PackedColumn:
+    """A column of few values: what its codes mean is a page that every row group begins with.
+
+    Parameters
+    ----------
+    path
+        The column's name.
+    kind
+        Parquet's number of the values' type.
+    page
+        The page of all values, in the order of their codes.
+    values
+        How many there are; the code after the last one is null's.
+    nullable
+        Whether the file says that there may be nulls.
+    """
+
+    path: str
+    kind: int
+    page: bytes
+    values: int
+    nullable: bool
+
+    @classmethod
+    def of(cls, path: str, values: pa.Array, nullable: bool) -> PackedColumn:
+        """Return the column whose codes mean these values; null is the last one, if it is one."""
+        known = values.drop_null()
+        schema = pa.schema([pa.field(path, known.type, nullable=False)])
+        options: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_statistics": False}
+        raw, footer = _written(pa.Table.from_arrays([known], schema=schema), options)
+        column: Struct = footer[4][1][1][0][1][1][1][0][3][1]
+        header, start = thrift.parsed(raw, column[9][1])
+        content = raw[start : start + header[3][1]]
+        page = _page(content, _DICTIONARY_PAGE, 7, {1: (I32, len(known)), 2: (I32, _PLAIN)})
+        return cls(path, column[1][1], page, len(known), nullable)
+
+    def chunk(self, codes: npt.NDArray[np.uint8]) -> tuple[bytes, Struct]:
+        """Return the bytes of some rows, and what the footer says of them, as if they began the file."""
+        levels, present = b"", codes
+        if self.nullable:
+            there = codes < self.values
+            if there.all():
+                runs = varint(len(codes) << 1) + b"\1"
+            else:
+                runs, present = _run(packed_bits(there.view(np.uint8), 1), 1), codes[there]
+            levels = len(runs).to_bytes(4, "little") + runs
+        width = max(1, (self.values - 1).bit_length())
+        content = levels + bytes([width]) + _run(packed_bits(present, width), width)
+        header: Struct = {1: (I32, len(codes)), 2: (I32, _RLE_DICTIONARY), 3: (I32, _RLE), 4: (I32, _RLE)}
+        raw = self.page + _page(content, _DATA_PAGE, 5, header)
+        size, pages = (I64, len(raw)), [(_DICTIONARY_PAGE, _PLAIN), (_DATA_PAGE, _RLE_DICTIONARY)]
+        counted = [{1: (I32, kind), 2: (I32, encoding), 3: (I32, 1)} for kind, encoding in pages]
+        return raw, {
+            1: (I32, self.kind),
+            2: (LIST, (I32, [_PLAIN, _RLE, _RLE_DICTIONARY])),
+            3: (LIST, (BINARY, [self.path.encode()])),
+            4: (I32, 0),
+            5: (I64, len(codes)),
+            6: size,
+            7: size,
+            9: (I64, len(self.page)),
+            11: (I64, 0),
+            13: (LIST, (STRUCT, counted)),
+        }
+
+
+class PackedWriter:
+    """An open Parquet file that row groups are written to: packed columns as codes, others as Arrow's arrays.
+
+    Parameters
+    ----------
+    file
+        Where it is written, from its beginning.
+    schema
+        Names and types of all columns, in order.
+    packed
+        The columns of few values, by name.
+    options
+        How Arrow writes the others.
+    """
+
+    def __init__(
+        self, file: IO[bytes], schema: pa.Schema, packed: Mapping[str, PackedColumn], options: Mapping[str, Any]
+    ) -> None:
+        self.packed = packed
+        self._file, self._options = file, dict(options)
+        self._footer = _written(schema.empty_table(), self._options)[1]
+        self._names, self._others = schema.names, [field for field in schema if field.name not in packed]
+        self._groups: list[Struct] = []
+        self._rows = 0
+        self._end = 0
+        self._append(_MAGIC)
+
+    def _append(self, raw: bytes | memoryview) -> int:
+        start = self._end
+        self._file.write(raw)
+        self._end += len(raw)
+        return start
+
+    def write(self, columns: Mapping[str, Any], rows: int) -> None:
+        """Write a row group."""
+        chunks: dict[str, list[Struct]] = {name: [] for name in self._names}
+        for name, column in self.packed.items():
+            raw, found = column.chunk(columns[name])
+            chunks[name].append(_moved(found, self._append(raw)))
+        if self._others:
+            for found in self._arrows([columns[field.name] for field in self._others]):
+                chunks[found[3][1][1][0].decode()].append(found)
+        ordered = [chunk for name in self._names for chunk in chunks[name]]
+        self._groups.append(_group(ordered, rows, len(self._groups)))
+        self._rows += rows
+
+    def _arrows(self, arrays: Sequence[pa.Array]) -> list[Struct]:
+        """Write columns as Arrow does; return what the footer says of each."""
+        raw, footer = _written(pa.Table.from_arrays(arrays, schema=pa.schema(self._others)), self._options)
+        (group,) = footer[4][1][1]
+        found: list[Struct] = [chunk[3][1] for chunk in group[1][1][1]]
+        first = min(_first(chunk) for chunk in found)
+        last = max(_first(chunk) + chunk[7][1] for chunk in found)
+        start = self._append(memoryview(raw)[first:last])
+        return [_moved(chunk, start - first) for chunk in found]
+
+    def close(self, metadata: Mapping[str, str]) -> None:
+        """Write the footer, with metadata."""
+        said = [{1: (BINARY, name.encode()), 2: (BINARY, text.encode())} for name, text in metadata.items()]
+        groups = (LIST, (STRUCT, self._groups))
+        footer = thrift.encoded(self._footer | {3: (I64, self._rows), 4: groups, 5: (LIST, (STRUCT, said))})
+        self._append(footer + len(footer).to_bytes(4, "little") + _MAGIC)
+
+
+def _written(table: pa.Table, options: Mapping[str, Any]) -> tuple[bytes, Struct]:
+    """Return a table as Arrow writes it, in one row group, and the footer."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, store_schema=False, **options) as writer:
+        if table.num_rows:
+            writer.write_table(table, row_group_size=table.num_rows)
+    raw = sink.getvalue().to_pybytes()
+    size = int.from_bytes(raw[-8:-4], "little")
+    return raw, thrift.parsed(raw, len(raw) - 8 - size)[0]
+
+
+def _first(chunk: Struct) -> int:
+    """Return where a column's pages begin: with those of its dictionary, if it has one."""
+    return int(chunk.get(11, chunk[9])[1])
+
+
+def _moved(chunk: Struct, by: int) -> Struct:
+    """Return what is said of a column that begins farther on."""
+    return chunk | {number: (I64, chunk[number][1] + by) for number in (9, 11) if number in chunk}
+
+
+def _group(chunks: Sequence[Struct], rows: int, number: int) -> Struct:
+    """Return what the footer says of a row group."""
+    plain, stored = (sum(chunk[size][1] for chunk in chunks) for size in (6, 7))
+    columns = [{2: (I64, 0), 3: (STRUCT, chunk)} for chunk in chunks]
+    return {
+        1: (LIST, (STRUCT, columns)),
+        2: (I64, plain),
+        3: (I64, rows),
+        5: (I64, min(map(_first, chunks))),
+        6: (I64, stored),
+        7: (I16, number),
+    }
