@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -57,10 +57,15 @@ def order_words(plan: Plan, key: bytes, rows: Rows, count: int) -> U64:
 
 def rank(words: U64) -> npt.NDArray[np.intp]:
     """Return the positions that sort rows by their 128-bit order word."""
+    return rank_halves(words[:, 1], lambda: words[:, 0])
+
+
+def rank_halves(high: U64, low: Callable[[], U64]) -> npt.NDArray[np.intp]:
+    """Return the same from the high halves of the words; the low ones are only asked for where high ones are alike."""
     # The row's own number in the lowest bits: sorting numbers is several times faster than sorting their positions.
-    bits = np.uint64(max(len(words) - 1, 0).bit_length())
-    keys = words[:, 1] >> bits << bits
-    keys |= np.arange(len(words), dtype=np.uint64)
+    bits = np.uint64(max(len(high) - 1, 0).bit_length())
+    keys = high >> bits << bits
+    keys |= np.arange(len(high), dtype=np.uint64)
     keys.sort()
     order = (keys & np.uint64((1 << int(bits)) - 1)).astype(np.intp)
     keys >>= bits
@@ -68,7 +73,7 @@ def rank(words: U64) -> npt.NDArray[np.intp]:
     if len(same):  # only what lay under the row's number decides, or the low half
         tied = np.union1d(same, same + 1)
         rows = order[tied]
-        order[tied] = rows[np.lexsort((words[rows, 0], words[rows, 1]))]
+        order[tied] = rows[np.lexsort((low()[rows], high[rows]))]
     return order
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.release.release import rank
+from dpframe.release.release import rank_halves
 from dpframe.tables.batches import Batch, joined, length
 from dpframe.tables.hidden_file import HiddenFile
 
@@ -20,6 +22,9 @@ SPILL_ROWS = 1 << 17
 
 
 BUCKET_ROWS = 1 << 19
+
+_FEW = 16
+"""Buckets up to which it is faster to look for each one's rows than to sort."""
 
 
 class Spill:
@@ -52,27 +57,22 @@ class Spill:
         self._waiting = []
         order, edges = self._parted(batch[""][:, 1])
         coded = {name: column for name, column in batch.items() if isinstance(column, np.ndarray)}
-        # One record per row: a bucket is then a single stretch, however many columns there are.
-        records = np.empty(
-            len(order), [(str(i), column.dtype, column.shape[1:]) for i, column in enumerate(coded.values())]
-        )
-        for i, column in enumerate(coded.values()):
-            # Column by column: NumPy takes items of the widths of words far faster than records.
-            records[str(i)] = column.take(order, axis=0)
-        start = self._file.append(records.view(np.uint8).data)
+        layout = _Layout(tuple((name, column.dtype, column.shape[1:]) for name, column in coded.items()))
+        start = self._file.append(layout.packed([column.take(order, axis=0) for column in coded.values()], edges).data)
         copied = {name: column.take(pa.array(order)) for name, column in batch.items() if name not in coded}
         parts = [self._append_arrow(copied, a, b) for a, b in pairwise(edges)] if copied else []
-        self._stretches.append(_Stretch(start, edges, list(coded), records.dtype, parts))
+        self._stretches.append(_Stretch(start, edges, layout, parts))
 
     def _parted(self, high: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Return the positions that sort rows by bucket, otherwise in their order, and where each bucket begins."""
-        shift = np.uint64(max(len(high) - 1, 0).bit_length())
-        bucket = high >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(high)
-        # Numbers with the row's own in the lowest bits: to sort these is faster than to sort positions.
-        keys = (bucket << shift) | np.arange(len(high), dtype=np.uint64)
-        keys.sort()
-        edges = np.append(np.searchsorted(keys, np.arange(self.buckets, dtype=np.uint64) << shift), len(high))
-        return (keys & np.uint64((1 << int(shift)) - 1)).astype(np.intp), edges
+        bucket = (high >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(high)).astype(np.uint16)
+        if self.buckets <= _FEW:
+            found = [np.flatnonzero(bucket == number) for number in range(self.buckets)]
+            order = np.concatenate(found)
+        else:
+            order = np.argsort(bucket, kind="stable")
+        edges = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=self.buckets))])
+        return order, edges
 
     def read(self, bucket: int, *, words: bool = False) -> Batch:
         """Return a bucket's rows, in the order of their words; these too on request, under the empty name."""
@@ -80,29 +80,74 @@ class Spill:
             self._flush()
         if not self._stretches:
             return {}
-        names, dtype = self._stretches[0].names, self._stretches[0].dtype
-        records = self._records(bucket, dtype)
-        order = rank(records["0"])
-        kept = [(name, str(i)) for i, name in enumerate(names) if name or words]
-        batch: Batch = {name: records[field].take(order, axis=0) for name, field in kept}
+        parts = self._parts(bucket)
+        order = rank_halves(np.concatenate([part[""][:, 1] for part in parts]), partial(_low, parts))
+        batch: Batch = {
+            name: np.concatenate([part[name] for part in parts]).take(order, axis=0)
+            for name in parts[0]
+            if name or words
+        }
         if self._stretches[0].parts:
             copied = pa.concat_tables(self._file.fetch_table(*s.parts[bucket]) for s in self._stretches)
             copied = copied.unify_dictionaries().combine_chunks()
             batch.update((name, copied.column(name).take(pa.array(order))) for name in copied.column_names)
         return batch
 
-    def _records(self, bucket: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Return a bucket's records from all stretches."""
-        places = [stretch.place(bucket) for stretch in self._stretches]
-        out = np.empty(sum(size for _, size in places), dtype=np.uint8)
-        end = 0
-        for offset, size in places:
-            self._file.fetch_into(offset, out[end : end + size])
-            end += size
-        return out.view(dtype)
+    def _parts(self, bucket: int) -> list[dict[str, npt.NDArray[Any]]]:
+        """Return a bucket's columns from every stretch, in the order in which their rows came."""
+        parts: list[dict[str, npt.NDArray[Any]]] = []
+        for stretch in self._stretches:
+            offset, size = stretch.place(bucket)
+            raw = np.empty(size, dtype=np.uint8)
+            self._file.fetch_into(offset, raw)
+            parts.append(stretch.layout.columns(raw))
+        return parts
 
     def _append_arrow(self, columns: Mapping[str, pa.Array], start: int, stop: int) -> tuple[int, int]:
         return self._file.append_table(pa.table({name: column[start:stop] for name, column in columns.items()}))
+
+
+def _low(parts: list[dict[str, npt.NDArray[Any]]]) -> npt.NDArray[np.uint64]:
+    """Return the low halves of a bucket's words."""
+    return np.concatenate([part[""][:, 0] for part in parts])
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How the columns of a bucket's rows follow one another: each whole, as NumPy takes records field by field."""
+
+    columns_of: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]
+    """Name, type and further axes of each."""
+
+    @cached_property
+    def widths(self) -> list[int]:
+        """Bytes of a row, by column."""
+        return [dtype.itemsize * math.prod(axes) for _, dtype, axes in self.columns_of]
+
+    @property
+    def width(self) -> int:
+        """Bytes of a row."""
+        return sum(self.widths)
+
+    def packed(self, columns: Sequence[npt.NDArray[Any]], edges: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
+        """Return columns as bytes: bucket by bucket, each from one edge to the next."""
+        out = np.empty(int(edges[-1]) * self.width, dtype=np.uint8)
+        raws, at = [np.ascontiguousarray(column).view(np.uint8).reshape(-1) for column in columns], 0
+        for start, stop in pairwise(edges.tolist()):
+            for raw, width in zip(raws, self.widths, strict=True):
+                size = (stop - start) * width
+                out[at : at + size] = raw[start * width : stop * width]
+                at += size
+        return out
+
+    def columns(self, raw: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of a bucket's bytes."""
+        rows, at = len(raw) // self.width, 0
+        found: dict[str, npt.NDArray[Any]] = {}
+        for (name, dtype, axes), width in zip(self.columns_of, self.widths, strict=True):
+            found[name] = raw[at : at + rows * width].view(dtype).reshape(rows, *axes)
+            at += rows * width
+        return found
 
 
 @dataclass(frozen=True)
@@ -111,12 +156,11 @@ class _Stretch:
 
     start: int
     edges: npt.NDArray[np.intp]
-    names: list[str]
-    dtype: np.dtype[Any]
+    layout: _Layout
     parts: list[tuple[int, int]]
     """Offset and length of the columns passed through, by bucket."""
 
     def place(self, bucket: int) -> tuple[int, int]:
         """Return the offset and length of a bucket's records."""
         first, last = int(self.edges[bucket]), int(self.edges[bucket + 1])
-        return self.start + first * self.dtype.itemsize, (last - first) * self.dtype.itemsize
+        return self.start + first * self.layout.width, (last - first) * self.layout.width

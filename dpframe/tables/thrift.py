@@ -66,7 +66,7 @@ def _value(kind: int, value: Any) -> bytes:
         head = bytes([len(entries) << 4 | inner]) if len(entries) < 15 else bytes([0xF0 | inner]) + varint(len(entries))
         # Booleans have a byte each in lists.
         return head + b"".join(_value(BYTE if inner in (TRUE, FALSE) else inner, entry) for entry in entries)
-    return encoded(value) if kind == STRUCT else _zigzag(value)
+    return encoded(value) if kind == STRUCT else _zigzag(int(value))
 
 
 def parsed(raw: bytes, start: int = 0) -> tuple[Struct, int]:

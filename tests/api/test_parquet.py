@@ -26,7 +26,7 @@ import pytest
 import dpframe as dpf
 from dpframe.release.info import ReleaseInfo
 from dpframe.release.release import Digest
-from dpframe.tables import conversion, parquet_form, spill
+from dpframe.tables import conversion, hidden_file, parquet_form, spill
 
 KEY = bytes(range(32))
 N = 6_000
@@ -771,31 +771,34 @@ for i in range(15):
 
 
 class TestSpill:
-    @pytest.mark.parametrize("bits", [0, 1, 4, 10])
-    def test_ties_in_the_high_half(self, tmp_path, bits):
-        """Rows are sorted by both halves of their words, in any number of buckets, from any batches."""
+    @pytest.mark.parametrize(("bits", "held"), [(0, 1 << 26), (1, 0), (4, 1 << 26), (4, 40_000), (10, 0)])
+    def test_ties_in_the_high_half(self, tmp_path, monkeypatch, bits, held):
+        """Rows are sorted by both halves of their words, in any number of buckets, from any batches, on disk or not."""
+        monkeypatch.setattr(hidden_file, "HELD", held)
+        monkeypatch.setattr(spill, "SPILL_ROWS", 1_000)
         rng = np.random.default_rng(1)
         n = 3_000
         high = rng.choice(rng.integers(0, 2**64, 40, dtype=np.uint64), n)
         words = np.stack([rng.permutation(n).astype(np.uint64), high], axis=1)
         batch = {"i": np.arange(n, dtype=np.uint16), "t": pa.array([f"t{i}" for i in range(n)])}
         expected = np.lexsort((words[:, 0], high)).tolist()
-        with conversion.Spill(tmp_path, bits) as spill:
+        with spill.Spill(tmp_path, bits) as rows_apart:
             for start in range(0, n, 701):
                 part = slice(start, start + 701)
-                spill.add(words[part], {name: column[part] for name, column in batch.items()})
-            rows = [spill.read(bucket) for bucket in range(spill.buckets)]
+                rows_apart.add(words[part], {name: column[part] for name, column in batch.items()})
+            rows = [rows_apart.read(bucket) for bucket in range(rows_apart.buckets)]
         assert [i for row in rows for i in row["i"].tolist()] == expected
         assert [t for row in rows for t in row["t"].to_pylist()] == [f"t{i}" for i in expected]
 
     @pytest.mark.posix
-    def test_keys_of_two_spills_differ(self, tmp_path):
+    def test_keys_of_two_spills_differ(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(hidden_file, "HELD", 0)
         contents = []
         for _ in range(2):
-            with conversion.Spill(tmp_path, 0) as spill:
-                spill.add(np.zeros((9, 2), np.uint64), {"i": np.zeros(9, np.uint8)})
-                spill.read(0)
-                contents.append(os.pread(spill._file._file.fileno(), 1_000, 0))
+            with spill.Spill(tmp_path, 0) as rows_apart:
+                rows_apart.add(np.zeros((9, 2), np.uint64), {"i": np.zeros(9, np.uint8)})
+                rows_apart.read(0)
+                contents.append(os.pread(rows_apart._file._file.fileno(), 1_000, 0))
         assert contents[0] != contents[1]
         assert len(contents[0]) == len(contents[1]) == 9 * 17
 
