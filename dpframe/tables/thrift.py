@@ -60,7 +60,7 @@ def _value(kind: int, value: Any) -> bytes:
     if kind == DOUBLE:
         return bytes(value)
     if kind == BINARY:
-        return varint(len(value)) + value
+        return varint(len(value)) + bytes(value)
     if kind in (LIST, SET):
         inner, entries = value
         head = bytes([len(entries) << 4 | inner]) if len(entries) < 15 else bytes([0xF0 | inner]) + varint(len(entries))
