@@ -196,7 +196,7 @@ class _Listed(Space):
         taken = array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
         return taken.take(pa.array(np.arange(len(array)), mask=~known))
 
-    def find(self, array: pa.Array) -> tuple[npt.NDArray[np.int32], Mask]:
+    def find(self, array: pa.Array) -> tuple[npt.NDArray[np.signedinteger], Mask]:
         """Return the code of every value (−1, or anything, where it is not listed) and where values are null."""
         if not pa.types.is_dictionary(array.type):
             return self._look_up(array)
@@ -205,7 +205,9 @@ class _Listed(Space):
         index = np.asarray(array.indices if absent is None else array.indices.fill_null(0))
         if len(entry_codes) == 0:
             entry_codes, null_entry = np.full(1, -1, dtype=np.int32), np.ones(1, dtype=np.bool_)
-        codes, missing = entry_codes[index], null_entry[index] if null_entry is not None else None
+        # A byte for most columns: what follows goes over every row several times.
+        narrow = entry_codes.astype(np.min_scalar_type(-max(self.size, 1)))
+        codes, missing = narrow.take(index), null_entry[index] if null_entry is not None else None
         if absent is not None:
             missing = absent if missing is None else missing | absent
         return codes, missing

@@ -85,9 +85,7 @@ class Conversion:
 
     def _done(self) -> Generator[_Done, None, None]:
         """Yield the batches of the table when they are randomised, in input order, and take account of each."""
-        # While rows are spilled nothing else is written; otherwise one of the threads writes.
-        workers = self.threads if self.plan.shuffle else max(1, self.threads - 1)
-        with closing(ordered(self._randomised, self._batches(), workers)) as batches:
+        with closing(ordered(self._randomised, self._batches(), self.threads)) as batches:
             for done in batches:
                 if self.watch is not None:
                     self.watch.update(done.codes)
