@@ -22,7 +22,7 @@ from dpframe.release.order_watch import Stretch, merged, stretches
 from dpframe.release.release import Digest, Selection, order_words, rank, release
 from dpframe.release.tables import Tables
 from dpframe.spaces import Space
-from dpframe.tables.batches import Batch, joined, length, reordered
+from dpframe.tables.batches import Batch, joined, length
 from dpframe.tables.frames import Frame
 from dpframe.tables.row_checks import RowChecks, added, sum_bytes
 from dpframe.tables.table import Codes
@@ -181,10 +181,13 @@ class Work:
         places = placed(rows, count)
         return np.stack([np.zeros(count, np.uint64), places << np.uint64(64 - self.span)], axis=1)
 
-    def places(self, words: U64) -> npt.NDArray[np.intp]:
+    def places(self, words: U64) -> npt.NDArray[np.integer]:
         """Return the buckets of rows."""
         high = words[:, 1]
-        return (high >> np.uint64(64 - self.bits) if self.bits else np.zeros_like(high)).astype(np.intp)
+        # NumPy sorts numbers of two bytes by counting them.
+        return (high >> np.uint64(64 - self.bits) if self.bits else np.zeros_like(high)).astype(
+            np.uint16 if self.bits <= 16 else np.intp
+        )
 
     @property
     def row_checks(self) -> RowChecks:
@@ -262,7 +265,9 @@ class Work:
             return {}
         words = np.concatenate([rows.words for rows in opened])
         order = rank(words)
-        if bool((words[order[1:]] == words[order[:-1]]).all(axis=1).any()):
+        high = words[:, 1].take(order)
+        alike = np.flatnonzero(high[1:] == high[:-1])
+        if bool((words[order[alike], 0] == words[order[alike + 1], 0]).any()):
             raise FileError("two rows of the table have one address, and would have one noise; release it by id=")
         return taken(joined([rows.batch for rows in opened]), order)
 
@@ -299,10 +304,6 @@ class _Parting:
 def taken(batch: Batch, order: npt.NDArray[np.intp]) -> Batch:
     """Return rows of a batch in another order."""
     return {
-        name: reordered(column, order) if isinstance(column, np.ndarray) and column.ndim == 1 else _taken(column, order)
+        name: column.take(order, axis=0) if isinstance(column, np.ndarray) else column.take(pa.array(order))
         for name, column in batch.items()
     }
-
-
-def _taken(column: Any, order: npt.NDArray[np.intp]) -> Any:
-    return column[order] if isinstance(column, np.ndarray) else column.take(pa.array(order))

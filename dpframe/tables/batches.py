@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 Batch = dict[str, Any]
@@ -36,12 +35,6 @@ def _concat(parts: list[Any]) -> Any:
         return np.concatenate(parts)
     chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
     return pa.chunked_array(chunks, parts[0].type).unify_dictionaries().combine_chunks()
-
-
-def reordered(records: npt.NDArray[Any], order: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
-    """Return records in another order."""
-    # As plain bytes: NumPy would copy records field by field.
-    return records.view(np.dtype((np.void, records.itemsize)))[order].view(records.dtype)
 
 
 def row_groups(batches: Iterator[Batch], most: int) -> Iterator[Batch]:
