@@ -29,7 +29,7 @@ from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
-from dpframe.estimate.tables.raking import raked
+from dpframe.estimate.tables.raking import MOST_PLACES, raked
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.plan.columns import Column
 from dpframe.tables.released import SYNTHETIC, Source
@@ -47,6 +47,9 @@ MOST_HEARD = 100
 
 MOST_TRIPLE = 1 << 15
 """Classes of such a triple: with more, rows are too few to show anything."""
+
+MOST_RAKED, MOST_RAKED_CELLS = 200, 1 << 11
+"""Triples that drawn rows are raked to, and cells of one: more cost more time than they bring."""
 
 LOUD = 0.2
 """Distance from independence that noise makes, from which on it hides most of what columns have in common."""
@@ -161,15 +164,28 @@ class Synthesizer:
 
     @cached_property
     def _measured(self) -> dict[tuple[int, ...], FloatArray]:
-        """Shares of the tables that were measured, of their pairs and of columns, the largest first.
+        """Shares of triples, of the tables that were measured, of their pairs and of columns, the largest first.
 
-        The mixture is only near them, and follows no more than pairs. What comes last is met best: the smallest, whose
-        noise is least.
+        The mixture is only near them, and draws of rows have chance of their own. What comes last is met best: the
+        smallest, whose noise is least. Triples are those of measured pairs: drawn rows by themselves are farther from
+        their estimates than these are from the table.
         """
         tables = [tuple(sorted(table.columns)) for table in self._model.evidence.measured if len(table.columns) > 1]
         parts = {part for columns in tables for size in (1, 2) for part in combinations(columns, size)}
-        whole = sorted({*tables, *parts}, key=lambda columns: (-len(columns), columns))
+        whole = sorted({*tables, *parts, *self._triples(parts)}, key=lambda columns: (-len(columns), columns))
         return {columns: self._model.fit.joint(columns) for columns in whole}
+
+    def _triples(self, parts: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Return triples of which all pairs were measured, those of the fewest cells."""
+        cells = [member.cells for member in self._model.columns.values()]
+        near = {
+            a: {b for pair in parts if len(pair) == 2 and pair[0] == a for b in pair[1:]} for a in range(len(cells))
+        }
+        sizes = {(a, b, c): cells[a] * cells[b] * cells[c] for a in near for b in near[a] for c in near[a] & near[b]}
+        few = sorted((size, triple) for triple, size in sizes.items() if size <= MOST_RAKED_CELLS)
+        # Of so many rows that tables would be gone through once, chance is small.
+        room = MOST_PLACES // max(self._source.rows, 1) - len(parts)
+        return [triple for _, triple in few[: max(0, min(MOST_RAKED, room))]]
 
     def given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of original rows, one for each released row, given that row."""
