@@ -32,7 +32,8 @@ cells of u and v of known chance and mean, F being the distribution of a:
 A convex function has at most the mean of its chord; elsewhere a cell has its largest value, at a corner.
 
 The divergence is the same the other way round, since x and y can change places. Profiles are convex in e^ε, so that
-between two ε the chord is above them. SciPy's incomplete gamma functions are taken to be right to 1e-12.
+between two ε the chord is above them. SciPy's incomplete gamma functions are taken to be right to 1e-12, as they are
+up to 4·10⁵ degrees.
 """
 
 from __future__ import annotations

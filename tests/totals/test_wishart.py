@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
@@ -144,6 +144,23 @@ def test_the_divergence_of_two_rows_is_delta_at_most(angle, delta):
     assert excess.mean() <= delta + 5 * excess.std() / math.sqrt(len(loss))
     if angle > 1.5:
         assert excess.mean() > 0.4 * delta  # degrees are whole
+
+
+@pytest.mark.parametrize("m", [46, 3_001, 1 << 18])
+@pytest.mark.parametrize("z", [-8.0, -5.0, 5.0])
+def test_chances_of_rare_values_are_right(m, z):
+    """By Gauss' nodes in logarithms; SciPy's series for the lower tail ends too early where m is 2²⁰ and more."""
+    y = max(m + z * math.sqrt(2 * m), 0.5)
+    nodes, parts = np.polynomial.legendre.leggauss(400)
+    width = 10 * math.sqrt(2 * m)
+    low, high = (max(y - width, 1e-9), y) if z < 0 else (y, y + width)
+    at = (low + high) / 2 + nodes * (high - low) / 2
+    # Relative to the density at y, in numbers that do not cancel.
+    logs = (m / 2 - 1) * np.log1p((at - y) / y) - (at - y) / 2
+    scale = math.exp((m / 2 - 1) * math.log(y / m) - (y - m) / 2 + stats.chi2(m).logpdf(m))
+    found = float(np.exp(logs) @ parts) * (high - low) / 2 * scale
+    chance = special.gammainc if z < 0 else special.gammaincc
+    assert chance(m / 2, y / 2) == pytest.approx(found, rel=1e-8)
 
 
 def test_the_ratio_of_quadratic_forms_is_chi_squared():
