@@ -14,7 +14,7 @@ One root, so that ``except dpframe.DpframeError`` catches them all::
 
     DpframeWarning (UserWarning)
     ├── AlteredReleaseWarning              a table is not, or not all of, what was released
-    ├── InferenceWarning                   private inference did not find the spaces of some columns
+    ├── InferenceWarning                   private inference did not find the spaces of some columns, or bounds clip many rows
     ├── LargeEpsilonWarning                a promise is so large that it promises next to nothing
     ├── PrivacyLeakWarning                 something was read off the data without a budget
     ├── OrderLeakWarning                   rows kept their order, and the order says something
@@ -189,7 +189,7 @@ class AlteredReleaseWarning(DpframeWarning):
 
 
 class InferenceWarning(DpframeWarning):
-    """Private inference did not find the spaces of some columns, or clipped tails that matter: declare those."""
+    """Private inference did not find the spaces of some columns, or bounds clip rows that matter: declare others."""
 
 
 class LargeEpsilonWarning(DpframeWarning):

@@ -22,6 +22,7 @@ from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
 from dpframe.estimate.not_found import NOT_FOUND, reasons
+from dpframe.estimate.piled import piles_at_bounds
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable
 from dpframe.evidence.combine import Observation, updated
@@ -170,6 +171,7 @@ class Reading:
 
     def _statistic(self, statistic: moments.Statistic, columns: Sequence[str], target: str) -> pd.Series[Any]:
         name, tails = columns[0], self._tails(columns[0])
+        self._warn_of_clipped([name])
         values, covariance, source = self._moments(
             statistic, columns, target, lambda population: statistic.known(self._joints.law(name), population)
         )
@@ -221,6 +223,7 @@ class Reading:
         said = {"source": "both" if measured else "rows"} | self._said_of_tails(names)
         # A correlation's interval does not hold what lies beyond, as a variance's does.
         self._warn_of_tails(names, lambda tails: tails.may_matter)
+        self._warn_of_clipped(name for _, name in shown)
         return Results(*values).wide(names, names, said | ({NOT_FOUND: missing} if missing else {}))
 
     def _pair_known(
@@ -237,6 +240,27 @@ class Reading:
                     f"variances and correlations of column {name!r} are of values clipped to the bounds that inference "
                     f"found, and about {100 * tails.share:.2g} % of the rows seem to lie beyond; declare "
                     f"spaces={{{name!r}: (LOWER, UPPER)}} in the next release where tails matter",
+                    InferenceWarning,
+                )
+
+    def _clipped_at(self, column: str) -> dict[str, float]:
+        """Return by bound ("lower", "upper") the share of rows that seem clipped to it, where it was declared."""
+        inferred, space = self.plan.inferred, self._source.column(column).space
+        if space.is_listed or not space.is_numeric or (inferred is not None and column in inferred.columns):
+            return {}
+        shares = zip(("lower", "upper"), piles_at_bounds(self._joints.law(column), space), strict=True)
+        return {bound: share for bound, share in shares if share > 0}
+
+    def _warn_of_clipped(self, names: Iterable[str]) -> None:
+        for name in names:
+            for bound, share in self._clipped_at(name).items():
+                start, step = moments.line_of(self._source.column(name).space)
+                end = start if bound == "lower" else start + step * (self._source.column(name).space.values - 1)
+                way = "lower" if bound == "lower" else "raise"
+                warn(
+                    f"about {100 * share:.2g} % of the rows of {name!r} seem to lie at its declared {bound} bound, "
+                    f"{end:g}: if the table goes further, its mean, sum, std and correlations are of clipped values; "
+                    f"{way} the bound in a new release",
                     InferenceWarning,
                 )
 

@@ -210,6 +210,7 @@ class NumberEstimates(VectorEstimates):
         kept: tuple[slice, ...],
         index: pd.Index,
     ) -> pd.DataFrame:
+        self._warn_of_clipped([column])
         tails, results = self._tails(column), self._results(means[kept].ravel(), variance[kept].ravel())
         if source != "rows" or np.isfinite(results.std_error).all():
             results = results.within(*_ends(self._source.column(column).space))
