@@ -243,8 +243,19 @@ class Reading:
                     InferenceWarning,
                 )
 
-    def _clipped_at(self, column: str) -> dict[str, float]:
-        """Return by bound ("lower", "upper") the share of rows that seem clipped to it, where it was declared."""
+    def clipped_at(self, column: str) -> dict[str, float]:
+        """Return by bound, "lower" or "upper", the share of the rows that seem clipped to it, where it was declared.
+
+        Where the release holds no measured tables nothing can be seen.
+
+        Examples
+        --------
+        >>> import pandas as pd, dpframe as dpf
+        >>> frame = pd.DataFrame({"cost": range(4_000)})
+        >>> safe = dpf.sanitize(frame, epsilon=1, spaces={"cost": (0, 2_000)}, key=bytes(32))
+        >>> {bound: round(share, 1) for bound, share in dpf.Estimates(safe).clipped_at("cost").items()}
+        {'upper': 0.5}
+        """
         inferred, space = self.plan.inferred, self._source.column(column).space
         if space.is_listed or not space.is_numeric or (inferred is not None and column in inferred.columns):
             return {}
@@ -253,7 +264,7 @@ class Reading:
 
     def _warn_of_clipped(self, names: Iterable[str]) -> None:
         for name in names:
-            for bound, share in self._clipped_at(name).items():
+            for bound, share in self.clipped_at(name).items():
                 start, step = moments.line_of(self._source.column(name).space)
                 end = start if bound == "lower" else start + step * (self._source.column(name).space.values - 1)
                 way = "lower" if bound == "lower" else "raise"

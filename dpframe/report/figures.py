@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -35,6 +35,9 @@ SHARES = (0.05, 0.2, 0.5, 0.8)
 
 KINDS = {"marginal": "shares of values", "joint": "shares of pairs", "support": "supports", "mean": "means"}
 """A forecast's statistics in words."""
+
+_EVEN = 0.1
+"""Part of an interval by which its halves may differ and be written as one number."""
 
 _Z = NormalDist().inv_cdf(0.975)
 
@@ -92,7 +95,7 @@ def _shares(caption: str, head: str, shares: pd.DataFrame) -> list[Table | str]:
     for label, estimate, lower, upper in zip(
         shown.index, shown["estimate"], shown["lower"], shown["upper"], strict=True
     ):
-        text = f"{100 * estimate:.1f} % ± {100 * (upper - estimate):.1f}".replace("-", "−")
+        text = _interval(100 * estimate, 100 * lower, 100 * upper, lambda share: f"{share:.1f}", " %")
         rows.append((_label(label), text, interval_bar(estimate / top, lower / top, upper / top)))
     parts: list[Table | str] = [table(caption, (head, "#Share", "Interval"), rows, "bars", hide=True)]
     hidden = len(shares) - len(shown)
@@ -125,12 +128,17 @@ def _mean(estimates: Estimates, name: str) -> list[Table | str]:
     at, left, right = (float((value - low) / (high - low)) for value in (point, lower, upper))
     if not all(map(math.isfinite, (at, left, right))):
         return ["The mean is indistinguishable from noise."]
-    text = f"{_value(point)} ± {_value((upper - lower) / 2)}"
+    text = _interval(point, lower, upper, _value)
     drawing = interval_bar(at, left, right, point=True)
     shown = table(
         f"Mean of {name}", ("Statistic", "#Estimate", "Interval"), [("Mean", text, drawing)], "bars", hide=True
     )
-    return [shown, f"drawn from {_value(low)} to {_value(high)}"]
+    notes = [
+        f"About {100 * share:.2g} % of the rows seem to lie at the {bound} bound: if the table goes further, this is the "
+        "mean of clipped values."
+        for bound, share in estimates.clipped_at(name).items()
+    ]
+    return [shown, f"drawn from {_value(low)} to {_value(high)}", *notes]
 
 
 def _mean_curve(estimates: Estimates, name: str) -> list[Table | str]:
@@ -141,11 +149,21 @@ def _mean_curve(estimates: Estimates, name: str) -> list[Table | str]:
     shown = means.iloc[:: max(1, -(-len(means) // MOST_ROWS))]
     rows = []
     for position, row in shown.iterrows():
-        text = f"{number(row['estimate'])} ± {number((row['band_upper'] - row['band_lower']) / 2)}"
+        text = _interval(row["estimate"], row["band_lower"], row["band_upper"], number)
         at, left, right = ((row[key] - low) / (high - low) for key in ("estimate", "band_lower", "band_upper"))
         rows.append((number(float(str(position))), text, interval_bar(at, left, right, point=True)))
     drawn = table(f"Mean of {name}", ("At", "#Estimate", "Band"), rows, "bars", hide=True)
     return [drawn, f"drawn from {number(low)} to {number(high)}; the intervals hold at all points at once"]
+
+
+def _interval(point: Any, lower: Any, upper: Any, shown: Callable[[Any], str], unit: str = "") -> str:
+    """Return an estimate and its interval to read: its ends, unless they are as good as equally far away."""
+    below, above = point - lower, upper - point
+    if abs(above - below) <= _EVEN * (above + below):
+        text = f"{shown(point)}{unit} ± {shown((upper - lower) / 2)}"
+    else:
+        text = f"{shown(point)}{unit} ({shown(lower)} to {shown(upper)})"
+    return text.replace("-", "−") if unit else text
 
 
 def _naive(value: Any) -> Any:

@@ -120,6 +120,7 @@ class FileInput(Streamed):
     form: ClassVar[str]
     """The name of the format."""
     held: ClassVar[bool] = False
+    checked_rows: ClassVar[int] = 1 << 22
     objects: ClassVar[bool] = False
 
     source: str

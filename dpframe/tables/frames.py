@@ -43,6 +43,7 @@ class Frame(ABC):
 
     kind: str
     held: ClassVar[bool] = True
+    checked_rows: ClassVar[int] = 1 << 18
     objects: ClassVar[bool] = False
     indices: ClassVar[tuple[str, ...]] = ()
 

@@ -36,9 +36,6 @@ TARGETS = ("table", "population")
 
 BATCH_ROWS = 1 << 18
 
-CHECKED_ROWS = 1 << 18
-"""Tables in memory of no more rows are compared with the release's digest when they are opened; `verify` checks any."""
-
 KNOWN_DIGESTS = 32
 """Tables whose digests are kept."""
 
@@ -169,13 +166,8 @@ class Source:
                 "choice, and repeated ones count twice; estimate on the whole release (mean has by=, joint has given=)",
                 AlteredReleaseWarning,
             )
-        elif self._is_small and not self.missing and not self.verify():
+        elif self.n <= self._table.checked_rows and not self.missing and not self.verify():
             warn("the table is not what was released, cell by cell; use the release itself", AlteredReleaseWarning)
-
-    @property
-    def _is_small(self) -> bool:
-        table = self._table
-        return self.n <= CHECKED_ROWS and (table.apart if isinstance(table, Streamed) else True)
 
     def column(self, name: str) -> Column:
         """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""

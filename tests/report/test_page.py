@@ -151,6 +151,22 @@ def test_estimates_are_those_of_the_release(safe, html):
     assert f"{mean['estimate']:,.0f} ± {(mean['upper'] - mean['lower']) / 2:.0f}" in words
 
 
+def test_an_interval_that_reaches_further_to_one_side_is_written_by_its_ends():
+    frame = pd.DataFrame({"cost": np.random.default_rng(1).pareto(2.0, 3_000) * 1_000, "sex": ["F", "M"] * 1_500})
+    safe = dpf.sanitize(frame, epsilon=4, key=bytes(32))
+    mean = safe.dp.mean("cost")
+    assert mean["upper"] - mean["estimate"] > 2 * (mean["estimate"] - mean["lower"])
+    assert f"{mean['estimate']:.0f} ({mean['lower']:.0f} to {number(mean['upper'])})" in visible(safe.dp.report().to_html())
+
+
+def test_rows_clipped_to_a_declared_bound_are_noted():
+    frame = pd.DataFrame({"cost": np.arange(4_000)})
+    safe = dpf.sanitize(frame, epsilon=2, spaces={"cost": (0, 2_000)}, key=bytes(32))
+    with pytest.warns(dpf.errors.InferenceWarning, match="declared upper bound, 2000"):
+        words = visible(safe.dp.report().to_html())
+    assert re.search(r"About (49|50|51) % of the rows seem to lie at the upper bound", words)
+
+
 def test_without_a_table_it_forecasts(safe):
     report = Report(safe.dp.release)
     words = visible(report.to_html())
