@@ -85,7 +85,7 @@ def _histogram(table: pd.DataFrame, ax: Any) -> Any:
 def _cross_table(table: pd.DataFrame, ax: Any) -> Any:
     point, error = table["estimate"], table["std_error"]
     image = ax.imshow(point.to_numpy(dtype=float), cmap="Blues", aspect="auto")
-    ax.figure.colorbar(image, ax=ax, label="rows (estimate)")
+    ax.figure.colorbar(image, ax=ax, label="rows (estimate ± standard error)")
     ax.set_xticks(range(point.shape[1]), [str(label) for label in point.columns], rotation=45, ha="right")
     ax.set_yticks(range(point.shape[0]), [str(label) for label in point.index])
     ax.set(xlabel=point.columns.name, ylabel=point.index.name)

@@ -70,6 +70,7 @@ class CsvInput(FileInput):
 
     form: ClassVar[str] = "CSV"
     objects: ClassVar[bool] = True
+    apart: ClassVar[bool] = True
     checked_rows: ClassVar[int] = 1 << 18
 
     types: Mapping[str, pa.DataType] = field(default_factory=lambda: MappingProxyType({}))

@@ -19,6 +19,8 @@ CodedColumns = dict[str, npt.NDArray[np.unsignedinteger]]
 class Streamed(ABC):
     """A table that is read part by part."""
 
+    apart: ClassVar[bool] = False
+    """Whether a release's description lies in a file of its own, which may be another's."""
     checked_rows: ClassVar[int] = 0
     """Rows up to which a release is compared with its digest as it is opened, which reads it once; `verify` checks any.
     """
