@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import Unit
-from dpframe.api.identity import content, table_digest, warn_of_parts
+from dpframe.api.identity import content, table_digest, warn_if_released, warn_of_parts
 from dpframe.api.planning import Request
 from dpframe.errors import LedgerError, ParameterError, RepeatedReleaseWarning, name_list, warn
 from dpframe.ledger import job_keys
@@ -57,6 +57,8 @@ class ReleaseBudget:
             return self.account.spend(cost, what, self._identity(table, cost.wanted, codes))
         if what == INFERENCE:
             _warn_if_repeated(table, cost.budget)
+        elif self.ready is None:
+            warn_if_released(table, cost.budget)
         return None
 
     def _identity(self, table: Table, wanted: bytes | None, codes: Codes) -> str | None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import scipy
 from scipy import special
 
+from dpframe.accounting.budget import Budget
 from dpframe.channels import Mechanism
 from dpframe.errors import DpframeError, RepeatedReleaseWarning, name_list, warn
 from dpframe.infer.drafted import DraftedSpaces
@@ -118,6 +119,40 @@ def content(table: Table) -> bytes | None:
         return None
     whole = table if table.chosen is None else table.chosen[0]
     return table_digest(whole, {}, _SECRET)
+
+
+_FIRST = 1 << 14
+"""Rows by which a table is known again, with their number and its columns: of long ones a digest of all takes time."""
+
+_MOST = 1 << 12
+"""Tables that are remembered."""
+
+_alike: dict[bytes, tuple[int, int, float, float]] = {}
+"""By digest, the latest last: releases of a table in this process, those last warned of, and the sums of ε and of δ."""
+
+
+def warn_if_released(table: Table, cost: Budget) -> None:
+    """Count a release of a table in memory, and warn when it is the second, the fourth, and so on, in this process."""
+    if not isinstance(table, Frame) or not table.n:
+        return
+    whole = table if table.chosen is None else table.chosen[0]
+    begun = content(whole.first(_FIRST))
+    if begun is None:
+        return
+    digest = hmac.digest(_SECRET, begun + whole.n.to_bytes(8, "little"), "sha256")
+    releases, warned, epsilon, delta = _alike.pop(digest, (0, 0, 0.0, 0.0))
+    releases, epsilon, delta = releases + 1, epsilon + cost.epsilon, delta + cost.delta
+    due = releases >= 2 * max(warned, 1)
+    if due:
+        both = f"epsilon={epsilon:.6g}" + (f", delta={delta:.6g}" if delta else "")
+        warn(
+            f"this table was released {releases} times in this process, which adds up to {both}; keep one release and "
+            "ask that, or let a ledger= hold the sum to a budget",
+            RepeatedReleaseWarning,
+        )
+    while len(_alike) >= _MOST:
+        _alike.pop(next(iter(_alike)))
+    _alike[digest] = releases, releases if due else warned, epsilon, delta
 
 
 def warn_of_parts(account: OpenAccount, digest: bytes | None) -> None:

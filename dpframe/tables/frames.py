@@ -103,6 +103,10 @@ class Frame(ABC):
         return made
 
     @abstractmethod
+    def first(self, rows: int) -> Self:
+        """Return the first rows, so many at the most."""
+
+    @abstractmethod
     def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
         """Return some rows, each as often as it is named, without a column."""
 
@@ -172,6 +176,12 @@ class ArrowFrame(Frame):
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array."""
         return as_coded(as_arrow(self.table.column(name)))
+
+    def first(self, rows: int) -> Self:
+        """Return the first rows, so many at the most."""
+        made = copy(self)
+        made.table = self.table.slice(0, rows)
+        return made
 
     def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
         made, table = copy(self), self.table.drop_columns([without])
@@ -414,6 +424,10 @@ class PandasFrame(Frame):
             return space.encode(self.array(name), nulls=nulls, tolerant=tolerant)
         except ColumnError as error:
             raise located(error, name) from None
+
+    def first(self, rows: int) -> Self:
+        """Return the first rows, so many at the most."""
+        return type(self)(self.frame.iloc[:rows])
 
     def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
         return type(self)(self.frame.drop(columns=without).iloc[rows])
