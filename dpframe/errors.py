@@ -14,7 +14,7 @@ One root, so that ``except dpframe.DpframeError`` catches them all::
 
     DpframeWarning (UserWarning)
     ├── AlteredReleaseWarning              a table is not, or not all of, what was released
-    ├── InferenceWarning                   private inference did not find the spaces of some columns, or bounds clip many rows
+    ├── InferenceWarning                   spaces of columns were not found, or bounds clip many rows
     ├── LargeEpsilonWarning                a promise is so large that it promises next to nothing
     ├── PrivacyLeakWarning                 something was read off the data without a budget
     ├── OrderLeakWarning                   rows kept their order, and the order says something

@@ -38,7 +38,13 @@ from dpframe.errors import (
     name_list,
     warn,
 )
-from dpframe.infer.declared import empty_columns, identifiers, infer_spaces, warn_of_identifiers
+from dpframe.infer.declared import (
+    empty_columns,
+    identifiers,
+    infer_spaces,
+    warn_of_copied_identifiers,
+    warn_of_identifiers,
+)
 from dpframe.infer.private import Measurement, histograms_of, rounds_of
 from dpframe.infer.share import Allowance, allowance
 from dpframe.infer.types import any_space, from_type
@@ -166,6 +172,8 @@ class CheckedRequest:
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         columns = _without_empty(columns, options, table.objects, quiet)
         columns = _without_identifiers(columns, options, quiet)
+        if not quiet:
+            warn_of_copied_identifiers(options["passthrough"])
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
         BoundRules.of(options["rules"], known)  # refused before anything is spent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -154,6 +154,18 @@ def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
         f"{{{names[0]!r}: …}}, and drop={list(names)} says that they are to go{hint}",
         InferenceWarning,
     )
+
+
+def warn_of_copied_identifiers(names: Iterable[str]) -> None:
+    """Warn of columns that are passed through although their names are those of identifiers."""
+    found = [name for name in names if IDENTIFIER.search(name)]
+    if found:
+        are = "look like identifiers and are" if len(found) > 1 else "looks like an identifier and is"
+        warn(
+            f"passthrough: {name_list(found)} {are} copied unprotected, so that every row is known to be somebody's; "
+            "drop what the release does not need, or name persons with privacy_id=",
+            PrivacyLeakWarning,
+        )
 
 
 def _as_kinds(read: Reader) -> Reader:

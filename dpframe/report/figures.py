@@ -134,8 +134,8 @@ def _mean(estimates: Estimates, name: str) -> list[Table | str]:
         f"Mean of {name}", ("Statistic", "#Estimate", "Interval"), [("Mean", text, drawing)], "bars", hide=True
     )
     notes = [
-        f"About {100 * share:.2g} % of the rows seem to lie at the {bound} bound: if the table goes further, this is the "
-        "mean of clipped values."
+        f"About {100 * share:.2g} % of the rows seem to lie at the {bound} bound: if the table goes further, this is "
+        "the mean of clipped values."
         for bound, share in estimates.clipped_at(name).items()
     ]
     return [shown, f"drawn from {_value(low)} to {_value(high)}", *notes]

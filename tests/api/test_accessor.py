@@ -59,9 +59,10 @@ def test_shuffle_moves_whole_rows():
 
 def test_passthrough_and_drop(census):
     frame = census.assign(id=[f"id{i}" for i in range(len(census))], note=[[1, 2]] * len(census))
-    safe = frame[["id", "sex", "note", "age"]].dp.sanitize(
-        epsilon=1, spaces={"sex": ["F", "M"]}, passthrough=["id", "note"], drop=["age"], key=KEY
-    )
+    with pytest.warns(dpf.errors.PrivacyLeakWarning, match="^passthrough: id looks like an identifier and is copied"):
+        safe = frame[["id", "sex", "note", "age"]].dp.sanitize(
+            epsilon=1, spaces={"sex": ["F", "M"]}, passthrough=["id", "note"], drop=["age"], key=KEY
+        )
     assert list(safe.columns) == ["id", "sex", "note"]
     assert sorted(safe["id"]) == sorted(frame["id"])
     assert safe["note"].iloc[0] == [1, 2]
@@ -201,7 +202,7 @@ def test_a_sorted_input_with_its_order_kept_warns_the_curator_only():
         safe = frame.dp.sanitize(epsilon=1, spaces=spaces, shuffle=False)
     assert "sorted" not in safe.attrs["dpframe"]
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", dpf.OrderLeakWarning)
         frame.dp.sanitize(epsilon=1, spaces=spaces)
         frame.sample(frac=1, random_state=0).dp.sanitize(epsilon=1, spaces=spaces, shuffle=False)
 

@@ -156,7 +156,8 @@ def test_an_interval_that_reaches_further_to_one_side_is_written_by_its_ends():
     safe = dpf.sanitize(frame, epsilon=4, key=bytes(32))
     mean = safe.dp.mean("cost")
     assert mean["upper"] - mean["estimate"] > 2 * (mean["estimate"] - mean["lower"])
-    assert f"{mean['estimate']:.0f} ({mean['lower']:.0f} to {number(mean['upper'])})" in visible(safe.dp.report().to_html())
+    words = visible(safe.dp.report().to_html())
+    assert f"{mean['estimate']:.0f} ({mean['lower']:.0f} to {number(mean['upper'])})" in words
 
 
 def test_rows_clipped_to_a_declared_bound_are_noted():
