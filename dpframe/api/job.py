@@ -101,7 +101,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             check_released_types(table, likely)
         codes: Codes = {}
         # A file is read once more only where a value that is refused later would have cost something.
-        if request.release and (table.held or self.budget.account is not None):
+        if valid.allowed is not None or (request.release and (table.held or self.budget.account is not None)):
             codes = table.codes(valid.spaces, valid.nulls, valid.imputed)
         if valid.plan is not None:
             _watch_order(valid.plan, codes)

@@ -172,6 +172,10 @@ def plan(
     typer.echo(made.to_json() if as_json else str(made))
     if as_json:
         return
+    if made.inferred is not None:
+        again = f"planning again spends epsilon={made.inferred.budget.epsilon:.4g} again"
+        kept = f"reuse {output}" if output else "keep the plan with --output"
+        typer.echo(f"Inference looked at the data: {kept} (dpframe sanitize --plan); {again}")
     if explain:
         typer.echo(f"\n{made.explain()}")
         return

@@ -240,6 +240,27 @@ def test_a_plan_says_what_its_levers_are_worth(files, run):
     assert "default: min(1e-6, rows^-1.5)" in " ".join(run("plan", "--help")[1].split())
 
 
+def test_declared_values_are_checked_before_inference_is_paid_for(files, run):
+    table = pd.read_parquet(files / "in.parquet").assign(region="north")
+    table.loc[16, "region"] = "east"
+    table.to_parquet(files / "in.parquet", index=False)
+    for command in (("plan", files / "in.parquet"), ("sanitize", files / "in.parquet", files / "out.parquet")):
+        code, out, err = run(*command, "--epsilon", 1, "--space", "region=north,south")
+        assert (code, out) == (2, "")
+        assert err.startswith("dpframe: column 'region' at row position 16: holds a category outside the declared list")
+        assert err.count("\n") == 1, "nothing of what inference would find was said"
+
+
+def test_a_plan_that_inference_was_paid_for_says_so(files, run):
+    code, text, _ = run("plan", files / "in.parquet", "--epsilon", 1, "-o", files / "plan.json")
+    spent = dpf.Plan.read(files / "plan.json").inferred.budget.epsilon
+    assert code == 0
+    said = f"Inference looked at the data: reuse {files / 'plan.json'} (dpframe sanitize --plan); planning again spends"
+    assert f"{said} epsilon={spent:.4g} again" in text
+    declared = run("plan", files / "in.parquet", "--epsilon", 1, "--spaces", files / "spaces.json")[1]
+    assert "Inference looked" not in declared
+
+
 @pytest.mark.filterwarnings("always")
 def test_inference_from_data_warns_in_one_line(files, run):
     code, _, err = run("plan", files / "in.parquet", "--epsilon", 3, "--infer", "data")
