@@ -16,6 +16,7 @@ from dpframe.api.planning import raw_frame
 from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.estimate import Estimates
+from dpframe.plan.measured_forecast import BINNED
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits
@@ -198,7 +199,7 @@ def _errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
         released = sanitize(table, plan=plan)
         estimates = Estimates(released, plan)
         forecast = plan.replan(frame.n).forecast() if plan.n is None else plan.forecast()
-        for statistic, label in forecast.index:
+        for statistic, label in forecast.index.drop(list(BINNED), level=0, errors="ignore"):
             error = _error(estimates, plan, codes, frame, statistic, label.split(" × "))
             if error is not None:
                 rows[statistic, label] = {

@@ -12,6 +12,7 @@ from dpframe.api.expected_errors import expected_errors, first_lines
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import ParameterError
+from dpframe.infer.categories import is_text
 from dpframe.infer.drafted import DraftedSpaces, drafted
 from dpframe.plan.losses import expected_losses
 from dpframe.plan.notebook import notebook_html
@@ -38,6 +39,8 @@ class Expectation:
         of 95 % intervals, the median over columns.
     good_rows
         About how many rows it would take for counts and means within 5 %, and one column of twenty lost.
+    texts
+        Whether values of columns of text are to be found. They are taken as few; columns of many are not found.
 
     It reads types, names and the number of rows, and is equal for two tables of one schema.
     """
@@ -47,12 +50,15 @@ class Expectation:
     delta: float
     table: pd.DataFrame = field(compare=False)
     good_rows: int
+    texts: bool = False
 
     @property
     def lines(self) -> list[str]:
         """What to expect in plain words, the two lines that matter first."""
         value = {str(name): float(one) for name, one in self.table["expected"].items()}
         lines = first_lines(value, self.rows, str(self.table["of"].to_dict().get("lost", "")))
+        if self.texts:
+            lines.append("columns of text with many different values (free text, dates as text) are lost in addition")
         if "lost" in value and "means" in value:
             lines.append("means whose bounds inference finds have intervals several times wider: it may cut off a tail")
         if "pairs" in value:
@@ -129,7 +135,9 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
     found.index.name = "what"
     digits_kept = 10 ** max(len(str(good)) - 2, 0)
     good = -(-good // digits_kept) * digits_kept
-    return Expectation(rows, valid.promise.epsilon, valid.promise.delta, found, good)
+    left = () if valid.measurement is None else valid.measurement.columns
+    texts = any(is_text(column.type) for column in left)
+    return Expectation(rows, valid.promise.epsilon, valid.promise.delta, found, good, texts)
 
 
 def draft_spaces(table: Any) -> DraftedSpaces:

@@ -14,7 +14,6 @@ from dpframe.cli.where import WHERE, read_where
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
 from dpframe.estimate.axes import has_few_values
-from dpframe.estimate.not_found import NOT_FOUND
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,5 @@ def estimate(
         typer.echo(plain.to_json(orient="records", date_format="iso", force_ascii=False))
         return
     typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
-    for name, why in table.attrs.get(NOT_FOUND, {}).items():
-        typer.echo(f"{name}: {why}; declare its space in another release, or raise epsilon")
     if "method" in table.attrs:
         typer.echo(f"method: {table.attrs['method']}")

@@ -315,7 +315,7 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prove what a released file claims, and that its rows are those released."""
+    """Prove what a released file claims, and that its rows are those released; or what a plan (.json) claims."""
     certificate = proving.verify(source)
     if record is not None and certificate.ok:
         certificate = with_record(certificate, source, record)

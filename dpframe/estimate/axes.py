@@ -364,7 +364,8 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
     elif isinstance(bins, Iterable) and not isinstance(bins, str | Set):
         edges = np.concatenate([[0], _codes_of_bounds(column, list(bins)), [size]])
     else:
-        raise ParameterError(f"bins of column {column.name!r} must be a whole number or a list of bounds")
+        months = ", e.g. pd.date_range(START, END, freq='MS') for months" if space.is_time else ""
+        raise ParameterError(f"bins of column {column.name!r} must be a whole number or a list of bounds{months}")
     numbers = space.numbers(np.array([*edges[:-1], size - 1]))
     assert numbers is not None
     if not space.is_whole and not space.is_time and not isinstance(bins, int | np.integer):
@@ -415,7 +416,8 @@ def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:
     if bins is None:
         if not listed:
             raise ParameterError(
-                f"column {column.name!r} has {column.space.size:,} values; give bins={{{column.name!r}: 10}}"
+                f"column {column.name!r} has {column.space.size:,} values; give bins=10, "
+                f"or of several columns bins={{{column.name!r}: 10}}"
             )
         return ListedAxis(column)
     if not column.space.is_numeric or column.space.metric == "discrete":

@@ -21,7 +21,7 @@ from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
-from dpframe.estimate.not_found import NOT_FOUND, reasons
+from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.piled import piles_at_bounds
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable
@@ -219,6 +219,8 @@ class Reading:
                 known = partial(self._pair_known, scales[a], scales[b], ddof)
                 found = of(*self._moments(statistics[a, b], [a, b], target, known, sums[a, b])[:2]).series("pair")
             values[:, i, j] = values[:, j, i] = found[list(RESULTS)]
+        if missing and not self.clipped:
+            warn_of_nan(missing)
         measured = any(self._joints.tables.law(name) is not None for name in names)
         said = {"source": "both" if measured else "rows"} | self._said_of_tails(names)
         # A correlation's interval does not hold what lies beyond, as a variance's does.

@@ -300,9 +300,10 @@ class Estimates(CountEstimates, NumberEstimates):
         -------
         DataFrame indexed by ``column`` and ``with``, which is empty in a column's own row: ``source`` ("tables",
         "rows" or "none"), ``dependence``, the total variation distance of the pair from independent columns in the
-        model that rows are drawn from, ``noise``, about the distance that noise makes of independent columns, and
-        ``shows``: whether a column was found, and whether a pair's dependence stands out of the noise (Pearson's χ²,
-        by three standard deviations).
+        model that rows are drawn from, ``noise``, about the distance that noise makes of independent columns,
+        ``deviations``, by how many standard deviations the pair's counts are further from independence than noise makes
+        them (Pearson's χ²), and ``shows``: whether a column was found, and whether a pair's deviations are above 3.
+        Many cells that each hide in their noise may show together, so that ``dependence`` may be below ``noise``.
 
         Examples
         --------

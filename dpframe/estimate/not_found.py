@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from dpframe.errors import InferenceWarning, ParameterError, name_list, warn
 from dpframe.plan.findings import NotFound
 from dpframe.plan.plan import Plan
 
@@ -19,6 +20,8 @@ R = TypeVar("R")
 NOT_FOUND = "not_found"
 """Key of a result's attrs: ``{column: reason}``."""
 
+_PREFIX = "not found: "
+
 Judged = Callable[[Plan], Iterable[NotFound]]
 
 _COLUMN_ARGUMENTS = ("column", "columns", "index", "by", "weights", "where")
@@ -26,7 +29,27 @@ _COLUMN_ARGUMENTS = ("column", "columns", "index", "by", "weights", "where")
 
 def reasons(missing: Iterable[NotFound]) -> dict[str, str]:
     """Return why columns were not found."""
-    return {one.column: f"not found: {one.why}" for one in missing}
+    return {one.column: f"{_PREFIX}{one.why}" for one in missing}
+
+
+def warn_of_nan(missing: Mapping[str, str]) -> None:
+    """Warn that estimates of columns that were not found are NaN, and why."""
+    warn(
+        f"private inference did not find the spaces of {_listed(missing)}: estimates are NaN; declare the space in "
+        "another release, or raise epsilon",
+        InferenceWarning,
+    )
+
+
+def _listed(missing: Mapping[str, str]) -> str:
+    return "; ".join(f"{name_list([name])} ({why.removeprefix(_PREFIX)})" for name, why in missing.items())
+
+
+def _used(missing: Mapping[str, str], named: Sequence[Any]) -> dict[str, str]:
+    """Return those that arguments name: a column, several, or conditions by column."""
+    given = [value if isinstance(value, list | tuple | Mapping) else [value] for value in named]
+    used = {name for value in given for name in value if isinstance(name, str)}
+    return {name: why for name, why in missing.items() if name in used}
 
 
 def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.not_found) -> Callable[P, R]:
@@ -39,12 +62,18 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
 
     @functools.wraps(method)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        result: Any = method(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
-        reading, named = given["self"], [given[name] for name in _COLUMN_ARGUMENTS if given.get(name) is not None]
-        used = {name for value in named for name in ([value] if isinstance(value, str) else value)}
-        missing = {name: why for name, why in reasons(judged(reading.plan)).items() if name in used}
+        reading = given["self"]
+        missing = _used(reasons(judged(reading.plan)), [given.get(name) for name in _COLUMN_ARGUMENTS])
+        try:
+            result: Any = method(*args, **kwargs)
+        except ParameterError as error:
+            if not missing:
+                raise
+            # Of what was not found little can be asked: that is why, and not the question.
+            raise ParameterError(f"{error}; it was not found: {_listed(missing)}") from None
         if missing and not reading.clipped:
+            warn_of_nan(missing)
             attrs = {
                 key: dict.fromkeys(value, math.nan) if key == "mean_size" else value
                 for key, value in result.attrs.items()

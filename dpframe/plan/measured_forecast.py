@@ -12,13 +12,17 @@ import numpy as np
 from dpframe.errors import check_whole
 from dpframe.plan.accounting_gains import split_mechanisms
 from dpframe.plan.data import PlanData
-from dpframe.plan.forecast import forecast_table, number_of, vector_scale
+from dpframe.plan.forecast import NOTHING, forecast_table, number_of, vector_scale
 from dpframe.plan.measures import Measure
 from dpframe.spaces import Space
 from dpframe.totals.cells import ball_of, cell_count, is_cut
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_IN_BINS = " in bins"
+BINNED = (f"marginal{_IN_BINS}", f"joint{_IN_BINS}")
+"""Statistics of numbers that tables count in bins, of one column and of two."""
 
 BESIDE = "rows_alone"
 """The column with the rows' own error."""
@@ -32,7 +36,12 @@ def forecast_of(plan: PlanData, n_rows: int | None = None, types: Mapping[str, A
         table = forecast_table(plan.columns, n, types, plan.groups, split=split)
     else:
         table = forecast_table(plan.columns, max(1, plan.sample * n // plan.n), types, plan.groups, n, split)
-    return with_tables(table, plan.measures, plan.spaces, n) if plan.measures else table
+    return together(table, plan.measures, plan.spaces, n)
+
+
+def together(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> pd.DataFrame:
+    """Return a forecast of rows and tables, with numbers in bins where tables count them so."""
+    return in_bins(with_tables(forecast, measures, spaces, n), measures, spaces, n) if measures else forecast
 
 
 def with_tables(
@@ -55,7 +64,40 @@ def with_tables(
         column: 1 / np.sqrt(np.maximum(forecast[column].to_numpy(dtype=np.float64), 1e-150) ** -2.0 + told)
         for column in ("std_error", "worst")
     }
-    return forecast.assign(**{BESIDE: forecast["std_error"]}, **together)
+    known = (forecast["unit"] == NOTHING) & (together["std_error"] <= 1)
+    unit = forecast["unit"].mask(known, "share")
+    return forecast.assign(**{BESIDE: forecast["std_error"], "unit": unit}, **together)
+
+
+def single_values(key: tuple[str, str]) -> tuple[str, str]:
+    """Return the statistic of single values, and its columns, that one in bins is forecast for."""
+    return key[0].removesuffix(_IN_BINS), key[1]
+
+
+def in_bins(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> pd.DataFrame:
+    """Return a forecast with the tables in which numbers are counted in bins, in place of their single values' shares.
+
+    Shares of single values stay where they are forecast errors below 1.
+    """
+    import pandas as pd
+
+    told: dict[tuple[str, str], float] = {}
+    for measure in measures:
+        names = [name for name in spaces if name in measure.columns]
+        counted = measure.kind in ("one_way", "joint") and measure.level <= 1 and len(names) <= len(BINNED)
+        if counted and any(is_cut(spaces[name], measure.most) for name in names):
+            cells = math.prod(cell_count(spaces[name], measure.most) for name in names)
+            key = BINNED[len(names) - 1], " × ".join(names)
+            # Their sum is the number of rows, which is public.
+            told[key] = told.get(key, 0.0) + n**2 / measure.sigma2 * cells / (cells - 1)
+    single = {single_values(key) for key in told}
+    kept = [row not in single or unit != NOTHING for row, unit in forecast["unit"].items()]
+    errors = [1 / math.sqrt(one) for one in told.values()]
+    more = pd.DataFrame(
+        {"std_error": errors, "worst": errors, "unit": "share"},
+        index=pd.MultiIndex.from_tuples(list(told), names=forecast.index.names),
+    )
+    return pd.concat([forecast[kept], more.reindex(columns=forecast.columns)]) if told else forecast
 
 
 def _tuples(names: Sequence[str]) -> Iterator[tuple[str, ...]]:

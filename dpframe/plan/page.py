@@ -18,7 +18,7 @@ from dpframe.errors import ParameterError
 from dpframe.plan.columns import Column
 from dpframe.plan.data import PlanData
 from dpframe.plan.losses import expected_losses
-from dpframe.plan.measured_forecast import forecast_of
+from dpframe.plan.measured_forecast import forecast_of, single_values
 from dpframe.plan.setting import Setting
 from dpframe.plan.words import UNITS
 from dpframe.spaces import Categorical
@@ -93,7 +93,7 @@ def _statistics(
     missing, pairs = {one.column for one in plan.not_found}, 0
     labels = {" × ".join((one, other)): (one, other) for one in plan.names for other in plan.names}
     for key, error in planned.items():
-        kind, label = key
+        kind, label = one = single_values(key)
         names = labels.get(label, (label,)) if kind == "joint" else (label,)
         pairs += kind == "joint"
         if kind not in _STATISTICS or set(names) & missing or (kind == "joint" and pairs > MOST_PAIRS):
@@ -107,7 +107,7 @@ def _statistics(
             "range": _rounded(whole) if of_range else None,
             "unit": UNITS.get(plan[label].space.unit, plan[label].space.unit) if of_range else "",
             "inferred": _rounded(factor),
-            "grid": [[_half_width(errors.get(key)) for errors in line] for line in grid],
+            "grid": [[_half_width(errors.get(key, errors.get(one))) for errors in line] for line in grid],
         }
 
 

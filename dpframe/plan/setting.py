@@ -15,7 +15,7 @@ from dpframe.plan.choice import ADDITIVE, stand_in
 from dpframe.plan.columns import Column, Randomised, parted
 from dpframe.plan.data import PlanData
 from dpframe.plan.forecast import forecast_table
-from dpframe.plan.measured_forecast import with_tables
+from dpframe.plan.measured_forecast import together
 from dpframe.plan.measuring import Wish
 from dpframe.plan.steps import terms_of
 from dpframe.spaces import Space
@@ -104,7 +104,7 @@ class Setting:
         split = split_mechanisms(units, terms) if groups else None
         rows, population = (self.n, None) if self.sample is None else (self.sample, self.n)
         table = forecast_table(columns, rows, None, groups, population, split)
-        return with_tables(table, measures, self.spaces, self.n) if measures else table
+        return together(table, measures, self.spaces, self.n)
 
 
 def _square(unit: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dpframe.accounting.budget import Budget
@@ -30,7 +31,8 @@ def verify(source: Any) -> Certificate:
     Parameters
     ----------
     source
-        A released frame or file, a directory or a glob; or a `Plan`, which has no rows to compare.
+        A released frame or file, a directory or a glob; or a `Plan`, or its file, which ends in ``.json`` (a plan has
+        no rows to compare).
 
     Returns
     -------
@@ -39,7 +41,7 @@ def verify(source: Any) -> Certificate:
     Raises
     ------
     FileError
-        If nothing is there, or no Parquet.
+        If nothing is there, or no Parquet and no plan.
     NotSanitizedError
         If the table carries no release plan.
     PlanError
@@ -55,6 +57,8 @@ def verify(source: Any) -> Certificate:
     ...     verify(target).ok
     True
     """
+    if isinstance(source, str | Path) and Path(source).suffix == ".json":
+        source = Plan.read(source)
     if isinstance(source, Plan):
         return certify(source)
     table = opened(source)

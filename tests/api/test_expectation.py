@@ -51,6 +51,14 @@ def test_a_warning_of_few_rows_says_what_to_expect_of_any_table_of_the_schema():
     assert "probably not find" in second
 
 
+def test_texts_of_many_values_are_lost_in_addition():
+    said = "columns of text with many different values (free text, dates as text) are lost in addition"
+    texts = pd.DataFrame({"day": ["2024-01-01"] * 400, "age": range(400)})
+    assert said in dpf.expect(texts, epsilon=1).lines
+    assert said not in dpf.expect(texts[["age"]], epsilon=1).lines
+    assert said not in dpf.expect(texts, epsilon=1, spaces={"day": ["2024-01-01"]}).lines
+
+
 def test_what_fits_no_typical_column_is_left_out_of_the_warning():
     """The spend is entered by then: nothing may be refused any more."""
     table = pa.table({"x": np.arange(900) % 4, "note": [f"n{i}" for i in range(900)]})

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -429,9 +430,11 @@ def test_without_arguments_help_is_all_that_is_said(run, group):
 def test_an_estimate_of_what_was_not_found_says_so(run, tmp_path):
     pd.DataFrame({"word": [f"w{i}" for i in range(200)]}).to_csv(tmp_path / "in.csv", index=False)
     assert run("sanitize", tmp_path / "in.csv", tmp_path / "out.csv", "--epsilon", 1)[0] == 0
-    code, out, _ = run("estimate", tmp_path / "out.csv", "value-counts", "word")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code, out, err = run("estimate", tmp_path / "out.csv", "value-counts", "word")
     assert (code, "NaN" in out) == (0, True)
-    assert "word: not found: no value cleared the threshold" in out
+    assert "did not find the spaces of word (no value cleared the threshold): estimates are NaN" in err
 
 
 def test_as_a_process(files):

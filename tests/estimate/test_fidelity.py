@@ -35,7 +35,9 @@ def safe():
 
 def test_pairs_that_depend_show(safe):
     found = dpf.Estimates(safe).fidelity()
-    assert list(found.columns) == ["source", "dependence", "noise", "shows"]
+    assert list(found.columns) == ["source", "dependence", "noise", "deviations", "shows"]
+    pairs = found.drop("", level="with").dropna()
+    assert ((pairs["deviations"] > 3) == pairs["shows"]).all()
     assert found.index.names == ["column", "with"]
     assert found["shows"].loc[("group", "")]
     assert not found["shows"].loc[("note", "")]

@@ -26,6 +26,16 @@ def test_a_rate_of_nulls_rests_on_no_list_of_values():
     assert abs(rate["estimate"] - 0.25) < 5 * rate["std_error"]  # error probability 6e-7
 
 
+def test_what_is_nan_is_warned_of_and_what_is_refused_says_why():
+    e = estimates(Measured("c", "values", ("a",), (250,), 400.0))
+    said = r"private inference did not find the spaces of c \(.*\): estimates are NaN; declare the space"
+    for ask in (lambda: e.value_counts("c"), lambda: e.count({"c": "a"})):
+        with pytest.warns(dpf.InferenceWarning, match=said):
+            ask()
+    with pytest.raises(dpf.ParameterError, match=r"takes no bins; it was not found: c \("):
+        e.histogram("c")
+
+
 @pytest.mark.filterwarnings("ignore::dpframe.DpframeWarning")
 def test_objects_of_a_kind_that_was_not_found_are_read_as_nulls():
     rate = estimates(Measured("c", "kinds", ("text", "list of numbers"), (10, 500), 400.0)).null_rate("c")

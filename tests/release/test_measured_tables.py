@@ -335,8 +335,22 @@ def test_a_forecast_is_of_rows_and_tables():
     found = np.sqrt(np.mean(errors, axis=0))
     told = [table.loc[("joint", "sex × home"), "std_error"], table.loc[("mean", "age"), "std_error"]]
     assert found == pytest.approx(told, rel=0.2)
-    assert (table["std_error"] <= table["rows_alone"]).all()
+    known = table.dropna(subset="rows_alone")
+    assert (known["std_error"] <= known["rows_alone"]).all()
     assert "rows_alone" not in build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N).forecast()
+
+
+def test_a_forecast_of_numbers_is_in_bins():
+    spaces = {"sex": ["F", "M"], "age": (0, 100), "cost": (0.0, 9_000.0)}
+    raw = pd.DataFrame({"sex": ["F", "M"] * 1_200, "age": np.arange(2_400) % 101, "cost": np.arange(2_400.0)})
+    plan = dpf.plan(raw, 2.0, 1e-6, spaces=spaces)
+    table = plan.forecast()
+    assert set(table["unit"]) == {"share", ""}, "errors of all shares say something"
+    assert table.loc["joint in bins"].index.tolist() == ["sex × age", "sex × cost", "age × cost"]
+    (measure,) = (m for m in plan.measures if m.columns == ("sex", "cost"))
+    told = measure.sigma2 / 2_400**2 * (2 * measure.most - 1) / (2 * measure.most)
+    assert table.loc[("joint in bins", "sex × cost"), "std_error"] == pytest.approx(np.sqrt(told))
+    assert ("joint", "sex × age") not in table.index
 
 
 def test_measures_are_not_added_by_hand_to_inference_in_known_order():

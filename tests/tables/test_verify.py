@@ -523,3 +523,12 @@ def test_an_index_that_pandas_hides_is_a_column_that_was_not_released(released: 
     pq.write_table(table.append_column("__index_level_0__", pa.array(range(len(table)))), path)
     failures = dpf.verify(path).failures
     assert failures == ("column '__index_level_0__' is in the file but not in the plan",)
+
+
+def test_a_plan_is_verified_by_its_file(tmp_path: Path) -> None:
+    plan = dpf.plan(pd.DataFrame({"sex": ["F", "M"] * 20}), 1.0, spaces={"sex": ["F", "M"]})
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    assert dpf.verify(tmp_path / "plan.json") == dpf.verify(plan)
+    with pytest.raises(dpf.errors.PlanError):
+        (tmp_path / "other.json").write_text("{}")
+        dpf.verify(tmp_path / "other.json")
