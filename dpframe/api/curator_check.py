@@ -199,7 +199,7 @@ def _errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
         released = sanitize(table, plan=plan)
         estimates = Estimates(released, plan)
         forecast = plan.replan(frame.n).forecast() if plan.n is None else plan.forecast()
-        for statistic, label in forecast.index.drop(list(BINNED), level=0, errors="ignore"):
+        for statistic, label in (key for key in forecast.index if key[0] not in BINNED):
             error = _error(estimates, plan, codes, frame, statistic, label.split(" × "))
             if error is not None:
                 rows[statistic, label] = {
