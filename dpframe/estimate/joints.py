@@ -29,6 +29,7 @@ from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results
 from dpframe.estimate.table_column import TableColumn, aggregation
+from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.evidence.law import Law
 from dpframe.evidence.likelihood import bootstrap_errors, refits
 from dpframe.evidence.number_law import NumberLaw, project, truncated_spread
@@ -57,6 +58,13 @@ NEGLIGIBLE = 0.005
 
 _FOLLOWED = 0.1
 """Part of the noise's variance that a fit has at least."""
+
+_OF_TWO, _OF_THREE = 1.0, 0.2
+"""Standard deviations of log odds ratios of two columns, and of three given their pairs, about, in real tables.
+
+With 0.2 the cells of three columns in samples of 600 to 32,561 rows of twenty tables differ from what their true pairs
+leave likeliest by 0.9 to 1.2 of the root of `interaction_variance`.
+"""
 
 _STRETCHES = 16
 """Stretches of a column's cells whose profile likelihood is looked at."""
@@ -365,8 +373,25 @@ class Joints:
             # What was corrected is known no better than that it had to be.
             errors, shares = np.hypot(errors, guarded - shares), guarded
         errors = np.hypot(errors, self._unseen(model, names, shares))
+        if not of_rows:
+            errors = np.hypot(errors, np.sqrt(self._open(model, names, shares)))
         answer = self._shown(question, model, shares, errors, "model", source)
         return replace(answer, hidden=guarded is not None)
+
+    def _open(self, model: Model, names: Sequence[str], shares: FloatArray) -> FloatArray:
+        """Return the variance of cells about a fit's that neither the fit nor its replicas know of.
+
+        Of columns that no table holds together it is that of their interaction. Of those that one does it is the part
+        of the count's noise by which the fit is off the counts of blocks, as in `_misfit`, and no more than the pair's
+        odds ratios make likely.
+        """
+        n, known = max(float(self._source.rows), 1.0), model.known(names)
+        if known is None:
+            return interaction_variance(shares * n, 3, _OF_THREE) / n**2
+        if len(names) == 1:
+            return np.zeros(shares.shape)
+        noise = (self._excess(names) + _FOLLOWED) * known.variances
+        return np.asarray(np.minimum(noise, interaction_variance(shares * n, 2, _OF_TWO)) / n**2)
 
     def _unseen(self, model: Model, names: Sequence[str], shares: FloatArray) -> FloatArray:
         """Return by how much more of the rows cells may hold than a fit has in them, where noise hides it.
@@ -417,6 +442,12 @@ class Joints:
         joint = model.joint(names)
         found = float(of(joint))
         error = math.hypot(float(model.errors(names, float(population), of)), self._misfit(names, parts, found))
+        if len(names) > 2 and model.known(names) is None:
+            sides = joint
+            for part in parts:
+                sides = np.moveaxis(np.tensordot(np.stack([part, 1 - part]), sides, axes=(1, 0)), 0, -1)
+            n = max(float(self._source.rows), 1.0)
+            error = math.hypot(error, math.sqrt(float(interaction_variance(sides * n, 3, _OF_THREE).flat[0])) / n)
         guarded = model.guarded([names])[0] if len(names) > 2 else None
         if guarded is not None:
             joint, corrected = guarded, float(of(guarded))

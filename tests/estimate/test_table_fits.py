@@ -22,7 +22,7 @@ from dpframe.estimate.tables.fit import (
     own_step,
     prediction_error,
 )
-from dpframe.estimate.tables.guard import guard_joint
+from dpframe.estimate.tables.guard import guard_joint, interaction_variance
 from dpframe.estimate.tables.mixture import Mixture, _Descent, fit_mixture, targets_of
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
@@ -494,3 +494,33 @@ def test_a_long_column_has_no_more_classes_than_its_partners_tell_apart() -> Non
         exact = 1e6 * np.einsum("ka,kb->ab", laws[pair[0]], laws[pair[1]]) / 40
         tables.append(Table(pair, exact + generator.standard_normal(exact.shape), 1.0))
     assert choose_classes(Evidence(1e6, sizes, tuple(tables))).classes <= 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strength"), [((2, 2, 2), 0.0), ((4, 3, 2), 0.0), ((2, 2, 2), 0.5), ((3, 3, 3), 0.5)]
+)
+def test_cells_differ_from_what_pairs_leave_by_their_interaction(sizes, strength):
+    """Tables of 3,000 rows drawn from laws whose cells have log odds ratios of the strength: 200 tables, fixed seed."""
+    generator = np.random.default_rng(7)
+    squares, variances = 0.0, 0.0
+    pairs = list(combinations(range(3), 2))
+    for _ in range(200):
+        laws = [generator.dirichlet(np.full(size, 5.0)) for size in sizes]
+        law = np.einsum("i,j,k->ijk", *laws)
+        tilt = generator.standard_normal() * strength
+        law[0, 0, 0] *= np.exp(tilt)
+        counts = generator.multinomial(3_000, (law / law.sum()).ravel()).reshape(sizes).astype(float)
+        margins = {pair: counts.sum(axis=3 - sum(pair)) for pair in pairs}
+        fitted = fit_to_margins(np.outer(margins[0, 1], np.ones(sizes[2])).reshape(sizes) / sizes[2], margins)
+        squares += (counts - fitted)[0, 0, 0] ** 2
+        variances += interaction_variance(fitted, 3, strength)[0, 0, 0]
+    assert 0.75 < squares / variances < 1.35
+
+
+def test_interactions_of_more_columns_are_open_too():
+    counts = np.full((2, 2, 2, 2), 100.0)
+    of_four = interaction_variance(counts, 3, 0.2)
+    binomial = 100 * (1 - 1 / 16)
+    # Each of four triples moves its own cell of 200 rows by 25, of which half are this cell's.
+    assert np.allclose(of_four, binomial + 4 * (0.2 * 25 / 2) ** 2)
+    assert (interaction_variance(np.zeros((2, 3)), 2, 1.0) < 1e-8).all()

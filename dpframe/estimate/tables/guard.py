@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cache
+from itertools import combinations, product
 
 import numpy as np
 from scipy.special import chdtrc, gammaln, xlogy
@@ -100,6 +101,46 @@ def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
     if not mean > 0:
         return 1.0
     return float(chdtrc(2 * mean**2 / variance, 2 * mean / variance * float((apart**2).sum())))
+
+
+def interaction_variance(counts: FloatArray, order: int, strength: float) -> FloatArray:
+    """Return by how much, squared, cells may differ from a fit of all that fewer columns than ``order`` show.
+
+    Around each cell every column has two values, in it and out of it. Of such a table m of 2ᵏ cells, k the order, only
+    the odds ratio λ of all columns is open, which moves the cell by Hλ, H = 1/Σ 1/m (Bishop, Fienberg and Holland 1975,
+    section 2.5). Rows that are drawn from a law without interaction have Var λ = 1/H, and laws have one of the standard
+    deviation ``strength``, so that the variance is H + (strength·H)². With more columns every ``order`` of them move a
+    cell by its part of what they move together, and H is replaced by the binomial variance, which is larger.
+
+    Parameters
+    ----------
+    counts
+        Rows by cell, by the fit; shape (cells of each column), at least ``order`` dimensions.
+    order
+        Number of columns from which on nothing is known of their interaction.
+    strength
+        Standard deviation of log odds ratios.
+
+    Examples
+    --------
+    >>> float(interaction_variance(np.full((2, 2, 2), 80.0), 3, 0.0)[0, 0, 0])
+    10.0
+    """
+    rows = np.maximum(counts, 0.0)
+    left = rows * (1 - rows / max(float(rows.sum()), 1e-9))
+    moved = np.zeros(rows.shape)
+    for axes in combinations(range(rows.ndim), order):
+        margin = rows.sum(axis=tuple(i for i in range(rows.ndim) if i not in axes), keepdims=True)
+        inverse = np.zeros(margin.shape)
+        for inside in product((True, False), repeat=order):
+            part = margin
+            for axis, kept in zip(axes, inside, strict=True):
+                part = part if kept else part.sum(axis=axis, keepdims=True) - part
+            inverse = inverse + 1 / np.maximum(part, 1e-9)
+        if rows.ndim == order:
+            left = 1 / inverse
+        moved = moved + (strength / inverse * rows / np.maximum(margin, 1e-9)) ** 2
+    return np.asarray(left + moved)
 
 
 @cache
