@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import pandas as pd
@@ -65,6 +67,20 @@ def _one(options: str, ask: Callable[[Estimates, list[str], _Question], Any]) ->
     return _Statistic(range(1, 2), frozenset(options.split()), ask)
 
 
+def _of_a_column() -> dict[str, _Statistic]:
+    """Return the statistics that are asked of a column and need no other options than a target, by their methods."""
+    found = {}
+    for name, method in inspect.getmembers(Estimates, inspect.isfunction):
+        taken = list(inspect.signature(method).parameters)
+        if not name.startswith("_") and taken[1:2] == ["column"] and "target" in taken:
+            found[name.replace("_", "-")] = _one("", partial(_asked, name))
+    return found
+
+
+def _asked(name: str, estimates: Estimates, columns: list[str], question: _Question) -> Any:
+    return getattr(estimates, name)(columns[0], **question.common)
+
+
 STATISTICS: dict[str, _Statistic] = {
     "value-counts": _one("bins normalize method", lambda e, c, q: e.value_counts(c[0], bins=q.bins, **q.counted)),
     "crosstab": _Statistic(
@@ -84,14 +100,9 @@ STATISTICS: dict[str, _Statistic] = {
     "describe": _Statistic(
         range(1, 99), frozenset(), lambda e, c, q: stacked(_named(e.describe(c, **q.common), "statistic", "column"))
     ),
-    "median": _one("", lambda e, c, q: e.median(c[0], **q.common)),
     "mean": _one("by bins", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.common)),
-    "sum": _one("", lambda e, c, q: e.sum(c[0], **q.common)),
-    "var": _one("", lambda e, c, q: e.var(c[0], **q.common)),
-    "std": _one("", lambda e, c, q: e.std(c[0], **q.common)),
     "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stacked(e.cov(c, **q.common))),
     "corr": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stacked(e.corr(c, **q.common))),
-    "null-rate": _one("", lambda e, c, q: e.null_rate(c[0], **q.common)),
     "support": _one("by bins", lambda e, c, q: _support(e, c[0], q)),
     "cooccurrence": _one(
         "normalize",
@@ -104,6 +115,7 @@ STATISTICS: dict[str, _Statistic] = {
     "fidelity": _Statistic(range(1), frozenset(), lambda e, c, q: e.fidelity()),
     "quantile": _one("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
 }
+STATISTICS |= {name: one for name, one in _of_a_column().items() if name not in STATISTICS}
 
 
 def _named(wide: pd.DataFrame, rows: str, columns: str) -> pd.DataFrame:

@@ -17,7 +17,6 @@ from dpframe.errors import ParameterError
 from dpframe.estimate.moments import Scale
 from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.plan.columns import Column, Group
-from dpframe.spaces import Space
 
 Codes = Mapping[str, npt.NDArray[Any]]
 
@@ -159,7 +158,7 @@ class ColumnBlock(Block):
                 f"column {column.name!r} holds {space.noun}, which are no numbers or categories; leave it out of X "
                 f"({space.instead} describe it)"
             )
-        if space.is_numeric or _is_ranked(space):
+        if space.is_numeric or (space.is_listed and space.inner_space.metric == "line"):
             scale = Scale.of(column) if space.is_numeric else _ranks(column)
             return cls(column, (column.name,), scale if centred else _from_zero(scale))
         if space.size > MOST_LEVELS or space.size < 2:
@@ -279,10 +278,6 @@ def make_blocks(members: Sequence[ColumnBlock], groups: Sequence[Group]) -> list
         elif together[0] is block:
             blocks.append(GroupBlock(together, group))
     return blocks
-
-
-def _is_ranked(space: Space) -> bool:
-    return space.is_listed and space.inner_space.metric == "line"
 
 
 def _ranks(column: Column) -> Scale:

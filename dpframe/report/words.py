@@ -135,4 +135,4 @@ def unit_word(space: Space) -> str:
 
 def space_words(space: Space) -> str:
     """Return what values a column may hold."""
-    return SPACES[space.tag](space)
+    return SPACES.get(space.tag, repr)(space)

@@ -64,7 +64,7 @@ def test_text_and_signature_have_every_option(function):
 STATISTICS = [name for name, _ in inspect.getmembers(Estimates, inspect.isfunction) if not name.startswith("_")]
 
 
-@pytest.mark.parametrize("name", sorted({*STATISTICS} - {"verify", "is_listed", "clipped_at"}))
+@pytest.mark.parametrize("name", sorted({*STATISTICS} - {"verify", "clipped_at"}))
 def test_the_accessor_shows_text_and_signature_of_estimates(name):
     method, own = getattr(Estimates, name), getattr(pd.DataFrame.dp, name)
     assert inspect.getdoc(own) == inspect.getdoc(method)

@@ -619,3 +619,10 @@ def test_the_version_is_that_of_the_changelog_and_the_package(run):
     assert newest is not None
     assert run("--version") == (0, f"dpframe {newest[1]}\n", "")
     assert dpf.__version__ == newest[1]
+
+
+def test_statistics_of_a_column_that_take_no_options_are_found_by_their_methods():
+    assert {"median", "sum", "var", "std", "null-rate"} <= set(STATISTICS)
+    assert not [name for name in STATISTICS if name.startswith("-")]
+    methods = {name.replace("-", "_") for name in STATISTICS}
+    assert all(callable(getattr(dpf.Estimates, name)) for name in methods)
