@@ -198,7 +198,7 @@ def _of_release(method: Callable[..., Any]) -> Callable[..., Any]:
     return delegate
 
 
-_OF_LIBRARY = ("is_listed", "clipped_at")
+_OF_LIBRARY = ("clipped_at",)
 """Methods of `Estimates` that reports and plots ask, and nobody who has a release."""
 
 for _name, _method in inspect.getmembers(Estimates, inspect.isfunction):
