@@ -135,3 +135,13 @@ def test_values_that_no_file_holds_are_not_shown(values: list[Any], tmp_path: An
         DpframeError, match=r"^a column of the table cannot be stored as Parquet; drop it or convert it$"
     ):
         dpf.write(frame, tmp_path / "out.parquet")
+
+
+def test_a_transformer_shows_no_value_and_no_second_line() -> None:
+    model = dpf.Sanitizer(2, 1e-6, spaces=SPACES)
+    with pytest.raises(
+        dpf.ParameterError, match=r"^X is an array with text; pass a DataFrame, each of whose columns has"
+    ):
+        model.fit(FRAME.to_numpy())
+    with pytest.raises(dpf.ParameterError, match=r"^X has a column name twice; names must be unique$"):
+        model.fit(pd.concat([FRAME, FRAME], axis=1))

@@ -248,9 +248,19 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _read(self, X: Any, *, reset: bool) -> Any:
         """Return X as a table with the columns' names, checked as scikit-learn does."""
         if _is_table(X) and (reset or self._names is None or hasattr(self, "feature_names_in_")):
+            if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
+                raise ParameterError("X has a column name twice; names must be unique")
             validate_data(self, X, skip_check_array=True, reset=reset)
             return X
-        array = validate_data(self, X, dtype="numeric", ensure_all_finite=self._finite(reset), reset=reset)
+        try:
+            array = validate_data(self, X, dtype="numeric", ensure_all_finite=self._finite(reset), reset=reset)
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+            # NumPy shows the value that is no number.
+            raise ParameterError(
+                "X is an array with text; pass a DataFrame, each of whose columns has a type"
+            ) from None
         names = [f"x{i}" for i in range(array.shape[1])] if reset or self._names is None else self._names
         return pd.DataFrame(array, columns=names)
 
