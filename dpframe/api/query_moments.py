@@ -48,7 +48,8 @@ class MomentQueries(Asking):
 
         ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.totals.wishart`): the estimate
         is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
-        drawn in floats, outside the promise of exact sampling.
+        drawn in floats, outside the promise of exact sampling. Of five columns or more it errs as gaussian noise does,
+        of one 1.3 times as much (half of (1, 1e-6)).
 
         Parameters
         ----------
