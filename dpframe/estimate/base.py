@@ -176,7 +176,9 @@ class Reading:
             statistic, columns, target, lambda population: statistic.known(self._joints.law(name), population)
         )
         results = self._results(values, covariance[0])
-        if tails is not None:
+        if tails is None:
+            results = results.clipped(*statistic.bounds)
+        else:
             results = results.opened(statistic.beyond(tails), self._z)
         return self._in_units(results, name, statistic.kind).series(
             name, {"source": source} | self._said_of_tails(columns)

@@ -75,6 +75,9 @@ _FEWEST = 1e-9
 _LEAP = 0.75
 """Standard errors for which a leap of a law within a cell counts: a 95 % interval holds it, with some room."""
 
+_SURPRISE = 2.0
+"""Standard errors of noise from which on a fit's distance from what was measured is more than noise."""
+
 _UNMEASURED = 1e9
 """Variance of a sum of counts from which on one of them was not made."""
 
@@ -184,17 +187,18 @@ class Joints:
     def _unresolved(self, conditions: Mapping[str, ValueCondition], z: float) -> float:
         """Return the share of rows that a fit to rows may put on the wrong side of conditions on numbers.
 
-        For each number what its own distribution leaves open, among the rows that meet the other conditions at most.
+        For each number what its own distribution leaves open, among the rows that may meet the other conditions at
+        most: two spikes that noise hides may be of the same rows. It is no more than all of these rows.
         """
-        numbers = {name: c for name, c in conditions.items() if not has_few_values(c.column.space)}
-        laws = {name: self.law(name) for name in numbers}
-        parts = {name: condition.share_of_cells(laws[name].edges) for name, condition in numbers.items()}
-        shares, found = {name: float(part @ laws[name].shares) for name, part in parts.items()}, 0.0
-        for name, part in parts.items():
-            point, _, low, high = laws[name].parts_of(part, 0.0, z)[:, 0]
-            others = [share for other, share in shares.items() if other != name]
-            found = max(found, float(max(point - low, high - point)) / z * math.sqrt(min(others, default=1.0)))
-        return found
+        laws = {name: self.law(name) for name in conditions}
+        parts = {name: condition.share_of_cells(laws[name].edges) for name, condition in conditions.items()}
+        known = {name: laws[name].parts_of(part, 0.0, z)[:, 0] for name, part in parts.items()}
+        found = 0.0
+        for name, (point, _, low, high) in known.items():
+            if not has_few_values(conditions[name].column.space):
+                most = min((float(ends[3]) for other, ends in known.items() if other != name), default=1.0)
+                found = max(found, min(float(max(point - low, high - point)) * math.sqrt(most), most))
+        return found / z
 
     def _auto(self, question: Question) -> Answer:
         names = question.names
@@ -452,9 +456,20 @@ class Joints:
         if guarded is not None:
             joint, corrected = guarded, float(of(guarded))
             found, error = corrected, math.hypot(error, corrected - found)
-        opened = [_left_open(joint, parts, column, asked[place], place) for place, column in enumerate(columns)]
+        loud = self._loud(model, names)
+        opened = [
+            _left_open(joint, parts, column, asked[place], place, loud[place]) for place, column in enumerate(columns)
+        ]
         source = "both" if len(names) > 2 and model.is_heard(names) else "tables"
         return found, math.hypot(error, *opened), source
+
+    def _loud(self, model: Model, names: Sequence[str]) -> list[FloatArray]:
+        """Return the noise of what tables count in every cell of each column, over the others, in shares of rows."""
+        table = model.known(names)
+        if table is None:
+            return [np.zeros(model.columns[name].cells) for name in names]
+        rest = [tuple(other for other in range(len(names)) if other != place) for place in range(len(names))]
+        return [np.sqrt(table.variances.sum(axis=others)) / max(float(self._source.rows), 1.0) for others in rest]
 
     def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Return the mean code of a number in every cell of some keys, by the fit's joint, and two variances of each.
@@ -513,10 +528,11 @@ class Joints:
     def _misfit_of(self, names: Sequence[str], apart: FloatArray, noise: FloatArray) -> FloatArray:
         """Return the variance of a fit about the truth from how far it is off what was measured, of such noise.
 
-        What is more than noise in this very distance; or what is so, on average, in those of blocks of the pair's
-        cells; and never less than a tenth of the noise: a fit follows what it was fitted to.
+        What is more in this very distance than noise makes of one in twenty; or what is more than noise, on average, in
+        those of blocks of the pair's cells; and never less than a tenth of the noise: a fit follows what it was fitted
+        to.
         """
-        own = np.maximum(apart**2 - noise, self._excess(names) * noise)
+        own = np.maximum(apart**2 - _SURPRISE**2 * noise, self._excess(names) * noise)
         return np.asarray(np.maximum(own, 0.0) + _FOLLOWED * noise)
 
     def _misfit(self, names: Sequence[str], parts: Sequence[FloatArray], found: float) -> float:
@@ -614,23 +630,29 @@ def _bin_means(column: TableColumn, law: NumberLaw, shares: FloatArray) -> tuple
 
 
 def _left_open(
-    joint: FloatArray, parts: Sequence[FloatArray], column: TableColumn, asked: FloatArray, place: int
+    joint: FloatArray,
+    parts: Sequence[FloatArray],
+    column: TableColumn,
+    asked: FloatArray,
+    place: int,
+    loud: FloatArray,
 ) -> float:
     """Return what one column's cells leave open of a part of a joint: how rows of the part lie within them.
 
     In a cell that is asked for in part the law of the other columns may leap from one neighbour's to the other's: the
     smaller part may be off by its rows times the larger distance of the cell's law from theirs, as far as the cell has
-    such rows. What its own finest cells leave in doubt; and the noise of how these share the cell.
+    such rows; a neighbour counts by how far its rows exceed its noise ``loud``. What its own finest cells leave
+    in doubt; and the noise of how these share the cell.
     """
     mass = np.moveaxis(joint, place, 0)
     held = mass.reshape(len(mass), -1).sum(axis=1)
     for other in [own for at, own in enumerate(parts) if at != place]:
         mass = np.tensordot(mass, other, axes=(1, 0))
     law = mass / np.maximum(held, 1e-300)
-    cells = np.arange(len(law))
-    sides = [law[np.minimum(cells + 1, len(law) - 1)], law[np.maximum(cells - 1, 0)]]
+    cells, heard = np.arange(len(law)), held / np.maximum(held + loud, 1e-300)
+    sides = [np.minimum(cells + 1, len(law) - 1), np.maximum(cells - 1, 0)]
     part = parts[place]
-    leap = np.minimum(part, 1 - part) * held * np.max([np.abs(other - law) for other in sides], axis=0)
+    leap = np.minimum(part, 1 - part) * held * np.max([heard[at] * np.abs(law[at] - law) for at in sides], axis=0)
     most, least = np.minimum(mass, part * held), np.maximum(mass - (1 - part) * held, 0.0)
     leap = np.minimum(leap, np.maximum(most - part * mass, part * mass - least))
     doubt = float(column.gathered(column.in_doubt(asked)) @ mass)

@@ -111,6 +111,7 @@ class Statistic:
     kind: str = "number"
     known: Callable[[Law, float], Known | None] = lambda law, population: None
     beyond: Callable[[Tails], Ends] = lambda tails: ((0.0, 0.0), (0.0, 0.0))
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
 
 def _weighted(x: Scale, weights: Scale | None) -> tuple[Sequence[Term], Callable[[npt.NDArray[Any]], tuple[Any, Any]]]:
@@ -127,7 +128,10 @@ def mean(x: Scale, weights: Scale | None) -> Statistic:
     found = Statistic(
         terms, lambda m, n: [sums(m)[0] / sums(m)[1]], (x.width,), x.centre, "instant", beyond=Tails.of_mean
     )
-    return replace(found, known=lambda law, own: law.mean_known(x.line, own)) if weights is None else found
+    if weights is not None:
+        return found
+    bounds = (x.centre - x.width, x.centre + x.width)
+    return replace(found, known=lambda law, own: law.mean_known(x.line, own), bounds=bounds)
 
 
 def total(x: Scale, weights: Scale | None) -> Statistic:

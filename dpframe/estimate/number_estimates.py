@@ -21,7 +21,7 @@ from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.evidence.combine import shrunk
-from dpframe.evidence.number_law import truncated_mean
+from dpframe.evidence.number_law import truncated_root
 from dpframe.spaces import Space
 
 _WIDE = 2.0
@@ -65,8 +65,9 @@ class NumberEstimates(VectorEstimates):
         bins
             Cut ``by`` into bins; of several ``{column: number or bounds}``.
         method
-            ``"auto"`` takes all that is known: of groups the rows and what was measured, weighted by precision; drawn
-            to the mean of all rows by how much of their differences is noise (Efron and Morris 1975).
+            ``"auto"`` takes all that is known, declared bounds included: of groups the rows and what was measured,
+            weighted by precision; drawn to the mean of all rows by how much of their differences is noise (Efron and
+            Morris 1975).
             ``"inverse"`` takes only the rows, unbiased up to the ratio.
         target
             See the class.
@@ -126,7 +127,7 @@ class NumberEstimates(VectorEstimates):
         if by is None:
             statistic = moments.mean(scale, self._weight(weights, column))
             if method == "inverse":
-                statistic = replace(statistic, known=lambda law, own: None)
+                statistic = replace(statistic, known=lambda law, own: None, bounds=(-math.inf, math.inf))
             return self._statistic(statistic, [column] if weights is None else [column, weights], target)
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
@@ -297,8 +298,8 @@ class NumberEstimates(VectorEstimates):
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
         """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
 
-        Where noise leaves the variance uncertain the estimate is the root of the mean of what it may be: not below 0,
-        and for declared bounds a and b and the mean μ at most (b − μ)(μ − a) (Bhatia and Davis 2000).
+        Where noise leaves the variance uncertain the estimate is the mean of what its root may be: not below 0, and for
+        declared bounds a and b and the mean μ at most (b − μ)(μ − a) (Bhatia and Davis 2000).
 
         Parameters
         ----------
@@ -335,7 +336,7 @@ class NumberEstimates(VectorEstimates):
         value, highest = found["estimate"], found["upper"]
         if found is moment:
             # A fit is no normal law that reaches below zero, as this one does: what is below is spread above.
-            value = truncated_mean(value, own, most)
+            value = truncated_root(value, own, most) ** 2
             if highest < value:
                 highest = value + z * own / max(-found["estimate"] / own, 1.0)
         lower, upper = (math.sqrt(min(max(end, 0.0), most)) for end in (found["lower"], highest))

@@ -61,6 +61,16 @@ class Results:
         """Return intervals cut at bounds of the truth."""
         return replace(self, lower=np.clip(self.lower, least, most), upper=np.clip(self.upper, least, most))
 
+    def clipped(self, least: float, most: float) -> Results:
+        """Return estimates and intervals within bounds of the truth, intervals of a standard error at least.
+
+        >>> Results.of(np.array([-3.0, 0.5, 9.0]), np.ones(3), 1.96).clipped(0.0, 8.0).lower.round(2).tolist()
+        [0.0, 0.0, 7.0]
+        """
+        least_width = np.nan_to_num(self.std_error, nan=0.0, posinf=0.0)
+        lower, upper = np.minimum(self.lower, most - least_width), np.maximum(self.upper, least + least_width)
+        return Results(np.clip(self.estimate, least, most), self.std_error, lower, upper).within(least, most)
+
     def opened(self, ends: Ends, z: float, unit: Any = 1.0) -> Results:
         """Return intervals that hold what the estimates lack, too, which is given in some unit."""
         point, own = self.estimate, self.std_error

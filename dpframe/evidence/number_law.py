@@ -36,6 +36,13 @@ _DIFFUSE = 10.0
 _WIDE, _POINTS = 40.0, 8_001
 """Scales of a cut normal law on either side that are integrated over, and at how many points."""
 
+_FALL, _ROOM = 2.0, 8.0
+"""The power of its distance by which what lies beyond falls beforehand, away from the median, and by what part of a
+stretch its beginning is off the median at least."""
+
+_LOOSE = 0.05
+"""Variance of the part of a stretch that lies in one half of it, at least."""
+
 _EXACT = 1e-2
 """Variance of a count that is exact: that of all rows."""
 
@@ -117,12 +124,13 @@ class NumberLaw(Law):
         return replace(self, rows=rows, covariance=covariance, total=(total, variance))
 
     def evened(self, bins: IntArray) -> NumberLaw:
-        """Return the law where the rows of stretches that noise hides are spread by width: a Pólya tree (Lavine 1992).
+        """Return the law where rows that noise hides are spread as of a fall: a Pólya tree (Lavine 1992).
 
-        Beforehand either half of a stretch has its part of the width, give or take half of the rows that may lie in the
-        whole, and more by as much as these exceed the noise of that difference: where counts say how rows lie
-        they stay as they are. In far tails, which have few rows in many cells, the noise of every cell is otherwise
-        taken for rows that are far away.
+        Beforehand either half of a stretch has its part of a density that falls away from the median as a power of the
+        distance, give or take as much as if all rows lay in one half by that chance, and more by as much as the rows
+        that may lie in the whole exceed the noise of that difference: where counts say how rows lie they stay as
+        they are. In far tails, which have few rows in many cells, the noise of every cell is otherwise taken for rows
+        that are far away.
 
         Parameters
         ----------
@@ -131,24 +139,42 @@ class NumberLaw(Law):
         """
         ends = np.concatenate([[0], np.flatnonzero(np.diff(bins[: self.bins])) + 1, [self.bins]])
         stretches = list(pairwise(ends.tolist()))
+        beforehand = np.concatenate([self._falling(low, high) for low, high in stretches])
         rows, covariance = self.rows, self.covariance
         while stretches := [(low, high) for low, high in stretches if high - low > 1]:
             middles = [self._middle(low, high) for low, high in stretches]
             whole, half = np.zeros((2, len(stretches), self.cells))
             for i, ((low, high), middle) in enumerate(zip(stretches, middles, strict=True)):
                 whole[i, low:high] = half[i, low:middle] = 1.0
-            part = (half[:, : self.bins] @ self.widths) / (whole[:, : self.bins] @ self.widths)
+            part = (half[:, : self.bins] @ beforehand) / (whole[:, : self.bins] @ beforehand)
             apart = half - part[:, None] * whole
             size, noise = (((parts @ covariance) * parts).sum(axis=1) for parts in (whole, apart))
             square = _mean_square(whole @ rows, size)
-            open_ = square / 4 * (1 + square / np.maximum(noise, 1.0))
+            open_ = square * np.maximum(part * (1 - part), _LOOSE) * (1 + square / np.maximum(noise, 1.0))
             rows, covariance = updated(rows, covariance, Observation(apart, np.zeros(len(apart)), open_))
             halved = zip(stretches, middles, strict=True)
             stretches = [half for (low, high), middle in halved for half in ((low, middle), (middle, high))]
         return replace(self, rows=rows, covariance=covariance)
 
+    def _falling(self, low: int, high: int) -> FloatArray:
+        """Return how the rows of a stretch of cells are spread over these beforehand: evenly if it holds the median."""
+        cells, held = slice(low, high), np.cumsum(self.positive[: self.bins])
+        median = int(np.searchsorted(held, held[-1] / 2))
+        if low <= median < high:
+            return self.widths[cells]
+        ends = np.abs(self.edges[low : high + 1] - (self.edges[median] + self.edges[median + 1]) / 2)
+        least = (ends.max() - ends.min()) / _ROOM
+        return np.asarray(np.abs(np.diff((ends + max(least - ends.min(), 0.0)) ** -_FALL)))
+
     def _middle(self, low: int, high: int) -> int:
-        """Return the cell whose beginning is nearest to the middle code of a stretch, but its first."""
+        """Return the cell whose beginning is nearest to the middle code of a stretch, but its first.
+
+        A bound comes first, where rows beyond it lie and no fall says how many.
+        """
+        if high == self.bins and self.widths[-1] == 1:
+            return high - 1
+        if low == 0 and self.widths[0] == 1:
+            return 1
         starts = self.edges[low + 1 : high]
         return low + 1 + int(np.abs(2 * starts - self.edges[low] - self.edges[high]).argmin())
 
@@ -479,21 +505,24 @@ def _mean_square(estimate: FloatArray, variance: FloatArray) -> FloatArray:
     return np.asarray((estimate + error * lift) ** 2 + error**2 * kept)
 
 
-def truncated_mean(estimate: float, error: float, most: float) -> float:
-    """Return the mean of what lies from 0 to ``most`` given an unbiased estimate: a normal law cut at both.
+def truncated_root(square: float, error: float, most: float) -> float:
+    """Return the mean root of what lies from 0 to ``most`` given an unbiased estimate of it, all roots as likely.
+
+    Were all squares as likely, the root of their mean would be half as large again where the error hides them.
 
     Examples
     --------
-    >>> [round(truncated_mean(value, 10.0, 200.0), 1) for value in (-50.0, 0.0, 100.0, 500.0)]
-    [1.9, 8.0, 100.0, 199.7]
+    >>> [round(truncated_root(value, 100.0, 2500.0), 1) for value in (-500.0, 0.0, 400.0, 2500.0, 5000.0)]
+    [2.5, 5.8, 19.5, 49.2, 50.0]
     """
-    nearest = min(max(estimate, 0.0), most)
-    if not (math.isfinite(estimate) and math.isfinite(error)) or error <= 0:
-        return nearest
+    nearest = min(max(square, 0.0), most)
+    if not (math.isfinite(square) and math.isfinite(error)) or error <= 0:
+        return math.sqrt(nearest)
     # A far tail falls like an exponential law of this scale.
-    scale = error / max(abs(estimate - nearest) / error, 1.0)
-    x = np.linspace(max(0.0, nearest - _WIDE * scale), min(most, nearest + _WIDE * scale), _POINTS)
-    weights = np.exp(-((x - nearest) * (x + nearest - 2 * estimate)) / (2 * error**2))
+    scale = error / max(abs(square - nearest) / error, 1.0)
+    ends = max(0.0, nearest - _WIDE * scale), min(most, nearest + _WIDE * scale)
+    x = np.linspace(math.sqrt(ends[0]), math.sqrt(ends[1]), _POINTS)
+    weights = np.exp(-((x**2 - nearest) * (x**2 + nearest - 2 * square)) / (2 * error**2))
     weights[[0, -1]] /= 2
     return float(weights @ x / weights.sum())
 
