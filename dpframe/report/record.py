@@ -72,7 +72,7 @@ class Record:
     Examples
     --------
     >>> import dpframe as dpf
-    >>> frame = dpf.datasets.make_census(1_000, columns=["sex"])
+    >>> frame = dpf.datasets.make_census(1_000, columns=["sex"], random_state=2)
     >>> safe = dpf.sanitize(frame, epsilon=1, spaces={"sex": ["F", "M"]})
     >>> record = safe.dp.record(curators=["Statistics Office"], region="Aldermark")
     >>> record.fields["deployment"]["privacy_loss"]["privacy_unit"]

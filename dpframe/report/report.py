@@ -39,7 +39,7 @@ class Report:
     Examples
     --------
     >>> import dpframe as dpf
-    >>> frame = dpf.datasets.make_census(1_000, columns=["sex"])
+    >>> frame = dpf.datasets.make_census(1_000, columns=["sex"], random_state=1)
     >>> safe = dpf.sanitize(frame, epsilon=1, spaces={"sex": ["F", "M"]})
     >>> html = safe.dp.report().to_html()
     >>> "Even odds become at most 73.2 %" in html
