@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from dpframe.arrays import FloatArray
 from dpframe.estimate.results import Ends, Excess
 from dpframe.evidence.law import Known
 from dpframe.infer.ranges import Cells, Grid, hull
+from dpframe.infer.steps import is_on_steps
 from dpframe.plan.findings import bounds_of_counts, share_outside
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.nested_counts import Layer, fit_layers
@@ -220,17 +222,28 @@ def tails_of(inferred: Inferred | None, name: str, space: Space, n: int) -> Tail
     bounded = (inner.is_numeric or inner.is_time) and not inner.is_listed
     if not measured or not bounded or inner.is_time != (measured[-1].unit is not None):
         return None
-    return _tails(measured, space, n)
+    own = [m for m in inferred.measured if m.column == name]
+    return _tails(measured, space, n, _gap(own, space))
+
+
+def _gap(measured: Sequence[Measured], space: Space) -> float:
+    """Return how far apart the numbers of a column are that its counts are of: 0 where they may be any."""
+    grid: Any = space.inner_space
+    if grid.is_whole or measured[-1].unit is not None:
+        return 1.0
+    return float(grid.step) if is_on_steps(measured, space) else 0.0
 
 
 @lru_cache(maxsize=256)
-def _tails(measured: tuple[Measured, ...], space: Space, n: int) -> Tails | None:
-    low, high = bounds_of_counts(space.inner_space, measured[-1].unit)
+def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> Tails | None:
+    first, final = bounds_of_counts(space.inner_space, measured[-1].unit)
     numbers = space.numbers(np.array([0, space.values - 1]))
-    if len(measured[-1].cells) < 2 or numbers is None or not high > low:
+    if len(measured[-1].cells) < 2 or numbers is None or not final > first:
         return None
     cells = _cells(measured, space.inner_space.is_whole or measured[-1].unit is not None)
-    edges, last = np.array(cells.grid.ends, dtype=np.float64), len(cells.counts) - 1
+    # A number reaches half way to the next: rows of the bound itself lie in a cell that goes on beyond it.
+    low, high = first - gap / 2, final + gap / 2
+    edges, last = np.array(cells.grid.ends, dtype=np.float64) - gap / 2, len(cells.counts) - 1
     # Bounds may rest on cells none of which exceeds its noise by itself.
     outer = hull(cells) or _between(edges, low, high)
     if outer is None:
@@ -240,7 +253,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int) -> Tails | None
     middles = np.clip(edges[inside] / 2 + edges[outer[0] + 1 : outer[1] + 2] / 2, low, high)
     weights = np.maximum(cells.counts[inside], 0.0)
     mean = float(weights @ middles / max(weights.sum(), 1e-300))
-    unit = float(numbers[1] - numbers[0]) / (high - low)
+    unit = float(numbers[1] - numbers[0]) / (final - first)
     nulls = max(measured[-1].missing or 0, 0)
     with np.errstate(over="ignore"):
         ways = (edges - mean) * unit
@@ -251,8 +264,8 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int) -> Tails | None
     present = max(float(n - nulls), 1.0)
     hidden = sum(share_outside(measured, space, n)) * present
     return Tails(
-        replace(lower, hidden=hidden, room=low * unit if signed and low >= 0 else math.inf),
-        replace(upper, hidden=hidden, room=-high * unit if signed and high <= 0 else math.inf),
+        replace(lower, hidden=hidden, room=first * unit if signed and first >= 0 else math.inf),
+        replace(upper, hidden=hidden, room=-final * unit if signed and final <= 0 else math.inf),
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
     )

@@ -25,7 +25,7 @@ from dpframe.estimate.results import Results
 from dpframe.evidence.combine import Observation, likely, updated
 from dpframe.evidence.law import RowsLaw
 from dpframe.evidence.number_law import project
-from dpframe.infer.steps import is_on_grid
+from dpframe.infer.steps import is_on_steps
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Space
 from dpframe.threads import one_thread
@@ -60,7 +60,7 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
         return None
     limit = dict(inferred.thresholds).get(axis.name, -math.inf)
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
-    on_steps = _is_on_steps(mine, axis.column.space)
+    on_steps = is_on_steps(mine, axis.column.space)
     found = [one for m in mine for one in (*_values(m, axis, limit), *_intervals(m, axis, parts, on_steps))]
     found += _nulls(mine, axis)
     if not found:
@@ -87,12 +87,6 @@ def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]
         if value in places:
             # Counts are whole: half a row below the threshold is where a smooth law has them begin.
             yield np.eye(axis.cells)[places[value]], count, measured.variance, limit - 0.5
-
-
-def _is_on_steps(measured: Sequence[Measured], space: Space) -> bool:
-    """Return whether inference saw that a column's values are those of its grid: nothing is cut in part then."""
-    grid: Any = space.inner_space
-    return any(m.kind == "steps" and is_on_grid(m.counts, m.variance, grid) for m in measured)
 
 
 def _intervals(measured: Measured, axis: Axis, parts: bool, on_steps: bool) -> Iterator[CellCount]:
@@ -157,7 +151,7 @@ def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
     """Return a grid of as many cells whose nearest edges are moved to those that counts were measured between."""
     edges, taken = list(axis.edges), {0, 1, len(axis.edges) - 1}
     own = [m for m in inferred.measured if m.column == axis.name]
-    on_steps = _is_on_steps(own, axis.column.space)
+    on_steps = is_on_steps(own, axis.column.space)
     cuts = {code for m in own for _, code in _cuts(m, axis.column.space, on_steps)}
     for code in sorted(cuts):
         at = int(np.argmin(np.abs(np.array(axis.edges) - code)))

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.noise.gaussian import Ints
-from dpframe.spaces import Real
+from dpframe.plan.inferred import Measured
+from dpframe.spaces import Real, Space
 
 STEPS = (1000.0, 100.0, 10.0, 1.0, 0.5, 0.1, 0.01, 0.0)
 """Each step divides those before it; the last cell is of values that none divides."""
@@ -83,6 +84,12 @@ def is_on_grid(counts: Sequence[int], variance: float, space: Real) -> bool:
         return False
     places = step / space.step, space.lower / space.step
     return all(abs(place - round(place)) < 1e-6 for place in places) and places[0] > 0.5
+
+
+def is_on_steps(measured: Sequence[Measured], space: Space) -> bool:
+    """Return whether inference saw that a column's values are those of its grid: nothing is cut in part then."""
+    grid: Any = space.inner_space
+    return any(m.kind == "steps" and is_on_grid(m.counts, m.variance, grid) for m in measured)
 
 
 def stepped(low: float, high: float, step: float, type_: pa.DataType) -> Real | None:

@@ -10,6 +10,7 @@ import pytest
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.estimate.beyond_bounds import Tails, tails_of
+from dpframe.infer.steps import STEPS, step_counts
 from dpframe.plan.build import build_plan
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Integer, Real
@@ -235,8 +236,23 @@ class TestTails:
         """Those of floats hold the infinities; of whole numbers the first may be 0 alone."""
         measured = Measured("x", "intervals", (1, 2, 4), (700, 200, 50, 50), 1.0)
         tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Integer(0, 3), 1_000)
-        assert tails.share == pytest.approx(0.05, rel=0.5)
+        # As many are thought to lie further as in the last cell, where nothing falls.
+        assert 0.05 <= tails.share <= 0.1
         assert tails.lower.seen == 0
+
+    @pytest.mark.parametrize("space", [Integer(0, 1), Integer(3, 5), Real(0.0, 2.0, steps=4)])
+    def test_rows_of_a_bound_itself_do_not_lie_beyond_it(self, space):
+        """Cells of whole numbers, and of steps, go on beyond their last number; seen: errors five times too wide."""
+        gap = space.step
+        edges = tuple(np.arange(-4, 12, gap).tolist())
+        numbers = space.numbers(np.arange(space.size))
+        counts = np.histogram(np.repeat(numbers, 300), bins=[-np.inf, *edges, np.inf])[0]
+        found = [Measured("x", "intervals", edges, tuple(counts.tolist()), 1.0)]
+        if gap < 1:
+            found = [Measured("x", "steps", STEPS, tuple(step_counts(np.repeat(numbers, 300)).tolist()), 1.0), *found]
+        tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), tuple(found)), "x", space, int(counts.sum()))
+        assert tails.upper.rows < 3
+        assert tails.lower.rows < 3
 
     def test_counts_of_other_columns_and_kinds_say_nothing(self):
         values = Inferred(Budget(1.0, 1e-6), ("x",), (Measured("x", "values", ("a",), (3,), 1.0),))
@@ -257,7 +273,7 @@ def long_tail():
 def test_counts_up_to_a_bound_hold_that_rows_beyond_it_count_as_it(long_tail):
     """Six releases: rows beyond an inferred bound are released as that bound, and intervals know."""
     data, releases = long_tail
-    x, held = data["visits"], []
+    x, held, said = data["visits"], [], []
     for e in releases:
         upper = int(e.release.plan["visits"].space.inner_space.upper)
         if upper >= x.max():
@@ -272,8 +288,10 @@ def test_counts_up_to_a_bound_hold_that_rows_beyond_it_count_as_it(long_tail):
         bins = e.histogram("visits", bins=[0, 2, upper - 1, edge])
         last = bins.iloc[-1]
         held.append(last["lower"] <= x.between(upper - 1, edge).sum() <= last["upper"])
-        assert "beyond_bounds" in e.count({"visits": (None, edge)}).attrs or x.max() <= upper
+        said.append("beyond_bounds" in e.count({"visits": (None, edge)}).attrs)
     assert len(held) >= 8
+    # A dozen rows of 20,000, which noise hides in some of the releases.
+    assert np.mean(said) >= 0.5
     assert np.mean(held) > 0.9
 
 
