@@ -84,6 +84,12 @@ class Tail:
         surely = max(rows - _SUSPECT * error, 0.0)
         return replace(self, hidden=min(self.hidden, math.hypot(rows, error)), piled=min(self.hidden, surely))
 
+    @property
+    def unseen_only(self) -> Tail:
+        """The tail without the rows that are counted beyond the bound."""
+        none = self.counts[:0]
+        return replace(self, rows=0.0, error=0.0, further=none, counts=none, variances=none)
+
     def unseen(self, power: int) -> float:
         """Return the error of the sum of a power of distances that rows seen in no cell beyond the bound add."""
         rows = self.hidden if power == 1 else self.piled
@@ -259,13 +265,18 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> 
         ways = (edges - mean) * unit
     lower = _tail(-ways[::-1], cells.reversed(), last - outer[0], (mean - low) * unit)
     upper = _tail(ways, cells, outer[1], (high - mean) * unit)
+    truths = [first, final] == [0.0, 1.0] and space.values == 2
+    if truths:
+        # They are not chosen among hundreds of bounds: what is counted elsewhere is noise, or a few rows at 2 or so.
+        lower, upper = lower.unseen_only, upper.unseen_only
+    farthest = unit if truths else math.inf
     # Numbers that are as good as all positive go on to 0; those of times have none.
     signed = measured[-1].unit is None
     present = max(float(n - nulls), 1.0)
     hidden = sum(share_outside(measured, space, n)) * present
     return Tails(
-        replace(lower, hidden=hidden, room=first * unit if signed and first >= 0 else math.inf),
-        replace(upper, hidden=hidden, room=-final * unit if signed and final <= 0 else math.inf),
+        replace(lower, hidden=hidden, room=first * unit if signed and first >= 0 else farthest),
+        replace(upper, hidden=hidden, room=-final * unit if signed and final <= 0 else farthest),
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
     )

@@ -254,6 +254,17 @@ class TestTails:
         assert tails.upper.rows < 3
         assert tails.lower.rows < 3
 
+    def test_noise_elsewhere_says_nothing_of_truth_values(self):
+        """What is neither 0 nor 1, as the sum of both says, may lie a number further; other cells are noise."""
+        edges, counts = (-4, -2, -1, 0, 1, 2, 4, 8, 16), (60, -40, 50, -30, 600, 390, 60, 70, -20, 80)
+        found = Measured("x", "intervals", edges, counts, 400.0)
+        of = Inferred(Budget(1.0, 1e-6), ("x",), (found,))
+        tails, others = tails_of(of, "x", Integer(0, 1), 1_000), tails_of(of, "x", Integer(0, 2), 1_000)
+        value, error = tails.of_mean()[1]
+        assert (value, tails.share) == (0.0, 0.0)
+        assert 0 < error <= tails.upper.hidden / 1_000
+        assert others.of_mean()[1][1] > error
+
     def test_counts_of_other_columns_and_kinds_say_nothing(self):
         values = Inferred(Budget(1.0, 1e-6), ("x",), (Measured("x", "values", ("a",), (3,), 1.0),))
         assert tails_of(values, "x", Real(0.0, 1.0), 10) is None
