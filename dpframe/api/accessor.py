@@ -27,6 +27,16 @@ from dpframe.report.report import Report
 from dpframe.tables.frames import release_text
 from dpframe.tables.released import Source, read_info
 
+_EXTREMES = "the least and the largest value are single rows'; the plan's spaces have public bounds, see quantile"
+_INSTEAD = {
+    "max": _EXTREMES,
+    "min": _EXTREMES,
+    "groupby": "mean, support and mean_curve take by=, joint takes given=",
+    "mode": 'top("column", 1) gives the most frequent value',
+    "size": "count takes conditions on columns",
+}
+"""Methods of pandas that are looked for, and what serves in their place."""
+
 
 class DpAccessor:
     """Differential privacy for a DataFrame: ``df.dp.sanitize(epsilon=…)``, then ``safe.dp.mean("age")``.
@@ -160,6 +170,11 @@ class DpAccessor:
     def estimates(self, *, confidence_level: float = 0.95, clipped: bool = False) -> Estimates:
         """Return the estimator of this release, at another level or of clipped columns, if need be."""
         return Estimates(self._frame, confidence_level=confidence_level, clipped=clipped)
+
+    def __getattr__(self, name: str) -> Any:
+        """Say what to ask in place of pandas' methods that a release has no answer to."""
+        instead = _INSTEAD.get(name)
+        raise AttributeError(f".dp has no {name!r}" + ("" if instead is None else f": {instead}"))
 
     def _lines(self) -> list[str]:
         try:

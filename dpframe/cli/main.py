@@ -369,9 +369,17 @@ def main(arguments: list[str] | None = None) -> None:
             if context is not None and show() == context.get_help():  # without arguments help is all there is to say
                 typer.echo(show(), err=True)
                 sys.exit(BAD_INPUT)
-            _fail(f"{show().removesuffix('.')}; see dpframe --help", BAD_INPUT)
+            _fail(f"{show().removesuffix('.')}; see {_command(context)} --help", BAD_INPUT)
         # The message of a foreign exception may quote a value of the data: only its kind is shown.
         _fail(f"internal error ({type(error).__name__}); please report it", FAULT)
+
+
+def _command(context: Any) -> str:
+    """Return the command that a context is of, by the name that it is installed under."""
+    names: list[str] = []
+    while context is not None and context.parent is not None:
+        names, context = [context.info_name, *names], context.parent
+    return " ".join(["dpframe", *names])
 
 
 def _unwritable(argument: str) -> bool:

@@ -226,6 +226,10 @@ def with_own(declared: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, 
     return {**declared, **dict(map(_own, texts))} if texts else declared
 
 
+_DASHED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:-|–|:|\.\.)\s*(-?\d+(?:\.\d+)?)")
+"""Two numbers with something else than a comma between them."""
+
+
 def _own(text: str) -> tuple[str, Any]:
     name, sign, spec = text.partition("=")
     found = _values(spec.strip())
@@ -234,6 +238,10 @@ def _own(text: str) -> tuple[str, Any]:
             "--space must be COLUMN=LOWER,UPPER, COLUMN=VALUE,VALUE,… or COLUMN=JSON, e.g. --space age=0,120 or "
             "--space sex=F,M"
         )
+    dashed = _DASHED.fullmatch(spec.strip())
+    if dashed:
+        low, high = dashed.groups()
+        raise ParameterError(f"--space of column {name!r}: bounds are written {name}={low},{high}")
     try:
         check_declaration(found)
     except DpframeError as error:

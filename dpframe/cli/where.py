@@ -11,7 +11,7 @@ WHERE = '--where must be a JSON object, e.g. {"sex": "F", "age": {"lower": 18, "
 
 
 def read_where(text: str) -> dict[str, Any]:
-    """Read a condition: in JSON bounds are an object, lists are of values.
+    """Read a condition: in JSON bounds are an object, of which either may be left out; lists are of values.
 
     Raises
     ------
@@ -20,7 +20,7 @@ def read_where(text: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> read_where('{"sex": ["F"], "age": {"not": {"lower": 18, "upper": null}}}')
+    >>> read_where('{"sex": ["F"], "age": {"not": {"lower": 18}}}')
     {'sex': ['F'], 'age': {'not': (18, None)}}
     """
     try:
@@ -33,8 +33,8 @@ def read_where(text: str) -> dict[str, Any]:
 
 
 def _condition(value: Any) -> Any:
-    if isinstance(value, dict) and set(value) == {"lower", "upper"}:
-        return value["lower"], value["upper"]
+    if isinstance(value, dict) and value and set(value) <= {"lower", "upper"}:
+        return value.get("lower"), value.get("upper")
     if isinstance(value, dict) and set(value) == {"not"}:
         return {"not": _condition(value["not"])}
     return value

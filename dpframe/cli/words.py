@@ -28,6 +28,7 @@ def _spaces_file(match: re.Match[str]) -> str:
 
 _TURNS: list[tuple[str, Turn]] = [
     (r"\bnew_run\b", "dpframe vertical plan"),
+    (r"sanitise it first, or, if it was released and lost.*attach\(table, plan\)", "make one with dpframe sanitize"),
     (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _spaces_file),
     (r"declare its space, spaces=\{('[^']*'): …\}", r"declare the space of \1 in --spaces FILE"),
     (r"\bdeclare spaces=\{(.*)\}(?=, (?:convert text|or raise))", _spaces_file),

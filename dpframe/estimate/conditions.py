@@ -164,6 +164,12 @@ class Where:
         """The columns."""
         return [condition.column.name for condition in self.conditions]
 
+    @property
+    def of_items(self) -> ItemCondition | None:
+        """The condition, if it is all that is asked and that sets hold items."""
+        one = self.conditions[0]
+        return one if len(self.conditions) == 1 and isinstance(one, ItemCondition) and not one.wrong else None
+
     @cached_property
     def values(self) -> dict[str, ValueCondition]:
         """The conditions on values, by column."""

@@ -16,7 +16,7 @@ from dpframe.estimate.base import Bins, column_names, kept_parts
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.conditions import ItemCondition, Where
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
-from dpframe.estimate.results import Answer, Results
+from dpframe.estimate.results import RESULTS, Answer, Results
 from dpframe.estimate.vectors import VectorEstimates
 
 _JOINED = {"all": " & ", "any": " | "}
@@ -188,6 +188,12 @@ class CountEstimates(VectorEstimates):
         self._source.sampling(target)  # an unknown target is refused
         asked = Where.of(where, self._source.column, self._is_open)
         results, source = self._joints.count(asked, method, target == "population", self._z)
+        of_items = asked.of_items if method == "auto" else None
+        if of_items is not None:
+            labels = [of_items.sets.labels[place] for place in of_items.places]
+            known = self.support(of_items.column.name, items=labels, how=of_items.how, normalize=False, target=target)
+            if known["std_error"].iloc[0] < results.std_error[0]:
+                results, source = Results(*known[list(RESULTS)].to_numpy().T), known.attrs["source"]
         scale = max(self._all_rows, 1.0) if normalize else 1.0
         results = results.each(lambda values: values / scale)
         cut = {name: condition.beyond for name, condition in asked.values.items() if any(condition.beyond)}

@@ -59,7 +59,8 @@ class NumberEstimates(VectorEstimates):
             A randomised column of numbers, booleans or times, or of vectors or curves; or a list of columns of numbers.
         by
             A randomised column: one mean per value (nulls of ``by`` are left out). Or a list of them: one mean for
-            every combination of their values.
+            every combination of their values. Means of groups need not average to the mean of all: each is estimated
+            for itself, with noise of its own, and drawn to the others only as far as noise asks for.
         weights
             A randomised numeric column of non-negative weights.
         bins

@@ -58,7 +58,9 @@ def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
         return _times(lower, upper)
     written = t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_)
     remedy = ", or convert text that writes dates or numbers first, e.g. with pd.to_datetime" if written else ""
-    raise ColumnError(f"has type {type_}, for which bounds mean nothing; declare its categories instead{remedy}")
+    raise ColumnError(
+        f"has type {type_}, for which bounds mean nothing; declare its categories instead, as a list […]{remedy}"
+    )
 
 
 def _times(lower: Any, upper: Any) -> Space:

@@ -65,8 +65,17 @@ def between(space: Space, wanted: tuple[Any, ...], what: str) -> tuple[int, int]
         raise ParameterError(f"{what}: the column holds no numbers; give a value or a list of values of it")
     low, high = _codes(space, wanted, what)
     if low > high:
-        raise ParameterError(f"{what} must be (low, high) in order, and reach into its bounds; None for no end")
+        raise ParameterError(
+            f"{what} must be (low, high) in order, and reach into its bounds, {_bounds(space)}; None for no end"
+        )
     return low, high
+
+
+def _bounds(space: Space) -> str:
+    numbers = space.numbers(np.array([0, space.values - 1]))
+    assert numbers is not None
+    ends = space.instants(numbers).tolist()
+    return " to ".join(f"{end:g}" if isinstance(end, float) else str(end) for end in ends)
 
 
 def side_of(space: Space, wanted: tuple[Any, ...], what: str) -> int:
@@ -103,7 +112,9 @@ def _unbounded_codes(whole: Space, ends: Sequence[Any], what: str) -> tuple[int,
             nearest = not space.is_whole and space.size > FINE and 0 <= place <= space.size - 1
             codes.append(round(place) if nearest else rounding(place))
         except (ColumnError, ParameterError, TypeError, ValueError, OverflowError):
-            raise ParameterError(f"{what} must be values of its kind, or None") from None
+            raise ParameterError(
+                f"{what} must be values of its kind, or a range (low, high), None for no end, e.g. (10, None)"
+            ) from None
     return codes[0], codes[1]
 
 

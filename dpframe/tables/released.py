@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -183,7 +184,9 @@ class Source:
         elif name in self.missing:
             why = "was released, but is not in this table"
         there = [known for known in self.plan.names if known not in self.missing]
-        raise ParameterError(f"column {name!r} {why}; randomised columns are {', '.join(there)}")
+        near = get_close_matches(name, there, 1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise ParameterError(f"column {name!r} {why}; {meant}randomised columns are {', '.join(there)}")
 
     def drawn(
         self, codes: Mapping[str, npt.NDArray[Any]], fresh: int | None, text: str, nulls: Collection[str] = ()

@@ -207,6 +207,19 @@ def test_a_sorted_input_with_its_order_kept_warns_the_curator_only():
         frame.sample(frac=1, random_state=0).dp.sanitize(epsilon=1, spaces=spaces, shuffle=False)
 
 
+def test_methods_that_there_are_not_name_what_there_is(census, census_spaces):
+    safe = census.dp.sanitize(epsilon=6, delta=0, spaces=census_spaces, key=KEY)
+    for name, said in {
+        "groupby": "take by=",
+        "max": "see quantile",
+        "mode": "most frequent",
+        "pivot": "no 'pivot'$",
+    }.items():
+        with pytest.raises(AttributeError, match=said):
+            getattr(safe.dp, name)
+    assert not hasattr(safe.dp, "__array__")
+
+
 def test_sortedness_is_seen_across_batches():
     def found(*batches):
         watch = SortedWatch()

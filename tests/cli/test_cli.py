@@ -437,6 +437,23 @@ def test_an_estimate_of_what_was_not_found_says_so(run, tmp_path):
     assert "did not find the spaces of word (no value cleared the threshold): estimates are NaN" in err
 
 
+def test_refusals_say_what_to_write(files, run):
+    out = files / "out.parquet"
+    assert run("sanitize", files / "in.parquet", out, "--epsilon", 1, "--spaces", files / "spaces.json")[0] == 0
+    refused = [
+        (("plan", files / "in.parquet", "--epsilon", 1, "--space", "age=18-100"), "bounds are written age=18,100"),
+        (("sanitize", files / "in.parquet", out, "--epsilon", "abc"), "see dpframe sanitize --help"),
+        (("estimate", files / "in.parquet", "mean", "age"), "carries no release plan; make one with dpframe sanitize"),
+        (("estimate", out, "mean", "aeg"), "did you mean 'age'?"),
+    ]
+    for arguments, said in refused:
+        code, _, err = run(*arguments)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert said in err
+    (row,) = json.loads(run("estimate", out, "count", "--where", '{"age": {"lower": 60}}', "--json")[1])
+    assert row["estimate"] == pytest.approx(dpf.Estimates(out).count({"age": (60, None)})["estimate"])
+
+
 def test_as_a_process(files):
     """Exit code and streams as a shell sees them."""
     done = subprocess.run([sys.executable, "-m", "dpframe", "inspect", "no.parquet"], cwd=files, capture_output=True)

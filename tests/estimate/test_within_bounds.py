@@ -1,0 +1,49 @@
+"""What is known of a table by declaration holds of its estimates: means are within bounds, sets' counts supports."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpframe as dpf
+
+ROWS = 1_000
+FRAME = pd.DataFrame(
+    {
+        "age": np.arange(ROWS) % 80 + 18,
+        "held": [[["a"], ["a", "b"], [], ["c"]][i % 4] for i in range(ROWS)],
+    }
+)
+SPACES = {"age": (18, 100), "held": dpf.Subset(["a", "b", "c"], max_size=2)}
+
+
+def test_a_mean_that_is_all_noise_lies_within_declared_bounds():
+    for key in range(20):
+        plain = dpf.sanitize(FRAME[["age"]], epsilon=1e-3, spaces={"age": (18, 100)}, key=bytes([key]) * 32).dp
+        mean = plain.mean("age")
+        assert 18 <= mean["lower"] <= mean["estimate"] <= mean["upper"] <= 100
+    assert not plain.mean("age", method="inverse")["lower"] >= 18, "unbiased as it is"
+
+
+def test_how_many_sets_hold_items_is_their_support():
+    safe = dpf.sanitize(FRAME, epsilon=2, spaces=SPACES, key=bytes(32)).dp
+    for how, items in (("all", ["a"]), ("all", ["a", "b"]), ("any", ["a", "c"])):
+        counted = safe.count({"held": {how: items}})
+        known = safe.support("held", items=items, how=how, normalize=False).iloc[0]
+        assert counted["std_error"] <= known["std_error"] * (1 + 1e-9)
+        assert counted["estimate"] == pytest.approx(known["estimate"])
+    share = safe.count({"held": {"all": ["a"]}}, normalize=True)
+    assert share["estimate"] == pytest.approx(safe.count({"held": {"all": ["a"]}})["estimate"] / ROWS)
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ({"age": ">=10"}, r"a range \(low, high\), None for no end, e.g. \(10, None\)"),
+        ({"age": (0, 17)}, "its bounds, 18 to 100; None for no end"),
+        ({"agee": 30}, "did you mean 'age'?"),
+    ],
+)
+def test_refusals_say_what_to_write(where, said):
+    safe = dpf.sanitize(FRAME, epsilon=2, spaces=SPACES, key=bytes(32)).dp
+    with pytest.raises(dpf.ParameterError, match=said):
+        safe.count(where)
