@@ -61,7 +61,9 @@ class ReleaseInfo:
     @property
     def title(self) -> str:
         """The number of rows, and the part of the dataset that they are."""
-        return f"{self.n:,} rows" + ("" if self.part is None else f" (part {name_list([self.part])} of its dataset)")
+        return f"{self.n:,} row{'' if self.n == 1 else 's'}" + (
+            "" if self.part is None else f" (part {name_list([self.part])} of its dataset)"
+        )
 
     def lines(self) -> list[str]:
         """Return the promise, and what is not protected or was not found, if anything."""

@@ -99,6 +99,7 @@ def _shares(caption: str, head: str, shares: pd.DataFrame) -> list[Table | str]:
         rows.append((_label(label), text, interval_bar(estimate / top, lower / top, upper / top)))
     parts: list[Table | str] = [table(caption, (head, "#Share", "Interval"), rows, "bars", hide=True)]
     hidden = len(shares) - len(shown)
+    parts.append(f"drawn from 0 to {100 * top:.3g} %, the largest upper end")
     return [*parts, f"and {hidden} more, each with a smaller share"] if hidden else parts
 
 
@@ -217,7 +218,7 @@ def share_table(plan: Plan, n: int) -> Table | None:
         "Typical errors forecast with measured tables, as parts of the errors of only rows, if tables had another "
         "share of what the release gives away (μ²); the noise of rows is taken as it is"
     )
-    return table(caption, heads, rows, "bars")
+    return table(caption, heads, rows, "bars shares")
 
 
 def _expected(statistic: str, half: float, space: Any) -> tuple[str, str, Drawing]:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from statistics import NormalDist
 from typing import Any
 
-from dpframe.errors import name_list
+import numpy as np
+
+from dpframe.errors import DpframeWarning, name_list
+from dpframe.estimate import Estimates
+from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 
 GOOD, ROUGH = 0.05, 0.25
 """Half-widths of 95 % intervals, in parts of all rows or of a column's range, up to which a column is good or rough."""
+
+_SPREAD = 4.0
+"""Standard deviations that most values of a column lie within."""
 
 _Z = NormalDist().inv_cdf(0.975)
 _OWN = ("support", "mean curve", "mean", "marginal")
@@ -39,7 +48,8 @@ class Glance:
     def lines(self) -> list[tuple[str, str]]:
         """Return what is said of the columns, and their names; without lists that are empty."""
         said = {
-            "Can be used: counts within 5 % of all rows, means within 5 % of the range": self.good,
+            "Can be used: counts within 5 % of all rows, means within 5 % of the range or of four standard "
+            "deviations, whichever is less": self.good,
             "Only rough: within 25 %": self.rough,
             "Drowned in noise at this number of rows": self.noise,
             "Empty: their values were not found, nothing of them can be estimated": self.empty,
@@ -52,8 +62,11 @@ class Glance:
         return len(self.good) + len(self.rough) + len(self.noise) + len(self.empty)
 
 
-def glance(plan: Plan, n: int) -> Glance:
+def glance(plan: Plan, n: int, estimates: Estimates | None = None) -> Glance:
     """Return what columns are good for, by the errors that a plan lets expect of so many rows.
+
+    Where ``estimates`` of the release are at hand a mean's error is compared with how far the values are spread, too:
+    wide bounds make any error a small part of the range.
 
     Examples
     --------
@@ -63,7 +76,11 @@ def glance(plan: Plan, n: int) -> Glance:
     """
     empty = {one.column for one in plan.not_found}
     errors: Mapping[Any, float] = plan.forecast(n)["std_error"].to_dict() if n and plan.columns else {}
-    halves = {column.name: _half_width(errors, column.name, float(column.space.diameter)) for column in plan.columns}
+    spreads = {} if estimates is None else {column.name: _spread(estimates, column) for column in plan.columns}
+    halves = {
+        column.name: _half_width(errors, column.name, min(float(column.space.diameter), spreads.get(column.name, inf)))
+        for column in plan.columns
+    }
     named = [name for name in halves if name not in empty]
 
     def within(low: float, high: float) -> Iterator[str]:
@@ -72,9 +89,20 @@ def glance(plan: Plan, n: int) -> Glance:
     return Glance(
         tuple(within(-1.0, GOOD)),
         tuple(within(GOOD, ROUGH)),
-        tuple(within(ROUGH, float("inf"))),
+        tuple(within(ROUGH, inf)),
         tuple(name for name in halves if name in empty),
     )
+
+
+def _spread(estimates: Estimates, column: Column) -> float:
+    """Return four standard deviations of a number of which tables were measured; infinity for others."""
+    space = column.space
+    counted = any(column.name in measure.columns for measure in estimates.plan.measures)
+    if not counted or not space.is_numeric or space.is_time or space.is_listed:
+        return inf
+    with warnings.catch_warnings(action="ignore", category=DpframeWarning):
+        spread = _SPREAD * float(np.asarray(estimates.std(column.name)["estimate"]))
+    return spread if spread > 0 else inf
 
 
 def _half_width(errors: Mapping[Any, float], name: str, diameter: float) -> float:
@@ -83,4 +111,4 @@ def _half_width(errors: Mapping[Any, float], name: str, diameter: float) -> floa
         if (statistic, name) in errors:
             whole = diameter or 1.0 if statistic.startswith("mean") else 1.0
             return _Z * float(errors[statistic, name]) / whole
-    return float("inf")
+    return inf

@@ -123,7 +123,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             plan=plan,
             digest=info.digest,
             certificate=certificate,
-            glance=glance(plan, info.n),
+            glance=glance(plan, info.n, estimates),
             promises=_promises(plan),
             weak_rows=plan.local != plan.release and best_guess(plan.local) > 0.95,
             beliefs=_beliefs(plan),

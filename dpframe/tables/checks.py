@@ -17,7 +17,10 @@ def check_columns(names: Sequence[str], plan: Plan) -> None:
     planned = [*plan.names, *plan.passthrough]
     for name in planned:
         if name not in names:
-            raise ColumnError("is in the plan but not in the table; make the plan from this table", column=name)
+            raise ColumnError(
+                "is in the plan but not in the table; mend the table if it should have it, or make the plan from this table",
+                column=name,
+            )
     for name in names:
         if name not in planned and name not in plan.drop:
             raise ColumnError("is in the table but not in the plan; declare it, or pass drop=[…]", column=name)

@@ -179,7 +179,7 @@ def _type_of(space: Space, name: str) -> pa.DataType:
     days = pa.types.is_date32(space.natural_type)
     type_ = pa.date32() if days else space.object_type
     if not can_be_written(type_):
-        raise ColumnError(f"has values that CSV cannot hold ({space.tag}); convert it to Parquet", column=name)
+        raise ColumnError(f"has values that CSV cannot hold ({space.tag}); convert the input to Parquet", column=name)
     return type_
 
 

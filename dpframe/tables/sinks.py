@@ -105,7 +105,10 @@ class Sink:
         """Raise `ColumnError` for a column that the format cannot hold."""
         for field in fields:
             if is_csv(self.path) and not _is_flat(field.type):
-                raise ColumnError(f"has type {field.type}, which CSV cannot hold; write Parquet", column=field.name)
+                raise ColumnError(
+                    f"has type {field.type}, which CSV cannot hold; write Parquet: name a target that ends in .parquet",
+                    column=field.name,
+                )
 
     def open(
         self,

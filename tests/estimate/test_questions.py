@@ -187,7 +187,7 @@ def test_real_grids_take_the_codes_within():
         ({"age": (50, 30)}, r"must be \(low, high\) in order"),
         ({"age": (100, 200)}, "reach into its bounds"),
         ({"age": 17}, "names a value that is not in its space: beyond its bounds"),
-        ({"age": ("a", "b")}, "must be values of its kind, or None"),
+        ({"age": ("a", "b")}, "must be values of its kind, or a range"),
         ({"age": (1, 2, 3)}, r"must be \(low, high\) with both ends in it"),
         ({"age": {"between": 3}}, "where of column 'age' must be one of"),
         ({"basket": "tea"}, r'column .basket. holds sets: where takes \{"any": items\}'),
