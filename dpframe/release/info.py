@@ -61,9 +61,8 @@ class ReleaseInfo:
     @property
     def title(self) -> str:
         """The number of rows, and the part of the dataset that they are."""
-        return f"{self.n:,} row{'' if self.n == 1 else 's'}" + (
-            "" if self.part is None else f" (part {name_list([self.part])} of its dataset)"
-        )
+        rows = f"{self.n:,} row" + "s" * (self.n != 1)
+        return rows + ("" if self.part is None else f" (part {name_list([self.part])} of its dataset)")
 
     def lines(self) -> list[str]:
         """Return the promise, and what is not protected or was not found, if anything."""

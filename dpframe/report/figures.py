@@ -199,6 +199,8 @@ def share_table(plan: Plan, n: int) -> Table | None:
         return None
     own = float(steps["tables"].square / (steps["tables"].square + steps["rows"].square))
     forecast = plan.forecast(n)
+    # Of single values of long numbers rows say nothing, and tables anything more.
+    forecast = forecast[(forecast["unit"] != "share") | (forecast["rows_alone"] <= 1)]
     with np.errstate(divide="ignore", invalid="ignore"):
         told = (forecast["rows_alone"] / forecast["std_error"]) ** 2 - 1
     told = told[np.isfinite(told) & (told > 1e-9)]

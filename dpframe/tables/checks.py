@@ -18,7 +18,8 @@ def check_columns(names: Sequence[str], plan: Plan) -> None:
     for name in planned:
         if name not in names:
             raise ColumnError(
-                "is in the plan but not in the table; mend the table if it should have it, or make the plan from this table",
+                "is in the plan but not in the table; mend the table if it should have it, or make the plan from this "
+                "table",
                 column=name,
             )
     for name in names:
