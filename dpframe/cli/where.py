@@ -11,7 +11,7 @@ WHERE = '--where must be a JSON object, e.g. {"sex": "F", "age": {"lower": 18, "
 
 
 def read_where(text: str) -> dict[str, Any]:
-    """Read a condition: in JSON bounds are an object, of which either may be left out; lists are of values.
+    """Read a condition: in JSON bounds are an object, and either may be left out; lists are of values.
 
     Raises
     ------

@@ -485,7 +485,8 @@ class NumberEstimates(VectorEstimates):
     ) -> pd.DataFrame:
         """Return the distribution of a numeric column in bins, by maximum likelihood.
 
-        The distribution is fitted on a grid of 128 cells, so that counts are not negative. `value_counts` with
+        The distribution is fitted on a grid of 128 cells, so that its counts are not negative; those
+        of measured tables are unbiased, and may be a little below 0 where no rows are. `value_counts` with
         ``bins`` and ``method="inverse"`` gives unbiased counts instead, whose errors are much larger. Where nothing
         was measured (δ = 0, or ``measure=None``) a fit is smooth on the scale of Laplace noise: a spike, as of 40 hours
         a week, is spread over its neighbours. Intervals are by profile likelihood, and wide where the rows do not rule

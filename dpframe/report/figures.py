@@ -28,7 +28,7 @@ MOST_ROWS = 10
 BINS = 8
 
 FINEST = 256
-"""Numeric columns of no more values are drawn as a histogram, too; of finer ones the fit takes longer."""
+"""Numeric columns of no more values, or in measured tables, are drawn as a histogram, too; other fits take longer."""
 
 SHARES = (0.05, 0.2, 0.5, 0.8)
 """Shares of measured tables that are drawn."""
@@ -77,10 +77,15 @@ def _statistics(estimates: Estimates, name: str) -> list[Table | str]:
         counts = estimates.value_counts(name, normalize=True, sort=space.metric == "discrete", dropna=False)
         return _shares(f"Shares of the values of {name}", "Value", counts)
     rows = _mean(estimates, name)
-    if space.size > FINEST:
+    measured = any(name in measure.columns for measure in estimates.plan.measures)
+    if space.size > FINEST and not measured:
         return rows
     binned = estimates.histogram(name, BINS)
-    shares = binned[["estimate", "lower", "upper"]] / max(estimates.n, 1)
+    if space.is_whole and not space.is_time:
+        # Intervals are closed on the left: their ends as they are would overlap, and go beyond the bounds.
+        first, second = np.asarray(space.numbers(np.array([0, 1])), dtype=np.float64)
+        binned.index = pd.Index([f"{_value(i.left)} … {_value(i.right - (second - first))}" for i in binned.index])
+    shares = binned[["estimate", "lower", "upper"]].clip(lower=0.0) / max(estimates.n, 1)
     return [*rows, *_shares(f"Shares of {name} in bins", "From … to", shares)]
 
 

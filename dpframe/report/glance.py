@@ -95,7 +95,7 @@ def glance(plan: Plan, n: int, estimates: Estimates | None = None) -> Glance:
 
 
 def _spread(estimates: Estimates, column: Column) -> float:
-    """Return four standard deviations of a number of which tables were measured; infinity for others."""
+    """Return four standard deviations of a number that tables were measured of; infinity for others."""
     space = column.space
     counted = any(column.name in measure.columns for measure in estimates.plan.measures)
     if not counted or not space.is_numeric or space.is_time or space.is_listed:
