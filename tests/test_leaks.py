@@ -34,7 +34,7 @@ from dpframe.errors import ColumnError, OrderLeakWarning, PrivacyLeakWarning
 from dpframe.plan.build import build_plan
 from dpframe.plan.plan import Plan
 from dpframe.release.release import release
-from dpframe.tables import conversion, hidden_file, spill
+from dpframe.tables import conversion, spill
 
 KEY = bytes(range(32))
 ROWS = 4_000
@@ -391,7 +391,6 @@ def test_spill_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(conversion, "BUCKET_ROWS", 700)
     monkeypatch.setattr(spill, "SPILL_ROWS", 500)
-    monkeypatch.setattr(hidden_file, "HELD", 0)
     rows, found = 20_000, {}
     pq.write_table(pa.table({"age": [42] * rows, "note": [SECRET] * rows}), tmp_path / "in.parquet")
     plan = dpf.plan(

@@ -1,4 +1,4 @@
-"""Rows that wait: some in memory, the others in a file without a name, encrypted under a key held in memory."""
+"""Rows on disk for a while: a file without a name, readable only by its owner, encrypted under a key held in memory."""
 
 from __future__ import annotations
 
@@ -15,58 +15,48 @@ import pyarrow as pa
 from dpframe.disk import read_at
 from dpframe.noise.keystream import cipher_at
 
-HELD = 1 << 26
-"""Bytes that stay in memory before any go to the disk."""
+_BLOCK = 1 << 20
+"""Bytes that are encrypted at a time, in memory that is taken once."""
 
 
 class HiddenFile:
-    """A file in a folder that grows at its end, is read anywhere, and is gone when it is closed or the process ends.
-
-    Its first bytes are not on disk; those that are, are readable only by their owner.
-    """
+    """A file in a folder that grows at its end, is read anywhere, and is gone when it is closed or the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self._key = secrets.token_bytes(32)
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (closed by __exit__)
         self._cipher = cipher_at(self._key, 0)
         self._end = 0
-        # Pages of memory are taken when they are written to.
-        self._held = np.empty(HELD, dtype=np.uint8)
-        self._kept = 0
+        self._block = np.empty(_BLOCK, dtype=np.uint8)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._file.close()
-        self._held = self._held[:0]
 
     def append(self, raw: memoryview) -> int:
         """Write bytes; return where they begin."""
         start = self._end
         self._end += len(raw)
-        if start == self._kept and self._end <= len(self._held):
-            self._held[start : self._end] = np.frombuffer(raw, dtype=np.uint8)
-            self._kept = self._end
-            return start
-        hidden = memoryview(self._cipher.update(raw))
-        while hidden:
-            hidden = hidden[self._file.write(hidden) :]
+        for first in range(0, len(raw), len(self._block)):
+            part = raw[first : first + len(self._block)]
+            self._cipher.update_into(part, self._block.data)
+            hidden = self._block.data[: len(part)]
+            while hidden:
+                hidden = hidden[self._file.write(hidden) :]
         return start
 
     def fetch_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
         """Read what lies at an offset, decrypted, until ``out`` is full."""
-        if offset < self._kept:
-            out[:] = self._held[offset : offset + len(out)]
-            return
-        offset -= self._kept
-        raw, place = np.empty_like(out), 0
-        while place < len(raw):
-            count = read_at(self._file.fileno(), offset + place, raw[place:])
+        cipher, place = cipher_at(self._key, offset), 0
+        block = np.empty(min(_BLOCK, len(out)), dtype=np.uint8)
+        while place < len(out):
+            count = read_at(self._file.fileno(), offset + place, block[: len(out) - place])
             if not count:
                 raise OSError("the spill file is shorter than what was written")
+            cipher.update_into(block[:count].data, out[place : place + count].data)
             place += count
-        cipher_at(self._key, offset).update_into(raw.data, out.data)
 
     def append_table(self, table: pa.Table) -> tuple[int, int]:
         """Write a table; return where it begins and how long it is."""

@@ -23,9 +23,6 @@ SPILL_ROWS = 1 << 17
 
 BUCKET_ROWS = 1 << 19
 
-_FEW = 16
-"""Buckets up to which it is faster to look for each one's rows than to sort."""
-
 
 class Spill:
     """Released rows on disk, parted into buckets by the top bits of their order word.
@@ -65,12 +62,9 @@ class Spill:
 
     def _parted(self, high: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Return the positions that sort rows by bucket, otherwise in their order, and where each bucket begins."""
+        # NumPy sorts numbers of two bytes by counting them.
         bucket = (high >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(high)).astype(np.uint16)
-        if self.buckets <= _FEW:
-            found = [np.flatnonzero(bucket == number) for number in range(self.buckets)]
-            order = np.concatenate(found)
-        else:
-            order = np.argsort(bucket, kind="stable")
+        order = np.argsort(bucket, kind="stable")
         edges = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=self.buckets))])
         return order, edges
 

@@ -772,10 +772,10 @@ for i in range(15):
 
 
 class TestSpill:
-    @pytest.mark.parametrize(("bits", "held"), [(0, 1 << 26), (1, 0), (4, 1 << 26), (4, 40_000), (10, 0)])
-    def test_ties_in_the_high_half(self, tmp_path, monkeypatch, bits, held):
-        """Rows are sorted by both halves of their words, in any number of buckets, from any batches, on disk or not."""
-        monkeypatch.setattr(hidden_file, "HELD", held)
+    @pytest.mark.parametrize(("bits", "block"), [(0, 1 << 20), (1, 1 << 20), (4, 700), (10, 1 << 20)])
+    def test_ties_in_the_high_half(self, tmp_path, monkeypatch, bits, block):
+        """Rows are sorted by both halves of their words, in any number of buckets, from any batches."""
+        monkeypatch.setattr(hidden_file, "_BLOCK", block)
         monkeypatch.setattr(spill, "SPILL_ROWS", 1_000)
         rng = np.random.default_rng(1)
         n = 3_000
@@ -792,8 +792,7 @@ class TestSpill:
         assert [t for row in rows for t in row["t"].to_pylist()] == [f"t{i}" for i in expected]
 
     @pytest.mark.posix
-    def test_keys_of_two_spills_differ(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(hidden_file, "HELD", 0)
+    def test_keys_of_two_spills_differ(self, tmp_path):
         contents = []
         for _ in range(2):
             with spill.Spill(tmp_path, 0) as rows_apart:

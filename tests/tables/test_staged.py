@@ -10,7 +10,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.api import budgets, verbs
-from dpframe.tables import hidden_file, staged
+from dpframe.tables import staged
 
 KEY = bytes(range(32))
 ROWS = 3_000
@@ -129,7 +129,7 @@ def test_memory_holds_a_block_of_rows(tmp_path):
     assert max(held) < 4 << 20
 
 
-def test_rows_on_disk_are_hidden(frame, plan, tmp_path, monkeypatch):
+def test_rows_on_disk_are_hidden(frame, plan, tmp_path):
     """While a stream is read its rows are in a file without a name, in which no value stands."""
     seen = []
 
@@ -139,7 +139,6 @@ def test_rows_on_disk_are_hidden(frame, plan, tmp_path, monkeypatch):
             seen.append([path.name for path in tmp_path.iterdir()])
 
     schema = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).schema
-    monkeypatch.setattr(hidden_file, "HELD", 0)
     hidden = staged.HiddenFile(tmp_path)
     with hidden:
         table = staged.StagedInput.of(
