@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from dpframe.errors import PlanError, name_list
@@ -90,6 +91,10 @@ class ReleaseInfo:
 
     def to_json(self) -> str:
         """Return JSON text with a schema number; of measured tables' counts a few bytes each, in base64."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         data = {
             "schema": max(2, self.plan.schema),
             "n": self.n,

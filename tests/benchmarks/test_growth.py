@@ -2,17 +2,24 @@
 
     OMP_NUM_THREADS=1 pytest -n 0 -s tests/benchmarks/test_growth.py --benchmark-only
 
-Nothing here asserts a time. "per value" divides by rows times columns, which the work is at least linear in.
+Nothing here asserts a time. "per value" divides by rows times columns, which the work is at least linear in. The
+longest tables are files, which are planned and released in a process of its own, that tells its peak of memory.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
@@ -57,3 +64,37 @@ def test_growth(benchmark: Any, rows: int, columns: int) -> None:
     found = benchmark.pedantic(lambda: steps(table), rounds=1)
     each = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items())
     print(f"\n{rows:,} rows, {columns} columns: {each}; {sum(found.values()) / rows / columns * 1e9:,.0f} ns per value")
+
+
+FILES = """
+import json, re, sys, time, warnings
+from pathlib import Path
+import dpframe as dpf
+warnings.simplefilter("ignore")
+begin = time.process_time()
+plan = dpf.plan(sys.argv[1], epsilon=1)
+planned = time.process_time()
+dpf.sanitize(sys.argv[1], sys.argv[2], plan=plan)
+peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+print(json.dumps([planned - begin, time.process_time() - planned, peak]))
+"""
+
+
+@pytest.mark.parametrize("rows", [1_000_000, 3_000_000, 10_000_000, 30_000_000])
+def test_growth_of_files(benchmark: Any, tmp_path: Path, rows: int) -> None:
+    part = pa.Table.from_pandas(wide(ROWS[0], COLUMNS[0]), preserve_index=False)
+    with pq.ParquetWriter(tmp_path / "in.parquet", part.schema) as writer:
+        for _ in range(rows // 1_000_000):
+            writer.write_table(pa.concat_tables([part] * 10))
+    command = [sys.executable, "-c", FILES, str(tmp_path / "in.parquet"), str(tmp_path / "out.parquet")]
+
+    def released() -> list[float]:
+        found: list[float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        return found
+
+    planning, release, peak = benchmark.pedantic(released, rounds=1)
+    per_value = (planning + release) / rows / COLUMNS[0] * 1e9
+    print(
+        f"\n{rows:,} rows in a file: plan with inference {planning:.2f} s, release {release:.2f} s, {peak:.0f} MiB; "
+        f"{per_value:,.0f} ns per value"
+    )
