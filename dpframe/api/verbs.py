@@ -198,7 +198,7 @@ def sanitize(
         own. Any number gives the same output; each holds a batch of rows.
     compression
         Parquet compression codec. With ``"snappy"``, ``"lz4"`` and ``"none"`` columns are encoded for speed; with
-        ``"zstd"``, ``"gzip"`` and ``"brotli"`` for few bytes, at about twice the time of writing.
+        ``"zstd"``, ``"gzip"`` and ``"brotli"`` for few bytes, at several times the time of writing.
     progress
         Called with rows of files done and rows in all.
     {options}
