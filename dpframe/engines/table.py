@@ -168,7 +168,8 @@ class EngineTable(ABC):
 
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
         """Read every value on the workers, so that one that is refused is found; return no codes."""
-        if repr((dict(spaces), nulls, sorted(inferred))) not in self.checked:
+        # Of no columns there is nothing to read, not even how many rows there are.
+        if spaces and repr((dict(spaces), nulls, sorted(inferred))) not in self.checked:
             self.check(spaces, nulls, inferred)
         return {}
 
