@@ -301,6 +301,7 @@ class NumberEstimates(VectorEstimates):
 
         Where noise leaves the variance uncertain the estimate is the mean of what its root may be: not below 0, and for
         declared bounds a and b and the mean μ at most (b − μ)(μ − a) (Bhatia and Davis 2000).
+        The interval of a column of two values is as wide as that of the share of either.
 
         Parameters
         ----------
