@@ -47,3 +47,20 @@ def test_refusals_say_what_to_write(where, said):
     safe = dpf.sanitize(FRAME, epsilon=2, spaces=SPACES, key=bytes(32)).dp
     with pytest.raises(dpf.ParameterError, match=said):
         safe.count(where)
+
+
+def test_a_number_of_many_values_says_which_bins_to_give():
+    frame = pd.DataFrame({"cost": np.arange(ROWS) / 7})
+    safe = dpf.sanitize(frame, epsilon=2, spaces={"cost": (0, 200.0)}, key=bytes(32)).dp
+    with pytest.raises(dpf.ParameterError, match=r"give bins=10, or of several columns bins=\{'cost': 10\}"):
+        safe.value_counts("cost")
+    assert len(safe.value_counts("cost", bins=10)) == 10
+
+
+def test_bins_of_times_name_months():
+    days = pd.DataFrame({"day": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(ROWS) % 366, unit="D")})
+    safe = dpf.sanitize(days, epsilon=2, spaces={"day": ("2024-01-01", "2024-12-31")}, key=bytes(32)).dp
+    with pytest.raises(dpf.ParameterError, match="freq='MS'"):
+        safe.histogram("day", bins="MS")
+    months = safe.histogram("day", bins=pd.date_range("2024-01-01", "2025-01-01", freq="MS"))
+    assert len(months) == 12

@@ -168,6 +168,25 @@ def test_rows_clipped_to_a_declared_bound_are_noted():
     assert re.search(r"About (49|50|51) % of the rows seem to lie at the upper bound", words)
 
 
+def test_wide_bounds_make_no_mean_good():
+    """The error is 5 % of the range at most, and more than 5 % of four standard deviations."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"cost": rng.gamma(2.0, 700.0, 1_000), "sex": ["F", "M"] * 500})
+    safe = dpf.sanitize(frame, epsilon=1, spaces={"cost": (0, 50_000.0), "sex": ["F", "M"]}, key=bytes(32))
+    plan = safe.dp.release.plan
+    assert "cost" in glance(plan, 1_000).good
+    assert "cost" not in glance(plan, 1_000, dpf.Estimates(safe)).good
+
+
+def test_bins_of_whole_numbers_do_not_overlap_and_measured_numbers_have_a_distribution():
+    frame = pd.DataFrame({"age": np.arange(2_000) % 80 + 18, "cost": np.arange(2_000.0)})
+    safe = dpf.sanitize(frame, epsilon=4, spaces={"age": (18, 100), "cost": (0, 2_000.0)}, key=bytes(32))
+    words = visible(safe.dp.report().to_html())
+    for said in ("18 … 27", "28 … 38", "91 … 100", "0 … 250", "250 … 500"):
+        assert said in words
+    assert re.search(r"drawn from 0 to [\d.]+ %, the largest upper end", words)
+
+
 def test_without_a_table_it_forecasts(safe):
     report = Report(safe.dp.release)
     words = visible(report.to_html())
