@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -196,7 +197,8 @@ def _errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
     """Return the errors of one release against the coded table, and of means against the raw one."""
     rows: dict[tuple[str, str], dict[str, float]] = {}
     with warnings.catch_warnings(action="ignore"):
-        released = sanitize(table, plan=plan)
+        # Under a key, as releases are counted of those that leave.
+        released = sanitize(table, plan=plan, key=secrets.token_bytes(32))
         estimates = Estimates(released, plan)
         forecast = plan.replan(frame.n).forecast() if plan.n is None else plan.forecast()
         for statistic, label in (key for key in forecast.index if key[0] not in BINNED):

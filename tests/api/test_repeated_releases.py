@@ -39,6 +39,13 @@ def test_a_ready_plan_is_counted_too():
     assert len(_warned(lambda: dpf.sanitize(frame, plan=plan), 2)) == 1
 
 
+def test_a_curators_check_is_no_release():
+    frame = _frame(first=8)
+    plan = dpf.plan(frame, epsilon=1, delta=0, spaces=SPACES)
+    assert not _warned(lambda: frame.dp.check(plan), 2)
+    assert not _warned(lambda: dpf.sanitize(frame, plan=plan), 1)
+
+
 def test_other_tables_ledgers_and_keys_are_not_warned_of(tmp_path):
     some = [_frame(first=i) for i in range(3, 6)]
     assert not [w for frame in some for w in _warned(lambda f=frame: dpf.sanitize(f, epsilon=1, spaces=SPACES), 1)]
