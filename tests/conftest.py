@@ -93,8 +93,6 @@ class Tiers:
 def pytest_configure(config: pytest.Config) -> None:
     """Collect and report as said above, in folders without a conftest too."""
     config.pluginmanager.register(Tiers(config))
-    # Most tests release one table many times; tests/api/test_repeated_releases.py says when it is given.
-    config.addinivalue_line("filterwarnings", "ignore:this table was released .* times in this process")
 
 
 DATA = Path(os.environ.get("DPFRAME_DATA", Path(__file__).parents[2] / "shared" / "data"))
