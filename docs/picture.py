@@ -53,7 +53,13 @@ def main(target: Path) -> None:
     ends = np.abs(estimates[["lower", "upper"]].to_numpy().T - estimates["estimate"].to_numpy())
     axes[2].errorbar(middle, estimates["estimate"], yerr=ends, fmt="none", ecolor="black", elinewidth=1)
     axes[0].set_ylabel("people")
-    axes[0].set_ylim(0, 1.6 * panels["the table (secret)"].max())
+    top = 1.6 * panels["the table (secret)"].max()
+    axes[0].set_ylim(0, top)
+    for axis, counts in zip(axes, panels.values(), strict=True):
+        for place in np.flatnonzero(counts > top):
+            # A bar that goes on beyond the picture says how far.
+            side, align = (EDGES[place + 1] + 1, "left") if place == 0 else (EDGES[place] - 1, "right")
+            axis.text(side, top, f"↑ {counts[place]:,.0f}", ha=align, va="top", fontsize=7)
     figure.savefig(target, metadata={"Date": None, "Creator": None})
     print(f"wrote {target}: {target.stat().st_size:,} bytes")
 
