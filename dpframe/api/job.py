@@ -102,7 +102,8 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         codes: Codes = {}
         # A file is read once more only where a value that is refused later would have cost something.
         if valid.allowed is not None or (request.release and (table.held or self.budget.account is not None)):
-            codes = table.codes(valid.spaces, valid.nulls, valid.imputed)
+            found = table.codes(valid.spaces, valid.nulls, valid.imputed)
+            codes = found if request.release else {}
         if valid.plan is not None:
             _watch_order(valid.plan, codes)
         return valid, codes
