@@ -189,7 +189,7 @@ def what_is_refused(spark, safe, source, plan, tmp_path):
     with pytest.raises(dpf.errors.AlreadySanitizedError, match="is a release already"):
         engine.sanitize(tmp_path / "one.parquet", plan)
     for target in (None, tmp_path / "nothing"):
-        with pytest.raises(dpf.ColumnError, match="'sex': is in the plan but not in the table; .*make the plan from"):
+        with pytest.raises(dpf.ColumnError, match=r"'sex': is in the plan but not in the table; .*make the plan from"):
             engine.sanitize(raw.drop("sex"), plan, target)
     with pytest.raises(dpf.FileError, match=r"nowhere.parquet does not exist, or holds no Parquet files"):
         engine.sanitize(tmp_path / "nowhere.parquet", plan)
