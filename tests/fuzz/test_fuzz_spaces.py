@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from typing import Any
 
@@ -62,18 +63,30 @@ def test_declarations() -> None:
 @given(data=st.data())
 def _made(found: Any, data: st.DataObject) -> None:
     kind = SPACES[data.draw(st.sampled_from(sorted(SPACES)))]
-    given_fields = [field for field in dataclasses.fields(kind) if field.init]
-    needed = [field.name for field in given_fields if field.default is dataclasses.MISSING]
-    some = data.draw(st.sets(st.sampled_from([field.name for field in given_fields]))) if given_fields else set()
+    from_json = kind.tag != "product" and data.draw(st.booleans())
+    given, needed = _fields(kind) if from_json else _arguments(kind)
+    some = data.draw(st.sets(st.sampled_from(given))) if given else set()
     values = {name: data.draw(value_of(name), label=name) for name in sorted({*needed, *some})}
     if kind.tag == "product":
         spaces = data.draw(ANYTHING)
         made = outcome(lambda: check(kind(*(spaces if isinstance(spaces, list | tuple) else [spaces]))))
-    elif data.draw(st.booleans()):
-        made = outcome(lambda: check(kind(**values)))
-    else:
+    elif from_json:
         made = outcome(lambda: check(space_from_json({"space": kind.tag, **values})))
+    else:
+        made = outcome(lambda: check(kind(**values)))
     found[f"{kind.tag} {made}"] += 1
+
+
+def _fields(kind: Any) -> tuple[list[str], list[str]]:
+    """Return the fields that JSON may have, and those that it must."""
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    return [field.name for field in fields], [field.name for field in fields if field.default is dataclasses.MISSING]
+
+
+def _arguments(kind: Any) -> tuple[list[str], list[str]]:
+    """Return the arguments of a constructor, and those without a default."""
+    named = [one for one in inspect.signature(kind).parameters.values() if one.kind is not one.VAR_POSITIONAL]
+    return [one.name for one in named], [one.name for one in named if one.default is one.empty]
 
 
 def value_of(name: str) -> st.SearchStrategy[Any]:
@@ -82,12 +95,17 @@ def value_of(name: str) -> st.SearchStrategy[Any]:
 
 
 LIKELY: dict[str, st.SearchStrategy[Any]] = {
-    **dict.fromkeys(["lower", "upper", "step", "steps", "length", "bound", "bits", "rank", "max_size"], NUMBERS),
+    **dict.fromkeys(
+        ["lower", "upper", "step", "steps", "length", "size", "bound", "bits", "rank", "max_size"], NUMBERS
+    ),
     **dict.fromkeys(["categories", "items"], st.lists(NUMBERS | TEXTS, max_size=5)),
     "norm": st.sampled_from(["l1", "l2", "linf"]),
     "resolution": st.sampled_from(["D", "h", "min", "s", "ms", "us"]),
     "grid": st.lists(st.integers(0, 9) | NUMBERS, max_size=5),
-    "inner": st.sampled_from([space_from_json({"space": "boolean"}), {"space": "integer", "lower": 0, "upper": 9}]),
+    **dict.fromkeys(
+        ["inner", "space"],
+        st.sampled_from([space_from_json({"space": "boolean"}), {"space": "integer", "lower": 0, "upper": 9}]),
+    ),
     "kernel": JSON,
 }
 
