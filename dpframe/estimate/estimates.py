@@ -13,7 +13,7 @@ import pandas as pd
 from dpframe.errors import ParameterError, check_whole
 from dpframe.estimate.base import column_names
 from dpframe.estimate.count_estimates import CountEstimates
-from dpframe.estimate.not_found import NOT_FOUND
+from dpframe.estimate.not_found import NOT_FOUND, asked_by_another
 from dpframe.estimate.number_estimates import NumberEstimates
 from dpframe.estimate.plot import draw
 from dpframe.estimate.results import RESULTS
@@ -225,7 +225,8 @@ class Estimates(CountEstimates, NumberEstimates):
         {'vocational': True, 'secondary': True}
         """
         k, together = check_whole(k, "k", 1), copy.copy(self)
-        values = len(self.support(column, normalize=normalize, target=target))
+        with asked_by_another():
+            values = len(self.support(column, normalize=normalize, target=target))
         together.confidence_level = 1 - (1 - self.confidence_level) / max(values, 1)
         table = together.support(column, normalize=normalize, target=target)
         lower, upper = (table[name].to_numpy() for name in ("lower", "upper"))

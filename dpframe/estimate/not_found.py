@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -32,8 +34,24 @@ def reasons(missing: Iterable[NotFound]) -> dict[str, str]:
     return {one.column: f"{_PREFIX}{one.why}" for one in missing}
 
 
+_asking: ContextVar[bool] = ContextVar("_asking", default=False)
+"""Whether a statistic is asked by another, which warns for both."""
+
+
+@contextmanager
+def asked_by_another() -> Iterator[None]:
+    """Let statistics that are asked within leave warnings to the one that asks them."""
+    outer = _asking.set(True)
+    try:
+        yield
+    finally:
+        _asking.reset(outer)
+
+
 def warn_of_nan(missing: Mapping[str, str]) -> None:
-    """Warn that estimates of columns that were not found are NaN, and why."""
+    """Warn that estimates of columns that were not found are NaN, and why, once for a statistic and those it asks."""
+    if _asking.get():
+        return
     warn(
         f"private inference did not find the spaces of {_listed(missing)}: estimates are NaN; declare the space in "
         "another release, or raise epsilon",
@@ -66,7 +84,8 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
         reading = given["self"]
         missing = _used(reasons(judged(reading.plan)), [given.get(name) for name in _COLUMN_ARGUMENTS])
         try:
-            result: Any = method(*args, **kwargs)
+            with asked_by_another():
+                result: Any = method(*args, **kwargs)
         except ParameterError as error:
             if not missing:
                 raise
