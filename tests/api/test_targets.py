@@ -123,7 +123,7 @@ def test_spaces_of_a_plan_that_found_them_do():
         ({"target": {"sex": 0.1}, "epsilon": 1.0}, "target finds epsilon; give one or the other"),
         ({"max_epsilon": 1.0}, "max_epsilon goes with target"),
         ({"target": {"sex": 0.1}, "max_epsilon": -1}, "max_epsilon"),
-        ({"target": {"sex": 0.1}, "ledger": "x", "dataset": "y"}, "leave ledger, dataset and part out"),
+        ({"target": {"sex": 0.1}, "ledger": "x", "dataset": "y"}, "leave ledger and dataset out"),
     ],
 )
 def test_refusals_of_targets(given, rule):
