@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import pandas as pd
+import pyarrow as pa
 
 from dpframe.api.expected_errors import expected_errors, first_lines
 from dpframe.api.options import PlanOptions, documented
@@ -136,7 +137,8 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
     digits_kept = 10 ** max(len(str(good)) - 2, 0)
     good = -(-good // digits_kept) * digits_kept
     left = () if valid.measurement is None else valid.measurement.columns
-    texts = any(is_text(column.type) for column in left)
+    # Objects, which have no type before they are read, are mostly text.
+    texts = any(is_text(column.type) or pa.types.is_null(column.type) for column in left)
     return Expectation(rows, valid.promise.epsilon, valid.promise.delta, found, good, texts)
 
 

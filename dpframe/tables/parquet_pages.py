@@ -144,7 +144,7 @@ class PackedWriter:
     ) -> None:
         self.packed = packed
         self._file, self._options = file, dict(options)
-        self._footer = _written(schema.empty_table(), self._options)[1]
+        self._footer = _written(pa.Table.from_batches([], schema=schema), self._options)[1]
         self._names, self._others = schema.names, [field for field in schema if field.name not in packed]
         self._groups: list[Struct] = []
         self._rows = 0

@@ -389,7 +389,8 @@ def test_numbers_take_what_was_paid_for(pair, people):
     more, less = (e.histogram("age", bins=5) for e in pair)
     assert (more.std_error**2).sum() < 0.5 * (less.std_error**2).sum()
     median = pair[0].quantile("age", 0.5)
-    assert abs(median.estimate - people.age.median()) < 4.5 * median.std_error
+    # Of whole numbers the interval ends at one of them, and the next may be as right.
+    assert abs(median.estimate - people.age.median()) < max(4.5 * median.std_error, 1.0)
     assert median.std_error < pair[1].quantile("age", 0.5).std_error
     binned = pair[0].value_counts("age", bins=5, sort=False)
     assert {"method": "em", "measured": True, "source": "rows"}.items() <= binned.attrs.items()

@@ -95,7 +95,7 @@ def test_synthetic_rows_have_the_shares_of_the_estimates():
 def test_triples_of_synthetic_rows_are_near_those_of_the_fit(monkeypatch):
     """At a fixed key and seed; rows that are brought to pairs only are twice as far."""
     names = ["sex", "region", "education", "occupation"]
-    frame = dpf.datasets.make_census(10_000, columns=names, random_state=1).fillna("none").astype(str)
+    frame = dpf.datasets.make_census(10_000, columns=names, random_state=1).astype(object).fillna("none").astype(str)
     spaces = {name: sorted(frame[name].unique()) for name in names}
     safe = frame.dp.sanitize(epsilon=1.0, delta=1e-6, spaces=spaces, key=bytes(32))
 
