@@ -329,6 +329,7 @@ def test_all_counts_of_a_number_tell_of_it(cells):
     assert [len(model.evidence.tables) for model in models] == [2, 2]
 
 
+@pytest.mark.slow
 def test_intervals_hold_for_weak_pairs_among_many_independent_ones():
     """Four conditions of which a person has two at most, and six coins: the six pairs that depend, by five keys.
 
