@@ -31,6 +31,7 @@ from dpframe.spaces import Space, as_space
 from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes, Table
+from dpframe.threads import remember
 
 DEFAULTS = 5
 """Number of the defaults that plans are made with, and of what names of mechanisms mean.
@@ -140,7 +141,7 @@ def warn_if_released(table: Table, cost: Budget) -> None:
     if begun is None:
         return
     digest = hmac.digest(_SECRET, begun + whole.n.to_bytes(8, "little"), "sha256")
-    releases, warned, epsilon, delta = _alike.pop(digest, (0, 0, 0.0, 0.0))
+    releases, warned, epsilon, delta = _alike.get(digest, (0, 0, 0.0, 0.0))
     releases, epsilon, delta = releases + 1, epsilon + cost.epsilon, delta + cost.delta
     due = releases >= 2 * max(warned, 1)
     if due:
@@ -150,9 +151,7 @@ def warn_if_released(table: Table, cost: Budget) -> None:
             "ask that, or let a ledger= hold the sum to a budget",
             RepeatedReleaseWarning,
         )
-    while len(_alike) >= _MOST:
-        _alike.pop(next(iter(_alike)))
-    _alike[digest] = releases, releases if due else warned, epsilon, delta
+    remember(_alike, digest, (releases, releases if due else warned, epsilon, delta), _MOST)
 
 
 def warn_of_parts(account: OpenAccount, digest: bytes | None) -> None:

@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from dpframe.tables.files import FileInput
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.inputs import open_input
 from dpframe.tables.streamed import Streamed, of_engine
+from dpframe.threads import remember
 
 TARGETS = ("table", "population")
 
@@ -64,9 +64,7 @@ _infos: dict[str, ReleaseInfo] = {}
 def described(info: ReleaseInfo) -> str:
     """Return a release's description as text, and keep what it means: its first question does not read it again."""
     text = info.to_json()
-    while len(_infos) >= KNOWN_DIGESTS:
-        _infos.pop(next(iter(_infos)), None)
-    _infos[text] = info
+    remember(_infos, text, info, KNOWN_DIGESTS)
     return text
 
 
@@ -79,17 +77,14 @@ def read_info(text: str) -> ReleaseInfo:
         For the text of synthetic rows.
     """
     known = _infos.get(text)
-    return _read_info(text) if known is None else known
-
-
-@lru_cache(maxsize=KNOWN_DIGESTS)
-def _read_info(text: str) -> ReleaseInfo:
+    if known is not None:
+        return known
     if is_synthetic(text):
         raise NotSanitizedError(
             "the table is synthetic and carries no plan: plain pandas is right for it on average; for intervals ask "
             "the release that it was drawn from"
         )
-    return ReleaseInfo.from_json(text)
+    return remember(_infos, text, ReleaseInfo.from_json(text), KNOWN_DIGESTS)
 
 
 class Source:
@@ -294,9 +289,7 @@ class Source:
                 known = self._computed_digest()
             except ColumnError as error:
                 known = error.with_traceback(None)
-            while len(_digests) >= KNOWN_DIGESTS:
-                _digests.pop(next(iter(_digests)), None)
-            _digests[key] = known
+            remember(_digests, key, known, KNOWN_DIGESTS)
         if isinstance(known, ColumnError):
             raise ColumnError(known.rule, column=known.column, row=known.row)
         return known

@@ -11,6 +11,8 @@ from dpframe.errors import RepeatedReleaseWarning
 
 SPACES = {"age": (0, 99), "sex": ["F", "M"]}
 
+pytestmark = pytest.mark.filterwarnings("always::dpframe.errors.RepeatedReleaseWarning")
+
 
 def _frame(rows=300, first=0):
     return pd.DataFrame({"age": [(first + i) % 100 for i in range(rows)], "sex": ["F", "M"] * (rows // 2)})
@@ -18,7 +20,6 @@ def _frame(rows=300, first=0):
 
 def _warned(release, times):
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", RepeatedReleaseWarning)
         for _ in range(times):
             release()
     return [str(one.message) for one in caught if one.category is RepeatedReleaseWarning]

@@ -67,10 +67,9 @@ def test_growth(benchmark: Any, rows: int, columns: int) -> None:
 
 
 FILES = """
-import json, re, sys, time, warnings
+import json, re, sys, time
 from pathlib import Path
 import dpframe as dpf
-warnings.simplefilter("ignore")
 begin = time.process_time()
 plan = dpf.plan(sys.argv[1], epsilon=1)
 planned = time.process_time()

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -427,12 +426,11 @@ def test_without_arguments_help_is_all_that_is_said(run, group):
     assert "see dpframe --help" not in err
 
 
+@pytest.mark.filterwarnings("default::dpframe.InferenceWarning")
 def test_an_estimate_of_what_was_not_found_says_so(run, tmp_path):
     pd.DataFrame({"word": [f"w{i}" for i in range(200)]}).to_csv(tmp_path / "in.csv", index=False)
     assert run("sanitize", tmp_path / "in.csv", tmp_path / "out.csv", "--epsilon", 1)[0] == 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        code, out, err = run("estimate", tmp_path / "out.csv", "value-counts", "word")
+    code, out, err = run("estimate", tmp_path / "out.csv", "value-counts", "word")
     assert (code, "NaN" in out) == (0, True)
     assert "did not find the spaces of word (no value cleared the threshold): estimates are NaN" in err
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.estimate.tables.fit import TableFit, fit_tables
 from dpframe.estimate.tables.tables import Evidence, Table
+from dpframe.threads import remember
 
 REPLICAS = 10
 """Measurements drawn anew."""
@@ -24,7 +24,7 @@ MOST_COMPARED = 20
 KEPT_FITS = 8
 """Fits that are kept."""
 
-_kept: OrderedDict[bytes, Fitted] = OrderedDict()
+_kept: dict[bytes, Fitted] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +42,8 @@ class Fitted:
             for values in (table.counts, np.asarray(table.sigma), *table.channels):
                 digest.update(values.tobytes())
         key = digest.digest()
-        if key not in _kept:
-            _kept[key] = cls(fit_tables(evidence))
-            while len(_kept) > KEPT_FITS:
-                _kept.popitem(last=False)
-        _kept.move_to_end(key)
-        return _kept[key]
+        known = _kept.get(key)
+        return remember(_kept, key, cls(fit_tables(evidence)) if known is None else known, KEPT_FITS)
 
     @cached_property
     def again(self) -> tuple[TableFit, ...]:
