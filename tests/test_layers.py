@@ -13,7 +13,7 @@ ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
     ["errors", "arrays", "threads", "datasets"],
-    ["codec", "disk"],
+    ["disk"],
     ["spaces", "noise", "accounting"],
     ["channels"],
     ["totals"],

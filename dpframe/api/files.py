@@ -8,12 +8,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.disk import check_writable
 from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError, is_one_of
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
-from dpframe.tables.csv_reader import is_csv, sidecar
-from dpframe.tables.files import SIDECAR, FileInput
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import Source, read_info
 from dpframe.tables.sinks import Sink
@@ -123,36 +120,6 @@ def with_signed_indices(table: pa.Table) -> pa.Table:
             type_ = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
             table = table.set_column(place, field.with_type(type_), table.column(place).cast(type_))
     return table
-
-
-def check_place(path: Path) -> Path:
-    """Return a path that may be written, or raise `FileError` if it is a folder, or in none for new files."""
-    try:
-        path.exists()
-    except OSError as error:  # a name that is too long, a folder that may not be entered
-        raise FileError(f"{path} cannot be written: {error.strerror}") from None
-    if path.is_dir():
-        raise FileError(f"{path} is a directory; name a file to write")
-    if path.name.endswith(SIDECAR):
-        raise FileError(f"{path} ends as the plan of a release in CSV does; name another file to write")
-    if is_csv(path) and sidecar(path).is_dir():
-        raise FileError(f"{sidecar(path)} is a directory, and the plan goes there; name another file to write")
-    if path.exists() and not path.is_file():
-        raise FileError(f"{path} is not a regular file; name another one to write")
-    if not path.parent.is_dir():
-        raise FileError(f"{path.parent} is not a directory; make it first")
-    check_writable(path)
-    return path
-
-
-def check_target(path: Path, table: FileInput) -> Path:
-    """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
-    check_place(path)
-    inputs = {file.resolve() for file, _ in table.files}
-    inside = Path(table.source).is_dir() and Path(table.source).resolve() in path.resolve().parents
-    if path.resolve() in inputs or inside:
-        raise FileError(f"{path} is part of the input; write to another place")
-    return path
 
 
 def write(

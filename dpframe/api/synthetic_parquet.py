@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from dpframe.api.files import check_target
 from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
 from dpframe.estimate.estimates import synthetic_batches
@@ -16,7 +15,7 @@ from dpframe.plan.plan import Plan
 from dpframe.release.info import metadata_text
 from dpframe.tables.files import BATCH_ROWS
 from dpframe.tables.inputs import open_input
-from dpframe.tables.sinks import Sink, Writer
+from dpframe.tables.sinks import Sink, Writer, check_target
 
 
 def synthesize_parquet(

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 import pandas as pd
 
 from dpframe.api.budgets import ReleaseBudget, budget_of, budget_of_input
-from dpframe.api.files import check_codec, check_place, check_target, read, write
+from dpframe.api.files import check_codec, read, write
 from dpframe.api.identity import table_digest
 from dpframe.api.job import Ready, carry_out, planned
 from dpframe.api.memory import drawn
@@ -29,7 +29,7 @@ from dpframe.tables.conversion import Conversion, Progress
 from dpframe.tables.files import BATCH_ROWS, FileInput
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.pipeline import usual_threads
-from dpframe.tables.sinks import Sink
+from dpframe.tables.sinks import Sink, check_place, check_target
 from dpframe.tables.staged import is_read_in_parts, staged
 from dpframe.tables.streamed import engine_of
 from dpframe.tables.table import Table

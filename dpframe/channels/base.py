@@ -23,12 +23,12 @@ from dpframe.accounting.finite import FiniteLoss
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.arrays import FloatArray
 from dpframe.channels.response_table import response_table
-from dpframe.codec import from_object, parameters, to_object
 from dpframe.errors import ParameterError, PlanError, check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
 from dpframe.spaces.base import in_words
+from dpframe.spaces.json_form import from_object, parameters, to_object
 
 IntArray = npt.NDArray[np.integer]
 CodeFunction = Callable[[IntArray], FloatArray]

@@ -6,7 +6,7 @@ import operator
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, repeat
 from typing import Any, ClassVar
 
@@ -19,11 +19,12 @@ from dpframe.accounting.loss import PrivacyLoss
 from dpframe.arrays import U64, FloatArray
 from dpframe.channels.base import IntArray, register
 from dpframe.channels.flip_loss import FlipLoss, beside_flag, fitting_flagged_flips, fitting_flips
-from dpframe.channels.set_channel import Levels, SetChannel, SetMechanism, check_items, cut
+from dpframe.channels.set_channel import Levels, SetChannel, SetMechanism, check_items
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
+from dpframe.spaces.set_bits import cut
 
 CHUNK = 1 << 15
 """Rows a pass works on at a time: a plane's words of so many are 256 KiB, and calls few."""
@@ -118,7 +119,7 @@ class FlipChannel(SetChannel):
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         sets = np.asarray(codes, dtype=np.uint64)  # the first plane decides the cut
-        kept = cut(sets, self.most, stream, first_row)
+        kept = cut(sets, self.most, partial(stream.words, 0, first_row))
         sample_bits(self.flips, kept, stream.skip(1), first_row, out.view(np.uint64))
 
     def _weights_of(self, code: int) -> tuple[list[int], int]:
@@ -241,7 +242,7 @@ class BitFlip(FlipMechanism):
 
     def before_pad(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
         """Return sets cut to ``max_size``: under a pad they have any size."""
-        return cut(np.asarray(codes, dtype=np.uint64), self.most, stream, first_row)
+        return cut(np.asarray(codes, dtype=np.uint64), self.most, partial(stream.words, 0, first_row))
 
     def sample_padded(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
         """Flip bits by the words that `sample` flips them by, without the cut."""

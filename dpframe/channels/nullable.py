@@ -26,10 +26,10 @@ from dpframe.channels.process import Process
 from dpframe.channels.set_channel import FlaggedSets, SetView
 from dpframe.channels.vector_noise import VectorNoise
 from dpframe.channels.wide_gaussian import WideGaussian
-from dpframe.codec import check_names, parameters
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Nullable, Space
+from dpframe.spaces.json_form import check_names, parameters
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,10 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from dpframe.arrays import U64, FloatArray
+from dpframe.arrays import FloatArray
 from dpframe.channels.base import Channel, CodeFunction, IntArray, Mechanism
 from dpframe.errors import ParameterError, check_whole
-from dpframe.noise.keystream import ColumnStream
 from dpframe.spaces import Space
-from dpframe.spaces.set_bits import set_sizes
 
 LISTED_ITEMS = 12
 """Laws are written out for the sets of no more items."""
@@ -229,32 +227,3 @@ class FlaggedSets(SetView):
         inside = self.inner.size_law()
         wide = np.column_stack([self.kept * inside, self.flipped * inside[:, 0]])
         return np.vstack([wide, np.append(np.full(inside.shape[1], 1 - self.kept), 1 - self.flipped)])
-
-
-def cut(codes: U64, most: int, stream: ColumnStream, first_row: int) -> U64:
-    """Return the sets with at most ``most`` items: of larger ones a choice that the row's word makes.
-
-    The guarantee needs a choice that depends only on the row and its word.
-    """
-    large = np.flatnonzero(set_sizes(codes) > most)
-    if not len(large):
-        return codes
-    codes, width = codes.copy(), 64 * codes.shape[1]
-    words = stream.words(0, first_row, len(codes)).astype(np.uint64)
-    step = max(1, (1 << 20) // width)
-    for start in range(0, len(large), step):
-        rows = large[start : start + step]
-        held = np.unpackbits(codes[rows].astype("<u8").view(np.uint8), axis=1, bitorder="little").view(np.bool_)
-        lots = np.where(held, _mixed(words[rows], width) >> np.uint64(1), np.uint64(2**64 - 1))
-        kept = np.zeros(held.shape, dtype=np.uint8)
-        np.put_along_axis(kept, np.argpartition(lots, most - 1, axis=1)[:, :most], 1, axis=1)
-        codes[rows] = np.packbits(kept, axis=1, bitorder="little").view("<u8")
-    return codes
-
-
-def _mixed(words: U64, count: int) -> U64:
-    """Return ``count`` numbers per word (SplitMix64: Steele, Lea and Flood 2014)."""
-    z = words[:, None] + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ (z >> np.uint64(31)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -15,12 +15,13 @@ from dpframe.accounting.loss import ResponseLoss
 from dpframe.arrays import U64, FloatArray
 from dpframe.channels.base import IntArray, register
 from dpframe.channels.response_table import response_loss, response_table
-from dpframe.channels.set_channel import Levels, SetMechanism, cut
+from dpframe.channels.set_channel import Levels, SetMechanism
 from dpframe.channels.set_ranks import SetRanks, set_count, sums_over_sets
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
+from dpframe.spaces.set_bits import cut
 
 MOST_SETS = 1 << 24
 """Most sets of at most ``max_size`` items."""
@@ -161,7 +162,7 @@ class SetResponse(SetMechanism):
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         sets = np.asarray(codes, dtype=np.uint64)  # the first plane decides the cut
         absent = self._is_null(sets)
-        ranks = self._ranks.rank(cut(sets, self.most, stream, first_row))
+        ranks = self._ranks.rank(cut(sets, self.most, partial(stream.words, 0, first_row)))
         np.copyto(ranks, self.values - 1, where=absent)
         drawn = np.empty_like(ranks)
         self.table.sample(ranks, stream.skip(1), first_row, drawn)

@@ -21,7 +21,6 @@ import typer
 
 from dpframe.api import verbs
 from dpframe.api.expectation import expected
-from dpframe.api.files import check_target
 from dpframe.api.options import PlanOptions
 from dpframe.api.targets import check_alone, reached
 from dpframe.cli.account import account_of
@@ -51,6 +50,7 @@ from dpframe.report.report import Report
 from dpframe.tables import verify as proving
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
+from dpframe.tables.sinks import check_target
 
 app = typer.Typer(
     name="dpframe",

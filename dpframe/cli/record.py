@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from dpframe.api.files import check_target
 from dpframe.cli.pipes import Source
 from dpframe.errors import NotSanitizedError, name_list
 from dpframe.plan.certificate import Certificate
@@ -16,6 +15,7 @@ from dpframe.release.info import ReleaseInfo
 from dpframe.report.record import record_of
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
+from dpframe.tables.sinks import check_target
 
 
 def record(

@@ -20,7 +20,6 @@ from dpframe.engines.forms import Form
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, row_checks
 from dpframe.errors import ColumnError, DpframeError, FileError
-from dpframe.infer.private import counting
 from dpframe.noise.keystream import choice_key
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_arrow
@@ -31,7 +30,7 @@ from dpframe.tables.frames import Frame, PandasFrame
 from dpframe.tables.persons import Choice
 from dpframe.tables.row_checks import RowChecks, sum_bytes
 from dpframe.tables.table import Codes
-from dpframe.totals.counts import OfColumn
+from dpframe.totals.counts import OfColumn, counting
 
 T = TypeVar("T")
 

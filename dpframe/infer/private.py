@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -33,28 +33,10 @@ from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.lists import is_list_of_floats
-from dpframe.totals.counts import OfColumn
+from dpframe.totals.counts import Count, Read, counting
 
 MOST_ITEMS = 8
 """Items of a row that are counted, where nothing else is said."""
-
-Read = Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
-"""Gives the named columns in batches; of columns without a type, the objects."""
-
-Count = Callable[[Mapping[str, OfColumn]], None]
-"""Adds all rows of columns to a counter for each."""
-
-
-def counting(read: Read) -> Count:
-    """Return what counts the batches that are read."""
-
-    def count(counters: Mapping[str, OfColumn]) -> None:
-        for batch in read(list(counters)):
-            for name, counter in counters.items():
-                counter.add(batch[name])
-
-    return count
-
 
 _ROUNDS = 4
 """Times that the data is read: kinds of objects first, then three for numbers."""

@@ -28,7 +28,7 @@ import os
 import secrets
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from dpframe.accounting.unit import Unit
 from dpframe.disk import Folder, shared, sync_folder, try_lock, write_whole
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
 from dpframe.ledger.ledger import Entry, Ledger
-from dpframe.noise.keystream import choice_key
+from dpframe.noise.keystream import choice_key, framed
 
 SCHEMA = 1
 
@@ -53,36 +53,9 @@ def job_name(target: str | os.PathLike[str]) -> str:
         raise ParameterError("the name of a job's file is no path; name the file that it writes") from None
 
 
-def _framed(parts: Iterable[bytes]) -> bytes:
-    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-
-
 def bind(input_digest: bytes, plan_digest: bytes) -> bytes:
     """Return what a job's key is bound to: its input, its plan, and how this version draws from a key."""
-    return _framed((STREAM.to_bytes(4, "little"), input_digest, plan_digest))
-
-
-def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
-    """Return SHA-256 over names, sizes and contents of files, in the order in which they are read.
-
-    The names are whole paths: folders may hold partition keys, which are data. It is only for the key file;
-    the digest of an input confirms a right guess of the input.
-
-    Raises
-    ------
-    FileError
-        If a file cannot be read.
-    """
-    whole = hashlib.sha256()
-    for path in files:
-        try:
-            with Path(path).open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").digest()
-                size = file.tell()
-        except OSError as error:
-            raise FileError(f"{path} cannot be read: {error.strerror or 'input/output error'}") from None
-        whole.update(_framed((os.fsencode(Path(path).absolute()), str(size).encode(), content)))
-    return whole.digest()
+    return framed((STREAM.to_bytes(4, "little"), input_digest, plan_digest))
 
 
 @dataclass(frozen=True)
@@ -126,7 +99,7 @@ class _Record:
 
 def _tag(key: bytes, dataset: str, bound: bytes) -> bytes:
     # The keystream's own messages begin with another word: no tag is ever one of its subkeys.
-    return hmac.new(key, _framed((b"replay", dataset.encode(), bound)), hashlib.sha256).digest()
+    return hmac.new(key, framed((b"replay", dataset.encode(), bound)), hashlib.sha256).digest()
 
 
 def release_id(key: bytes, dataset: str, bound: bytes) -> str:
@@ -138,7 +111,7 @@ def release_id(key: bytes, dataset: str, bound: bytes) -> str:
     >>> ids[0] == ids[1] != ids[2]
     True
     """
-    message = _framed((b"release id", dataset.encode(), bound))
+    message = framed((b"release id", dataset.encode(), bound))
     return hmac.new(key, message, hashlib.sha256).hexdigest()[:32]
 
 
@@ -212,7 +185,7 @@ def _bound_to(binding: bytes, keyed: Callable[[bytes], bytes] | None) -> Callabl
     """Return what a job is bound to, as a function of its key."""
     if keyed is None:
         return lambda key: binding
-    return lambda key: _framed((binding, keyed(key)))
+    return lambda key: framed((binding, keyed(key)))
 
 
 @contextlib.contextmanager
@@ -376,7 +349,7 @@ def _key_path(ledger: Ledger, dataset: str, name: str) -> Path:
     if not isinstance(name, str) or not name:
         raise ParameterError("name must be text of at least one character, e.g. the file that the job writes")
     parts = (part.encode("utf-8", "surrogateescape") for part in (dataset, name))
-    return _folder(ledger) / f"{hashlib.sha256(_framed(parts)).hexdigest()[:32]}.key"
+    return _folder(ledger) / f"{hashlib.sha256(framed(parts)).hexdigest()[:32]}.key"
 
 
 def _unusable(path: Path, error: OSError) -> LedgerError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -196,6 +197,10 @@ def block_cipher(key: bytes) -> CipherContext:
     return Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (the permutation is what is meant)
 
 
+def framed(parts: Iterable[bytes]) -> bytes:
+    """Return parts as one message, each after its length: no two lists of parts have the same."""
+    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+
+
 def _subkey(key: bytes, parts: tuple[bytes, ...]) -> bytes:
-    message = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-    return hmac.new(key, message, hashlib.sha256).digest()
+    return hmac.new(key, framed(parts), hashlib.sha256).digest()

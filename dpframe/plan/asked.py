@@ -34,9 +34,9 @@ from typing import Any
 from dpframe.accounting.budget import Budget, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta
-from dpframe.codec import check_names, from_object, to_object
 from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.gaussian import gaussian_table
+from dpframe.spaces.json_form import check_names, from_object, to_object
 
 KINDS = ("intervals", "steps", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
 """What cells of histograms may be; see `Measured`."""

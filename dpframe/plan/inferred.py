@@ -11,9 +11,9 @@ from typing import Any
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
-from dpframe.codec import check_names, from_object, to_object
 from dpframe.errors import ParameterError, PlanError
 from dpframe.plan.asked import KINDS, AskedOf, asked_from_json, asked_json
+from dpframe.spaces.json_form import check_names, from_object, to_object
 
 UNITS = ("D", "s", "ms", "us", "ns")
 """Units of times; days are those of dates."""

@@ -21,11 +21,11 @@ import numpy.typing as npt
 from dpframe.accounting.budget import round_up
 from dpframe.accounting.discrete_gaussian import BallNoise, IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import Step
-from dpframe.codec import from_object, to_object
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.noise.gaussian import LARGEST_SCALE, gaussian_table
 from dpframe.plan.levels import FIRST, MOST_PARENTS, SPLIT, breaks, cells_between, has_levels, level_sizes
 from dpframe.spaces import Space
+from dpframe.spaces.json_form import from_object, to_object
 from dpframe.totals.cells import ball_of, cell_count, equal_starts, is_cut, item_count
 
 KINDS = ("one_way", "joint", "sum", "items", "vectors")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpframe.accounting.gaussian_dp import Step, promise_step
-from dpframe.codec import parameters
 from dpframe.disk import atomic
 from dpframe.errors import FileError, ParameterError, PlanError, check_whole
 from dpframe.plan.accounting_gains import gains_table
@@ -30,6 +29,7 @@ from dpframe.plan.sample_size import sample_curve
 from dpframe.plan.steps import row_cap
 from dpframe.plan.text import fields_of, read_fields, read_parts, schema_of
 from dpframe.plan.words import digits, on_a_screen, plan_lines, plan_text, summary_of
+from dpframe.spaces.json_form import parameters
 from dpframe.threads import one_thread
 
 if TYPE_CHECKING:

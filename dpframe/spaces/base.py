@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.codec import from_object, to_object
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.spaces.entries import Entries
+from dpframe.spaces.json_form import from_object, to_object
 from dpframe.spaces.object_codes import encode_objects, uncollected
 from dpframe.spaces.object_reading import Objects, read_as
 from dpframe.spaces.python_values import as_arrow, elements

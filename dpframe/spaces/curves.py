@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dpframe.codec import check_names
 from dpframe.errors import ParameterError, check_whole
 from dpframe.spaces.ball import Ball
 from dpframe.spaces.base import Space, refuse_type, register
+from dpframe.spaces.json_form import check_names
 from dpframe.spaces.kernels import Floats, Kernel, leading_basis
 from dpframe.spaces.vectors import BoundedVectors, check_bound, row_products
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -133,3 +134,33 @@ def _table(parts: int, bits: int, kind: str) -> pa.BinaryArray:
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     found = np.concatenate(numbers).astype(kind)
     return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(found)])
+
+
+def cut(codes: U64, most: int, words_of: Callable[[int], npt.NDArray[Any]]) -> U64:
+    """Return the sets with at most ``most`` items: of larger ones a choice that the row's word makes.
+
+    ``words_of`` gives a random word for each of so many rows. The guarantee needs a choice that depends only on the
+    row and its word.
+    """
+    large = np.flatnonzero(set_sizes(codes) > most)
+    if not len(large):
+        return codes
+    codes, width = codes.copy(), 64 * codes.shape[1]
+    words = words_of(len(codes)).astype(np.uint64)
+    step = max(1, (1 << 20) // width)
+    for start in range(0, len(large), step):
+        rows = large[start : start + step]
+        held = np.unpackbits(codes[rows].astype("<u8").view(np.uint8), axis=1, bitorder="little").view(np.bool_)
+        lots = np.where(held, _mixed(words[rows], width) >> np.uint64(1), np.uint64(2**64 - 1))
+        kept = np.zeros(held.shape, dtype=np.uint8)
+        np.put_along_axis(kept, np.argpartition(lots, most - 1, axis=1)[:, :most], 1, axis=1)
+        codes[rows] = np.packbits(kept, axis=1, bitorder="little").view("<u8")
+    return codes
+
+
+def _mixed(words: U64, count: int) -> U64:
+    """Return ``count`` numbers per word (SplitMix64: Steele, Lea and Flood 2014)."""
+    z = words[:, None] + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
 import itertools
 import os
 import re
@@ -20,8 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, FileError, ParameterError
-from dpframe.infer.private import counting
-from dpframe.ledger.job_keys import digest_files
+from dpframe.noise.keystream import framed
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.tables.checks import check_types, located
@@ -29,7 +29,7 @@ from dpframe.tables.kinds import coded_field
 from dpframe.tables.persons import row_counts
 from dpframe.tables.streamed import Streamed
 from dpframe.tables.table import Codes
-from dpframe.totals.counts import OfColumn
+from dpframe.totals.counts import OfColumn, counting
 
 BATCH_ROWS = 1 << 17
 """Rows read at a time, where nothing else is said."""
@@ -107,6 +107,29 @@ def _listed(root: Path, paths: Iterable[Path]) -> list[File]:
 def _partition_keys(path: Path) -> dict[str, str | None]:
     pairs = (part.split("=", 1) for part in path.parts[:-1] if "=" in part)
     return {unquote(key): None if value == _NULL_PARTITION else unquote(value) for key, value in pairs}
+
+
+def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
+    """Return SHA-256 over names, sizes and contents of files, in the order in which they are read.
+
+    The names are whole paths: folders may hold partition keys, which are data. It is only for the key file;
+    the digest of an input confirms a right guess of the input.
+
+    Raises
+    ------
+    FileError
+        If a file cannot be read.
+    """
+    whole = hashlib.sha256()
+    for path in files:
+        try:
+            with Path(path).open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").digest()
+                size = file.tell()
+        except OSError as error:
+            raise FileError(f"{path} cannot be read: {error.strerror or 'input/output error'}") from None
+        whole.update(framed((os.fsencode(Path(path).absolute()), str(size).encode(), content)))
+    return whole.digest()
 
 
 @dataclass(frozen=True)

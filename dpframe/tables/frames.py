@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from dpframe.arrays import U64
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.infer.private import counting
 from dpframe.plan.plan import Plan
 from dpframe.release.info import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.spaces import Space, as_arrow
@@ -32,7 +31,7 @@ from dpframe.tables.passthrough import Order, copied, passed
 from dpframe.tables.persons import row_counts
 from dpframe.tables.table import Codes, Spaces
 from dpframe.tables.types import output_type
-from dpframe.totals.counts import OfColumn
+from dpframe.totals.counts import OfColumn, counting
 
 _MOST_CATEGORIES = 1_000_000
 """More than these a pandas categorical column is not given."""

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from dpframe.disk import atomic
+from dpframe.disk import atomic, check_writable
 from dpframe.errors import ColumnError, FileError
 from dpframe.tables.batches import Batch
 from dpframe.tables.csv_reader import is_csv, sidecar
+from dpframe.tables.files import SIDECAR, FileInput
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.types import is_text
 
@@ -174,3 +175,33 @@ def _is_flat(type_: pa.DataType) -> bool:
     inner = type_.value_type if t.is_dictionary(type_) else type_
     plain = t.is_primitive(inner) and not (t.is_duration(inner) or t.is_time(inner) or t.is_interval(inner))
     return bool(plain or is_text(inner) or t.is_boolean(inner) or t.is_decimal(inner) or t.is_null(inner))
+
+
+def check_place(path: Path) -> Path:
+    """Return a path that may be written, or raise `FileError` if it is a folder, or in none for new files."""
+    try:
+        path.exists()
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise FileError(f"{path} cannot be written: {error.strerror}") from None
+    if path.is_dir():
+        raise FileError(f"{path} is a directory; name a file to write")
+    if path.name.endswith(SIDECAR):
+        raise FileError(f"{path} ends as the plan of a release in CSV does; name another file to write")
+    if is_csv(path) and sidecar(path).is_dir():
+        raise FileError(f"{sidecar(path)} is a directory, and the plan goes there; name another file to write")
+    if path.exists() and not path.is_file():
+        raise FileError(f"{path} is not a regular file; name another one to write")
+    if not path.parent.is_dir():
+        raise FileError(f"{path.parent} is not a directory; make it first")
+    check_writable(path)
+    return path
+
+
+def check_target(path: Path, table: FileInput) -> Path:
+    """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
+    check_place(path)
+    inputs = {file.resolve() for file, _ in table.files}
+    inside = Path(table.source).is_dir() and Path(table.source).resolve() in path.resolve().parents
+    if path.resolve() in inputs or inside:
+        raise FileError(f"{path} is part of the input; write to another place")
+    return path

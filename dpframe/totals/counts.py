@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.channels.set_channel import cut
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Rows
 from dpframe.spaces import Space
+from dpframe.spaces.set_bits import cut
 from dpframe.totals.cells import ball_of, is_cut, item_count
 
 Codes = npt.NDArray[Any]
@@ -257,7 +258,8 @@ class Items(Counter):
         stream, first_row = self.stream.at(rows)
         step = max(1, _BITS // (64 * codes.shape[1]))
         for start in range(0, len(codes), step):
-            part = cut(codes[start : start + step].astype(np.uint64), self.most, stream, first_row + start)
+            words_of = partial(stream.words, 0, first_row + start)
+            part = cut(codes[start : start + step].astype(np.uint64), self.most, words_of)
             held = np.unpackbits(part.astype("<u8").view(np.uint8), axis=1, bitorder="little")
             self.counts += held[:, : len(self.counts)].sum(axis=0, dtype=np.int64)
 
@@ -411,3 +413,21 @@ def noisy(counts: Ints | Sequence[int], sigma2: float, stream: ColumnStream) -> 
     total = exact + noise
     turned = ((exact < 0) == (noise < 0)) & ((total < 0) != (exact < 0))
     return np.where(turned, np.where(exact < 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max), total)
+
+
+Read = Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
+"""Gives the named columns in batches; of columns without a type, the objects."""
+
+Count = Callable[[Mapping[str, OfColumn]], None]
+"""Adds all rows of columns to a counter for each."""
+
+
+def counting(read: Read) -> Count:
+    """Return what counts the batches that are read."""
+
+    def count(counters: Mapping[str, OfColumn]) -> None:
+        for batch in read(list(counters)):
+            for name, counter in counters.items():
+                counter.add(batch[name])
+
+    return count

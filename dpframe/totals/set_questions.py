@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,8 @@ import numpy.typing as npt
 
 from dpframe.accounting.unit import Unit
 from dpframe.arrays import IntArray
-from dpframe.channels.set_channel import cut
 from dpframe.noise.keystream import ColumnStream
-from dpframe.spaces.set_bits import set_sizes
+from dpframe.spaces.set_bits import cut, set_sizes
 from dpframe.totals.answers import Numbers
 from dpframe.totals.counts import Codes
 from dpframe.totals.groups import Holds, met
@@ -93,7 +93,7 @@ class ItemCounts(Question):
         if self.stream is not None:
             null = held(mine, self.count)[1]
             mine = np.where(null[:, None], np.uint64(0), mine)
-            mine = cut(mine, self.most, self.stream, self.rows)
+            mine = cut(mine, self.most, partial(self.stream.words, 0, self.rows))
         self.rows += len(mine)
         bits, null = held(mine, self.count)
         self.counts += bits[inside & ~null].sum(axis=0, dtype=np.int64)

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpframe.api.files import check_target
 from dpframe.errors import FileError, PlanError
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.release.info import ReleaseInfo
@@ -25,7 +24,7 @@ from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.pipeline import written
-from dpframe.tables.sinks import Sink
+from dpframe.tables.sinks import Sink, check_target
 from dpframe.tables.spill import BUCKET_ROWS, Spill
 from dpframe.vertical.curator import fields_of
 from dpframe.vertical.keys import mark, verified

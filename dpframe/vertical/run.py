@@ -20,7 +20,6 @@ import pandas as pd
 
 from dpframe.accounting.budget import Budget
 from dpframe.channels import MECHANISMS
-from dpframe.codec import check_names
 from dpframe.disk import atomic
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
 from dpframe.infer.drafted import check_reviewed
@@ -29,6 +28,7 @@ from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
+from dpframe.spaces.json_form import check_names
 from dpframe.vertical.keys import check_public
 from dpframe.vertical.pads import PADS
 from dpframe.vertical.trust import trust_table

@@ -12,11 +12,11 @@ import dpframe as dpf
 from dpframe.api.budgets import ReleaseBudget
 from dpframe.api.job import carry_out
 from dpframe.api.planning import Request
-from dpframe.infer.private import counting
 from dpframe.ledger.account import OpenAccount
 from dpframe.spaces.field import Field
 from dpframe.tables.frames import wrap
 from dpframe.tables.parquet_reader import ParquetInput
+from dpframe.totals.counts import counting
 
 TABLE = pa.table({"age": list(range(90)) * 20, "sex": ["F", "M"] * 900})
 DECLARED = {"spaces": {"age": (0, 120), "sex": ["F", "M"]}}

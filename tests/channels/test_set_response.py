@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -17,7 +18,6 @@ from strategies import examples
 
 import dpframe as dpf
 from dpframe.channels import BitFlip, NullableSetResponse, RandomizedResponse, SetResponse, mechanism_for
-from dpframe.channels.set_channel import cut
 from dpframe.channels.set_ranks import CHUNK, SetRanks, set_count, sums_over_sets
 from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.keystream import Keystream
@@ -26,6 +26,7 @@ from dpframe.plan.columns import Column
 from dpframe.plan.forecast import support_errors
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Nullable, Subset
+from dpframe.spaces.set_bits import cut
 
 
 def in_order(items: int, most: int) -> list[tuple[int, ...]]:
@@ -83,7 +84,7 @@ def test_sets_are_drawn_as_the_words_say(kind):
     count = channel.values
     assert (channel.table.bits, count) == (64, 1 + 70 + 35 * 69 + kind.nulls)
     expected = []
-    for code, kept in zip(space.code_list(codes), cut(codes, 2, stream, first), strict=True):
+    for code, kept in zip(space.code_list(codes), cut(codes, 2, partial(stream.words, 0, first)), strict=True):
         null = kind.nulls and code == space.size - 1
         x = count - 1 if null else int(ranks.rank(kept[None, : ranks.words])[0])
         word = int(stream.words(1, first + len(expected), 1)[0])

@@ -18,6 +18,7 @@ from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterErro
 from dpframe.ledger import job_keys
 from dpframe.ledger.currencies import Amount
 from dpframe.ledger.ledger import Ledger
+from dpframe.tables.files import digest_files
 
 INPUT, CHANGED = b"input and plan", b"another input"
 
@@ -502,7 +503,7 @@ def test_a_repeated_release_is_the_same_file(ledger, tmp_path):
     plan = dpf.plan(source, 0.5, delta=0.0, spaces={"age": (0, 120), "sex": ["F", "M"]})
 
     def release(fail):
-        binding = job_keys.bind(job_keys.digest_files([source]), plan.digest)
+        binding = job_keys.bind(digest_files([source]), plan.digest)
         with job_keys.job(ledger, "survey", job_keys.job_name(target), binding) as job:
             job.spend(plan.epsilon, plan.delta)
             dpf.sanitize_parquet(source, target, plan=plan, key=job.key)
@@ -528,16 +529,16 @@ def test_digest_of_files(tmp_path, monkeypatch):
     for path in (one, two):
         path.parent.mkdir()
         path.write_bytes(b"content")
-    assert job_keys.digest_files([one]) != job_keys.digest_files([two])  # a folder may be a partition key
-    assert job_keys.digest_files([one, two]) != job_keys.digest_files([two, one])
-    assert job_keys.digest_files([]) != job_keys.digest_files([one])
-    before = job_keys.digest_files([one, two])
+    assert digest_files([one]) != digest_files([two])  # a folder may be a partition key
+    assert digest_files([one, two]) != digest_files([two, one])
+    assert digest_files([]) != digest_files([one])
+    before = digest_files([one, two])
     monkeypatch.chdir(tmp_path)
-    assert job_keys.digest_files(["a/x", "b/x"]) == before
+    assert digest_files(["a/x", "b/x"]) == before
     two.write_bytes(b"contenT")
-    assert job_keys.digest_files([one, two]) != before
+    assert digest_files([one, two]) != before
     with pytest.raises(FileError, match="no cannot be read: No such file or directory"):
-        job_keys.digest_files(["no"])
+        digest_files(["no"])
 
 
 def test_a_file_that_was_replaced_before_it_was_locked_is_not_held(tmp_path):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 import dpframe as dpf
-from dpframe.codec import from_object, to_object
 from dpframe.plan import build_plan
 from dpframe.plan.inferred import Measured
+from dpframe.spaces.json_form import from_object, to_object
 
 
 @dataclass(frozen=True)
