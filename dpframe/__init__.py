@@ -142,7 +142,7 @@ _RARE = {
     "learning": "DebiasedLogisticRegression DebiasedNaiveBayes DebiasedRidge",
     "plan.certificate": "Certificate",
     "plan.columns": "Column Group",
-    "release.info": "ReleaseInfo",
+    "tables.info": "ReleaseInfo",
     "report.report": "Report",
 }
 """Names that few need, which are found here as well as in their modules, and are not listed."""

@@ -22,8 +22,8 @@ from dpframe.infer.cost import GaussianNoise, Spending
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Keystream
 from dpframe.plan.plan import Plan
-from dpframe.release.tables import Tables
 from dpframe.spaces import Space
+from dpframe.tables.noisy_tables import Tables
 from dpframe.totals.counts import OfColumn, Values
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from dpframe.release.info import ReleaseInfo
+from dpframe.tables.info import ReleaseInfo
 from dpframe.vertical import Curator, Identity, Researcher, Run, Server, new_run
 
 

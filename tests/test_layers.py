@@ -12,21 +12,15 @@ import dpframe
 ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
-    ["errors", "arrays", "threads", "datasets"],
-    ["disk"],
-    ["spaces", "noise", "accounting"],
-    ["channels"],
-    ["totals"],
+    ["errors", "arrays", "datasets"],
+    ["disk", "spaces", "noise", "accounting"],
+    ["channels", "totals"],
     ["plan"],
-    ["infer", "release"],
-    ["ledger"],
-    ["tables"],
-    ["evidence"],
+    ["infer", "tables", "ledger"],
     ["estimate"],
     ["learning", "report"],
-    ["api"],
-    ["vertical", "engines"],
-    ["cli"],
+    ["api", "vertical"],
+    ["engines", "cli"],
     ["__init__", "__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -33,8 +33,8 @@ from dpframe.cli import main
 from dpframe.errors import ColumnError, OrderLeakWarning, PrivacyLeakWarning
 from dpframe.plan.build import build_plan
 from dpframe.plan.plan import Plan
-from dpframe.release.release import release
 from dpframe.tables import conversion, spill
+from dpframe.tables.release import release
 
 KEY = bytes(range(32))
 ROWS = 4_000

@@ -24,9 +24,9 @@ from conftest import KEY
 import dpframe as dpf
 from dpframe.errors import ColumnError
 from dpframe.plan.plan import Plan
-from dpframe.release.info import ReleaseInfo
 from dpframe.spaces import as_space
 from dpframe.tables.frames import wrap
+from dpframe.tables.info import ReleaseInfo
 
 N = 1200
 DAY = dt.date(2020, 1, 1)

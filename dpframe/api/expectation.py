@@ -17,10 +17,10 @@ from dpframe.infer.categories import is_text
 from dpframe.infer.drafted import DraftedSpaces, drafted
 from dpframe.plan.losses import expected_losses
 from dpframe.plan.notebook import notebook_html
+from dpframe.plan.threads import one_thread
 from dpframe.plan.words import digits
 from dpframe.tables.frames import wrap
 from dpframe.tables.table import Table
-from dpframe.threads import one_thread
 
 _GOOD = 0.05
 """An error of a count, in parts of the rows, or of a mean, in parts of its range, that is good enough for most."""

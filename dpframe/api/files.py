@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError, is_one_of
 from dpframe.plan.plan import Plan
-from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
+from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import Source, read_info
 from dpframe.tables.sinks import Sink

@@ -27,11 +27,11 @@ from dpframe.infer.drafted import DraftedSpaces
 from dpframe.ledger.account import OpenAccount
 from dpframe.noise.keystream import derived_key
 from dpframe.plan.plan import Plan
+from dpframe.plan.threads import remember
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes, Table
-from dpframe.threads import remember
 
 DEFAULTS = 5
 """Number of the defaults that plans are made with, and of what names of mechanisms mean.

@@ -14,10 +14,10 @@ from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.ledger.job import Job
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.plan import Plan
-from dpframe.release.order_watch import SortedWatch
+from dpframe.plan.threads import one_thread
 from dpframe.tables.checks import check_released_types, located
+from dpframe.tables.order_watch import SortedWatch
 from dpframe.tables.table import Codes, Table
-from dpframe.threads import one_thread
 
 T = TypeVar("T", bound=Table)
 D = TypeVar("D")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from dpframe.api.job import Ready
-from dpframe.release.info import ReleaseInfo
-from dpframe.release.release import Digest, permutation, release
-from dpframe.release.tables import measured_tables
 from dpframe.tables.frames import Frame
+from dpframe.tables.info import ReleaseInfo
+from dpframe.tables.noisy_tables import measured_tables
+from dpframe.tables.release import Digest, permutation, release
 from dpframe.tables.released import described
 
 

@@ -59,12 +59,12 @@ from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import BoundRules
 from dpframe.plan.steps import row_cap
+from dpframe.plan.threads import one_thread
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field, is_open
 from dpframe.tables.checks import check_columns
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.table import Table
-from dpframe.threads import one_thread
 
 
 @dataclass(frozen=True)

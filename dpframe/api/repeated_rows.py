@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
-from dpframe.arrays import U64
 from dpframe.errors import RepeatedReleaseWarning, warn
+from dpframe.noise.keystream import U64
 from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import Frame
 

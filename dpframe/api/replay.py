@@ -35,10 +35,10 @@ from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError, check_whole, name_list
 from dpframe.plan.measures import Measure
 from dpframe.plan.plan import Plan
-from dpframe.release.info import METADATA_KEY, ReleaseInfo, metadata_text
 from dpframe.spaces import Space
 from dpframe.spaces.base import decoded
 from dpframe.tables.frames import Frame, without_views
+from dpframe.tables.info import METADATA_KEY, ReleaseInfo, metadata_text
 from dpframe.totals.cells import ball_of
 
 _NULLABLE: dict[pa.DataType, Any] = {

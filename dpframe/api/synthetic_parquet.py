@@ -12,8 +12,8 @@ from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
 from dpframe.estimate.estimates import synthetic_batches
 from dpframe.plan.plan import Plan
-from dpframe.release.info import metadata_text
 from dpframe.tables.files import BATCH_ROWS
+from dpframe.tables.info import metadata_text
 from dpframe.tables.inputs import open_input
 from dpframe.tables.sinks import Sink, Writer, check_target
 

@@ -24,10 +24,10 @@ from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ParameterError, check_whole
 from dpframe.ledger.account import OpenAccount
 from dpframe.plan.plan import Plan
-from dpframe.release.info import ReleaseInfo
 from dpframe.tables.conversion import Conversion, Progress
 from dpframe.tables.files import BATCH_ROWS, FileInput
 from dpframe.tables.frames import Frame, wrap
+from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.pipeline import usual_threads
 from dpframe.tables.sinks import Sink, check_place, check_target
 from dpframe.tables.staged import is_read_in_parts, staged

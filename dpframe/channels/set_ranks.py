@@ -12,7 +12,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from dpframe.arrays import U64, IntArray
+from dpframe.arrays import IntArray
+from dpframe.noise.keystream import U64
 
 CHUNK = 1 << 14
 """Rows a pass works on at a time."""

@@ -45,9 +45,9 @@ from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, Para
 from dpframe.ledger.currencies import difference, yearly
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import table_text
-from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report
 from dpframe.tables import verify as proving
+from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
 from dpframe.tables.sinks import check_target

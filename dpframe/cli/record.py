@@ -11,8 +11,8 @@ import typer
 from dpframe.cli.pipes import Source
 from dpframe.errors import NotSanitizedError, name_list
 from dpframe.plan.certificate import Certificate
-from dpframe.release.info import ReleaseInfo
 from dpframe.report.record import record_of
+from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
 from dpframe.tables.sinks import check_target

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import U64
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Pieces, consecutive, placed
 from dpframe.errors import FileError, ParameterError
+from dpframe.noise.keystream import U64
 from dpframe.tables.persons import Candidates, Choice, Counts, PersonRows
 
 _BLOCK = 64

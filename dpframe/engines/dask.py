@@ -32,8 +32,8 @@ from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
 from dpframe.ledger.account import OpenAccount
 from dpframe.plan.plan import Plan
-from dpframe.release.info import ReleaseInfo, arrow_metadata
 from dpframe.tables.frames import ArrowFrame, PandasFrame, wrap
+from dpframe.tables.info import ReleaseInfo, arrow_metadata
 from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.parquet_reader import ParquetInput

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from dpframe.api.files import as_table, with_signed_indices
 from dpframe.plan.plan import Plan
-from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.spaces import as_arrow as arrow_array
 from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.tables.frames import ArrowFrame, Frame, PandasFrame
+from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.tables.parquet_form import ParquetForm
 
 

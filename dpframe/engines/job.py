@@ -25,11 +25,11 @@ from dpframe.errors import ParameterError
 from dpframe.ledger.account import Cost, OpenAccount
 from dpframe.ledger.job_keys import check_not_interrupted, job_name
 from dpframe.plan.plan import Plan
-from dpframe.release.info import ReleaseInfo
-from dpframe.release.order_watch import warn_of
-from dpframe.release.release import Selection
-from dpframe.release.tables import Tables
 from dpframe.tables.checks import check_columns
+from dpframe.tables.info import ReleaseInfo
+from dpframe.tables.noisy_tables import Tables
+from dpframe.tables.order_watch import warn_of
+from dpframe.tables.release import Selection
 
 T = TypeVar("T", bound=EngineTable)
 D = TypeVar("D")

@@ -10,10 +10,9 @@ from typing import Any, Protocol
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.arrays import U64
 from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError
-from dpframe.noise.keystream import derived_key
+from dpframe.noise.keystream import U64, derived_key
 from dpframe.tables.files import BATCH_ROWS
 from dpframe.tables.frames import ArrowFrame, PandasFrame
 from dpframe.tables.parquet_reader import ParquetInput

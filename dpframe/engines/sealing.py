@@ -9,8 +9,7 @@ from functools import cached_property
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from dpframe.arrays import U64
-from dpframe.noise.keystream import derived_key
+from dpframe.noise.keystream import U64, derived_key
 from dpframe.tables.batches import Batch
 
 _NONCE = 12

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import pickle
 import secrets
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
@@ -40,19 +40,20 @@ def shipped(
         Brings bytes to workers by way of files that others may read: they are encrypted under a key of one use, which
         travels with the function, that stays small.
     """
-    needed = importlib.import_module("dpframe").__version__ if version is None else version
+    needed = sys.modules["dpframe"].__version__ if version is None else version
     content, parcel = pickle.dumps(task), None
     if brought is not None:
         hidden, content = content, secrets.token_bytes(32)
         parcel = brought(AESGCM(content).encrypt(_NONCE, hidden, None))
 
     def work(*arguments: Any) -> Any:
+        import sys
         from importlib import import_module
 
         remedy = f"install dpframe=={needed} on every worker, in the Python that runs there"
         try:
-            found = import_module("dpframe").__version__
             module = import_module("dpframe.engines.shipped")
+            found = sys.modules["dpframe"].__version__
         except ImportError as error:
             raise RuntimeError(f"a worker cannot import dpframe ({error.name} is missing): {remedy}") from None
         if found != needed:

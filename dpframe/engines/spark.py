@@ -30,8 +30,8 @@ from dpframe.engines.work import Pieces
 from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError, name_list
 from dpframe.ledger.account import OpenAccount
 from dpframe.plan.plan import Plan
-from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.tables.frames import ArrowFrame, Frame, wrap
+from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.parquet_reader import ParquetInput

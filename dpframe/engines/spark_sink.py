@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from dpframe.engines.spark_tasks import gathered
 from dpframe.engines.staging import WrittenFile, check_target, publish, stage, write_part
 from dpframe.errors import FileError, NotSanitizedError
-from dpframe.release.info import METADATA_KEY, ReleaseInfo
+from dpframe.tables.info import METADATA_KEY, ReleaseInfo
 from dpframe.tables.parquet_form import ROW_GROUP_ROWS, ParquetForm
 from dpframe.tables.released import read_info
 

@@ -10,20 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.arrays import U64
 from dpframe.engines.forms import Form
 from dpframe.engines.sealing import Rows as Sealed
 from dpframe.engines.sealing import Seal
 from dpframe.errors import ColumnError, FileError
 from dpframe.noise.gaussian import Ints
-from dpframe.noise.keystream import Rows, derived_key
+from dpframe.noise.keystream import U64, Rows, derived_key
 from dpframe.plan.plan import Plan
-from dpframe.release.order_watch import Stretch, merged, stretches
-from dpframe.release.release import Digest, Selection, order_words, rank, release
-from dpframe.release.tables import Tables
 from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, joined, length
 from dpframe.tables.frames import Frame
+from dpframe.tables.noisy_tables import Tables
+from dpframe.tables.order_watch import Stretch, merged, stretches
+from dpframe.tables.release import Digest, Selection, order_words, rank, release
 from dpframe.tables.row_checks import RowChecks, added, sum_bytes
 from dpframe.tables.table import Codes
 

@@ -17,6 +17,7 @@ from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
+from dpframe.estimate.evidence.combine import Observation, updated
 from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
@@ -25,7 +26,6 @@ from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.piled import piles_at_bounds
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable
-from dpframe.evidence.combine import Observation, updated
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan

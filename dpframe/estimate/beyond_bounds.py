@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from dpframe.arrays import FloatArray
+from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.results import Ends, Excess
-from dpframe.evidence.law import Known
 from dpframe.infer.ranges import Cells, Grid, hull
 from dpframe.infer.steps import is_on_steps
 from dpframe.plan.findings import bounds_of_counts, share_outside

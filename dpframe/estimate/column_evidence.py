@@ -1,7 +1,7 @@
 """Single columns: their rows, and the noisy counts that private inference measured of them.
 
 The rows' unbiased estimate of a column's cells has a known covariance, and measured counts are independent of it: both
-are combined by generalised least squares (`dpframe.evidence.combine`), or maximum likelihood takes both (`RowsLaw`).
+are combined by generalised least squares (`evidence.combine`), or maximum likelihood takes both (`RowsLaw`).
 
 Counts of items are left out: inference cuts a row's items by another choice than the release does. So are those of
 times, whose unit a plan does not state.
@@ -21,14 +21,14 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, overlaps
+from dpframe.estimate.evidence.combine import Observation, likely, updated
+from dpframe.estimate.evidence.law import RowsLaw
+from dpframe.estimate.evidence.number_law import project
 from dpframe.estimate.results import Results
-from dpframe.evidence.combine import Observation, likely, updated
-from dpframe.evidence.law import RowsLaw
-from dpframe.evidence.number_law import project
 from dpframe.infer.steps import is_on_steps
 from dpframe.plan.inferred import Inferred, Measured
+from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
-from dpframe.threads import one_thread
 
 MOST_CELLS = 1_000
 """Cells up to which covariances are formed; with more, only rows are taken."""

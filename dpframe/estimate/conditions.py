@@ -19,10 +19,10 @@ from dpframe.arrays import FloatArray, IntArray
 from dpframe.channels.set_channel import Levels
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, BinnedAxis, make_axis, overlaps
+from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.sets import CHUNK, SetColumn
 from dpframe.estimate.surrogates import Codes, Surrogates, own_squares, pieces
-from dpframe.evidence.law import Law
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.stretches import between, code_of, listed_values, side_of
 

@@ -18,7 +18,7 @@ from dpframe.estimate.number_estimates import NumberEstimates
 from dpframe.estimate.plot import draw
 from dpframe.estimate.results import RESULTS
 from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
-from dpframe.threads import methods_in_one_thread
+from dpframe.plan.threads import methods_in_one_thread
 
 _DESCRIBED = ["count", "mean", "std", "25%", "50%", "75%"]
 """Rows of `describe`, as pandas calls them."""

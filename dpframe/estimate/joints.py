@@ -23,6 +23,9 @@ from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts, has_few_values, join_axes, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.conditions import ValueCondition, Where
+from dpframe.estimate.evidence.law import Law
+from dpframe.estimate.evidence.likelihood import bootstrap_errors, refits
+from dpframe.estimate.evidence.number_law import NumberLaw, project, truncated_spread
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import fit_joints
 from dpframe.estimate.measured_tables import FEW_VALUES
@@ -30,9 +33,6 @@ from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results
 from dpframe.estimate.table_column import TableColumn, aggregation
 from dpframe.estimate.tables.guard import interaction_variance
-from dpframe.evidence.law import Law
-from dpframe.evidence.likelihood import bootstrap_errors, refits
-from dpframe.evidence.number_law import NumberLaw, project, truncated_spread
 from dpframe.tables.released import Source
 
 GRID_CELLS = 128

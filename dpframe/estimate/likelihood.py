@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpframe.arrays import FloatArray
+from dpframe.estimate.evidence.likelihood import Seen, Shares
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.evidence.likelihood import Seen, Shares
 
 Channels = JointDomain | Sequence[FloatArray]
 """A joint, or P(class | cell) of each of its axes where these are independent."""

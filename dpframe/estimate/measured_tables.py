@@ -17,6 +17,9 @@ import numpy as np
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
+from dpframe.estimate.evidence.combine import Observation
+from dpframe.estimate.evidence.law import Known, RowsLaw
+from dpframe.estimate.evidence.number_law import NumberLaw, NumberPair, project
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import (
     TableColumn,
@@ -26,9 +29,6 @@ from dpframe.estimate.table_column import (
     same_cells,
 )
 from dpframe.estimate.tables.tables import Table, merged
-from dpframe.evidence.combine import Observation
-from dpframe.evidence.law import Known, RowsLaw
-from dpframe.evidence.number_law import NumberLaw, NumberPair, project
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import MeasuredTable

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.beyond_bounds import Tails
+from dpframe.estimate.evidence.law import Known, Law
 from dpframe.estimate.results import Ends
 from dpframe.estimate.surrogates import CodeFunction, Term
-from dpframe.evidence.law import Known, Law
 from dpframe.plan.columns import Column
+from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
-from dpframe.threads import one_thread
 
 _STARTS = (0.3, 1.0, 2.0)
 """Where the search for a profile's standard deviations starts, in units of those that were found."""

@@ -15,13 +15,13 @@ from dpframe.errors import ParameterError, check_flags, check_whole, is_one_of
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts, make_axis
 from dpframe.estimate.base import column_names, kept_parts
+from dpframe.estimate.evidence.combine import shrunk
+from dpframe.estimate.evidence.number_law import truncated_root
 from dpframe.estimate.moments import line_of
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
-from dpframe.evidence.combine import shrunk
-from dpframe.evidence.number_law import truncated_root
 from dpframe.spaces import Space
 
 _WIDE = 2.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpframe.evidence.law import Law
+from dpframe.estimate.evidence.law import Law
 from dpframe.spaces import Space
 
 _SHARE, _SURE = 0.02, 4.0
@@ -34,7 +34,7 @@ def piles_at_bounds(law: Law, space: Space) -> tuple[float, float]:
 
     Examples
     --------
-    >>> from dpframe.evidence.number_law import NumberLaw
+    >>> from dpframe.estimate.evidence.number_law import NumberLaw
     >>> from dpframe.plan.measures import Measure, MeasuredTable
     >>> from dpframe.spaces import Integer
     >>> counts = np.array([50] * 24 + [600])

@@ -25,9 +25,9 @@ from dpframe.arrays import FloatArray
 from dpframe.channels.set_channel import Levels, SetView
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
+from dpframe.estimate.evidence.combine import shrunk
+from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.surrogates import own_squares, pieces, ratio
-from dpframe.evidence.combine import shrunk
-from dpframe.evidence.law import RowsLaw
 from dpframe.plan.columns import Column
 from dpframe.spaces import Subset
 

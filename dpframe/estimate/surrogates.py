@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import Axis, MemberAxis
+from dpframe.estimate.evidence.combine import few_rows
 from dpframe.estimate.joint_domain import JointDomain, check_cells
 from dpframe.estimate.likelihood import expectation_maximization
 from dpframe.estimate.noise_block import NoiseBlock, product_mean
-from dpframe.evidence.combine import few_rows
 from dpframe.plan.columns import Column, Group
 
 J = TypeVar("J", bound=tuple[Any, ...])

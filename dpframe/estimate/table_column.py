@@ -9,9 +9,9 @@ import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.axes import Axis, overlaps
+from dpframe.estimate.evidence.law import Law
+from dpframe.estimate.evidence.number_law import NumberLaw, project
 from dpframe.estimate.tables.tables import Table
-from dpframe.evidence.law import Law
-from dpframe.evidence.number_law import NumberLaw, project
 
 MOST_BINS = 12
 """Bins of a number in pairs."""

@@ -20,8 +20,8 @@ from dpframe.learning.inputs import check_number, encode_rows, feature_columns, 
 from dpframe.learning.measured import all_models, common_source
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
+from dpframe.plan.threads import one_thread
 from dpframe.tables.released import Source
-from dpframe.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]
 Codes = dict[str, npt.NDArray[Any]]

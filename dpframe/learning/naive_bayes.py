@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import Axis, join_axes, make_axis
+from dpframe.estimate.evidence.likelihood import bootstrap_errors, refits
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import expectation_maximization, fit_joint, fit_joints
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import count_classes, joint_cells
-from dpframe.evidence.likelihood import bootstrap_errors, refits
 from dpframe.learning.classifier import ReleaseClassifier
 from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.learning.measured import common_source, joint_shares, measured_models

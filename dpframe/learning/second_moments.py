@@ -13,8 +13,8 @@ from dpframe.errors import DpframeWarning, warn
 from dpframe.learning.features import ColumnBlock, Rows, make_blocks
 from dpframe.learning.measured import measured_models
 from dpframe.learning.table_moments import LIKELY_SQUARE, TableMoments
+from dpframe.plan.threads import one_thread
 from dpframe.tables.released import Source
-from dpframe.threads import one_thread
 
 CHUNK = 1 << 15
 """Rows whose surrogates are in memory at a time."""

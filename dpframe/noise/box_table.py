@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import U64
-from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.keystream import U64, ColumnStream
 from dpframe.noise.tables import CHUNK, WORD, IntArray
 
 

@@ -26,9 +26,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import U64
 from dpframe.errors import ParameterError
-from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.keystream import U64, ColumnStream
 
 LARGEST_SCALE = 2.0**40
 """Scales beyond it are refused: such noise exceeds the number of rows of any table."""

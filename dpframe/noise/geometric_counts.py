@@ -15,10 +15,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import U64
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import Ints, inverted, limits_of
-from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.keystream import U64, ColumnStream
 
 LARGEST_BLOCK = 1 << 20
 """Longest block for which a table is made: noise of 1.5 million rows."""

@@ -16,11 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
-from dpframe.arrays import U64
 from dpframe.errors import ParameterError
 
 DOMAINS = ("noise", "order", "infer", "sample", "measure", "persons", "pad", "records")
 BLOCK_BYTES = 16
+U64 = npt.NDArray[np.uint64]
+"""Words of 64 bits: random, of a bit set, or of a digest."""
+
 _ZEROS = np.zeros(1 << 20, dtype=np.uint8)
 _SCATTERED = 1 << 14
 """Blocks that are encrypted at a time where rows do not follow one another."""

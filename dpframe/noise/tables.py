@@ -15,8 +15,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import U64
-from dpframe.noise.keystream import ColumnStream
+from dpframe.noise.keystream import U64, ColumnStream
 
 IntArray = npt.NDArray[np.integer]
 

@@ -28,9 +28,9 @@ from dpframe.plan.page import plan_page
 from dpframe.plan.sample_size import sample_curve
 from dpframe.plan.steps import row_cap
 from dpframe.plan.text import fields_of, read_fields, read_parts, schema_of
+from dpframe.plan.threads import one_thread
 from dpframe.plan.words import digits, on_a_screen, plan_lines, plan_text, summary_of
 from dpframe.spaces.json_form import parameters
-from dpframe.threads import one_thread
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,12 +18,12 @@ from dpframe.plan.certificate import Certificate
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import UNORDERED
-from dpframe.release.info import ReleaseInfo
 from dpframe.report.elements import Drawing, Table, bar, parts_bar, range_bar, table
 from dpframe.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
 from dpframe.report.glance import glance
 from dpframe.report.review import comparison, review_table
 from dpframe.report.words import MECHANISMS, mechanism_name, number, space_words, unit_word
+from dpframe.tables.info import ReleaseInfo
 
 if TYPE_CHECKING:
     from jinja2 import Environment

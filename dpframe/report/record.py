@@ -20,9 +20,9 @@ from dpframe.disk import atomic
 from dpframe.errors import FileError, ParameterError, name_list
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
-from dpframe.release.info import ReleaseInfo
 from dpframe.report.words import mechanism_name, space_words
 from dpframe.report.yaml_text import read_yaml, yaml_text
+from dpframe.tables.info import ReleaseInfo
 
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
 """What `data_product_sector` may be."""

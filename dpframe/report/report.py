@@ -11,9 +11,9 @@ from dpframe.disk import atomic
 from dpframe.estimate import Estimates
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.notebook import notebook_html
-from dpframe.release.info import ReleaseInfo
 from dpframe.report.page import page
 from dpframe.report.words import mechanism_name
+from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.released import Source
 from dpframe.tables.verify import verify
 

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.arrays import U64
+U64 = npt.NDArray[np.uint64]
+"""Words of 64 bits, each a bit for an item."""
+
 
 Members = tuple[pa.Array, npt.NDArray[np.int64]]
 """The numbers of the bits that are set, row after row, and how many there are in each row."""

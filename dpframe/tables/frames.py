@@ -16,16 +16,16 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.arrays import U64
 from dpframe.errors import ColumnError, ParameterError
+from dpframe.noise.keystream import U64
 from dpframe.plan.plan import Plan
-from dpframe.release.info import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.spaces import Space, as_arrow
 from dpframe.spaces.entries import Entries
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import read_as
 from dpframe.spaces.python_values import elements
 from dpframe.tables.checks import located
+from dpframe.tables.info import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.tables.kinds import as_coded, as_stored, coded_field, coded_type
 from dpframe.tables.passthrough import Order, copied, passed
 from dpframe.tables.persons import row_counts

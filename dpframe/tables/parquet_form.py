@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.plan.plan import Plan
-from dpframe.release.info import ReleaseInfo, arrow_metadata
 from dpframe.tables.batches import Batch, indexed, length
+from dpframe.tables.info import ReleaseInfo, arrow_metadata
 from dpframe.tables.kinds import as_stored, coded_type
 from dpframe.tables.parquet_pages import MOST_VALUES, PackedColumn, PackedWriter
 from dpframe.tables.types import is_list, is_text, output_type, plain_type

@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpframe.release.info import metadata_text
 from dpframe.tables.files import FileInput, attempt, repeated
+from dpframe.tables.info import metadata_text
 from dpframe.tables.kinds import as_coded
 from dpframe.tables.types import is_list, is_text
 

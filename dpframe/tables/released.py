@@ -24,14 +24,14 @@ from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
-from dpframe.release.info import ReleaseInfo
-from dpframe.release.release import Digest
+from dpframe.plan.threads import remember
 from dpframe.spaces.field import is_open
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import Frame, wrap
+from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
+from dpframe.tables.release import Digest
 from dpframe.tables.streamed import Streamed, of_engine
-from dpframe.threads import remember
 
 TARGETS = ("table", "population")
 

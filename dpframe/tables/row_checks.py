@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.arrays import U64
-from dpframe.noise.keystream import BLOCK_BYTES, Rows, block_cipher
+from dpframe.noise.keystream import BLOCK_BYTES, U64, Rows, block_cipher
 from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.release.release import rank_halves
 from dpframe.tables.batches import Batch, joined, length
 from dpframe.tables.hidden_file import HiddenFile
+from dpframe.tables.release import rank_halves
 
 SPILL_ROWS = 1 << 17
 

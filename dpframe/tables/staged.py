@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from dpframe.errors import FileError, ParameterError
 from dpframe.noise.keystream import derived_key
-from dpframe.release.info import metadata_text
 from dpframe.tables.files import BATCH_ROWS, FileInput
 from dpframe.tables.frames import ArrowFrame, without_views, wrap
 from dpframe.tables.hidden_file import HiddenFile
+from dpframe.tables.info import metadata_text
 from dpframe.tables.inputs import open_input
 from dpframe.tables.kinds import as_coded
 from dpframe.tables.row_checks import RowChecks, added, sum_bytes

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import U64
-from dpframe.noise.keystream import Keystream
+from dpframe.noise.keystream import U64, Keystream
 from dpframe.spaces import Space
 
 Codes = npt.NDArray[np.unsignedinteger]

@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.arrays import U64
 from dpframe.errors import ColumnError
-from dpframe.noise.keystream import BLOCK_BYTES, Keystream, block_cipher
+from dpframe.noise.keystream import BLOCK_BYTES, U64, Keystream, block_cipher
 from dpframe.tables.types import is_text
 
 _SHORT, _LONG = 15, 255

@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from dpframe.errors import FileError, PlanError
 from dpframe.plan.measures import Measure, MeasuredTable
-from dpframe.release.info import ReleaseInfo
-from dpframe.release.packed import unpacked
-from dpframe.release.release import Digest, order_words
 from dpframe.tables.batches import Batch, length, row_groups
+from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
+from dpframe.tables.packed import unpacked
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.pipeline import written
+from dpframe.tables.release import Digest, order_words
 from dpframe.tables.sinks import Sink, check_target
 from dpframe.tables.spill import BUCKET_ROWS, Spill
 from dpframe.vertical.curator import fields_of

@@ -21,7 +21,7 @@ _DONE = "perturbed this run"
 
 
 def perturbed(codes: Batch, plan: Plan, key: bytes, first_row: int = 0) -> Batch:
-    """Randomise padded codes: without the pads they are what `dpframe.release.release` gives of the plain codes.
+    """Randomise padded codes: without the pads they are what `dpframe.tables.release` gives of the plain codes.
 
     Sampling paper, Lemma III.1: with group noise z, (x + V) + z − V = x + z.
     """

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.release.order_watch import SortedWatch
+from dpframe.tables.order_watch import SortedWatch
 
 KEY = bytes(range(32))
 

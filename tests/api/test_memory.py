@@ -13,8 +13,8 @@ import pytest
 from checks import SECRET, stored_under_nulls
 
 import dpframe as dpf
-from dpframe.release.order_watch import SortedWatch
 from dpframe.spaces import as_arrow
+from dpframe.tables.order_watch import SortedWatch
 
 
 def sanitized(table: Any, spaces: Any, **options: Any) -> Any:

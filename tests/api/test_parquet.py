@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
-from dpframe.release.info import ReleaseInfo
-from dpframe.release.release import Digest
 from dpframe.tables import conversion, hidden_file, parquet_form, spill
+from dpframe.tables.info import ReleaseInfo
+from dpframe.tables.release import Digest
 
 KEY = bytes(range(32))
 N = 6_000

@@ -27,11 +27,11 @@ from dpframe.errors import ColumnError, OrderLeakWarning, ParameterError, PlanEr
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
-from dpframe.release.order_watch import SortedWatch
-from dpframe.release.release import Digest
 from dpframe.spaces import Categorical, Nullable, Product, Subset
 from dpframe.tables import conversion, parquet_form, spill
+from dpframe.tables.order_watch import SortedWatch
 from dpframe.tables.parquet_reader import ParquetInput
+from dpframe.tables.release import Digest
 
 ITEMS = ["art", "bingo", "chess", "darts"]
 SPACE = Subset(ITEMS, max_size=3)

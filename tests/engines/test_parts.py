@@ -44,7 +44,8 @@ class TestShipped:
 
     def test_without_the_package(self, monkeypatch):
         work = shipped(sorted)
-        monkeypatch.setitem(sys.modules, "dpframe", None)
+        for name in ("dpframe", shipped.__module__):
+            monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(
             RuntimeError, match=r"a worker cannot import dpframe \(.*install dpframe==.* on every worker"
         ):

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 import dpframe as dpf
 from dpframe.engines.work import consecutive
 from dpframe.noise.keystream import Keystream
-from dpframe.release.release import Digest, Selection, order_words, release
-from dpframe.release.tables import Tables
 from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import wrap
+from dpframe.tables.noisy_tables import Tables
+from dpframe.tables.release import Digest, Selection, order_words, release
 from dpframe.tables.row_checks import RowChecks, added, value_words
 
 KEY = bytes(range(32))

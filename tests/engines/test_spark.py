@@ -19,7 +19,7 @@ import dpframe as dpf
 from dpframe.engines import job
 from dpframe.engines.shipped import shipped
 from dpframe.engines.staging import WrittenFile
-from dpframe.release.info import ReleaseInfo
+from dpframe.tables.info import ReleaseInfo
 
 pyspark = pytest.importorskip("pyspark", reason="pip install 'dpframe[spark]'")
 engine = pytest.importorskip("dpframe.engines.spark", reason="pip install 'dpframe[spark]'")

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
+from dpframe.estimate.evidence.number_law import project
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import fit_joint
-from dpframe.evidence.number_law import project
 from dpframe.plan.build import build_plan
-from dpframe.release.release import release
+from dpframe.tables.release import release
 
 pytestmark = pytest.mark.slow
 

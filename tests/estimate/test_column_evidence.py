@@ -11,8 +11,8 @@ from dpframe.errors import AlteredReleaseWarning, ParameterError
 from dpframe.estimate import column_evidence as module
 from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence, cell_counts_of, rows_by_cell, snapped
-from dpframe.evidence.combine import Observation, likely, updated
-from dpframe.evidence.law import RowsLaw
+from dpframe.estimate.evidence.combine import Observation, likely, updated
+from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.infer import column as inferred_column
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column

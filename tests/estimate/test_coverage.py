@@ -16,7 +16,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.plan.build import build_plan
-from dpframe.release.release import permutation, release
+from dpframe.tables.release import permutation, release
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 import dpframe as dpf
 from dpframe.estimate import Estimates
 from dpframe.plan.build import build_plan
-from dpframe.release.info import ReleaseInfo
-from dpframe.release.release import release
+from dpframe.tables.info import ReleaseInfo
+from dpframe.tables.release import release
 
 KEY = bytes(range(32))
 SPACES = {
@@ -314,7 +314,7 @@ def test_a_forecast_above_one_says_no_information():
 def test_fits_take_one_thread():
     from threadpoolctl import threadpool_info
 
-    from dpframe.threads import one_thread
+    from dpframe.plan.threads import one_thread
 
     def threads():
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]

@@ -14,17 +14,17 @@ from hypothesis.extra.numpy import arrays
 import dpframe as dpf
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import BinnedAxis, make_axis
+from dpframe.estimate.evidence.likelihood import Matrix, Seen, Shares
+from dpframe.estimate.evidence.number_law import project
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import fit_joint
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.tables import Evidence, row_table
-from dpframe.evidence.likelihood import Matrix, Seen, Shares
-from dpframe.evidence.number_law import project
 from dpframe.plan.build import build_plan
 from dpframe.plan.forecast import joint_errors, marginal_errors
-from dpframe.release.release import release
 from dpframe.report.report import Report
+from dpframe.tables.release import release
 
 KEY = bytes(range(32))
 SPACES = {

@@ -19,8 +19,8 @@ from dpframe.estimate.plot import _curve
 from dpframe.estimate.vectors import VectorColumn, largest_deviations
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
-from dpframe.release.info import ReleaseInfo
 from dpframe.spaces import Nullable, Vector
+from dpframe.tables.info import ReleaseInfo
 from dpframe.totals.counts import Vectors
 
 SPACE = Vector(3, 1.0)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mutations import mutated
 
 import dpframe as dpf
-from dpframe.release.info import METADATA_KEY, PANDAS_ATTRS
+from dpframe.tables.info import METADATA_KEY, PANDAS_ATTRS
 
 
 @cache

@@ -11,7 +11,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import LedgerError, PlanError, RepeatedReleaseWarning
-from dpframe.release.info import ReleaseInfo
+from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.verify import verify
 
 KEY, OTHER = bytes(range(32)), bytes(32)

@@ -19,20 +19,20 @@ from dpframe.accounting.budget import Budget
 from dpframe.channels import GammaDiagonal, Geometric, Mechanism, RandomizedResponse
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import join_axes, make_axis
+from dpframe.estimate.evidence.likelihood import Seen, Shares, refits
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import fit_joint
 from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
-from dpframe.evidence.likelihood import Seen, Shares, refits
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ResponseTable
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column, Group
 from dpframe.plan.plan import Plan
-from dpframe.release.release import release
 from dpframe.spaces import Product, space_from_json
+from dpframe.tables.release import release
 
 KEY = bytes(range(32))
 SPACES = {

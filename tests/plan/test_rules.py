@@ -14,8 +14,8 @@ from parties import Parties
 import dpframe as dpf
 from dpframe.cli import main
 from dpframe.plan.build import build_plan
-from dpframe.release.release import release
-from dpframe.release.tables import measured_tables
+from dpframe.tables.noisy_tables import measured_tables
+from dpframe.tables.release import release
 
 SPACES = {
     "age": (0, 30),

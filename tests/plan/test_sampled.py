@@ -13,11 +13,11 @@ import dpframe as dpf
 from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError, PlanError
 from dpframe.estimate import Estimates, surrogates
-from dpframe.evidence.likelihood import Matrix, refits
+from dpframe.estimate.evidence.likelihood import Matrix, refits
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
-from dpframe.release.info import ReleaseInfo
-from dpframe.release.release import release
+from dpframe.tables.info import ReleaseInfo
+from dpframe.tables.release import release
 
 KEY = bytes(range(32))
 N, M = 3_001, 1_000

@@ -22,7 +22,6 @@ from dpframe.accounting.budget import Budget, upward
 from dpframe.channels import MECHANISMS as REGISTERED
 from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.build import build_plan
-from dpframe.release.info import ReleaseInfo
 from dpframe.report.figures import share_table
 from dpframe.report.glance import glance
 from dpframe.report.page import environment
@@ -30,6 +29,7 @@ from dpframe.report.report import Report
 from dpframe.report.review import add_remove
 from dpframe.report.words import MECHANISMS, SPACES, number
 from dpframe.spaces.base import SPACES as REGISTERED_SPACES
+from dpframe.tables.info import ReleaseInfo
 
 KEY = bytes(range(32))
 # Control characters and non-characters: HTML forbids them even escaped.

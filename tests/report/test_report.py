@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from dpframe.plan.build import build_plan
-from dpframe.release.info import ReleaseInfo
 from dpframe.report.report import Report
+from dpframe.tables.info import ReleaseInfo
 
 PLAN = build_plan({"age": (0, 120), "sex": ["F", "M", "X"], "<b>": (0, 9)}, epsilon=3.0, delta=0.3)
 REPORT = Report(ReleaseInfo(PLAN, 1_234, "0" * 16))

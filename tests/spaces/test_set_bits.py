@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpframe.arrays import U64
 from dpframe.spaces import set_bits
-from dpframe.spaces.set_bits import members, packed, set_sizes
+from dpframe.spaces.set_bits import U64, members, packed, set_sizes
 
 WIDTHS = [1, 2, 12, 13, 14, 24, 26, 27, 39, 40, 63, 64, 65, 127, 128, 129, 200]
 

@@ -17,8 +17,8 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import AlreadySanitizedError, ColumnError, ParameterError, PlanError
-from dpframe.release.release import permutation, release
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space
+from dpframe.tables.release import permutation, release
 
 KEY = bytes(32)
 SECRET = "swordfish"

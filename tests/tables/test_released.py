@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.release.info import ReleaseInfo
+from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.released import KNOWN_DIGESTS, Source
 
 SPACES = {"age": (0, 9), "sex": ["F", "M"]}

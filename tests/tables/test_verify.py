@@ -24,9 +24,9 @@ from dpframe.channels import Geometric, Matrix, RandomizedResponse
 from dpframe.cli import main
 from dpframe.plan.build import build_plan
 from dpframe.plan.plan import Plan
-from dpframe.release.info import METADATA_KEY, ReleaseInfo, arrow_metadata
-from dpframe.release.release import Digest
 from dpframe.spaces import Categorical, Integer, Nullable, Real, Subset
+from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
+from dpframe.tables.release import Digest
 
 SPACES = {"age": (0, 120), "sex": ["F", "M", "X"], "wage": Nullable(Real(0, 1000, steps=5_000))}
 PLAN = build_plan(SPACES, epsilon=3.0, delta=0, n=400)

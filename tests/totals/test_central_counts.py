@@ -12,9 +12,9 @@ from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
-from dpframe.release.cuts import quantile_bins
-from dpframe.release.tables import Tables, measured_tables
 from dpframe.spaces import Integer, Nullable, Subset
+from dpframe.tables.cuts import quantile_bins
+from dpframe.tables.noisy_tables import Tables, measured_tables
 from dpframe.totals.cells import equal_starts
 from dpframe.totals.counts import Items, Joint, JointCounting, Total, cells_of, noisy
 
@@ -49,7 +49,9 @@ PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, measures=MEASURES)
 
 
 def silent(monkeypatch):
-    monkeypatch.setattr("dpframe.release.tables.noisy", lambda counts, sigma2, stream: np.asarray(counts, np.int64))
+    monkeypatch.setattr(
+        "dpframe.tables.noisy_tables.noisy", lambda counts, sigma2, stream: np.asarray(counts, np.int64)
+    )
 
 
 def test_tables_are_the_counts_of_the_table(monkeypatch):

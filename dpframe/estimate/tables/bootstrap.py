@@ -13,7 +13,7 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.estimate.tables.fit import TableFit, fit_tables
 from dpframe.estimate.tables.tables import Evidence, Table
-from dpframe.threads import remember
+from dpframe.plan.threads import remember
 
 REPLICAS = 10
 """Measurements drawn anew."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
+from dpframe.estimate.evidence.number_law import project
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.likelihood import expectation_maximization, noise_share
-from dpframe.evidence.number_law import project
 
 SHOWS = 3.0
 """Standard deviations of its law under independence beyond which a pair's distance from that shows."""

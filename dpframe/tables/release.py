@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import U64
 from dpframe.errors import PlanError
-from dpframe.noise.keystream import Keystream, Rows
+from dpframe.noise.keystream import U64, Keystream, Rows
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 

@@ -20,8 +20,8 @@ from dpframe.noise.keystream import ColumnStream, Keystream, Rows
 from dpframe.plan.levels import cells_between, children, level_sizes, place_of, stops_of
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.plan.plan import Plan
-from dpframe.release.cuts import Cuts
 from dpframe.spaces import Space
+from dpframe.tables.cuts import Cuts
 from dpframe.totals.cells import cell_count
 from dpframe.totals.counts import Codes, Counter, Items, Joint, JointCounting, Places, Total, Vectors, cells_of, noisy
 

@@ -10,7 +10,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from dpframe.arrays import IntArray
+import numpy as np
+import numpy.typing as npt
+
 from dpframe.noise.gaussian import Ints
 from dpframe.plan.levels import FEW, cells_between, children, divided, stops_of
 from dpframe.plan.measures import Measure, MeasuredTable, way_starts
@@ -69,12 +71,12 @@ class Cuts:
             return starts
         return tuple(bins) if starts is None else tuple(starts[cell] for cell in bins)
 
-    def first(self, name: str) -> IntArray:
+    def first(self, name: str) -> npt.NDArray[np.int64]:
         """Return the first codes of the cells of a number's first level."""
         space = self.spaces[name]
         return cells_between(space, self.ways[name].most, 0, space.values)
 
-    def parents(self, before: Measure, starts: IntArray, counts: Ints) -> list[int]:
+    def parents(self, before: Measure, starts: npt.NDArray[np.int64], counts: Ints) -> list[int]:
         """Return the first codes of the cells that are divided of a level with these cells and noisy counts."""
         stops = stops_of(self.spaces[before.columns[0]], before.most, starts)
         found: list[int] = divided(counts[: len(starts)], starts, stops, math.sqrt(before.sigma2)).tolist()

@@ -16,9 +16,9 @@ from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.steps import central_budget
-from dpframe.release.info import ReleaseInfo
-from dpframe.release.release import sealed
 from dpframe.report.report import Report
+from dpframe.tables.info import ReleaseInfo
+from dpframe.tables.release import sealed
 from dpframe.tables.released import Source
 
 SPACES = {"sex": ["F", "M"], "home": ["own", "let"], "age": {"space": "nullable", "inner": {"lower": 0, "upper": 99}}}

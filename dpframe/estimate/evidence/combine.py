@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy.special import chdtrc, log_ndtr  # scipy.stats takes half a second to import
 
 from dpframe.arrays import FloatArray
-from dpframe.threads import one_thread
+from dpframe.plan.threads import one_thread
 
 _FIELLER = 1.96**2
 """Square of the half-width of a 95 % interval in standard errors."""

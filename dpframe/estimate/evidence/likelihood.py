@@ -26,8 +26,8 @@ import numpy.typing as npt
 from scipy.special import xlogy
 
 from dpframe.arrays import FloatArray
-from dpframe.evidence.combine import Observation
-from dpframe.threads import one_thread
+from dpframe.estimate.evidence.combine import Observation
+from dpframe.plan.threads import one_thread
 
 Rows = npt.NDArray[np.int64]
 

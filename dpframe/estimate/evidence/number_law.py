@@ -18,9 +18,9 @@ from itertools import pairwise
 import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
-from dpframe.evidence.cells import Tree, counted, tree_of
-from dpframe.evidence.combine import Observation, cut_below, few_rows, updated
-from dpframe.evidence.law import Known, Law, Line
+from dpframe.estimate.evidence.cells import Tree, counted, tree_of
+from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, updated
+from dpframe.estimate.evidence.law import Known, Law, Line
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from dpframe.evidence.combine import Observation
-from dpframe.evidence.likelihood import Matrix, Seen, Shares, _to_gain
+from dpframe.estimate.evidence.combine import Observation
+from dpframe.estimate.evidence.likelihood import Matrix, Seen, Shares, _to_gain
 
 
 def laplace(cells: int, scale: float) -> np.ndarray:

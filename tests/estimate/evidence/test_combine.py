@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpframe.evidence.combine import few_rows, shrunk
+from dpframe.estimate.evidence.combine import few_rows, shrunk
 
 SCALES = np.full(40, 10.0)
 

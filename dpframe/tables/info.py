@@ -12,9 +12,9 @@ from dpframe.errors import PlanError, name_list
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.plan.text import SCHEMA
-from dpframe.release.introduction import ReleaseExplanation, explained_release, mind_lines, promise_line
-from dpframe.release.packed import packed, unpacked
-from dpframe.release.release import sealed
+from dpframe.tables.introduction import ReleaseExplanation, explained_release, mind_lines, promise_line
+from dpframe.tables.packed import packed, unpacked
+from dpframe.tables.release import sealed
 
 METADATA_KEY = "dpframe"
 """Key under which a release's description travels in ``attrs`` and in Parquet metadata."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import U64
 from dpframe.errors import OrderLeakWarning, name_list, warn
+from dpframe.noise.keystream import U64
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dpframe.accounting.budget import Budget
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.measuring import Wish
-from dpframe.release.tables import Tables
 from dpframe.spaces import Categorical, Integer, Nullable, Real, Subset
+from dpframe.tables.noisy_tables import Tables
 
 KEY = bytes(range(32))
 SPACES = {

@@ -1,7 +1,7 @@
 """How the rows of a column are spread over its cells: the law that every statistic of a column is read off.
 
 `Law` says what all laws of columns have. `RowsLaw` is by maximum likelihood of noisy rows and of noisy counts of the
-cells; that of measured levels is in `dpframe.evidence.number_law`.
+cells; that of measured levels is in `dpframe.estimate.evidence.number_law`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import chdtrc
 
 from dpframe.arrays import FloatArray, IntArray
-from dpframe.evidence.combine import Observation
-from dpframe.evidence.likelihood import Matrix, Seen, Shares, bootstrap_errors, released_again
+from dpframe.estimate.evidence.combine import Observation
+from dpframe.estimate.evidence.likelihood import Matrix, Seen, Shares, bootstrap_errors, released_again
 
 _SCORINGS = 3
 """Times that counts are taken anew for what they are without their threshold."""
