@@ -29,8 +29,7 @@ from dpframe.tables.checks import check_types
 from dpframe.tables.frames import Frame, PandasFrame
 from dpframe.tables.persons import Choice
 from dpframe.tables.row_checks import RowChecks, sum_bytes
-from dpframe.tables.table import Codes
-from dpframe.totals.counts import OfColumn, counting
+from dpframe.tables.table import Codes, Counters
 
 T = TypeVar("T")
 
@@ -68,11 +67,11 @@ def read_columns(names: Sequence[str], pieces: Pieces) -> list[dict[str, Any]]:
     return [dict(batch) for frame, _ in pieces for batch in frame.batches(names)]
 
 
-def count_rows(counters: Mapping[str, OfColumn], pieces: Pieces) -> dict[str, OfColumn]:
+def count_rows(counters: Counters, pieces: Pieces) -> Counters:
     """Return copies of counters that are still at zero, with the counts of some rows."""
     own = deepcopy(dict(counters))
     for frame, _ in pieces:
-        counting(frame.batches)(own)
+        frame.count(own)
     return own
 
 
@@ -155,7 +154,7 @@ class EngineTable(ABC):
         for batches in self.only(names).results(partial(read_columns, list(names))):
             yield from batches
 
-    def count(self, counters: Mapping[str, OfColumn]) -> None:
+    def count(self, counters: Counters) -> None:
         """Count rows on the workers; only counts come to the driver."""
         for found in self.only(list(counters)).results(partial(count_rows, dict(counters))):
             for name, counter in counters.items():

@@ -15,6 +15,7 @@ from dpframe.totals.counts import OfColumn
 
 Codes = dict[str, npt.NDArray[np.unsignedinteger]]
 Spaces = Mapping[str, Space]
+Counters = Mapping[str, OfColumn]
 
 
 class Table(Protocol):
@@ -55,7 +56,7 @@ class Table(Protocol):
     def batches(self, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         """Yield columns in batches, as Arrow arrays; of columns without a type lists of objects."""
 
-    def count(self, counters: Mapping[str, OfColumn]) -> None:
+    def count(self, counters: Counters) -> None:
         """Add all rows of columns to a counter for each."""
 
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
