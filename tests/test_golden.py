@@ -116,6 +116,7 @@ GOLDEN = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
 
 
 @pytest.mark.skipif(WRITE, reason="they are being written")
+@pytest.mark.walk(80)
 @pytest.mark.parametrize("name", sorted(GOLDEN))
 def test_releases_stay_the_same(name, tmp_path, monkeypatch):
     # A job's key under a ledger is fresh from the operating system, which is held still here.

@@ -41,6 +41,7 @@ def orthogonal(m, epsilon, rows=1):
     return float(density @ (one - math.exp(epsilon) * other) @ masses / masses.sum())
 
 
+@pytest.mark.walk(6)
 @pytest.mark.parametrize("delta", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
 @pytest.mark.parametrize("rows", [1, 3])
@@ -65,6 +66,7 @@ def test_of_one_number_degrees_are_the_fewest(epsilon, delta, rows):
     assert degrees <= 3 or found(math.floor(0.998 * degrees) - 1) > delta
 
 
+@pytest.mark.walk(4)
 @pytest.mark.parametrize(("m", "epsilon"), [(40, 1.0), (60, 1.0), (100, 0.3), (300, 0.3), (3_000, 0.06)])
 @pytest.mark.parametrize("rows", [1, 2])
 def test_the_profile_of_orthogonal_rows_is_that_of_quadrature(m, epsilon, rows):
@@ -75,12 +77,14 @@ def test_the_profile_of_orthogonal_rows_is_that_of_quadrature(m, epsilon, rows):
     assert exact <= whole <= 1.5 * exact
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (1.0, 1e-3), (0.3, 1e-6), (0.1, 1e-4), (0.5, 1e-9)])
 def test_degrees_are_what_orthogonal_rows_need(epsilon, delta):
     m = of(2, 2.0, Budget(epsilon, delta)).degrees - 1
     assert orthogonal(m, epsilon) <= delta < orthogonal(math.floor(0.985 * m) - 1, epsilon)
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("mu", [0.05, 0.2, 0.3])
 def test_of_a_step_the_whole_profile_lies_under_its_curve(mu):
     step = Step(mu, 1e-7)
