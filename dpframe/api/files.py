@@ -181,7 +181,7 @@ def write(
         raise FileError(f"{target} is a directory; name a file to write")
     sink.check(arrow.schema)
     with sink.publishing() as (file, describe):
-        with sink.open(file, arrow.schema, store_schema=True) as writer:
+        with sink.open(file, arrow.schema) as writer:
             writer.write(arrow, GROUP_ROWS)
         describe(source.info.to_json())
     return source.info

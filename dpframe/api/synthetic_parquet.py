@@ -15,7 +15,8 @@ from dpframe.plan.plan import Plan
 from dpframe.tables.files import BATCH_ROWS
 from dpframe.tables.info import metadata_text
 from dpframe.tables.inputs import open_input
-from dpframe.tables.sinks import Sink, Writer, check_target
+from dpframe.tables.sinks import Sink, check_target
+from dpframe.tables.writers import Writer
 
 
 def synthesize_parquet(
@@ -53,7 +54,7 @@ def synthesize_parquet(
         for part in parts:
             if writer is None:
                 sink.check(part.schema)
-                writer = opened.enter_context(sink.open(file, part.schema, store_schema=True))
+                writer = opened.enter_context(sink.open(file, part.schema))
             writer.write(part, BATCH_ROWS)
             count += part.num_rows
         if writer is not None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, Self
+from typing import IO, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +27,9 @@ from dpframe.errors import ColumnError, FileError
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import can_be_written, is_blank, read_written
-from dpframe.tables.files import SIDECAR, FileInput, attempt, repeated
+from dpframe.tables.files import FileInput, attempt, repeated, sidecar
 from dpframe.tables.types import is_text
-
-ENDING = ".csv"
-"""What the name of a CSV file ends with."""
+from dpframe.tables.writers import Writer
 
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 """The texts of a missing value outside of quotes, as in pandas."""
@@ -51,14 +49,13 @@ _RULES: list[tuple[Callable[[pa.DataType], bool], str]] = [
 ]
 
 
-def is_csv(path: Path) -> bool:
-    """Return whether a file is CSV, by the ending of its name."""
-    return path.suffix.lower() == ENDING
-
-
-def sidecar(path: Path) -> Path:
-    """Return the path of the file that has the plan of a release in CSV."""
-    return path.with_name(path.name + SIDECAR)
+class _CsvWriter(Writer):
+    def write(self, table: pa.Table, group_rows: int) -> None:
+        if table.num_columns == 1:
+            # Other readers skip the empty line that a null would be.
+            texts = table.column(0).cast(pa.string()).fill_null("")
+            table = pa.table([texts], names=table.column_names)
+        self._inner.write_table(table)
 
 
 @dataclass(frozen=True)
@@ -69,6 +66,7 @@ class CsvInput(FileInput):
     """
 
     form: ClassVar[str] = "CSV"
+    ending: ClassVar[str] = ".csv"
     objects: ClassVar[bool] = True
     apart: ClassVar[bool] = True
     checked_rows: ClassVar[int] = 1 << 18
@@ -98,6 +96,21 @@ class CsvInput(FileInput):
     @staticmethod
     def _indices(schema: pa.Schema) -> tuple[str, ...]:
         return ("",) if schema.names[:1] == [""] else ()
+
+    @classmethod
+    def check_field(cls, field: pa.Field) -> None:
+        """Raise `ColumnError` for a column that is not written as text that is read back."""
+        if not _is_flat(field.type):
+            raise ColumnError(
+                f"has type {field.type}, which CSV cannot hold; write Parquet: name a target that ends in .parquet",
+                column=field.name,
+            )
+
+    @staticmethod
+    def writer(file: IO[bytes], schema: pa.Schema, compression: str) -> Writer:
+        """Begin to write to an open file, which is not compressed."""
+        texts = pa.schema([pa.field(schema.names[0], pa.string())]) if len(schema) == 1 else schema
+        return _CsvWriter(pa.csv.CSVWriter(file, texts))
 
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
         """Return the table with the types of its columns' spaces; others are text.
@@ -151,6 +164,14 @@ class CsvInput(FileInput):
         schema = pa.schema([pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in fields])
         batches = [pa.RecordBatch.from_pydict(batch, schema) for batch in self._every(names, self.n or 1, names)]
         return pa.Table.from_batches(batches, schema)
+
+
+def _is_flat(type_: pa.DataType) -> bool:
+    """Return whether values are written as text that is read back."""
+    t = pa.types
+    inner = type_.value_type if t.is_dictionary(type_) else type_
+    plain = t.is_primitive(inner) and not (t.is_duration(inner) or t.is_time(inner) or t.is_interval(inner))
+    return bool(plain or is_text(inner) or t.is_boolean(inner) or t.is_decimal(inner) or t.is_null(inner))
 
 
 def _decoded(column: pa.Array, single: bool) -> pa.Array:

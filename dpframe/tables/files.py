@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Self, TypeVar
+from typing import IO, ClassVar, Self, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -26,10 +26,12 @@ from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.tables.checks import check_types, located
 from dpframe.tables.kinds import coded_field
+from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.persons import row_counts
 from dpframe.tables.streamed import Streamed
-from dpframe.tables.table import Codes
-from dpframe.totals.counts import OfColumn, counting
+from dpframe.tables.table import Codes, Counters
+from dpframe.tables.writers import Rows, Writer
+from dpframe.totals.counts import counting
 
 BATCH_ROWS = 1 << 17
 """Rows read at a time, where nothing else is said."""
@@ -37,6 +39,11 @@ BATCH_ROWS = 1 << 17
 
 SIDECAR = ".dpframe.json"
 """What the name of a release's description ends with, after the release's own, where the format has no metadata."""
+
+
+def sidecar(path: Path) -> Path:
+    """Return the path of the file that has the plan of a release whose own file has no room for it."""
+    return path.with_name(path.name + SIDECAR)
 
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -142,6 +149,8 @@ class FileInput(Streamed):
 
     form: ClassVar[str]
     """The name of the format."""
+    ending: ClassVar[str]
+    """What the names of its files end with."""
     held: ClassVar[bool] = False
     checked_rows: ClassVar[int] = 1 << 22
     objects: ClassVar[bool] = False
@@ -223,6 +232,22 @@ class FileInput(Streamed):
     def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
         """Return a file's schema, the release description it carries, and its number of rows."""
 
+    @classmethod
+    def check_field(cls, field: pa.Field) -> None:
+        """Raise `ColumnError` for a column that files of the format cannot hold."""
+
+    @staticmethod
+    @abstractmethod
+    def writer(file: IO[bytes], schema: pa.Schema, compression: str) -> Writer:
+        """Begin to write to an open file."""
+
+    @classmethod
+    @contextlib.contextmanager
+    def rows_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Iterator[Rows]:
+        """Begin to write released codes to an open file, in the form of their release."""
+        with cls.writer(file, form.schema, compression) as writer:
+            yield Rows(lambda group: writer.write(form.decoded(group), form.group_rows), writer.describe)
+
     @staticmethod
     def _pandas_types(schema: pa.Schema) -> dict[str, str]:
         """Return the pandas extension dtypes that the columns of a file had."""
@@ -290,7 +315,7 @@ class FileInput(Streamed):
     @abstractmethod
     def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]: ...
 
-    def count(self, counters: Mapping[str, OfColumn]) -> None:
+    def count(self, counters: Counters) -> None:
         """Add all rows of columns to a counter for each."""
         counting(self.batches)(counters)
 

@@ -29,9 +29,9 @@ from dpframe.tables.info import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.tables.kinds import as_coded, as_stored, coded_field, coded_type
 from dpframe.tables.passthrough import Order, copied, passed
 from dpframe.tables.persons import row_counts
-from dpframe.tables.table import Codes, Spaces
+from dpframe.tables.table import Codes, Counters, Spaces
 from dpframe.tables.types import output_type
-from dpframe.totals.counts import OfColumn, counting
+from dpframe.totals.counts import counting
 
 _MOST_CATEGORIES = 1_000_000
 """More than these a pandas categorical column is not given."""
@@ -86,7 +86,7 @@ class Frame(ABC):
         """Return the table: it says its types itself."""
         return self
 
-    def count(self, counters: Mapping[str, OfColumn]) -> None:
+    def count(self, counters: Counters) -> None:
         """Add all rows of columns to a counter for each."""
         counting(self.batches)(counters)
 

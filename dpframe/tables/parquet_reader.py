@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import pandas as pd
 import pyarrow as pa
@@ -17,7 +18,9 @@ import pyarrow.parquet as pq
 from dpframe.tables.files import FileInput, attempt, repeated
 from dpframe.tables.info import metadata_text
 from dpframe.tables.kinds import as_coded
+from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.types import is_list, is_text
+from dpframe.tables.writers import Rows, Writer
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """The name under which pandas stores an index that has none: not a column."""
@@ -45,14 +48,35 @@ _ENDINGS = ("", ".parquet", ".pq")
 """What the names of Parquet files end with."""
 
 
+class _ParquetWriter(Writer):
+    def write(self, table: pa.Table, group_rows: int) -> None:
+        self._inner.write_table(table, row_group_size=group_rows)
+
+    def describe(self, metadata: Mapping[str, str]) -> None:
+        self._inner.add_key_value_metadata(metadata)
+
+
 @dataclass(frozen=True)
 class ParquetInput(FileInput):
     """One or more Parquet files; made by `ParquetInput.open`."""
 
     form: ClassVar[str] = "Parquet"
+    ending: ClassVar[str] = ".parquet"
 
     groups: tuple[int, ...] | None = None
     """Row groups that are read of every file; None for all."""
+
+    @staticmethod
+    def writer(file: IO[bytes], schema: pa.Schema, compression: str) -> Writer:
+        """Begin to write to an open file."""
+        return _ParquetWriter(pq.ParquetWriter(file, schema, compression=compression))
+
+    @classmethod
+    @contextmanager
+    def rows_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Iterator[Rows]:
+        """Begin to write released codes to an open file, in pages that are packed from them."""
+        groups = form.writer(file, compression)
+        yield Rows(partial(form.write, groups), groups.close)
 
     def parts(self) -> Iterator[ParquetInput]:
         """Yield the table's parts, of one row group of one file each, in order."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self
+from typing import IO, Any, ClassVar, NoReturn, Self
 
 import pandas as pd
 import pyarrow as pa
@@ -56,6 +56,11 @@ class StagedInput(FileInput):
     @staticmethod
     def _described(path: Path) -> NoReturn:
         raise FileError(f"{path} is no stream; name a Parquet or CSV file")
+
+    @staticmethod
+    def writer(file: IO[bytes], schema: pa.Schema, compression: str) -> NoReturn:
+        """Refuse: a stream is read once."""
+        raise FileError("a stream is not written; name a Parquet or CSV file")
 
     def _column(self, place: Place, name: str) -> pa.ChunkedArray:
         assert self.hidden is not None

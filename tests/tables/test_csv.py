@@ -13,7 +13,7 @@ from dpframe.api.synthetic_parquet import synthesize_parquet
 from dpframe.cli import main
 from dpframe.errors import ColumnError, FileError, InferenceWarning, NotSanitizedError, ParameterError
 from dpframe.spaces import as_space
-from dpframe.tables.csv_reader import sidecar
+from dpframe.tables.files import sidecar
 from dpframe.tables.inputs import open_input
 
 SPACES = {
