@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ParameterError
+from dpframe.plan.data import PlanData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +34,24 @@ def after(before: float, budget: Budget) -> float:
     return 1 / (1 + (1 - before) / before * math.exp(-budget.epsilon))
 
 
-def belief_table(release: Budget, local: Budget, priors: Iterable[float]) -> pd.DataFrame:
-    """Return a row per prior; see `Plan.beliefs`."""
+def belief_table(plan: PlanData, priors: Iterable[float] = PRIORS) -> pd.DataFrame:
+    """Return between what a belief in one of two values of a person's row can be moved, a row per prior.
+
+    Somebody who believes in one with probability π is left with 1/(1 + (1−π)/π·e^±ε), ``lower`` and ``upper``,
+    except with probability δ (in ``attrs``); ``local_lower`` and ``local_upper`` hold even if they know which
+    released rows are the person's (`located`).
+
+    Raises
+    ------
+    ParameterError
+        Unless priors lie between 0 and 1.
+
+    Examples
+    --------
+    >>> from dpframe.plan import build_plan
+    >>> build_plan({"sex": ["F", "M"]}, epsilon=1.0).beliefs([0.5])[["lower", "upper"]].round(3).to_dict("list")
+    {'lower': [0.269], 'upper': [0.731]}
+    """
     import pandas as pd
 
     given = list(priors) if isinstance(priors, Iterable) else []
@@ -43,13 +60,13 @@ def belief_table(release: Budget, local: Budget, priors: Iterable[float]) -> pd.
     rows = [
         {
             f"{name}{end}": bound
-            for name, budget in (("", release), ("local_", local))
+            for name, budget in (("", plan.release), ("local_", plan.located))
             for end, bound in _ends(p, budget)
         }
         for p in given
     ]
     table = pd.DataFrame(rows, index=pd.Index([float(p) for p in given], name="prior"))
-    table.attrs["except_with_probability"] = release.delta
+    table.attrs["except_with_probability"] = plan.release.delta
     return table
 
 

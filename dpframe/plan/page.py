@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from statistics import NormalDist, median
 from typing import Any, cast
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.channels import mechanism_for
+from dpframe.disk import atomic
 from dpframe.errors import ParameterError
 from dpframe.plan.columns import Column
 from dpframe.plan.data import PlanData
@@ -41,15 +43,38 @@ _STATISTICS = ("marginal", "joint", "mean", "support", "mean curve")
 _DIGITS = 4
 
 
-def plan_page(plan: PlanData) -> str:
-    """Return the page; see `Plan.page`."""
+def plan_page(plan: PlanData, path: str | Path | None = None) -> str:
+    """Return the plan as one HTML page to try out other ε and numbers of rows; written to a file if one is named.
+
+    Sliders move the expected errors of columns, means and pairs, what inference would lose and the lines to copy.
+    The page holds no data, loads nothing and sends nothing. Its forecasts are made for a grid of 5 ε and 5 numbers
+    of rows and interpolated in between; at the plan's own they are those of `forecast`.
+
+    Raises
+    ------
+    ParameterError
+        If the plan has no columns or does not know its number of rows.
+    FileError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> from dpframe.plan import build_plan
+    >>> page = build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000).page()
+    >>> page.startswith("<!DOCTYPE html>"), "Lines to copy" in page
+    (True, True)
+    """
     if not plan.n or not plan.columns:
         raise ParameterError(
             "a page needs columns and the number of rows; make the plan for a table, or plan.replan(n)"
         )
     data = json.dumps(page_data(plan), ensure_ascii=False, allow_nan=False)
     # Nothing of a name may end the script's element.
-    return _template().replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
+    text = _template().replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
+    if path is not None:
+        with atomic(Path(path)) as file:
+            file.write(text.encode())
+    return text
 
 
 @cache

@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpframe.accounting.gaussian_dp import Step, promise_step
-from dpframe.disk import atomic
 from dpframe.errors import FileError, ParameterError, PlanError, check_whole
 from dpframe.plan.accounting_gains import gains_table
-from dpframe.plan.beliefs import PRIORS, belief_table
+from dpframe.plan.beliefs import belief_table
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.columns import parted
@@ -25,7 +24,7 @@ from dpframe.plan.measured_forecast import forecast_of
 from dpframe.plan.measures import SLACK
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.page import plan_page
-from dpframe.plan.sample_size import sample_curve
+from dpframe.plan.sample_size import sample_curve_of
 from dpframe.plan.steps import row_cap
 from dpframe.plan.text import fields_of, read_fields, read_parts, schema_of
 from dpframe.plan.threads import one_thread
@@ -242,52 +241,6 @@ class Plan(PlanData):
         """Prove the promise from the integers that are sampled; see `Certificate`."""
         return certify(self)
 
-    def sample_curve(
-        self, statistic: str = "joint", columns: Sequence[str] | None = None, points: int = 25
-    ) -> pd.DataFrame:
-        """Return the error of a statistic for secret samples of any size, at the same promise, and which is best.
-
-        Parameters
-        ----------
-        statistic
-            ``"joint"``, ``"marginal"`` (the root mean square over the columns), ``"mean"`` (of one column) or
-            ``"support"`` (of a rare item of sets).
-        columns
-            Columns of the statistic; by default all that it fits.
-        points
-            Sample sizes to calibrate the plan for: more than half of them even, the others about the best.
-
-        Returns
-        -------
-        DataFrame indexed by ``sample``, the number of rows, with ``row_epsilon``, what the columns of one row may lose
-        together, ``std_error`` as `forecast` has it, for uniform values and the table as target, and ``best``.
-        ``curve["std_error"].plot(loglog=True)`` draws it.
-
-        Where the sampling paper's Theorem III.4 holds, of the joint of all columns of a plan that are one group (or a
-        single column) under randomised response, at δ = 0 and so without credit for the order, ``attrs["theorem"]``
-        is the size that it finds best, and two columns bound the expected ℓ₂ error of the K cells' shares (as a root
-        mean square over cells, ``std_error`` is √K smaller): ``bound_printed``, (c√K + 1)/√m as in the paper, and
-        ``bound``, (c + 1)/√m, with c = (γ + K − 1)/(γ − 1). Proof of the latter: c is the norm of the channel's
-        inverse on vectors that sum to 0, and of m rows the released types are within 1/√m of their law, in mean
-        square, as are those of the sample of the table's.
-
-        Raises
-        ------
-        ParameterError
-            If the plan does not know its number of rows, or for a statistic or columns that are not known.
-
-        Examples
-        --------
-        >>> from dpframe.plan import build_plan
-        >>> plan = build_plan({"colour": ["red", "blue"], "size": ["s", "m", "l"]}, epsilon=0.5, delta=0.0, n=10_000)
-        >>> curve = plan.sample_curve()
-        >>> curve[curve["best"]].round(3)
-                row_epsilon  std_error  best
-        sample
-        477           2.681      0.046  True
-        """
-        return sample_curve(self.units, self.terms, statistic, columns, points)
-
     @one_thread
     def accounting_gains(self) -> pd.DataFrame:
         """Return what each lever of the accounting contributes, at the same promise.
@@ -299,26 +252,6 @@ class Plan(PlanData):
         (numeric columns: of the mean) in multiples of the plan's own, and ``in_force``.
         """
         return gains_table(self.units, self.terms)
-
-    def beliefs(self, priors: Iterable[float] = PRIORS) -> pd.DataFrame:
-        """Return between what a belief in one of two values of a person's row can be moved, a row per prior.
-
-        Somebody who believes in one with probability π is left with 1/(1 + (1−π)/π·e^±ε), ``lower`` and ``upper``,
-        except with probability δ (in ``attrs``); ``local_lower`` and ``local_upper`` hold even if they know which
-        released rows are the person's (`located`).
-
-        Raises
-        ------
-        ParameterError
-            Unless priors lie between 0 and 1.
-
-        Examples
-        --------
-        >>> from dpframe.plan import build_plan
-        >>> build_plan({"sex": ["F", "M"]}, epsilon=1.0).beliefs([0.5])[["lower", "upper"]].round(3).to_dict("list")
-        {'lower': [0.269], 'upper': [0.731]}
-        """
-        return belief_table(self.release, self.located, priors)
 
     @one_thread
     def explain(self) -> Explanation:
@@ -335,33 +268,9 @@ class Plan(PlanData):
         """
         return explained(self)
 
-    @one_thread
-    def page(self, path: str | Path | None = None) -> str:
-        """Return the plan as one HTML page to try out other ε and numbers of rows; written to a file if one is named.
-
-        Sliders move the expected errors of columns, means and pairs, what inference would lose and the lines to copy.
-        The page holds no data, loads nothing and sends nothing. Its forecasts are made for a grid of 5 ε and 5 numbers
-        of rows and interpolated in between; at the plan's own they are those of `forecast`.
-
-        Raises
-        ------
-        ParameterError
-            If the plan has no columns or does not know its number of rows.
-        FileError
-            If the file cannot be written.
-
-        Examples
-        --------
-        >>> from dpframe.plan import build_plan
-        >>> page = build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000).page()
-        >>> page.startswith("<!DOCTYPE html>"), "Lines to copy" in page
-        (True, True)
-        """
-        text = plan_page(self)
-        if path is not None:
-            with atomic(Path(path)) as file:
-                file.write(text.encode())
-        return text
+    sample_curve = sample_curve_of
+    beliefs = belief_table
+    page = one_thread(plan_page)
 
     def lines(self) -> list[str]:
         """Return the promise and what it does not cover, in plain words."""

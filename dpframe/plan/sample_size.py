@@ -20,6 +20,7 @@ from dpframe.channels import Mechanism, ResponseChannel
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.columns import Column, Group, Randomised
+from dpframe.plan.data import PlanData
 from dpframe.plan.forecast import MOST_CELLS, joint_errors, mean_errors, support_errors
 
 if TYPE_CHECKING:
@@ -90,10 +91,57 @@ STATISTICS = {
 }
 
 
-def sample_curve(
+def sample_curve_of(
+    plan: PlanData, statistic: str = "joint", columns: Sequence[str] | None = None, points: int = 25
+) -> pd.DataFrame:
+    """Return the error of a statistic for secret samples of any size, at the same promise, and which is best.
+
+    Parameters
+    ----------
+    statistic
+        ``"joint"``, ``"marginal"`` (the root mean square over the columns), ``"mean"`` (of one column) or
+        ``"support"`` (of a rare item of sets).
+    columns
+        Columns of the statistic; by default all that it fits.
+    points
+        Sample sizes to calibrate the plan for: more than half of them even, the others about the best.
+
+    Returns
+    -------
+    DataFrame indexed by ``sample``, the number of rows, with ``row_epsilon``, what the columns of one row may lose
+    together, ``std_error`` as `forecast` has it, for uniform values and the table as target, and ``best``.
+    ``curve["std_error"].plot(loglog=True)`` draws it.
+
+    Where the sampling paper's Theorem III.4 holds, of the joint of all columns of a plan that are one group (or a
+    single column) under randomised response, at δ = 0 and so without credit for the order, ``attrs["theorem"]``
+    is the size that it finds best, and two columns bound the expected ℓ₂ error of the K cells' shares (as a root
+    mean square over cells, ``std_error`` is √K smaller): ``bound_printed``, (c√K + 1)/√m as in the paper, and
+    ``bound``, (c + 1)/√m, with c = (γ + K − 1)/(γ − 1). Proof of the latter: c is the norm of the channel's
+    inverse on vectors that sum to 0, and of m rows the released types are within 1/√m of their law, in mean
+    square, as are those of the sample of the table's.
+
+    Raises
+    ------
+    ParameterError
+        If the plan does not know its number of rows, or for a statistic or columns that are not known.
+
+    Examples
+    --------
+    >>> from dpframe.plan import build_plan
+    >>> plan = build_plan({"colour": ["red", "blue"], "size": ["s", "m", "l"]}, epsilon=0.5, delta=0.0, n=10_000)
+    >>> curve = plan.sample_curve()
+    >>> curve[curve["best"]].round(3)
+            row_epsilon  std_error  best
+    sample
+    477           2.681      0.046  True
+    """
+    return _curve(plan.units, plan.terms, statistic, columns, points)
+
+
+def _curve(
     units: Sequence[Randomised], terms: Terms, statistic: str, columns: Sequence[str] | None, points: int
 ) -> pd.DataFrame:
-    """Return the curve of `Plan.sample_curve` for units whose shares are kept, under terms whose sample varies."""
+    """Return the curve for units whose shares are kept, under terms whose sample varies."""
     import pandas as pd
 
     if statistic not in STATISTICS:
@@ -185,7 +233,7 @@ def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
     for statistic, asked in STATISTICS.items():
         fitting = [column.name for column in _columns(units) if asked.fits(column)]
         if statistic != "joint" and fitting:
-            curve = sample_curve(units, terms, statistic, fitting[: asked.count], _FEW)
+            curve = _curve(units, terms, statistic, fitting[: asked.count], _FEW)
             best: Any = curve["std_error"].idxmin()
             return None if best == terms.rows else int(best)
     return None
