@@ -9,9 +9,9 @@ classes: what is inverted is their common channel.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -22,7 +22,7 @@ import pandas as pd
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.estimate.noise_block import NoiseBlock
+from dpframe.estimate.evidence.law import Cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces import Space
 
@@ -49,23 +49,73 @@ def overlaps(edges: IntArray, starts: npt.ArrayLike, stops: npt.ArrayLike) -> Fl
     return np.asarray(np.maximum(inside, 0) / np.diff(edges))
 
 
-class ChannelAxis(ABC):
-    """One side of a joint: cells, classes, and the channel between them."""
+@dataclass(frozen=True)
+class NoiseBlock:
+    """The noise of columns that were randomised together.
+
+    With probability s, the ``signal``, a row keeps its tuple of codes, else all tuples are equally likely. So a
+    function f of the tuple, with the mean f̄ over all tuples, has at a released tuple y the surrogate
+
+        φ_f(y) = (f(y) − (1 − s)·f̄)/s,
+
+    which is (f − pΣf)/s with p the probability of any wrong tuple. Here s is that of the whole group, whichever of its
+    columns f depends on; all that estimates and models do with groups is sums of φ over rows, and of products of two.
+    """
+
+    signal: float
+
+    @classmethod
+    def of(cls, group: Group) -> NoiseBlock:
+        """Return the noise of a group."""
+        return cls(group.mechanism.table.signal)
+
+    def sums(self, values: Any, mean: Any, rows: Any = 1) -> FloatArray:
+        """Return Σ φ_f over some rows, from Σ f over them, f̄, and their number."""
+        return np.asarray((values - (1 - self.signal) * mean * rows) / self.signal)
+
+    def pair(self, counts: FloatArray, law: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the unbiased counts of a pair's cells, and the variance that the noise causes given the table.
+
+        A cell keeps its rows with s + (1 − s)·law and gets others' with (1 − s)·law. How many rows it has is not known:
+        the product of the margins is taken.
+        """
+        n = max(float(counts.sum()), 1.0)
+        found = self.sums(counts, law, n)
+        margins = [np.maximum(found.sum(axis=1 - i), 0.5) for i in range(2)]
+        rows = np.minimum(np.outer(*margins) / n, n)
+        kept, gained = self.signal + (1 - self.signal) * law, (1 - self.signal) * law
+        variances = rows * kept * (1 - kept) + (n - rows) * gained * (1 - gained)
+        return found, np.maximum(variances, 1e-3 * np.maximum(rows, 0.5)) / self.signal**2
+
+    def products(self, both: Any, values: tuple[Any, Any], means: tuple[Any, Any], rows: Any) -> FloatArray:
+        """Return Σ φ_f·φ_g over some rows, from Σ f·g, (Σ f, Σ g), (f̄, ḡ), and their number."""
+        (f, g), (mean_f, mean_g) = values, ((1 - self.signal) * mean for mean in means)
+        return np.asarray((both - mean_g * f - mean_f * g + mean_f * mean_g * rows) / self.signal**2)
+
+    def squares(self, second: Any, values: Any, mean: Any, rows: Any) -> FloatArray:
+        """Return Σ φ_f² over some rows, from Σ f², Σ f, f̄, and their number."""
+        return self.products(second, (values, values), (mean, mean), rows)
+
+    def spread(self, shares: Any, total: Any, law: Any) -> FloatArray:
+        """Return the law of released cells from that of true ones; each cell holds the share ``law`` of all tuples."""
+        return np.asarray(self.signal * shares + (1 - self.signal) * law * total)
+
+
+@dataclass(frozen=True)
+class Axis(Cells):
+    """One side of a joint: the cells of a column, classes, and the channel between them.
+
+    In a joint with others of its ``group`` the classes are its cells: a γ-diagonal channel takes all wrong tuples for
+    alike.
+    """
+
+    column: Column
+    group: Group | None = field(default=None, kw_only=True)
 
     @property
-    def has_null(self) -> bool:
-        """Whether the last cell is null."""
-        return False
-
-    @property
-    @abstractmethod
-    def cells(self) -> int:
-        """Number of cells, null's included."""
-
-    @property
-    @abstractmethod
-    def classes(self) -> int:
-        """Number of classes that released codes are counted in."""
+    def name(self) -> str:
+        """The column's name."""
+        return self.column.name
 
     @property
     @abstractmethod
@@ -82,6 +132,17 @@ class ChannelAxis(ABC):
         return np.asarray(np.tensordot(self.surrogates**2 if squared else self.surrogates, counts, axes=1))
 
     @property
+    def noise(self) -> NoiseBlock:
+        """The noise of the group."""
+        assert self.group is not None
+        return NoiseBlock.of(self.group)
+
+    @property
+    def law(self) -> FloatArray:
+        """The share of the column's codes in every cell."""
+        return self.volumes / self.column.space.size
+
+    @property
     def not_null(self) -> FloatArray:
         """1 for cells of values, 0 for null's."""
         return (np.arange(self.cells) < self.cells - self.has_null).astype(np.float64)
@@ -90,40 +151,6 @@ class ChannelAxis(ABC):
     def present(self) -> FloatArray:
         """Surrogate of "not null", per class."""
         return np.asarray(self.not_null @ self.surrogates)
-
-
-@dataclass(frozen=True, eq=False)
-class MatrixAxis(ChannelAxis):
-    """An axis of unknown kind, with only P(class | cell)."""
-
-    matrix: FloatArray
-
-    @property
-    def cells(self) -> int:
-        """Number of columns."""
-        return int(self.matrix.shape[1])
-
-    @property
-    def classes(self) -> int:
-        """Number of rows."""
-        return int(self.matrix.shape[0])
-
-    @property
-    def channel(self) -> FloatArray:
-        """The matrix."""
-        return self.matrix
-
-
-@dataclass(frozen=True)
-class Axis(ChannelAxis):
-    """What all axes of a column share."""
-
-    column: Column
-
-    @property
-    def name(self) -> str:
-        """The column's name."""
-        return self.column.name
 
     @property
     def inverts(self) -> bool:
@@ -147,9 +174,9 @@ class Axis(ChannelAxis):
         """Label of every cell."""
 
     @property
-    @abstractmethod
     def volumes(self) -> FloatArray:
-        """Number of codes in every cell."""
+        """Number of codes in every cell, 1 in null's."""
+        return np.append(self.widths, [1.0] * self.has_null)
 
     @abstractmethod
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -195,11 +222,6 @@ class ListedAxis(Axis):
         index: pd.Index[Any] = pd.Index(self.column.space.labels(), name=self.name)
         return index
 
-    @property
-    def volumes(self) -> FloatArray:
-        """One code each."""
-        return np.ones(self.cells)
-
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the codes."""
         return codes.astype(np.int64, copy=False)
@@ -236,6 +258,8 @@ class ListedAxis(Axis):
     @cached_property
     def channel(self) -> FloatArray:
         """The transition matrix."""
+        if self.group is not None:
+            return self.noise.spread(np.eye(self.cells), 1.0, self.law[:, None])
         return self.column.mechanism.transition() if self._stretches is None else self._stretches.channel
 
 
@@ -264,19 +288,9 @@ class BinnedAxis(Axis):
         """The axis itself."""
         return self
 
-    @property
-    def volumes(self) -> FloatArray:
-        """Width of every bin in codes, and 1 for null."""
-        return np.append(np.diff(self.edges), [1] * self.has_null).astype(np.float64)
-
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the bin that a code lies in."""
         return np.searchsorted(self.edges, codes, side="right") - 1
-
-    @property
-    def bins(self) -> int:
-        """Number of bins."""
-        return len(self.edges) - 1
 
     @property
     def cells(self) -> int:
@@ -284,9 +298,11 @@ class BinnedAxis(Axis):
         return self.bins + self.has_null
 
     @cached_property
-    def starts(self) -> npt.NDArray[np.int64]:
+    def class_starts(self) -> npt.NDArray[np.int64]:
         """First code of every class: surrogates of cells are the same on all its codes, unless it is pooled."""
         edges = self.ends
+        if self.group is not None:
+            return edges[: self.cells]
         if not self.pooled or self.column.mechanism.widens:
             return self.column.mechanism.changes(edges).astype(np.int64)
         # The ends of the grid, where noise piles up, are bins of their own.
@@ -301,7 +317,7 @@ class BinnedAxis(Axis):
     @property
     def classes(self) -> int:
         """Number of stretches of codes, and one for null."""
-        return len(self.starts)
+        return len(self.class_starts)
 
     @property
     def labels(self) -> pd.Index[Any]:
@@ -311,13 +327,15 @@ class BinnedAxis(Axis):
 
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the stretch that a code lies in."""
-        table = self._class_of
-        return np.asarray(table[codes] if table is not None else np.searchsorted(self.starts, codes, side="right") - 1)
+        return self._look_up(codes) if self._class_of is None else self._class_of[codes]
+
+    def _look_up(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        return np.searchsorted(self.class_starts, codes, side="right") - 1
 
     @cached_property
     def _class_of(self) -> npt.NDArray[np.int64] | None:
         released = self.column.mechanism.outputs
-        return None if released > 1 << 22 else np.searchsorted(self.starts, np.arange(released), side="right") - 1
+        return None if released > 1 << 22 else self._look_up(np.arange(released))
 
     @cached_property
     def surrogates(self) -> FloatArray:
@@ -327,7 +345,7 @@ class BinnedAxis(Axis):
         for cell in range(self.cells):
             low = self.edges[cell] if cell < self.bins else self._last
             high = self.edges[cell + 1] if cell < self.bins else self._last + 1
-            values[cell] = self.column.mechanism.surrogate_at(_inside(low, high), self.starts)
+            values[cell] = self.column.mechanism.surrogate_at(_inside(low, high), self.class_starts)
         return values
 
     def refine(self, cells: int) -> BinnedAxis:
@@ -335,12 +353,14 @@ class BinnedAxis(Axis):
         parts = max(1, cells // self.bins)
         cuts = [np.rint(np.linspace(a, b, parts + 1)[:-1]) for a, b in pairwise(self.edges)]
         edges = np.unique(np.concatenate([*cuts, [self._last]]).astype(np.int64))
-        return BinnedAxis(self.column, tuple(edges.tolist()), ())
+        return replace(self, edges=tuple(edges.tolist()), bounds=())
 
     @cached_property
     def channel(self) -> FloatArray:
         """P(class | cell)."""
-        return self.column.mechanism.between(np.array(self.edges), self.starts)
+        if self.group is not None:
+            return self.noise.spread(np.eye(self.cells), 1.0, self.law[:, None])
+        return self.column.mechanism.between(np.array(self.edges), self.class_starts)
 
 
 def _inside(low: int, high: int) -> Callable[[npt.NDArray[Any]], FloatArray]:
@@ -425,66 +445,6 @@ def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:
     return BinnedAxis(column, *bin_edges(column, bins))
 
 
-@dataclass(frozen=True)
-class MemberAxis(Axis):
-    """A column in a joint with others of its group, listed or in bins as ``inner`` says.
-
-    A γ-diagonal channel takes all wrong tuples for alike, so what is counted is cells.
-    """
-
-    inner: Axis
-    group: Group
-
-    @property
-    def cells(self) -> int:
-        """Number of the inner cells."""
-        return self.inner.cells
-
-    @property
-    def labels(self) -> pd.Index[Any]:
-        """The inner labels."""
-        return self.inner.labels
-
-    @property
-    def volumes(self) -> FloatArray:
-        """The inner volumes."""
-        return self.inner.volumes
-
-    @property
-    def ends(self) -> IntArray:
-        """The inner ends."""
-        return self.inner.ends
-
-    def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return the inner cell."""
-        return self.inner.cell_of(codes)
-
-    @property
-    def grid(self) -> BinnedAxis | None:
-        """The inner bins."""
-        return self.inner.grid
-
-    def refine(self, cells: int) -> MemberAxis:
-        """Return the axis with finer bins."""
-        assert self.inner.grid is not None
-        return MemberAxis(self.column, self.inner.grid.refine(cells), self.group)
-
-    @property
-    def noise(self) -> NoiseBlock:
-        """The noise of the group."""
-        return NoiseBlock.of(self.group)
-
-    @property
-    def law(self) -> FloatArray:
-        """The share of the column's codes in every cell."""
-        return self.volumes / self.column.space.size
-
-    @property
-    def channel(self) -> FloatArray:
-        """P(released cell | cell) of only this column."""
-        return self.noise.spread(np.eye(self.cells), 1.0, self.law[:, None])
-
-
 def check_inverts(axes: Iterable[Axis], remedy: str) -> None:
     """Raise `ParameterError` for an axis whose cells have no unbiased counts, naming the column and a remedy."""
     for axis in axes:
@@ -501,5 +461,5 @@ def join_axes(axes: Sequence[Axis], groups: Sequence[Group]) -> list[Axis]:
         members = [i for i, axis in enumerate(axes) if axis.name in group.names]
         if len(members) > 1:
             for i in members:
-                joined[i] = MemberAxis(axes[i].column, axes[i], group)
+                joined[i] = replace(axes[i], group=group)
     return joined

@@ -15,15 +15,12 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, warn
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
-from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, tails_of
+from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.evidence.combine import Observation, updated
-from dpframe.estimate.joint_domain import check_cells
 from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
-from dpframe.estimate.model import Models
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
-from dpframe.estimate.piled import piles_at_bounds
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable
 from dpframe.plan.forecast import mean_errors
@@ -85,7 +82,7 @@ class Reading:
         if stray:
             raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
         axes = join_axes([make_axis(self._source.column(name), bins.get(name)) for name in names], self.plan.groups)
-        check_cells([axis.classes for axis in axes])
+        surrogates.check_cells([axis.classes for axis in axes])
         return axes
 
     def _cells(
@@ -101,7 +98,7 @@ class Reading:
         whole = info is None or info.n == self.n
         tables = self._given_tables or self._source.tables
         used = tables if whole and self._use_measured is not False else ()
-        return Joints(self._source, Models(MeasuredTables(self._source, used, self._evidence)), self._evidence)
+        return Joints(MeasuredTables(self._source, used, self._evidence), self._evidence)
 
     def _default_method(self, axes: Sequence[Axis]) -> str:
         """Return the method where none is named: unbiased counts between bins have errors beyond use, or are none."""

@@ -21,10 +21,9 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, overlaps
-from dpframe.estimate.evidence.combine import Observation, likely, updated
+from dpframe.estimate.evidence.combine import Observation, likely, project, updated
 from dpframe.estimate.evidence.law import RowsLaw
-from dpframe.estimate.evidence.number_law import project
-from dpframe.estimate.results import Results
+from dpframe.estimate.results import Question, Results
 from dpframe.infer.steps import is_on_steps
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.threads import one_thread
@@ -184,13 +183,10 @@ def rows_by_cell(
     return alone * weight, n * weight**2 * (noise - own)
 
 
-def _presented(
-    rows: FloatArray, covariance: FloatArray, axis: Axis, normalize: bool, dropna: bool
-) -> tuple[FloatArray, FloatArray]:
-    if not normalize:
+def _presented(rows: FloatArray, covariance: FloatArray, question: Question) -> tuple[FloatArray, FloatArray]:
+    if not question.normalize:
         return rows, np.diag(covariance)
-    base = np.ones(len(rows))
-    base[axis.cells - (dropna and axis.has_null) :] = 0.0
+    base = question.inside(rows.shape).astype(np.float64)
     total = float(base @ rows)
     shares = rows / total
     # r = x / b·x has the gradient (1 − r bᵀ) / b·x.
@@ -287,20 +283,13 @@ class ColumnEvidence:
         """Return a grid whose edges are moved to measured ones."""
         return axis if self._inferred is None else snapped(axis, self._inferred)
 
-    def cells(
-        self,
-        axis: Axis,
-        *,
-        normalize: bool,
-        dropna: bool,
-        population: bool,
-        tables: Observation | None = None,
-    ) -> tuple[FloatArray, FloatArray] | None:
-        """Return unbiased counts or shares of an axis's cells and their variances, from all that is known of it.
+    def cells(self, question: Question, tables: Observation | None = None) -> tuple[FloatArray, FloatArray] | None:
+        """Return unbiased counts or shares of one axis's cells and their variances, from all that is known of it.
 
         ``tables`` is what measured tables count of the cells. None where no row is released, where cells are too many
         for a covariance, or so narrow that rows say nothing of them without a fit.
         """
+        (axis,) = question.axes
         counts = self._count(axis) if axis.cells <= MOST_CELLS and axis.inverts else np.zeros(0)
         if counts.sum() < 1:
             return None
@@ -317,10 +306,10 @@ class ColumnEvidence:
             measured = None if doubtful else measured
         known = [facts for facts in (measured, tables) if facts is not None]
         rows, covariance = updated(alone, covariance, Observation.joined(known, axis.cells))
-        if population:
+        if question.population:
             shares = project(rows / total)
             covariance = covariance + total * (np.diag(shares) - np.outer(shares, shares))
-        return _presented(rows, covariance, axis, normalize, dropna)
+        return _presented(rows, covariance, question)
 
     def law(self, axis: Axis) -> RowsLaw:
         """Return the law of an axis's cells by maximum likelihood."""

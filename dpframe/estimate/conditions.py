@@ -67,8 +67,12 @@ class ValueCondition:
         space = self.column.space
         if space.is_listed or space.size <= FEW_VALUES:
             return make_axis(self.column, None)
-        inner = {end for stretch in self.stretches for end in stretch if 0 < end < space.values}
-        return BinnedAxis(self.column, (0, *sorted(inner), space.values), ())
+        return BinnedAxis(self.column, self._cuts, ())
+
+    @property
+    def _cuts(self) -> tuple[int, ...]:
+        values = self.column.space.values
+        return 0, *sorted({end for stretch in self.stretches for end in stretch if 0 < end < values}), values
 
     @property
     def is_number(self) -> bool:
@@ -80,9 +84,8 @@ class ValueCondition:
 
         At the ends of a stretch of a wide grid the surrogate is rare and huge, and rows that miss it show no variance.
         """
-        mechanism, values = self.column.mechanism, self.column.space.values
-        inner = {end for stretch in self.stretches for end in stretch if 0 < end < values}
-        starts = mechanism.changes(np.array([0, *sorted(inner), values], dtype=np.int64)).astype(np.int64)
+        mechanism = self.column.mechanism
+        starts = mechanism.changes(np.array(self._cuts, dtype=np.int64)).astype(np.int64)
         squares = mechanism.surrogate_at(self.holds, starts) ** 2
         return float((mechanism.between(law.edges, starts).T @ squares) @ law.shares)
 

@@ -15,33 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
-from dpframe.errors import ParameterError
-from dpframe.estimate.axes import ChannelAxis, MatrixAxis, MemberAxis
-from dpframe.estimate.noise_block import NoiseBlock
+from dpframe.estimate.axes import Axis, NoiseBlock
+from dpframe.estimate.evidence.likelihood import randomised, through
 
 Counts = npt.NDArray[np.int64]
 
-LARGEST_JOINT = 50_000_000
-"""Most cells of a joint that are counted (400 MB)."""
-
 SQUARED = frozenset({"cell²", "base²", "cell·base"})
-
-
-def check_cells(shape: Sequence[int]) -> None:
-    """Raise `ParameterError` for a joint that would not fit in memory, with its size."""
-    cells = math.prod(shape)
-    if cells > LARGEST_JOINT:
-        raise ParameterError(
-            f"the joint has {cells:,} cells ({cells * 8 / 1e9:.1f} GB), more than {LARGEST_JOINT:,}; cross fewer "
-            "columns or give bins"
-        )
 
 
 @dataclass(frozen=True, eq=False)
 class AxisBlock:
     """One axis, at its position in a joint."""
 
-    axis: ChannelAxis
+    axis: Axis
     position: int
 
     def sums(self, counts: FloatArray, what: str, given: Collection[int], dropna: bool) -> FloatArray:
@@ -61,26 +47,15 @@ class AxisBlock:
 
     def spread(self, shares: FloatArray) -> FloatArray:
         """Apply the axis's matrix."""
-        return self._apply(self.axis.channel, shares)
+        return through(self.axis.channel, shares, self.position)
 
     def adjoint(self, values: FloatArray) -> FloatArray:
         """Apply its transpose."""
-        return self._apply(self.axis.channel.T, values)
-
-    def _apply(self, matrix: FloatArray, values: FloatArray) -> FloatArray:
-        return np.moveaxis(np.tensordot(matrix, values, axes=(1, self.position)), 0, self.position)
+        return through(self.axis.channel.T, values, self.position)
 
     def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
         """Draw from a multinomial law per cell."""
-        matrix, moved = self.axis.channel, np.moveaxis(rows, self.position, 0)
-        laws = (matrix / matrix.sum(axis=0)).T
-        if rows.ndim == 1:
-            return np.asarray(generator.multinomial(rows, laws).sum(axis=0))
-        out = np.zeros((matrix.shape[0], *moved.shape[1:]), dtype=np.int64)
-        for law, part in zip(laws, moved, strict=True):
-            classes = generator.multinomial(part.ravel(), law)
-            out += np.moveaxis(classes.reshape(*part.shape, -1), -1, 0)
-        return np.moveaxis(out, 0, self.position)
+        return randomised(self.axis.channel, rows, self.position, generator)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +66,7 @@ class GroupBlock:
     surrogates of such, for cells and their bases.
     """
 
-    axes: tuple[MemberAxis, ...]
+    axes: tuple[Axis, ...]
     positions: tuple[int, ...]
 
     @property
@@ -181,19 +156,17 @@ class JointDomain:
     Rows by cell and by class are arrays with one dimension per axis.
     """
 
-    axes: tuple[ChannelAxis, ...]
-
-    @classmethod
-    def of(cls, axes: JointDomain | Sequence[ChannelAxis] | Sequence[FloatArray]) -> JointDomain:
-        """Return the domain of axes, or of matrices P(class | cell) of axes whose noise is independent."""
-        if isinstance(axes, JointDomain):
-            return axes
-        return cls(tuple(axis if isinstance(axis, ChannelAxis) else MatrixAxis(axis) for axis in axes))
+    axes: tuple[Axis, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of cells of each axis."""
         return tuple(axis.cells for axis in self.axes)
+
+    @property
+    def laws(self) -> list[FloatArray]:
+        """P(class | cell) of each axis by itself."""
+        return [axis.channel for axis in self.axes]
 
     @property
     def size(self) -> int:
@@ -204,9 +177,9 @@ class JointDomain:
     def blocks(self) -> tuple[Block, ...]:
         """The blocks of independent noise."""
         blocks: list[Block] = []
-        groups: dict[tuple[str, ...], list[tuple[int, MemberAxis]]] = {}
+        groups: dict[tuple[str, ...], list[tuple[int, Axis]]] = {}
         for i, axis in enumerate(self.axes):
-            if isinstance(axis, MemberAxis):
+            if axis.group is not None:
                 groups.setdefault(axis.group.names, []).append((i, axis))
             else:
                 blocks.append(AxisBlock(axis, i))

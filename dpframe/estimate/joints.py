@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import combinations
 from types import MappingProxyType
 
@@ -20,20 +20,19 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, is_one_of
 from dpframe.estimate import surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts, has_few_values, join_axes, make_axis
+from dpframe.estimate.axes import Axis, check_inverts, has_few_values, join_axes, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.conditions import ValueCondition, Where
+from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
-from dpframe.estimate.evidence.likelihood import bootstrap_errors, refits
-from dpframe.estimate.evidence.number_law import NumberLaw, project, truncated_spread
+from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, refits
+from dpframe.estimate.evidence.number_law import NumberLaw, truncated_spread
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import fit_joints
-from dpframe.estimate.measured_tables import FEW_VALUES
+from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results
 from dpframe.estimate.table_column import TableColumn, aggregation
 from dpframe.estimate.tables.guard import interaction_variance
-from dpframe.tables.released import Source
 
 GRID_CELLS = 128
 """Cells of the grid on which the distribution of a numeric column is fitted."""
@@ -85,10 +84,14 @@ _UNMEASURED = 1e9
 class Joints:
     """Joints of one release."""
 
-    def __init__(self, source: Source, models: Models, evidence: ColumnEvidence) -> None:
-        self._source, self.models, self._evidence = source, models, evidence
-        self.tables = models.tables
+    def __init__(self, tables: MeasuredTables, evidence: ColumnEvidence) -> None:
+        self.tables, self._source, self._evidence = tables, tables.source, evidence
         self._excesses: dict[tuple[str, ...], float] = {}
+
+    @cached_property
+    def models(self) -> Models:
+        """The fits of the release."""
+        return Models(self.tables)
 
     def answer(self, question: Question, method: str) -> Answer:
         """Return a joint by a method of `METHODS`, 0 in the cells that the plan's rules exclude.
@@ -241,13 +244,7 @@ class Joints:
         if len(question.axes) == 1:
             (axis,) = question.axes
             facts = self.tables.cell_counts(axis)
-            own = self._evidence.cells(
-                axis,
-                normalize=question.normalize,
-                dropna=question.dropna,
-                population=question.population,
-                tables=facts,
-            )
+            own = self._evidence.cells(question, facts)
             if own is not None:
                 counted = self._evidence.counted(axis) is not None
                 return Answer(*own, "inverse", "rows" if facts is None else "both", counted=counted)
@@ -321,7 +318,7 @@ class Joints:
         merge: Callable[[FloatArray], FloatArray],
         method: str,
     ) -> Answer:
-        n, domain = self._source.n, JointDomain.of(axes)
+        n, domain = self._source.n, JointDomain(tuple(axes))
         if not n:
             return Answer(*self._of_rows(question), "inverse", "rows")
 
@@ -588,12 +585,7 @@ def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], F
     whole = [axis.cells for axis in axes if axis.grid is None]
     binned = max(1, len(axes) - len(whole))
     most = int((MOST_FIT_CELLS / math.prod(whole)) ** (1 / binned))
-    fine = [
-        axis.refine(min(JOINT_GRID_CELLS, most)).for_fits
-        if isinstance(axis, BinnedAxis) or (isinstance(axis, MemberAxis) and axis.grid is not None)
-        else axis
-        for axis in axes
-    ]
+    fine = [axis if axis.grid is None else axis.grid.refine(min(JOINT_GRID_CELLS, most)).for_fits for axis in axes]
 
     def merge(shares: FloatArray) -> FloatArray:
         for i, (f, axis) in enumerate(zip(fine, axes, strict=True)):

@@ -17,9 +17,9 @@ import numpy as np
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
-from dpframe.estimate.evidence.combine import Observation
+from dpframe.estimate.evidence.combine import Observation, project
 from dpframe.estimate.evidence.law import Known, RowsLaw
-from dpframe.estimate.evidence.number_law import NumberLaw, NumberPair, project
+from dpframe.estimate.evidence.number_law import NumberLaw, NumberPair
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import (
     TableColumn,
@@ -223,7 +223,7 @@ class MeasuredTables:
             return None
         kept = tuple(slice(0, axis.cells - axis.has_null) for axis in axes)
         x, y = (
-            np.searchsorted(axis.ends[:-1], law.starts, side="right") - 1
+            np.searchsorted(axis.starts, law.starts, side="right") - 1
             for axis, law in zip(axes, (first, second), strict=True)
         )
         return NumberPair((first, second), (x, y), found.counts[kept], found.variances[kept])

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
 from dpframe.arrays import FloatArray
-from dpframe.estimate.axes import MemberAxis, make_axis
-from dpframe.estimate.likelihood import expectation_maximization
+from dpframe.estimate.axes import NoiseBlock, make_axis
+from dpframe.estimate.evidence.likelihood import expectation_maximization, through
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
-from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.estimate.surrogates import count_classes, count_joints
-from dpframe.estimate.table_column import middle_codes, tilt_to_mean
+from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.bootstrap import Fitted
 from dpframe.estimate.tables.fit import TableFit
 from dpframe.estimate.tables.guard import UNLIKELY, guard_joint
@@ -176,11 +176,11 @@ class Model:
             group = self._source.plan.group_of(self.names[i])
             if group is None or not self._are_together(i, j) or (i, j) in held:
                 continue
-            axes = [MemberAxis(self._members[place].axis.column, self._members[place].axis, group) for place in (i, j)]
+            axes = [replace(self._members[place].axis, group=group) for place in (i, j)]
             counts, law = count_classes(axes, self._source.codes([self.names[i], self.names[j]])), []
             for at, (place, axis) in enumerate(zip((i, j), axes, strict=True)):
                 merge = self._members[place].merge
-                counts = np.moveaxis(np.tensordot(merge, counts, axes=(1, at)), 0, at)
+                counts = through(merge, counts, at)
                 law.append(merge @ axis.law)
             found, variances = NoiseBlock.of(group).pair(counts, np.outer(*law))
             yield Table((i, j), found, np.sqrt(variances)).times(self._source.weight)
@@ -266,7 +266,7 @@ class Model:
         if measured is None or rows < 1:
             return shares
         wanted = float(measured.counts.ravel()[0]) / rows
-        tilted = tilt_to_mean(present / present.sum(), middle_codes(member.axis), wanted) * present.sum()
+        tilted = tilt_to_mean(present / present.sum(), member.axis.middles, wanted) * present.sum()
         return np.concatenate([tilted, shares[len(present) :]])
 
     def is_heard(self, names: Sequence[str]) -> bool:

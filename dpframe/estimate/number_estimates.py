@@ -13,7 +13,7 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_flags, check_whole, is_one_of
 from dpframe.estimate import moments, surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, MemberAxis, check_inverts, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, check_inverts, make_axis
 from dpframe.estimate.base import column_names, kept_parts
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
@@ -146,7 +146,7 @@ class NumberEstimates(VectorEstimates):
         together = len({home.names for home in homes}) < len(homes)
         if together and not isinstance(by, str):
             raise ParameterError("columns that are randomised together cannot be separated by several keys; name one")
-        groups = [MemberAxis(axes[0].column, axes[0], homes[0])] if together else axes
+        groups = [replace(axes[0], group=homes[0])] if together else axes
         batches = self._source.codes([column, *keys])
         ratio, spread = surrogates.ratio_by_all(scale.column, scale.value, scale.present, groups, batches, sampling)
         means = self._with_groups(scale, axes, scale.back(ratio), spread * scale.width**2, method)

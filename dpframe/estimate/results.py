@@ -144,7 +144,7 @@ class Question:
         if not self.normalize:
             own = np.maximum(counts * (1 - counts / max(rows, 1.0)), 0.0) if self.population else 0.0
             return counts, variances - shared**2 + own
-        inside = self._inside(counts.shape)
+        inside = self.inside(counts.shape)
         free = tuple(i for i in range(counts.ndim) if i not in self.given)
         if inside.all() and not self.given:
             total, (spread, moved) = np.full([1] * counts.ndim, rows), np.zeros([2] + [1] * counts.ndim)
@@ -162,9 +162,10 @@ class Question:
         if not self.normalize:
             return 1 / rows
         free = tuple(i for i in range(shares.ndim) if i not in self.given)
-        return np.maximum((shares * self._inside(shares.shape)).sum(axis=free, keepdims=True), 1e-300)
+        return np.maximum((shares * self.inside(shares.shape)).sum(axis=free, keepdims=True), 1e-300)
 
-    def _inside(self, shape: Sequence[int]) -> npt.NDArray[np.bool_]:
+    def inside(self, shape: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Return which cells are in a base: all, or those without nulls on axes that are not given."""
         inside = np.ones(shape, dtype=np.bool_)
         for i, axis in enumerate(self.axes):
             if self.dropna and axis.has_null and i not in self.given:

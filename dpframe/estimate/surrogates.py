@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
-from dpframe.estimate.axes import Axis, MemberAxis
+from dpframe.errors import ParameterError
+from dpframe.estimate.axes import Axis, NoiseBlock
 from dpframe.estimate.evidence.combine import few_rows
-from dpframe.estimate.joint_domain import JointDomain, check_cells
-from dpframe.estimate.likelihood import expectation_maximization
-from dpframe.estimate.noise_block import NoiseBlock, product_mean
+from dpframe.estimate.evidence.likelihood import expectation_maximization
+from dpframe.estimate.joint_domain import JointDomain
 from dpframe.plan.columns import Column, Group
 
 J = TypeVar("J", bound=tuple[Any, ...])
@@ -43,6 +43,20 @@ CHUNK = 1 << 15
 
 LARGEST_TABLE = 1 << 20
 """Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
+
+
+LARGEST_JOINT = 50_000_000
+"""Most cells of a joint that are counted (400 MB)."""
+
+
+def check_cells(shape: Sequence[int]) -> None:
+    """Raise `ParameterError` for a joint that would not fit in memory, with its size."""
+    cells = math.prod(shape)
+    if cells > LARGEST_JOINT:
+        raise ParameterError(
+            f"the joint has {cells:,} cells ({cells * 8 / 1e9:.1f} GB), more than {LARGEST_JOINT:,}; cross fewer "
+            "columns or give bins"
+        )
 
 
 def own_squares(table: Any, population: Any, sampling: float) -> Any:
@@ -104,7 +118,7 @@ def joint_cells(
     U = Φ_v − rW, whose squares' sum is expanded so that each term is a product over the axes. The table's
     variance subtracts what the residual's square is without noise; the residual's mean is 0 for the population.
     """
-    n, domain = counts.sum(), JointDomain.of(axes)
+    n, domain = counts.sum(), JointDomain(tuple(axes))
     estimate, squares = domain.sums(counts), _squares(counts, axes, domain)
     if not normalize:
         return estimate, _positive(squares - own_squares(estimate, estimate**2 / max(n, 1), sampling), domain, n)
@@ -134,7 +148,7 @@ def margin_cells(
     counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, sampling: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return estimates and variances of the totals over all axes but those kept (nulls left out)."""
-    estimate, second = (JointDomain.of(axes).sums(counts, what, kept, dropna) for what in ("base", "base²"))
+    estimate, second = (JointDomain(tuple(axes)).sums(counts, what, kept, dropna) for what in ("base", "base²"))
     without = own_squares(estimate, estimate**2 / max(counts.sum(), 1), sampling)
     return estimate, np.maximum(second - without, 0)
 
@@ -184,7 +198,8 @@ class Surrogates:
             joined = {name: term[name] for name in group.names if name in term}
             if len(joined) > 1:
                 here = reduce(np.multiply, (_product(functions)(codes[name]) for name, functions in joined.items()))
-                mean = product_mean(self._mean(name, functions) for name, functions in joined.items())
+                # The mean of a product over all tuples: their coordinates are independent.
+                mean = math.prod(self._mean(name, functions) for name, functions in joined.items())
                 factor = NoiseBlock.of(group).sums(here, mean)
                 out = factor if out is None else out * factor
                 left = {name: functions for name, functions in left.items() if name not in joined}
@@ -306,7 +321,7 @@ def ratio_by_all(
     surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
     A group in one block of noise with the column has a formula of its own.
     """
-    if isinstance(groups[0], MemberAxis):
+    if groups[0].group is not None:
         return _ratio_together(column, numerator, present, groups[0], batches, sampling)
     surrogates, shape = Surrogates({column.name: column}), [group.classes for group in groups]
     check_cells([*shape, 6])
@@ -339,7 +354,7 @@ def _ratio_together(
     column: Column,
     numerator: CodeFunction,
     present: CodeFunction,
-    by: MemberAxis,
+    by: Axis,
     batches: Iterable[Codes],
     sampling: float,
 ) -> tuple[FloatArray, FloatArray]:

@@ -22,16 +22,17 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, InferenceWarning, ParameterError, check_whole, name_list, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import ListedAxis
-from dpframe.estimate.fidelity import fidelity_table
-from dpframe.estimate.likelihood import expectation_maximization
-from dpframe.estimate.model import Models
+from dpframe.estimate.evidence.likelihood import expectation_maximization
+from dpframe.estimate.model import Model, Models
 from dpframe.estimate.surrogates import count_classes
 from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import MOST_PLACES, raked
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
+from dpframe.estimate.tables.tables import SHOWS, Table, dependence_score
 from dpframe.plan.columns import Column
+from dpframe.plan.plan import Plan
 from dpframe.tables.released import SYNTHETIC, Source
 
 Codes = Mapping[str, npt.NDArray[Any]]
@@ -103,7 +104,7 @@ class Synthesizer:
     @cached_property
     def fidelity(self) -> pd.DataFrame:
         """What synthetic rows hold, by column and pair."""
-        return fidelity_table(self._source.plan, self._model)
+        return _fidelity_table(self._source.plan, self._model)
 
     def warn_of_nothing(self) -> None:
         """Warn where synthetic rows hold nothing: of columns that were not found, and of pairs that show nothing."""
@@ -176,7 +177,7 @@ class Synthesizer:
         return {columns: self._model.fit.joint(columns) for columns in whole}
 
     def _triples(self, parts: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return triples of which all pairs were measured, those of the fewest cells."""
+        """Return triples whose pairs were all measured, those of the fewest cells."""
         cells = [member.cells for member in self._model.columns.values()]
         near = {
             a: {b for pair in parts if len(pair) == 2 and pair[0] == a for b in pair[1:]} for a in range(len(cells))
@@ -238,13 +239,11 @@ class Synthesizer:
         member: TableColumn, fine: npt.NDArray[np.int64], generator: np.random.Generator
     ) -> npt.NDArray[np.uint64]:
         """Return a code of every fine cell, spread evenly over it; null's own."""
-        space, starts = member.axis.column.space, member.axis.ends[:-1]
-        lows = np.append(starts, [space.size - 1] * space.has_null)
-        widths = np.append(np.diff(np.append(starts, space.values)), [1] * space.has_null)
-        found = lows[fine]
-        wide = widths[fine] > 1
+        starts, stops = member.axis.stretches
+        found, widths = starts[fine], (stops - starts)[fine]
+        wide = widths > 1
         if wide.any():
-            found[wide] += generator.integers(0, widths[fine][wide])
+            found[wide] += generator.integers(0, widths[wide])
         return found.astype(np.uint64)
 
     @cached_property
@@ -290,6 +289,43 @@ class Synthesizer:
             return 0.0
         rate, _ = sets.null_rate(column, self._source.codes([column.name]), 0.0)
         return float(np.clip(rate[0], 0, 1))
+
+
+def _fidelity_table(plan: Plan, model: Model) -> pd.DataFrame:
+    """Return a row for every column and every pair of the columns that synthetic rows draw together.
+
+    A pair's counts, from tables or of the released rows, are compared with those of independent columns
+    (`dependence_score`).
+    """
+    lost = {missing.column for missing in plan.not_found}
+    rows: dict[tuple[str, str], tuple[str, float, float, float, bool]] = {}
+    for name in plan.names:
+        found = name not in lost
+        source = model.tables.source_of([name]) if found and name in model.columns else "rows" if found else "none"
+        rows[name, ""] = (source, math.nan, math.nan, math.nan, found)
+    known = model.evidence.row_pairs | model.evidence.pairs
+    for i, j in combinations(range(len(model.names)), 2):
+        names, table = (model.names[i], model.names[j]), known.get((i, j))
+        if lost & set(names) or table is None:
+            rows[names] = ("none", math.nan, math.nan, math.nan, False)
+            continue
+        rows[names] = _pair_held(model, (i, j), table)
+    index = pd.MultiIndex.from_tuples(list(rows), names=["column", "with"])
+    return pd.DataFrame(list(rows.values()), index, columns=["source", "dependence", "noise", "deviations", "shows"])
+
+
+def _pair_held(model: Model, places: tuple[int, int], table: Table) -> tuple[str, float, float, float, bool]:
+    joint = model.fit.joint(places)
+    margins = [joint.sum(axis=1), joint.sum(axis=0)]
+    dependence = float(np.abs(joint - np.outer(*margins)).sum() / 2)
+    if table.channels:
+        margins = [channel @ margin for channel, margin in zip(table.channels, margins, strict=True)]
+    variances = table.variances
+    score = dependence_score(table.counts, variances, margins)
+    # The mean distance that such noise makes of independent columns: σ√(2/π) in a cell.
+    noise = float(np.sqrt(variances).sum() * math.sqrt(2 / math.pi) / 2 / max(float(table.counts.sum()), 1.0))
+    source = model.tables.source_of([model.names[place] for place in places])
+    return source, dependence, noise, score, score > SHOWS
 
 
 class _SetDraws:

@@ -9,8 +9,9 @@ import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.axes import Axis, overlaps
+from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
-from dpframe.estimate.evidence.number_law import NumberLaw, project
+from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.tables.tables import Table
 
 MOST_BINS = 12
@@ -25,17 +26,12 @@ _WHOLE = 1e-9
 
 def aggregation(fine: Law | Axis, coarse: Axis) -> FloatArray:
     """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
-    inside = overlaps(fine.ends, coarse.ends[:-1], coarse.ends[1:])
+    inside = overlaps(fine.ends, coarse.starts, coarse.ends[1:])
     if not fine.has_null:
         return inside
     padded = np.zeros((coarse.cells, fine.cells))
     padded[:-1, :-1], padded[-1, -1] = inside, 1.0
     return padded
-
-
-def middle_codes(axis: Axis) -> FloatArray:
-    """Return the mean code of every cell but null's."""
-    return np.asarray((axis.ends[:-1] + axis.ends[1:] - 1) / 2)
 
 
 def same_cells(one: Axis, other: Axis) -> bool:
@@ -45,7 +41,7 @@ def same_cells(one: Axis, other: Axis) -> bool:
 
 def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
     """Return which cells of a finer axis make up those of a coarser one, shape (coarse, fine), or None if none do."""
-    starts, edges = fine.ends[:-1], coarse.ends[:-1]
+    starts, edges = fine.starts, coarse.starts
     if not np.isin(edges, starts).all():
         return None
     places = np.searchsorted(edges, starts, side="right") - 1
@@ -149,9 +145,9 @@ class TableColumn:
         joint
             Shares by the fit's cells, shape (cells, …).
         """
-        present, (starts, stops) = self.cells - self.axis.has_null, self.axis.stretches
+        present = self.cells - self.axis.has_null
         moved = moved_by_slopes(joint, exact, self.spread, present)
-        left = left_open(joint, exact, self.spread, (stops - starts).astype(np.float64), present)
+        left = left_open(joint, exact, self.spread, self.axis.volumes, present)
         doubt = np.tensordot(self.in_doubt(exact) @ self.spread, joint, axes=1)
         # Half of what a slope moves is taken for what is not straight, and for its own error.
         return moved, (moved / 2) ** 2 + np.maximum(left, doubt) ** 2 + self.cut_errors(exact, joint) ** 2

@@ -22,8 +22,7 @@ from dpframe.channels.ball_channel import BallChannel
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Reading
-from dpframe.estimate.joint_domain import check_cells
-from dpframe.estimate.surrogates import own_squares, pieces
+from dpframe.estimate.surrogates import check_cells, own_squares, pieces
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces.vectors import VectorSpace

@@ -7,15 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
+from dpframe.estimate.axes import NoiseBlock
 from dpframe.estimate.moments import Scale
-from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.plan.columns import Column, Group
 
 Codes = Mapping[str, npt.NDArray[Any]]
@@ -27,45 +28,29 @@ LARGEST_TABLE = 1 << 20
 """Most codes for which surrogates are tabulated; beyond, they are evaluated row by row."""
 
 
-class Rows(Protocol):
-    """The surrogates of a block at some released rows; z are its functions, 0 where one of its columns is null."""
+@dataclass(frozen=True)
+class OwnRows:
+    """The surrogates of functions z of one column, or of the constant, 0 where it is null, at some released rows.
 
-    @property
-    def first(self) -> FloatArray:
-        """Surrogates of z, shape (n, q)."""
+    z·zᵀ is diagonal, as indicators exclude each other.
+    """
 
-    @property
-    def present(self) -> FloatArray:
-        """Surrogates of "not null", shape (n,)."""
+    first: FloatArray
+    """Surrogates of z, shape (n, q)."""
+    squares: FloatArray
+    present: FloatArray
+    """Surrogates of "not null", shape (n,)."""
 
     def gram(self, weight: FloatArray) -> FloatArray:
         """Return Σ weight·(surrogate of z·zᵀ), shape (q, q)."""
-
-    def form(self, v: FloatArray) -> FloatArray:
-        """Return the surrogates of (vᵀz)² for vectors v of shape (q, d), shape (n, d)."""
-
-    def times(self, v: FloatArray) -> FloatArray:
-        """Return the surrogates of z·zᵀv for a vector v, shape (n, q)."""
-
-
-@dataclass(frozen=True)
-class OwnRows:
-    """Functions of one column, or the constant: z·zᵀ is diagonal, as indicators exclude each other."""
-
-    first: FloatArray
-    squares: FloatArray
-    present: FloatArray
-
-    def gram(self, weight: FloatArray) -> FloatArray:
-        """Return the diagonal matrix of weighted sums."""
         return np.diag(self.squares.T @ weight)
 
     def form(self, v: FloatArray) -> FloatArray:
-        """Return Σ zⱼ²vⱼ²."""
+        """Return the surrogates of (vᵀz)² for vectors v of shape (q, d), shape (n, d)."""
         return np.asarray(self.squares @ v**2)
 
     def times(self, v: FloatArray) -> FloatArray:
-        """Return zⱼ²vⱼ."""
+        """Return the surrogates of z·zᵀv for a vector v, shape (n, q)."""
         return self.squares * v
 
 
@@ -106,6 +91,10 @@ class GroupRows:
     def times(self, v: FloatArray) -> FloatArray:
         """Return the surrogates of z·zᵀv."""
         return self.noise.sums(self.values * (self.values @ v)[:, None], self.second @ v)
+
+
+Rows = OwnRows | GroupRows
+"""The surrogates of a block at some released rows."""
 
 
 class Block(ABC):
@@ -264,6 +253,27 @@ class GroupBlock(Block):
         values = np.concatenate([part.functions(codes[part.column.name]) for part in self.parts], axis=1)
         mean, second, share = self._means
         return GroupRows(NoiseBlock.of(self.group), values * there[:, None], there, mean, second, share)
+
+
+class FunctionMoments:
+    """What moments M = Σ z·zᵀ of a constant and columns' functions z say of their order, wherever they are from."""
+
+    def __init__(self, columns: Sequence[ColumnBlock]) -> None:
+        self.columns = list(columns)
+        ends = np.cumsum([1, *(len(column.names) for column in columns)])
+        self.places = [np.arange(a, b) for a, b in pairwise(ends)]
+        self.size = int(ends[-1])
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the functions."""
+        return ["intercept", *(name for column in self.columns for name in column.names)]
+
+    @property
+    def units(self) -> tuple[FloatArray, FloatArray]:
+        """Centres and widths by which the functions are scaled."""
+        pairs = [(0.0, 1.0), *(column.unit for column in self.columns for _ in column.names)]
+        return np.array([centre for centre, _ in pairs]), np.array([width for _, width in pairs])
 
 
 def make_blocks(members: Sequence[ColumnBlock], groups: Sequence[Group]) -> list[Block]:

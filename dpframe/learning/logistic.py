@@ -11,19 +11,17 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
+from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import make_axis
 from dpframe.estimate.synthetic import Synthesizer, make_generator
-from dpframe.learning.classifier import ReleaseClassifier
+from dpframe.learning.base import ReleaseClassifier, all_models, check_number, common_source, encode_rows
 from dpframe.learning.features import ColumnBlock
-from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
-from dpframe.learning.measured import all_models, common_source
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread
 from dpframe.tables.released import Source
 
-FloatArray = npt.NDArray[np.float64]
 Codes = dict[str, npt.NDArray[Any]]
 
 ENOUGH_ROWS = 100_000
@@ -90,41 +88,20 @@ class DebiasedLogisticRegression(ReleaseClassifier):
         self.random_state = random_state
         self.plan = plan
 
-    def fit(self, X: Any, y: Any) -> DebiasedLogisticRegression:
-        """Fit to a release.
-
-        Parameters
-        ----------
-        X
-            A released table: its randomised columns, but the target, are the features.
-        y
-            The released target column as a Series, or its name where X holds it.
-
-        Raises
-        ------
-        NotSanitizedError
-            If neither X nor y carries a plan, and none is given.
-        ParameterError
-            If the target is no column of listed values or has only one class, or a parameter breaks its rule.
-        """
+    def _check(self) -> None:
         check_number(self.C, "C", above=True)
-        generator = make_generator(self.random_state)
-        source, target = open_release(X, y, self.plan)
-        columns = feature_columns(source, target)
-        self._design = Design(columns)
-        answer = make_axis(source.column(target), None)
-        models = all_models(source)
-        self.source_ = common_source(models.tables.source_of([column.name, target]) for column in columns)
-        codes = _draw(source, Synthesizer(source, models, {}), [*self._design.names, target], generator)
-        kept = answer.cell_of(codes[target]) < answer.cells - answer.has_null
-        self.feature_names_in_ = np.array(self._design.names, dtype=object)
-        self.n_features_in_ = len(columns)
+        make_generator(self.random_state)
+
+    def _learn(self, source: Source, target: Column, columns: list[Column]) -> None:
+        self._design, answer = Design(columns), make_axis(target, None)
+        models, generator = all_models(source), make_generator(self.random_state)
+        self.source_ = common_source(models.tables.source_of([column.name, target.name]) for column in columns)
+        codes = _draw(source, Synthesizer(source, models, {}), [*self._design.names, target.name], generator)
+        kept = answer.cell_of(codes[target.name]) < answer.cells - answer.has_null
         self.coef_names_ = self._design.functions
         functions = self._design.of({name: values[kept] for name, values in codes.items()})
-        cells, weight = answer.cell_of(codes[target][kept]), source.n / max(len(kept), 1)
-        labels = np.asarray(answer.labels.to_numpy())
-        self._solve(functions, cells, weight, labels)
-        return self
+        cells, weight = answer.cell_of(codes[target.name][kept]), source.n / max(len(kept), 1)
+        self._solve(functions, cells, weight, np.asarray(answer.labels.to_numpy()))
 
     @one_thread
     def _solve(self, functions: FloatArray, cells: npt.NDArray[Any], weight: float, labels: npt.NDArray[Any]) -> None:

@@ -13,14 +13,24 @@ from sklearn.utils.validation import check_is_fitted
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import Axis, join_axes, make_axis
-from dpframe.estimate.evidence.likelihood import bootstrap_errors, refits
+from dpframe.estimate.evidence.likelihood import (
+    bootstrap_errors,
+    expectation_maximization,
+    fit_joint,
+    fit_joints,
+    refits,
+)
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import expectation_maximization, fit_joint, fit_joints
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import count_classes, joint_cells
-from dpframe.learning.classifier import ReleaseClassifier
-from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
-from dpframe.learning.measured import common_source, joint_shares, measured_models
+from dpframe.learning.base import (
+    ReleaseClassifier,
+    check_number,
+    common_source,
+    encode_rows,
+    joint_shares,
+    measured_models,
+)
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.tables.released import Source
@@ -103,29 +113,13 @@ class DebiasedNaiveBayes(ReleaseClassifier):
         self.evidence = evidence
         self.plan = plan
 
-    def fit(self, X: Any, y: Any) -> DebiasedNaiveBayes:
-        """Fit to a release.
-
-        Parameters
-        ----------
-        X
-            A released table: its randomised columns, but the target, are the features.
-        y
-            The released target column as a Series, or its name where X holds it.
-
-        Raises
-        ------
-        NotSanitizedError
-            If neither X nor y carries a plan, and none is given.
-        ParameterError
-            If the target is no column of listed values, or a parameter breaks its rule.
-        """
+    def _check(self) -> None:
         check_number(self.prior_sd, "prior_sd", above=True)
         check_number(self.evidence, "evidence", above=True)
         if self.evidence > 1:
             raise ParameterError("evidence must be at most 1, which is naive Bayes")
-        source, target = open_release(X, y, self.plan)
-        columns = feature_columns(source, target)
+
+    def _learn(self, source: Source, target: Column, columns: list[Column]) -> None:
         if isinstance(self.bins, Mapping):
             stray = [name for name in self.bins if name not in [column.name for column in columns]]
             if stray:
@@ -133,10 +127,8 @@ class DebiasedNaiveBayes(ReleaseClassifier):
                     f"bins names {stray[0]!r}, which is not a feature; features are "
                     f"{name_list(column.name for column in columns)}"
                 )
-        answer = make_axis(source.column(target), None)
+        answer = make_axis(target, None)
         self._axes = [self._axis(column) for column in columns]
-        self.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
-        self.n_features_in_ = len(columns)
         part = slice(0, answer.cells - answer.has_null)
         self.classes_ = np.asarray(answer.labels[part].to_numpy())
         models = measured_models(source)
@@ -144,7 +136,7 @@ class DebiasedNaiveBayes(ReleaseClassifier):
         self.class_prior_ /= self.class_prior_.sum()
         self.tables_, told = {}, []
         for axis in self._axes:
-            if models is not None and models.tables.source_of([axis.name, target]) == "tables":
+            if models is not None and models.tables.source_of([axis.name, target.name]) == "tables":
                 joint = _measured(axis, answer, models)
                 told.append("tables")
             else:
@@ -152,7 +144,6 @@ class DebiasedNaiveBayes(ReleaseClassifier):
                 told.append("rows")
             self.tables_[axis.name] = self._table(axis, *joint)
         self.source_ = common_source(told)
-        return self
 
     def _axis(self, column: Column) -> Axis:
         if column.space.code_words:
@@ -224,7 +215,7 @@ def _joint(axis: Axis, answer: Axis, counts: FloatArray) -> tuple[FloatArray, Fl
         estimated = joint_cells(counts, axes, normalize=False, given=(), dropna=False, sampling=1.0)
         return estimated[0] / n, estimated[1] / n**2
     # Between bins the unbiased inverse has errors beyond use.
-    domain = JointDomain.of(axes)
+    domain = JointDomain(tuple(axes))
     shares = fit_joint(counts, domain)
 
     def fit(replica: FloatArray) -> FloatArray:

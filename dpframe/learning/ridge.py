@@ -7,19 +7,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_fraction
+from dpframe.learning.base import ReleaseModel, check_number, encode_rows
 from dpframe.learning.features import ColumnBlock
-from dpframe.learning.inputs import check_number, encode_rows, feature_columns, open_release
 from dpframe.learning.second_moments import Moments, best_moments, lifted
 from dpframe.learning.table_moments import TableMoments
+from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
+from dpframe.tables.released import Source
 
 
-class DebiasedRidge(RegressorMixin, BaseEstimator):
+class DebiasedRidge(RegressorMixin, ReleaseModel):
     """Linear regression of true columns, learnt from a release.
 
     Parameters
@@ -85,29 +87,13 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.plan = plan
 
-    def fit(self, X: Any, y: Any) -> DebiasedRidge:
-        """Fit to a release.
-
-        Parameters
-        ----------
-        X
-            A released table: its randomised columns, but the target, are the features.
-        y
-            The released target column as a Series, or its name where X holds it.
-
-        Raises
-        ------
-        NotSanitizedError
-            If neither X nor y carries a plan, and none is given.
-        ParameterError
-            If the target is no randomised numeric column, or ``alpha`` is negative.
-        """
+    def _check(self) -> None:
         check_number(self.alpha, "alpha")
-        source, target = open_release(X, y, self.plan)
-        columns = feature_columns(source, target)
-        if source.column(target).space.is_time or not source.column(target).space.is_numeric:
-            raise ParameterError(f"y must be a column of numbers, which {target!r} is not")
-        blocks = [ColumnBlock.of(column, self.fit_intercept) for column in [*columns, source.column(target)]]
+
+    def _learn(self, source: Source, target: Column, columns: list[Column]) -> None:
+        if target.space.is_time or not target.space.is_numeric:
+            raise ParameterError(f"y must be a column of numbers, which {target.name!r} is not")
+        blocks = [ColumnBlock.of(column, self.fit_intercept) for column in [*columns, target]]
         moments = best_moments(source, blocks)
         self.source_ = moments.told
         if moments.matrix[0, 0] <= 0:
@@ -115,11 +101,8 @@ class DebiasedRidge(RegressorMixin, BaseEstimator):
                 "X has no rows without nulls, as far as noise lets them be seen; fill or drop its nulls"
             )
         self._columns, self._centred = columns, self.fit_intercept
-        self.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
-        self.n_features_in_ = len(columns)
         self.coef_names_ = moments.names[1:-1]
         self._solve(moments)
-        return self
 
     def _solve(self, moments: Moments | TableMoments) -> None:
         """Solve the normal equations in scaled units, and return to the columns' own."""

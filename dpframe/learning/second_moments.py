@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import DpframeWarning, warn
-from dpframe.learning.features import ColumnBlock, Rows, make_blocks
-from dpframe.learning.measured import measured_models
+from dpframe.learning.base import measured_models
+from dpframe.learning.features import ColumnBlock, FunctionMoments, Rows, make_blocks
 from dpframe.learning.table_moments import LIKELY_SQUARE, TableMoments
 from dpframe.plan.threads import one_thread
 from dpframe.tables.released import Source
@@ -30,7 +29,7 @@ FORMS = 16
 """Random forms on which the errors of rows and tables are compared."""
 
 
-class Moments:
+class Moments(FunctionMoments):
     """Unbiased moments M = Σ w·z·zᵀ of all blocks' functions z over the rows where all is present (w).
 
     Noise is independent between blocks, so a product over blocks has the product of surrogates; within a
@@ -53,16 +52,15 @@ class Moments:
     told = "rows"
 
     def __init__(self, source: Source, columns: Sequence[ColumnBlock]) -> None:
-        self.source, self.blocks, self.columns = source, make_blocks(columns, source.plan.groups), list(columns)
-        ends = np.cumsum([1, *(len(member.names) for member in self.columns)])
-        place = {c.column.name: np.arange(a, b) for c, (a, b) in zip(columns, pairwise(ends), strict=True)}
+        super().__init__(columns)
+        self.source, self.blocks = source, make_blocks(columns, source.plan.groups)
+        place = {block.column.name: places for block, places in zip(columns, self.places, strict=True)}
         self.parts = [
             np.concatenate([place[member.column.name] for member in block.members])
             if block.members
             else np.zeros(1, int)
             for block in self.blocks
         ]
-        self.size = int(ends[-1])
         self.matrix = np.zeros((self.size, self.size))
         self.noise = np.zeros((self.size, self.size))
         for rows, weight in self._chunks():
@@ -74,17 +72,6 @@ class Moments:
                     cross = one.first.T @ (rows[j].first * weight(i, j)[:, None])
                     self.matrix[np.ix_(self.parts[i], self.parts[j])] += cross
                     self.matrix[np.ix_(self.parts[j], self.parts[i])] += cross.T
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the functions."""
-        return ["intercept", *(name for member in self.columns for name in member.names)]
-
-    @property
-    def units(self) -> tuple[FloatArray, FloatArray]:
-        """Centres and widths by which the functions are scaled."""
-        pairs = [(0.0, 1.0), *(member.unit for member in self.columns for _ in member.names)]
-        return np.array([centre for centre, _ in pairs]), np.array([width for _, width in pairs])
 
     @property
     def target_variance(self) -> float:

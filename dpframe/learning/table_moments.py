@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.arrays import FloatArray
 from dpframe.estimate.model import Model
 from dpframe.estimate.table_column import TableColumn
-from dpframe.learning.features import ColumnBlock
-
-FloatArray = npt.NDArray[np.float64]
+from dpframe.learning.features import ColumnBlock, FunctionMoments
 
 LIKELY_SQUARE = 0.1
 """Square of a coefficient to expect, of a target and features that run from −1 to 1."""
@@ -97,13 +96,9 @@ class CellFunctions:
 
 def _fine_functions(block: ColumnBlock, member: TableColumn) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return a column's functions by fine cell, their variance within it, and whether the cell is not null."""
-    axis, space = member.axis, block.column.space
-    starts = axis.ends[:-1]
-    ends = np.append(starts[1:], space.values) - 1
-    nulls = [space.size - 1] * axis.has_null
-    low, high = (np.append(codes, nulls).astype(np.int64) for codes in (starts, ends))
-    first, last = block.functions(low), block.functions(high)
-    width = (high - low + 1.0)[:, None]
+    low, stops = member.axis.stretches
+    first, last = block.functions(low), block.functions(stops - 1)
+    width = member.axis.volumes[:, None]
     # Codes spread evenly: (w² − 1)/12 steps², a step being (last − first)/(w − 1).
     within = np.where(width > 1, (last - first) ** 2 * (width + 1) / (12 * np.maximum(width - 1, 1)), 0.0)
     return (first + last) / 2, within, block.present(low)
@@ -120,7 +115,7 @@ class PairNoise:
     open: FloatArray
 
 
-class TableMoments:
+class TableMoments(FunctionMoments):
     """Moments M = Σ z·zᵀ of a constant and columns' functions z over rows where all is present, from tables.
 
     A pair counts rows where its own columns are present; those where another one is null are taken off as the fit
@@ -137,44 +132,31 @@ class TableMoments:
     told = "tables"
 
     def __init__(self, model: Model, columns: Sequence[ColumnBlock]) -> None:
-        self.model, self.columns, self.n = model, list(columns), float(model.evidence.n)
+        super().__init__(columns)
+        self.model, self.n = model, float(model.evidence.n)
         self.functions = [CellFunctions.of(column, model) for column in columns]
         self.nullable = [i for i, found in enumerate(self.functions) if not found.all_present]
-        ends = np.cumsum([1, *(len(column.names) for column in columns)])
-        self.parts = [np.arange(a, b) for a, b in pairwise(ends)]
-        self.size = int(ends[-1])
         self.central = self._central()
         # z = f + μ on the rows that are left.
         self.back = np.eye(self.size)
         self.back[1:, 0] = np.concatenate([found.mean for found in self.functions])
         self.matrix = self.back @ self.central @ self.back.T
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the functions."""
-        return ["intercept", *(name for column in self.columns for name in column.names)]
-
-    @property
-    def units(self) -> tuple[FloatArray, FloatArray]:
-        """Centres and widths by which the functions are scaled."""
-        pairs = [(0.0, 1.0), *(column.unit for column in self.columns for _ in column.names)]
-        return np.array([centre for centre, _ in pairs]), np.array([width for _, width in pairs])
-
     def _central(self) -> FloatArray:
         """Return the moments of centred functions and a constant."""
         found = np.zeros((self.size, self.size))
         first = self.nullable[0] if self.nullable else 0
-        for i, own in enumerate(self.parts):
+        for i, own in enumerate(self.places):
             block = self._own(i)
             found[np.ix_(own, own)] = block[1:, 1:]
             row = block[0] if i == first else self._pair(first, i)[0]
             found[0, own] = found[own, 0] = row[1:] if self.nullable else 0.0
             if i == first:
                 found[0, 0] = block[0, 0]
-        for i, j in combinations(range(len(self.parts)), 2):
+        for i, j in combinations(range(len(self.places)), 2):
             block = self._pair(i, j)[1:, 1:]
-            found[np.ix_(self.parts[i], self.parts[j])] = block
-            found[np.ix_(self.parts[j], self.parts[i])] = block.T
+            found[np.ix_(self.places[i], self.places[j])] = block
+            found[np.ix_(self.places[j], self.places[i])] = block.T
         return found
 
     def _own(self, i: int) -> FloatArray:
@@ -226,9 +208,9 @@ class TableMoments:
     @cached_property
     def _noises(self) -> list[PairNoise]:
         found = []
-        for i, j in combinations(range(len(self.parts)), 2):
+        for i, j in combinations(range(len(self.places)), 2):
             one, other = self.functions[i], self.functions[j]
-            block = self.central[np.ix_(self.parts[i], self.parts[j])]
+            block = self.central[np.ix_(self.places[i], self.places[j])]
             loose = np.hypot(one.looseness(self.n), other.looseness(self.n))
             left = block * np.hypot((1 - one.between * other.between) / 2, loose)
             found.append(PairNoise((i, j), one.stretched, other.stretched, self._counts(i, j)[1], left))
@@ -238,7 +220,7 @@ class TableMoments:
         """Yield the noise of every pair, and both columns' part of vᵀf by cell."""
         for noise in self._noises:
             i, j = noise.places
-            yield noise, noise.one @ v[self.parts[i]], noise.other @ v[self.parts[j]]
+            yield noise, noise.one @ v[self.places[i]], noise.other @ v[self.places[j]]
 
     def quadratic(self, directions: FloatArray) -> FloatArray:
         """Return the variance of vᵀMv by the tables' noise, for directions v of shape (size, d)."""
@@ -246,9 +228,9 @@ class TableMoments:
         total = np.zeros(directions.shape[1])
         for noise, a, b in self._along(v):
             i, j = noise.places
-            left = np.einsum("id,ij,jd->d", v[self.parts[i]], noise.open, v[self.parts[j]])
+            left = np.einsum("id,ij,jd->d", v[self.places[i]], noise.open, v[self.places[j]])
             total += 4 * np.einsum("ad,ab,bd->d", a**2, noise.variances, b**2) + (2 * left) ** 2
-        for found, part in zip(self.functions, self.parts, strict=True):
+        for found, part in zip(self.functions, self.places, strict=True):
             own = found.around @ v[part]
             total += found.variances @ (own**2 + 2 * v[0] * own) ** 2
         return total
@@ -258,7 +240,7 @@ class TableMoments:
         w = self.back.T @ v
         found = self.central * max(float(w @ self.central @ w), 0.0) / max(self.n, 1.0)
         for noise, a, b in self._along(w[:, None]):
-            i, j = (self.parts[place] for place in noise.places)
+            i, j = (self.places[place] for place in noise.places)
             a, b = a[:, 0], b[:, 0]
             found[np.ix_(i, i)] += (noise.one.T * (noise.variances @ b**2)) @ noise.one
             found[np.ix_(j, j)] += (noise.other.T * (a**2 @ noise.variances)) @ noise.other
@@ -267,7 +249,7 @@ class TableMoments:
             found[np.ix_(j, i)] += cross.T
             for part, left in ((i, noise.open @ w[j]), (j, noise.open.T @ w[i])):
                 found[np.ix_(part, part)] += np.outer(left, left)
-        for one, part in zip(self.functions, self.parts, strict=True):
+        for one, part in zip(self.functions, self.places, strict=True):
             own = one.around @ w[part]
             found[np.ix_(part, part)] += (one.around.T * (one.variances * (own + w[0]) ** 2)) @ one.around
             cross = one.around.T @ (one.variances * (own + w[0]) * own)
@@ -283,10 +265,10 @@ class TableMoments:
 
         b is the features' moment with the target, and β² as in `LIKELY_SQUARE`.
         """
-        target, last = self.functions[-1].stretched, len(self.parts) - 1
+        target, last = self.functions[-1].stretched, len(self.places) - 1
         noise = np.zeros(len(values))
         for i in range(last):
-            own = self.functions[i].stretched @ vectors[self.parts[i] - 1]
+            own = self.functions[i].stretched @ vectors[self.places[i] - 1]
             variances = self._counts(i, last)[1]
             noise += (own**2).T @ (variances @ (target[:, 0] ** 2))
         least = np.where(low, np.maximum(2 * errors, values), values)

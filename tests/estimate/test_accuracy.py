@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.estimate.evidence.number_law import project
+from dpframe.estimate.evidence.combine import project
+from dpframe.estimate.evidence.likelihood import fit_joint
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import fit_joint
 from dpframe.plan.build import build_plan
 from dpframe.tables.release import release
 
@@ -69,7 +69,7 @@ def point(estimates, axes, method):
     counts = estimates._counts(axes)
     if method == "em":
         return fit_joint(counts, [axis.channel for axis in axes])
-    inverse = JointDomain.of(axes).sums(counts) / estimates.n
+    inverse = JointDomain(tuple(axes)).sums(counts) / estimates.n
     return inverse if method == "inverse" else project(inverse)
 
 

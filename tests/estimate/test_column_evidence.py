@@ -13,6 +13,7 @@ from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence, cell_counts_of, rows_by_cell, snapped
 from dpframe.estimate.evidence.combine import Observation, likely, updated
 from dpframe.estimate.evidence.law import RowsLaw
+from dpframe.estimate.results import Question
 from dpframe.infer import column as inferred_column
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
@@ -167,9 +168,7 @@ def test_a_population_adds_what_drawing_rows_adds():
     axis = listed(2, 1.0)
     counts = released(axis, [600, 300, 100], np.random.default_rng(8))
     made = ColumnEvidence(inferred(texts([590, 310], 20.0)), lambda axis: counts)
-    (rows, table), (same, population) = (
-        made.cells(axis, normalize=False, dropna=True, population=wide) for wide in (False, True)
-    )
+    (rows, table), (same, population) = (made.cells(Question([axis], False, (), True, wide)) for wide in (False, True))
     np.testing.assert_array_equal(rows, same)
     t = module.project(rows / 1_000)
     np.testing.assert_allclose(population - table, 1_000 * t * (1 - t), rtol=1e-9)
@@ -193,8 +192,8 @@ def test_bins_that_are_too_narrow_are_left_to_the_rows():
     assert made.counted(make_axis(axis.column, 4)) is not None
     narrow = made.snapped(axis)
     assert made.counted(narrow) is not None
-    rows, _ = made.cells(narrow, normalize=False, dropna=True, population=False)
-    alone, _ = ColumnEvidence(None, made._count).cells(narrow, normalize=False, dropna=True, population=False)
+    rows, _ = made.cells(Question([narrow], False, (), True, False))
+    alone, _ = ColumnEvidence(None, made._count).cells(Question([narrow], False, (), True, False))
     np.testing.assert_array_equal(rows, alone)
     assert made.counted(narrow) is None
 

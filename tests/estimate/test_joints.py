@@ -14,10 +14,8 @@ from hypothesis.extra.numpy import arrays
 import dpframe as dpf
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import BinnedAxis, make_axis
-from dpframe.estimate.evidence.likelihood import Matrix, Seen, Shares
-from dpframe.estimate.evidence.number_law import project
-from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import fit_joint
+from dpframe.estimate.evidence.combine import project
+from dpframe.estimate.evidence.likelihood import Matrices, Seen, Shares, fit_joint
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.tables import Evidence, row_table
@@ -165,7 +163,7 @@ def test_bins_against_the_dense_matrices(name):
         axis.invert(np.eye(axis.classes)).T[classes], surrogates, atol=1e-6 * np.abs(surrogates).max()
     )
     laws = np.stack([matrix[:, list(cell)].mean(axis=1) for cell in cells], axis=1)
-    np.testing.assert_allclose(axis.channel, np.add.reduceat(laws, axis.starts, axis=0), atol=1e-12)
+    np.testing.assert_allclose(axis.channel, np.add.reduceat(laws, axis.class_starts, axis=0), atol=1e-12)
     np.testing.assert_allclose(axis.channel.sum(axis=0), 1)
 
 
@@ -227,9 +225,9 @@ def test_em_reaches_the_maximum_of_likelihood():
     axes = [make_axis(PLAN[name], None) for name in ("job", "grade")]
     counts = surrogates.count_classes(axes, ONE._source.codes(["job", "grade"]))
     channels = [axis.channel for axis in axes]
-    shares = Shares.of(JointDomain.of(channels)).fitted(Seen.of(counts * 1e5), max_steps=20_000)[..., 0]
-    expected = JointDomain.of(channels).spread(shares)
-    gradient = JointDomain.of(channels).adjoint(counts / counts.sum() / expected)
+    shares = Shares.of(channels).fitted(Seen.of(counts * 1e5), max_steps=20_000)[..., 0]
+    expected = Matrices(tuple(channels)).spread(shares)
+    gradient = Matrices(tuple(channels)).adjoint(counts / counts.sum() / expected)
     assert gradient.max() < 1 + 1e-6
     assert np.abs(gradient[shares > 1e-3] - 1).max() < 1e-3
     stopped = fit_joint(counts, channels)
@@ -239,7 +237,7 @@ def test_em_reaches_the_maximum_of_likelihood():
 def test_many_fits_at_once_equal_one_at_a_time():
     axis = make_axis(PLAN["age"], 20)
     counts = np.stack([surrogates.count_classes([axis], e._source.codes(["age"])) for e in releases(3)], axis=1)
-    model = Shares.of(Matrix(axis.channel))
+    model = Shares.of([axis.channel])
     together = model.fitted(Seen(counts, np.zeros((0, 3))))
     for i in range(3):
         alone = model.fitted(Seen.of(counts[:, i]))[:, 0]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.estimate import fidelity, model, moments, surrogates
+from dpframe.estimate import model, moments, surrogates, synthetic
 from dpframe.estimate.model import MOST_FITTED
 from dpframe.estimate.tables.tables import SHOWS, dependence_score
 from dpframe.tables.released import Source
@@ -124,7 +124,7 @@ class TestRowsAlone:
 
     def test_rows_in_which_nothing_shows_warn(self, people, monkeypatch):
         # Of 190 independent pairs one or two are beyond three standard deviations.
-        monkeypatch.setattr(fidelity, "SHOWS", 6.0)
+        monkeypatch.setattr(synthetic, "SHOWS", 6.0)
         monkeypatch.setattr(model, "SHOWS", 6.0)
         spaces = {name: list("abcd") for name in people}
         safe = dpf.sanitize(people, epsilon=0.5, spaces=spaces, measure=None, shuffle=False, delta=0, key=bytes(32))

@@ -551,7 +551,7 @@ def test_columns_that_were_not_found_are_left_out():
     )
     with pytest.warns(dpf.InferenceWarning):
         safe = dpf.sanitize(frame, epsilon=4, delta=1e-6, key=bytes(range(32)))
-    from dpframe.learning.inputs import feature_columns
+    from dpframe.learning.base import feature_columns
 
     source = dpf.Estimates(safe)._source
     with pytest.warns(dpf.InferenceWarning, match="the model leaves out note: private inference did not find"):

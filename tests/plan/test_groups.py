@@ -18,11 +18,9 @@ from dpframe.accounting import composed_delta
 from dpframe.accounting.budget import Budget
 from dpframe.channels import GammaDiagonal, Geometric, Mechanism, RandomizedResponse
 from dpframe.estimate import moments, surrogates
-from dpframe.estimate.axes import join_axes, make_axis
-from dpframe.estimate.evidence.likelihood import Seen, Shares, refits
+from dpframe.estimate.axes import NoiseBlock, join_axes, make_axis
+from dpframe.estimate.evidence.likelihood import Seen, Shares, fit_joint, refits
 from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import fit_joint
-from dpframe.estimate.noise_block import NoiseBlock
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
@@ -545,8 +543,8 @@ def test_bins_of_a_grouped_column_are_sums_of_its_cells():
     for cell in range(6):
         t = np.zeros((3, 2))
         t[divmod(cell, 2)] = 1
-        expected = flat @ JointDomain.of(listed).spread(uniform @ t)
-        np.testing.assert_allclose(JointDomain.of(wide).spread(t), expected, rtol=1e-10, atol=1e-15)
+        expected = flat @ JointDomain(tuple(listed)).spread(uniform @ t)
+        np.testing.assert_allclose(JointDomain(tuple(wide)).spread(t), expected, rtol=1e-10, atol=1e-15)
         np.testing.assert_allclose(wide[0].channel @ t.sum(axis=1), expected.sum(axis=1), rtol=1e-10)
     assert wide[0].present.tolist() == pytest.approx([1.0] * 3)
 
@@ -559,7 +557,7 @@ def test_one_axis_of_a_group_is_its_marginal():
         np.testing.assert_allclose(axes[0].invert(counts, squared=squared), own.invert(counts, squared=squared))
     np.testing.assert_allclose(axes[0].present, own.present)
     np.testing.assert_allclose(axes[0].channel, own.channel)
-    np.testing.assert_allclose(JointDomain.of([own]).sums(counts), own.invert(counts))
+    np.testing.assert_allclose(JointDomain((own,)).sums(counts), own.invert(counts))
 
 
 # Moments, against dense linear algebra
@@ -642,7 +640,7 @@ def test_means_by_bins_within_a_group():
 def test_the_channel_of_a_joint_is_the_dense_one():
     names = ["sex", "grade", "job"]
     inverse, cells, sizes = dense(names)
-    matrix, channel = np.linalg.inv(inverse), JointDomain.of(ONE._axes(names, {}))
+    matrix, channel = np.linalg.inv(inverse), JointDomain(tuple(ONE._axes(names, {})))
     t = np.random.default_rng(0).random(sizes)
     np.testing.assert_allclose(channel.spread(t).ravel(), matrix @ t.ravel(), rtol=1e-9)
     np.testing.assert_allclose(channel.adjoint(t).ravel(), matrix.T @ t.ravel(), rtol=1e-9)
@@ -657,7 +655,7 @@ def test_the_channel_of_a_joint_is_the_dense_one():
 
 def test_the_fit_of_a_grouped_joint_is_the_most_likely_one():
     axes = ONE._axes(["sex", "grade", "job"], {})
-    counts, channel = ONE._counts(axes), JointDomain.of(axes)
+    counts, channel = ONE._counts(axes), JointDomain(tuple(axes))
     # Of so many more rows less than a millionth of the likelihood is left to gain when a fit ends.
     shares = Shares.of(channel).fitted(Seen.of(counts * 1e5), max_steps=20_000)[..., 0]
     gradient = channel.adjoint(counts / counts.sum() / channel.spread(shares))
@@ -841,7 +839,7 @@ def test_grouping_wins_on_adult_as_forecast(adult, adult_spaces, epsilon):
         truth, squares = surrogates.count_classes(axes, [codes]) / len(frame), []
         for i in range(30):
             counts = surrogates.count_classes(axes, [release(codes, plan, (i + 1).to_bytes(32, "big"))])
-            squares.append(((JointDomain.of(axes).sums(counts) / len(frame) - truth) ** 2).mean())
+            squares.append(((JointDomain(tuple(axes)).sums(counts) / len(frame) - truth) ** 2).mean())
         found[groups] = math.sqrt(np.mean(squares))
         if groups:
             row = plan.forecast(types=types).loc[("joint", "sex × income × race")]

@@ -13,7 +13,7 @@ import dpframe as dpf
 from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError, PlanError
 from dpframe.estimate import Estimates, surrogates
-from dpframe.estimate.evidence.likelihood import Matrix, refits
+from dpframe.estimate.evidence.likelihood import Matrices, refits
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
 from dpframe.tables.info import ReleaseInfo
@@ -166,7 +166,7 @@ def test_replicas_draw_from_a_finite_table(n, rows):
     """
     drawn = (rows - n) / (rows - 1)
     shares = np.array([0.5, 0.3, 0.2])
-    pairs = refits(shares, Matrix(np.eye(3)), n, np.asarray, drawn, 4_000)
+    pairs = refits(shares, Matrices((np.eye(3),)), n, np.asarray, drawn, 4_000)
     errors = np.array([counts / n - truth for truth, counts in pairs])
     p = (shares * n + 0.5) / (n + 1.5)
     expected = drawn * p * (1 - p) / n
@@ -178,7 +178,7 @@ def test_replicas_draw_from_a_finite_table(n, rows):
 
 def test_replicas_know_how_many_rows_the_table_has():
     """80 rows have 40 in each half; of 81 or 79 a share could not be a half."""
-    pairs = refits(np.array([0.5, 0.5]), Matrix(np.eye(2)), 50, np.asarray, (80 - 50) / (80 - 1), 20)
+    pairs = refits(np.array([0.5, 0.5]), Matrices((np.eye(2),)), 50, np.asarray, (80 - 50) / (80 - 1), 20)
     for truth, counts in pairs:
         np.testing.assert_array_equal(truth, [0.5, 0.5])
         assert counts.sum() == 50
@@ -186,7 +186,7 @@ def test_replicas_know_how_many_rows_the_table_has():
 
 def test_replicas_of_a_huge_table_are_those_of_the_population():
     shares = np.array([0.5, 0.5])
-    found, population = (refits(shares, Matrix(np.eye(2)), 100, np.asarray, drawn, 3) for drawn in (1 - 1e-9, 1.0))
+    found, population = (refits(shares, Matrices((np.eye(2),)), 100, np.asarray, drawn, 3) for drawn in (1 - 1e-9, 1.0))
     for (truth, counts), (other, same) in zip(found, population, strict=True):
         np.testing.assert_array_equal(counts, same)
         np.testing.assert_array_equal(truth, other)

@@ -126,6 +126,27 @@ def likely(rows: FloatArray, covariance: FloatArray, facts: Observation) -> floa
     return float(chdtrc(len(apart), float(apart @ np.linalg.solve(inner, apart))))
 
 
+def project(values: FloatArray, variances: FloatArray | float = 1.0, total: float = 1.0) -> FloatArray:
+    """Return the nearest numbers that are not negative and have a sum, distances weighted by inverse variances.
+
+    One threshold per unit of variance leaves the sum right (Held, Wolfe and Crowder 1974).
+
+    Examples
+    --------
+    >>> project(np.array([5.0, 1.0, -1.0]), total=5.0)
+    array([4.5, 0.5, 0. ])
+    """
+    if total <= 0 or not values.size:
+        return np.zeros_like(values)
+    flat, weights = values.ravel(), np.maximum(np.broadcast_to(variances, values.shape), 1e-12).ravel()
+    # x = (y − λv)₊: λ from the entries that stay, in the order in which they leave.
+    order = np.argsort(-flat / weights)
+    y, v = np.cumsum(flat[order]), np.cumsum(weights[order])
+    steps = (y - total) / v
+    last = int(np.flatnonzero(flat[order] > steps * weights[order])[-1])
+    return np.asarray(np.maximum(flat - steps[last] * weights, 0.0).reshape(values.shape))
+
+
 def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
     """Return the factor of a ratio's standard error by which its interval is wider as its base is uncertain.
 

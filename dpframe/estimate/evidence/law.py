@@ -17,7 +17,7 @@ from scipy.special import chdtrc
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.evidence.combine import Observation
-from dpframe.estimate.evidence.likelihood import Matrix, Seen, Shares, bootstrap_errors, released_again
+from dpframe.estimate.evidence.likelihood import Seen, Shares, bootstrap_errors, noise_share, released_again
 
 _SCORINGS = 3
 """Times that counts are taken anew for what they are without their threshold."""
@@ -37,8 +37,52 @@ Line = tuple[float, float]
 """The number of code 0, and the distance between neighbouring codes' numbers."""
 
 
+class Cells(ABC):
+    """The cells of a column: stretches of the codes of values in their order, and null's last where it is a value."""
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """Number of cells, null's included."""
+
+    @property
+    @abstractmethod
+    def ends(self) -> IntArray:
+        """First codes of the cells of values, and the code after the last."""
+
+    @property
+    def has_null(self) -> bool:
+        """Whether the last cell is null."""
+        return self.cells > self.bins
+
+    @property
+    def starts(self) -> IntArray:
+        """First codes of the cells of values."""
+        return self.ends[:-1]
+
+    @property
+    def bins(self) -> int:
+        """Number of cells of values."""
+        return len(self.ends) - 1
+
+    @cached_property
+    def widths(self) -> FloatArray:
+        """Codes of every cell of values."""
+        return np.diff(self.ends).astype(np.float64)
+
+    @cached_property
+    def middles(self) -> FloatArray:
+        """Mean code of every cell of values."""
+        return np.asarray((self.ends[1:] + self.ends[:-1] - 1) / 2)
+
+    @cached_property
+    def within(self) -> FloatArray:
+        """Variance of codes within every cell of values, were they spread evenly."""
+        return np.asarray((self.widths**2 - 1) / 12)
+
+
 @dataclass(frozen=True, eq=False)
-class Law(ABC):
+class Law(Cells):
     """How rows are spread over the cells of a column: those of values in the order of their codes, and null's last.
 
     What rows say of a mean, a sum or a variance without a law is known elsewhere: a law that knows no more of them
@@ -49,11 +93,6 @@ class Law(ABC):
     """First codes of the cells of values, and the code after the last."""
 
     source = "rows"
-
-    @property
-    @abstractmethod
-    def cells(self) -> int:
-        """Number of cells, null's included."""
 
     @property
     @abstractmethod
@@ -108,36 +147,6 @@ class Law(ABC):
         return self.edges
 
     @property
-    def starts(self) -> IntArray:
-        """First codes of the cells of values."""
-        return self.edges[:-1]
-
-    @property
-    def bins(self) -> int:
-        """Number of cells of values."""
-        return len(self.edges) - 1
-
-    @property
-    def has_null(self) -> bool:
-        """Whether the last cell is null."""
-        return self.cells > self.bins
-
-    @cached_property
-    def widths(self) -> FloatArray:
-        """Codes of every cell of values."""
-        return np.diff(self.edges).astype(np.float64)
-
-    @cached_property
-    def middles(self) -> FloatArray:
-        """Mean code of every cell of values."""
-        return np.asarray((self.edges[1:] + self.edges[:-1] - 1) / 2)
-
-    @cached_property
-    def within(self) -> FloatArray:
-        """Variance of codes within every cell of values, were they spread evenly."""
-        return np.asarray((self.widths**2 - 1) / 12)
-
-    @property
     def moments(self) -> tuple[float, float]:
         """Mean and variance of the codes of rows that are not null."""
         return self.spread(self.shares)
@@ -186,7 +195,7 @@ class RowsLaw(Law):
     def _fit(self) -> tuple[Observation, FloatArray]:
         told = self.facts
         for _ in range(_SCORINGS if np.isfinite(told.threshold).any() else 1):
-            model = Shares.of(Matrix(self.channel), told, self.rows)
+            model = Shares.of([self.channel], told, self.rows)
             shares = model.fitted(Seen.of(self.counts, told.counts))[:, 0]
             told = self.facts.about(self.rows * shares)
         return told, shares
@@ -202,7 +211,7 @@ class RowsLaw(Law):
 
     @cached_property
     def _model(self) -> Shares:
-        return Shares.of(Matrix(self.channel), self._fit[0], self.rows)
+        return Shares.of([self.channel], self._fit[0], self.rows)
 
     @property
     def likely(self) -> float:
@@ -218,7 +227,7 @@ class RowsLaw(Law):
     def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
         generator, size, n, facts = np.random.default_rng(0), round(self.rows), int(self.counts.sum()), self._fit[0]
-        again = released_again(self.shares, Matrix(self.channel), n, size, sampling >= 1, generator)
+        again = released_again(self.shares, self._model.channel, n, size, sampling >= 1, generator)
         truths, counts, noisy = [], [], []
         for truth, table, released in islice(again, _REPLICATES):
             truths.append(truth)
@@ -233,8 +242,7 @@ class RowsLaw(Law):
 
         A part of the counts' variance about their law is noise of the channel, given the table's own rows.
         """
-        law = np.maximum(self.channel @ self.shares, 1e-300)
-        noise = float(np.mean(1 - (self.channel**2 @ self.shares) / law))
+        noise = float(noise_share([self.channel], self.shares))
         return _HIDDEN * z**2 / 2 * ((1 - sampling) * noise + sampling)
 
     def parts_of(self, parts: FloatArray, sampling: float, z: float) -> FloatArray:

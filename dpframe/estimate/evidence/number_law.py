@@ -19,7 +19,7 @@ import numpy as np
 
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.evidence.cells import Tree, counted, tree_of
-from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, updated
+from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, project, updated
 from dpframe.estimate.evidence.law import Known, Law, Line
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
@@ -463,27 +463,6 @@ def _first(edges: FloatArray, heights: FloatArray, reach: bool) -> float:
     before, after = float(heights[place - 1]), float(heights[place])
     part = -before / max(after - before, 1e-300)
     return float(edges[place - 1] + part * (edges[place] - edges[place - 1]))
-
-
-def project(values: FloatArray, variances: FloatArray | float = 1.0, total: float = 1.0) -> FloatArray:
-    """Return the nearest numbers that are not negative and have a sum, distances weighted by inverse variances.
-
-    One threshold per unit of variance leaves the sum right (Held, Wolfe and Crowder 1974).
-
-    Examples
-    --------
-    >>> project(np.array([5.0, 1.0, -1.0]), total=5.0)
-    array([4.5, 0.5, 0. ])
-    """
-    if total <= 0 or not values.size:
-        return np.zeros_like(values)
-    flat, weights = values.ravel(), np.maximum(np.broadcast_to(variances, values.shape), 1e-12).ravel()
-    # x = (y − λv)₊: λ from the entries that stay, in the order in which they leave.
-    order = np.argsort(-flat / weights)
-    y, v = np.cumsum(flat[order]), np.cumsum(weights[order])
-    steps = (y - total) / v
-    last = int(np.flatnonzero(flat[order] > steps * weights[order])[-1])
-    return np.asarray(np.maximum(flat - steps[last] * weights, 0.0).reshape(values.shape))
 
 
 def truncated_spread(estimate: FloatArray, error: FloatArray) -> FloatArray:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpframe.arrays import FloatArray
-from dpframe.estimate.evidence.number_law import project
+from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.tables.mixture import Mixture, fit_mixture, targets_of
 from dpframe.estimate.tables.raking import Margin, scaled
 from dpframe.estimate.tables.tables import Evidence, Table

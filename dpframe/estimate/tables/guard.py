@@ -18,8 +18,7 @@ import numpy as np
 from scipy.special import chdtrc, gammaln, xlogy
 
 from dpframe.arrays import FloatArray
-from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import Channels, expectation_maximization, noise_share
+from dpframe.estimate.evidence.likelihood import Channels, channel_of, expectation_maximization, noise_share
 from dpframe.estimate.tables.fit import fit_to_margins
 
 UNLIKELY = 5e-4
@@ -66,13 +65,13 @@ def guard_joint(
     >>> parity = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]]) / 4
     >>> flat = np.full((2, 2, 2), 1 / 8)
     >>> kept = np.array([[0.9, 0.1], [0.1, 0.9]])
-    >>> guarded = guard_joint(flat, JointDomain.of([kept] * 3).spread(parity) * 10_000, [kept] * 3, {})
+    >>> guarded = guard_joint(flat, channel_of([kept] * 3).spread(parity) * 10_000, [kept] * 3, {})
     >>> bool(np.abs(guarded - parity).sum() < 0.05)
     True
     """
     start = np.maximum(shares, 1e-12)
     start = start / start.sum()
-    n, law = max(float(counts.sum()), 1.0), JointDomain.of(channels).spread(start)
+    n, law = max(float(counts.sum()), 1.0), channel_of(channels).spread(start)
     if interaction_chance(counts, n * law) >= unlikely:
         return None
     # One degree less than cells, for the total is known.

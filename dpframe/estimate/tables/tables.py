@@ -13,9 +13,8 @@ import numpy as np
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
-from dpframe.estimate.evidence.number_law import project
-from dpframe.estimate.joint_domain import JointDomain
-from dpframe.estimate.likelihood import expectation_maximization, noise_share
+from dpframe.estimate.evidence.combine import project
+from dpframe.estimate.evidence.likelihood import Matrices, expectation_maximization, noise_share
 
 SHOWS = 3.0
 """Standard deviations of its law under independence beyond which a pair's distance from that shows."""
@@ -86,7 +85,7 @@ class Table:
         """Return the counts that shares of the columns' cells let the table have, of n rows."""
         if not self.channels:
             return n * shares
-        return np.asarray(float(self.counts.sum()) * JointDomain.of(self.channels).spread(shares))
+        return np.asarray(float(self.counts.sum()) * Matrices(self.channels).spread(shares))
 
     def onto(self, place: int, cells: FloatArray) -> Table:
         """Return the table by sums of one column's cells, ``cells`` of shape (sums, cells)."""

@@ -5,8 +5,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpframe.estimate.evidence.combine import Observation, updated
-from dpframe.estimate.evidence.number_law import NumberLaw, project
+from dpframe.estimate.evidence.combine import Observation, project, updated
+from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.plan.levels import cells_between, children, divided, level_sizes, stops_of
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.spaces import Integer, Nullable, Real

@@ -9,8 +9,8 @@ import pytest
 
 import dpframe as dpf
 from dpframe.estimate.evidence.cells import UNKNOWN, tree_of
-from dpframe.estimate.evidence.combine import Observation, updated
-from dpframe.estimate.evidence.number_law import NumberLaw, project, truncated_root, truncated_spread
+from dpframe.estimate.evidence.combine import Observation, project, updated
+from dpframe.estimate.evidence.number_law import NumberLaw, truncated_root, truncated_spread
 from dpframe.estimate.table_column import quantile_bins
 from dpframe.plan.levels import cells_between, children, divided, level_sizes, stops_of
 from dpframe.plan.measures import Measure, MeasuredTable

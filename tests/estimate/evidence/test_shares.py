@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 from dpframe.estimate.evidence.combine import Observation
-from dpframe.estimate.evidence.likelihood import Matrix, Seen, Shares, _to_gain
+from dpframe.estimate.evidence.likelihood import Matrices, Seen, Shares, _to_gain
 
 
 def laplace(cells: int, scale: float) -> np.ndarray:
@@ -24,7 +24,7 @@ def test_steps_end_at_the_maximum_of_both_likelihoods():
     rng = np.random.default_rng(0)
     channel, matrix = laplace(8, 1.0), (rng.random((3, 8)) < 0.5).astype(float)
     truth = rng.dirichlet(np.ones(8))
-    model = Shares(Matrix(channel), matrix, np.array([100.0, 400.0, 25.0]), 1_000.0)
+    model = Shares(Matrices((channel,)), matrix, np.array([100.0, 400.0, 25.0]), 1_000.0)
     counts = rng.multinomial(1_000, channel @ truth).astype(float)
     seen = Seen.of(counts, 1_000 * matrix @ truth + 10 * rng.standard_normal(3))
     shares, before = np.full((8, 1), 1 / 8), -np.inf
@@ -42,7 +42,7 @@ def test_steps_end_at_the_maximum_of_both_likelihoods():
 def test_without_noise_an_interval_is_that_of_the_binomial_likelihood():
     """Rows that are released as they are: the ends lose just as much likelihood as is asked, by the closed form."""
     counts, most = np.array([30.0, 70.0, 100.0]), float(chi2.isf(0.05, 1) / 2)
-    model, shares = Shares.of(Matrix(np.eye(3))), counts / 200
+    model, shares = Shares.of([np.eye(3)]), counts / 200
     inside = np.array([[1.0], [1.0], [0.0]])
     ends = [float(model.interval(shares, Seen.of(counts), inside, most, upper)[0]) for upper in (False, True)]
     best = 100 * np.log(0.5) + 100 * np.log(0.5)
@@ -59,7 +59,7 @@ def test_a_heap_that_rows_rule_out_does_not_widen_an_interval():
     truth = np.exp(-((cells - 32) ** 2) / 200)
     truth /= truth.sum()
     counts = rng.multinomial(20_000, channel @ truth).astype(float)
-    model = Shares.of(Matrix(channel))
+    model = Shares.of([channel])
     shares = model.fitted(Seen.of(counts))[:, 0]
     inside = np.stack([cells == 32, cells == 2, cells == 61], axis=1).astype(float)
     upper = model.interval(shares, Seen.of(counts), inside, 2.4, True)
@@ -72,7 +72,7 @@ def test_the_ratio_of_two_parts_stays_and_the_others_follow():
     rng = np.random.default_rng(2)
     channel = np.eye(5) * 0.6 + 0.08
     counts = rng.multinomial(5_000, channel @ np.array([0.3, 0.2, 0.1, 0.1, 0.3])).astype(float)
-    model = Shares.of(Matrix(channel))
+    model = Shares.of([channel])
     shares = model.fitted(Seen.of(counts))[:, 0]
     inside, among = np.array([[1.0], [1.0], [0.0], [0.0], [0.0]]), np.array([[1.0]] * 4 + [[0.0]])
     lost, found = model.lost(shares, Seen.of(counts), inside, np.array([0.5]), among)
