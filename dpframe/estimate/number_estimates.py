@@ -122,7 +122,7 @@ class NumberEstimates(VectorEstimates):
         self, column: str, by: str | Sequence[str] | None, weights: str | None, bins: Any, method: str, target: str
     ) -> pd.Series[Any] | pd.DataFrame:
         if self._source.column(column).space.holds_vectors:
-            return self._mean_vector(column, by, weights, bins, target)
+            return self._vector_means(column, by, bins, target, weights=weights)
         sampling = self._source.sampling(target)
         scale = moments.Scale.of(self._source.column(column))
         if by is None:

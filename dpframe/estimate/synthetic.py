@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -21,11 +21,10 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, InferenceWarning, ParameterError, check_whole, name_list, warn
 from dpframe.estimate import sets
-from dpframe.estimate.axes import ListedAxis
+from dpframe.estimate.axes import Axis, ListedAxis
 from dpframe.estimate.evidence.likelihood import expectation_maximization
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.surrogates import count_classes
-from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import MOST_PLACES, raked
@@ -75,10 +74,6 @@ def make_generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(random_state)
 
 
-def _classes(names: tuple[str, ...], columns: Mapping[str, TableColumn]) -> int:
-    return math.prod(columns[name].axis.classes for name in names)
-
-
 class Synthesizer:
     """Draws rows of one release."""
 
@@ -124,14 +119,15 @@ class Synthesizer:
                 InferenceWarning,
             )
 
-    def warn_of_hidden(self) -> Sequence[tuple[str, ...]]:
+    def warn_of_hidden(self) -> None:
         """Warn where the rows show structure of three columns that pairs, and so synthetic rows, do not hold."""
         names = self._model.names
         if len(names) < 3 or not self._model.tables:
-            return []
-        sizes = {name: member.cells for name, member in self._model.columns.items()}
+            return
+        members, sizes = self._model.columns, {name: member.cells for name, member in self._model.columns.items()}
         triples = sorted(combinations(names, 3), key=lambda triple: math.prod(sizes[name] for name in triple))
-        asked = [triple for triple in triples[:MOST_HEARD] if _classes(triple, self._model.columns) <= MOST_TRIPLE]
+        classes = {triple: math.prod(members[name].axis.classes for name in triple) for triple in triples[:MOST_HEARD]}
+        asked = [triple for triple, size in classes.items() if size <= MOST_TRIPLE]
         heard = self._model.guarded(asked, SURELY)
         found = [triple for triple, guarded in zip(asked, heard, strict=True) if guarded is not None]
         if found:
@@ -141,7 +137,6 @@ class Synthesizer:
                 "rows do not hold; ask the release itself with joint([…])",
                 AlteredReleaseWarning,
             )
-        return found
 
     @cached_property
     def _mixture(self) -> Mixture:
@@ -213,38 +208,14 @@ class Synthesizer:
                 cells = raked(cells, [member.cells for member in members.values()], self._measured, generator)
             for (name, member), cell in zip(members.items(), cells, strict=True):
                 channel = member.axis.channel if heard[name] else None
-                inside = self._within(name, cell, generator, channel, classes[name])
-                drawn[name] = self._codes(member, inside, generator)
+                if member.is_cut:
+                    cell = draw_within(self._shares[name], member.bins, cell, generator, channel, classes[name])
+                drawn[name] = _codes_within(member.axis, cell, generator)
         for column in self._others:
             own = None if released is None else released[column.name]
             drawn[column.name] = self._alone(column, own, generator, rows)
         # Mended as original rows are: new draws would move means more.
         return dict(rules.mended(drawn)) if set(rules.names) <= set(drawn) else drawn
-
-    def _within(
-        self,
-        name: str,
-        cell: npt.NDArray[np.int64],
-        generator: np.random.Generator,
-        channel: FloatArray | None,
-        classes: npt.NDArray[np.int64] | None,
-    ) -> npt.NDArray[np.int64]:
-        member = self._model.columns[name]
-        if member.cells == member.axis.cells:
-            return cell
-        return draw_within(self._shares[name], member.bins, cell, generator, channel, classes)
-
-    @staticmethod
-    def _codes(
-        member: TableColumn, fine: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> npt.NDArray[np.uint64]:
-        """Return a code of every fine cell, spread evenly over it; null's own."""
-        starts, stops = member.axis.stretches
-        found, widths = starts[fine], (stops - starts)[fine]
-        wide = widths > 1
-        if wide.any():
-            found[wide] += generator.integers(0, widths[wide])
-        return found.astype(np.uint64)
 
     @cached_property
     def _others(self) -> list[Column]:
@@ -326,6 +297,16 @@ def _pair_held(model: Model, places: tuple[int, int], table: Table) -> tuple[str
     noise = float(np.sqrt(variances).sum() * math.sqrt(2 / math.pi) / 2 / max(float(table.counts.sum()), 1.0))
     source = model.tables.source_of([model.names[place] for place in places])
     return source, dependence, noise, score, score > SHOWS
+
+
+def _codes_within(axis: Axis, cells: npt.NDArray[np.int64], generator: np.random.Generator) -> npt.NDArray[np.uint64]:
+    """Return a code of every cell, spread evenly over it; null's own."""
+    starts, stops = axis.stretches
+    found, widths = starts[cells], (stops - starts)[cells]
+    wide = widths > 1
+    if wide.any():
+        found[wide] += generator.integers(0, widths[wide])
+    return found.astype(np.uint64)
 
 
 class _SetDraws:

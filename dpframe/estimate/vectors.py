@@ -336,13 +336,12 @@ class VectorEstimates(Reading):
         index = pd.Index(mine.space.positions, name=POSITION)
         return self._results(point, variance).wide(index, index)
 
-    def _mean_vector(self, column: str, by: Any, weights: str | None, bins: Any, target: str) -> pd.DataFrame:
+    def _vector_means(
+        self, column: str, by: Any, bins: Any, target: str, *, with_bands: bool = False, weights: str | None = None
+    ) -> pd.DataFrame:
+        """Return the mean at every coordinate or point, of groups in their order."""
         if weights is not None:
             raise ParameterError(f"the mean of column {column!r} is a vector, which takes no weights; leave them out")
-        return self._vector_means(column, by, bins, target, with_bands=False)
-
-    def _vector_means(self, column: str, by: Any, bins: Any, target: str, with_bands: bool) -> pd.DataFrame:
-        """Return the mean at every coordinate or point, of groups in their order."""
         sampling, mine = self._source.sampling(target), VectorColumn.of(self._source.column(column))
         if by is not None and not isinstance(by, str):
             raise ParameterError(f"the mean of column {column!r} is a vector, which takes one column in by; name one")

@@ -156,11 +156,10 @@ def encode_rows(X: Any, columns: Sequence[Column]) -> dict[str, npt.NDArray[Any]
 # Measured tables
 
 
-def measured_models(source: Source) -> Models | None:
-    """Return fits to the measured tables of a release, or None where it has none or these are not all its rows."""
+def models_of(source: Source) -> Models:
+    """Return fits to a release's rows, and to its measured tables if these are all its rows."""
     whole = source.info is None or source.info.n == source.n
-    tables = MeasuredTables(source, source.tables if whole else ())
-    return Models(tables) if tables else None
+    return Models(MeasuredTables(source, source.tables if whole else ()))
 
 
 def joint_shares(models: Models, axes: Sequence[Axis]) -> tuple[FloatArray, FloatArray]:
@@ -181,8 +180,3 @@ def common_source(parts: Iterable[str]) -> str:
     """Return what all parts are from: ``"tables"`` or ``"rows"`` where they agree, or ``"both"``."""
     found = set(parts)
     return found.pop() if len(found) == 1 else "both"
-
-
-def all_models(source: Source) -> Models:
-    """Return fits to a release's measured tables and its rows, or just to rows if it has no tables."""
-    return measured_models(source) or Models(MeasuredTables(source, ()))

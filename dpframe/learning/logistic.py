@@ -15,7 +15,7 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import make_axis
 from dpframe.estimate.synthetic import Synthesizer, make_generator
-from dpframe.learning.base import ReleaseClassifier, all_models, check_number, common_source, encode_rows
+from dpframe.learning.base import ReleaseClassifier, check_number, common_source, encode_rows, models_of
 from dpframe.learning.features import ColumnBlock
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
@@ -94,7 +94,7 @@ class DebiasedLogisticRegression(ReleaseClassifier):
 
     def _learn(self, source: Source, target: Column, columns: list[Column]) -> None:
         self._design, answer = Design(columns), make_axis(target, None)
-        models, generator = all_models(source), make_generator(self.random_state)
+        models, generator = models_of(source), make_generator(self.random_state)
         self.source_ = common_source(models.tables.source_of([column.name, target.name]) for column in columns)
         codes = _draw(source, Synthesizer(source, models, {}), [*self._design.names, target.name], generator)
         kept = answer.cell_of(codes[target.name]) < answer.cells - answer.has_null

@@ -29,7 +29,7 @@ from dpframe.learning.base import (
     common_source,
     encode_rows,
     joint_shares,
-    measured_models,
+    models_of,
 )
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
@@ -131,12 +131,12 @@ class DebiasedNaiveBayes(ReleaseClassifier):
         self._axes = [self._axis(column) for column in columns]
         part = slice(0, answer.cells - answer.has_null)
         self.classes_ = np.asarray(answer.labels[part].to_numpy())
-        models = measured_models(source)
+        models = models_of(source)
         self.class_prior_ = self._prior(answer, source, models)[part]
         self.class_prior_ /= self.class_prior_.sum()
         self.tables_, told = {}, []
         for axis in self._axes:
-            if models is not None and models.tables.source_of([axis.name, target.name]) == "tables":
+            if models.tables.source_of([axis.name, target.name]) == "tables":
                 joint = _measured(axis, answer, models)
                 told.append("tables")
             else:
@@ -156,9 +156,9 @@ class DebiasedNaiveBayes(ReleaseClassifier):
             bins = DEFAULT_BINS if isinstance(self.bins, Mapping) else self.bins
         return make_axis(column, bins)
 
-    def _prior(self, answer: Axis, source: Source, models: Models | None) -> FloatArray:
+    def _prior(self, answer: Axis, source: Source, models: Models) -> FloatArray:
         """Return the classes' shares: those from tables are drawn to equal ones, as the features' are to 1."""
-        if models is None or models.tables.source_of([answer.name]) != "tables":
+        if models.tables.source_of([answer.name]) != "tables":
             return _shares(answer, count_classes([answer], source.codes([answer.name])))
         shares, variance = joint_shares(models, [answer])
         weight = self.prior_sd**2 / (self.prior_sd**2 + variance.mean() * len(shares) ** 2)
@@ -217,8 +217,5 @@ def _joint(axis: Axis, answer: Axis, counts: FloatArray) -> tuple[FloatArray, Fl
     # Between bins the unbiased inverse has errors beyond use.
     domain = JointDomain(tuple(axes))
     shares = fit_joint(counts, domain)
-
-    def fit(replica: FloatArray) -> FloatArray:
-        return fit_joints(replica, domain)
-
-    return shares, bootstrap_errors(refits(shares, domain, int(n), fit, 1.0, 10), lambda cells: cells) ** 2
+    again = refits(shares, domain, int(n), lambda replica: fit_joints(replica, domain), 1.0, 10)
+    return shares, bootstrap_errors(again, np.asarray) ** 2

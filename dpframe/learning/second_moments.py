@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import DpframeWarning, warn
-from dpframe.learning.base import measured_models
+from dpframe.learning.base import models_of
 from dpframe.learning.features import ColumnBlock, FunctionMoments, Rows, make_blocks
 from dpframe.learning.table_moments import LIKELY_SQUARE, TableMoments
 from dpframe.plan.threads import one_thread
@@ -176,9 +176,9 @@ def best_moments(source: Source, columns: Sequence[ColumnBlock]) -> Moments | Ta
 
     What they err by is compared on some random quadratic forms, to which every column adds alike.
     """
-    rows, models = Moments(source, columns), measured_models(source)
+    rows, models = Moments(source, columns), models_of(source)
     names = [column.column.name for column in columns]
-    if models is None or models.tables.source_of(names) != "tables":
+    if models.tables.source_of(names) != "tables":
         return rows
     measured = TableMoments(models.among(names), columns)
     shares = np.sqrt(np.maximum(measured.central.diagonal(), 1e-12 * measured.n))

@@ -112,8 +112,8 @@ class NumberLaw(Law):
 
     def told(self, facts: Observation) -> NumberLaw:
         """Return the law when more is known; cells that a fact takes in part, as their unevenness allows."""
-        facts = Observation(facts.matrix, facts.counts, facts.variances + self._open(facts.matrix[:, : self.bins]))
-        rows, covariance = updated(self.rows, self.covariance, facts)
+        loose = facts.variances + self._open(facts.matrix[:, : self.bins])
+        rows, covariance = updated(self.rows, self.covariance, Observation(facts.matrix, facts.counts, loose))
         return replace(self, rows=rows, covariance=covariance)
 
     def with_sum(self, total: float, variance: float) -> NumberLaw:

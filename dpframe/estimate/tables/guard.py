@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import chdtrc, gammaln, xlogy
 
 from dpframe.arrays import FloatArray
-from dpframe.estimate.evidence.likelihood import Channels, channel_of, expectation_maximization, noise_share
+from dpframe.estimate.evidence.likelihood import Channels, channel_of, expectation_maximization, noise_share, through
 from dpframe.estimate.tables.fit import fit_to_margins
 
 UNLIKELY = 5e-4
@@ -92,8 +92,7 @@ def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
     apart, squares = counts - expected, expected
     for axis, size in enumerate(counts.shape):
         centring = np.eye(size) - 1 / size
-        apart = np.moveaxis(np.tensordot(centring, apart, axes=(1, axis)), 0, axis)
-        squares = np.moveaxis(np.tensordot(centring**2, squares, axes=(1, axis)), 0, axis)
+        apart, squares = through(centring, apart, axis), through(centring**2, squares, axis)
     own = math.prod((size - 1) / size for size in counts.shape)
     mean = own * float(expected.sum())
     variance = 2 * float((expected * squares).sum()) + own * mean

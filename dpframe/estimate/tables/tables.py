@@ -14,7 +14,7 @@ import numpy as np
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.evidence.combine import project
-from dpframe.estimate.evidence.likelihood import Matrices, expectation_maximization, noise_share
+from dpframe.estimate.evidence.likelihood import Matrices, expectation_maximization, noise_share, through
 
 SHOWS = 3.0
 """Standard deviations of its law under independence beyond which a pair's distance from that shows."""
@@ -90,8 +90,7 @@ class Table:
     def onto(self, place: int, cells: FloatArray) -> Table:
         """Return the table by sums of one column's cells, ``cells`` of shape (sums, cells)."""
         counts, variances = (
-            np.moveaxis(np.tensordot(matrix, values, axes=(1, place)), 0, place)
-            for matrix, values in ((cells, self.counts), (cells**2, self.variances))
+            through(matrix, values, place) for matrix, values in ((cells, self.counts), (cells**2, self.variances))
         )
         return Table(self.columns, counts, np.sqrt(variances))
 
