@@ -17,7 +17,8 @@ from dpframe.estimate.axes import has_few_values
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found
 from dpframe.report.elements import Drawing, Table, bar, interval_bar, log_bar, table
-from dpframe.report.words import number, unit_word
+from dpframe.report.words import unit_word
+from dpframe.spaces.words import number
 
 MOST_COLUMNS = 8
 """Columns that are drawn."""
@@ -230,7 +231,7 @@ def share_table(plan: Plan, n: int) -> Table | None:
 
 def _expected(statistic: str, half: float, space: Any) -> tuple[str, str, Drawing]:
     if statistic in ("mean", "mean curve"):
-        unit = f" {unit_word(space)}" if space.unit else ""
+        unit = f" {unit_word(space.unit)}" if space.unit else ""
         return statistic, f"± {number(half)}{unit}", log_bar(half / (float(space.diameter) or 1.0))
     what = "share of sets that hold an item" if statistic == "support" else "share of rows with a value"
     if half > 1:

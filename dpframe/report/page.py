@@ -22,7 +22,8 @@ from dpframe.report.elements import Drawing, Table, bar, parts_bar, range_bar, t
 from dpframe.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
 from dpframe.report.glance import glance
 from dpframe.report.review import comparison, review_table
-from dpframe.report.words import MECHANISMS, mechanism_name, number, space_words, unit_word
+from dpframe.report.words import MECHANISMS, mechanism_name, unit_word
+from dpframe.spaces.words import number
 from dpframe.tables.info import ReleaseInfo
 
 if TYPE_CHECKING:
@@ -225,10 +226,10 @@ def _columns(plan: Plan) -> Table:
     for unit in plan.units:
         chances = unit.space.metric in UNORDERED
         shown = [f"{100 * x:.3g} %" if chances else number(x) for x in (unit.expected_error, unit.error_bound)]
-        measured = "chance of change" if chances else unit_word(unit.space)
+        measured = "chance of change" if chances else unit_word(unit.space.unit)
         if any(missing.column in unit.names for missing in plan.not_found):
             shown, measured = ["not found"] * 2, ""
-        channel = Channel(space_words(unit.space), mechanism_name(unit.mechanism.tag))
+        channel = Channel(unit.space.in_words, mechanism_name(unit.mechanism.tag))
         rows.append((unit.label, channel, upward(unit.mechanism.budget.epsilon), *shown, measured))
     heads = ("Column", "Values, and mechanism", "#ε of a row", "#Expected error", "#Least possible", "Unit")
     return table("How each column was randomised", heads, rows, "columns", hide=True)

@@ -20,7 +20,7 @@ from dpframe.disk import atomic
 from dpframe.errors import FileError, ParameterError, name_list
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
-from dpframe.report.words import mechanism_name, space_words
+from dpframe.report.words import mechanism_name
 from dpframe.report.yaml_text import read_yaml, yaml_text
 from dpframe.tables.info import ReleaseInfo
 
@@ -243,7 +243,7 @@ def _description(info: ReleaseInfo) -> str:
 
 def _domain(plan: Plan) -> str:
     rows = "any number of rows" if plan.n is None else f"{plan.n:,} rows or more"
-    shown = [f"- {column.name}: {space_words(column.space)}" for column in plan.columns[:_MOST_SHOWN]]
+    shown = [f"- {column.name}: {column.space.in_words}" for column in plan.columns[:_MOST_SHOWN]]
     left = len(plan.columns) - len(shown)
     more = [f"- and {left} more columns, see the plan in the released file"] if left else []
     return "\n".join([f"Tables of {rows} with these columns:", *shown, *more])

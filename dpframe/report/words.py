@@ -1,12 +1,8 @@
-"""Numbers and plans in plain words. Numbers are rounded so that no sentence promises more than the plan."""
+"""Mechanisms and units in plain words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from dpframe.plan.words import UNITS
-from dpframe.spaces import Space
 
 MECHANISMS = {
     "randomized_response": "kept with a fixed chance, otherwise replaced by another value drawn at random",
@@ -65,74 +61,6 @@ def mechanism_name(tag: str) -> str:
     return NAMES.get(tag, tag.replace("_", " "))
 
 
-_FEW = 8
-"""Values that are named; of more only these."""
-
-
-def number(x: float) -> str:
-    """Return a number to read: three digits, or whole ones; of four digits without a comma, as years are written.
-
-    Examples
-    --------
-    >>> number(73_271.4), number(2006.0), number(0.35574), number(12.0)
-    ('73,271', '2006', '0.356', '12')
-    """
-    if 1000 <= abs(x) < 1e15:
-        return f"{x:,.0f}" if round(abs(x)) >= 10_000 else f"{x:.0f}"
-    return f"{x:.3g}"
-
-
-def _listed(values: Any) -> str:
-    values = list(values)
-    shown = ", ".join(str(value) for value in values[:_FEW])
-    return f"{len(values)} values: {shown}" + (f" and {len(values) - _FEW} more" if len(values) > _FEW else "")
-
-
-def _category(space: Any) -> str:
-    other = getattr(space, "other", None)
-    return _listed(space.labels()) + (f" (any other counts as {other})" if other in space.categories else "")
-
-
-def _grid(space: Any) -> str:
-    return f"{number(space.lower)} to {number(space.upper)}" + (
-        f", in steps of {number(space.step)}" if space.step != 1 else ""
-    )
-
-
-def _set(space: Any) -> str:
-    most = "" if space.max_size is None else f", at most {space.max_size} in a set"
-    named = [*space.items] + ([] if space.other is None else [space.other])
-    return _listed(named).replace(" values:", " items:", 1) + most
-
-
-def _curve(space: Any) -> str:
-    return (
-        f"curves at {space.width} points, of {space.rank} functions, with a norm of at most {number(space.bound)} "
-        f"({space.kernel.name} kernel)"
-    )
-
-
-SPACES: dict[str, Callable[[Any], str]] = {
-    "boolean": lambda space: "true or false",
-    "categorical": _category,
-    "ordinal": lambda space: _category(space) + ", in this order",
-    "integer": _grid,
-    "real": _grid,
-    "datetime": lambda space: f"{space.lower} to {space.upper}",
-    "subset": _set,
-    "curve": _curve,
-    "vector": lambda space: f"lists of {space.length} numbers, {space.norm} norm at most {number(space.bound)}",
-    "nullable": lambda space: f"{space_words(space.inner)}, or missing",
-    "product": lambda space: " × ".join(f"({space_words(part)})" for part in space.spaces),
-}
-"""What a space holds, by tag."""
-
-
-def unit_word(space: Space) -> str:
+def unit_word(unit: str) -> str:
     """Return the unit in which a column's errors are."""
-    return UNITS.get(space.unit, space.unit) or "its own"
-
-
-def space_words(space: Space) -> str:
-    """Return what values a column may hold."""
-    return SPACES.get(space.tag, repr)(space)
+    return UNITS.get(unit, unit) or "its own"

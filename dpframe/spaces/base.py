@@ -173,6 +173,11 @@ class Space(ABC):
         return False
 
     @property
+    def in_words(self) -> str:
+        """What a column may hold, to read."""
+        return repr(self)
+
+    @property
     def noun(self) -> str:
         """What values whose codes are words are, in the plural."""
         return "sets"

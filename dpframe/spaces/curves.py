@@ -19,6 +19,7 @@ from dpframe.spaces.base import Space, refuse_type, register
 from dpframe.spaces.json_form import check_names
 from dpframe.spaces.kernels import Floats, Kernel, leading_basis
 from dpframe.spaces.vectors import BoundedVectors, check_bound, row_products
+from dpframe.spaces.words import number
 
 MOST_POINTS = 4_096
 
@@ -93,6 +94,12 @@ class Curve(BoundedVectors):
         most, remedy = len(self.grid), ", the number of points of the grid"
         object.__setattr__(self, "rank", check_whole(self.rank, "rank", 1, most, of="functions", remedy=remedy))
         _ = self.ball, self._maps
+
+    @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        functions = f"curves at {self.width} points, of {self.rank} functions"
+        return f"{functions}, with a norm of at most {number(self.bound)} ({self.kernel.name} kernel)"
 
     def __dir__(self) -> list[str]:
         """Those of every space, and two that only curves have."""

@@ -30,6 +30,7 @@ from dpframe.spaces.base import (
 from dpframe.spaces.object_codes import plain_times
 from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import as_number, nanoseconds
+from dpframe.spaces.words import number
 
 Bools = npt.NDArray[np.bool_]
 
@@ -119,6 +120,10 @@ def _integer_range(type_: pa.DataType) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
+def _range(lower: float, upper: float, step: float) -> str:
+    return f"{number(lower)} to {number(upper)}" + (f", in steps of {number(step)}" if step != 1 else "")
+
+
 @register
 @dataclass(frozen=True)
 class Integer(_Grid):
@@ -147,6 +152,11 @@ class Integer(_Grid):
     step: int = 1
 
     tag: ClassVar[str] = "integer"
+
+    @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        return _range(self.lower, self.upper, self.step)
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "step"):
@@ -265,6 +275,11 @@ class Real(_Grid):
     steps: int = 65536
 
     tag: ClassVar[str] = "real"
+
+    @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        return _range(self.lower, self.upper, self.step)
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):
@@ -481,6 +496,11 @@ class Datetime(_Grid):
     resolution: str = "D"
 
     tag: ClassVar[str] = "datetime"
+
+    @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        return f"{self.lower} to {self.upper}"
 
     def __post_init__(self) -> None:
         if not isinstance(self.resolution, str) or self.resolution not in _RESOLUTIONS:

@@ -18,6 +18,7 @@ from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refus
 from dpframe.spaces.object_codes import UNKNOWN, PlainCodes
 from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import as_number, as_text
+from dpframe.spaces.words import listed
 
 MOST_OPTIMAL = 16
 """Most ordered categories whose default is the optimal mechanism: a tenth of a second to calibrate and 4 kB in a
@@ -38,6 +39,11 @@ class Boolean(Space):
     """
 
     tag: ClassVar[str] = "boolean"
+
+    @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        return "true or false"
 
     @property
     def metric(self) -> str:
@@ -326,6 +332,12 @@ class Categorical(_Listed):
     tag: ClassVar[str] = "categorical"
 
     @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        shared = self.other in self.categories
+        return listed(self.labels()) + (f" (any other counts as {self.other})" if shared else "")
+
+    @property
     def metric(self) -> str:
         """Discrete."""
         return "discrete"
@@ -384,6 +396,11 @@ class Ordinal(_Listed):
     categories: tuple[Any, ...]
 
     tag: ClassVar[str] = "ordinal"
+
+    @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        return f"{listed(self.labels())}, in this order"
 
     @property
     def metric(self) -> str:

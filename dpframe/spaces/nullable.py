@@ -55,6 +55,11 @@ class Nullable(Space):
         return f"Nullable({self.inner!r})"
 
     @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        return f"{self.inner.in_words}, or missing"
+
+    @property
     def metric(self) -> str:
         """Discrete if the values are (null is then one more category)."""
         return "discrete" if self.inner.metric == "discrete" else f"nullable {self.inner.metric}"

@@ -20,6 +20,7 @@ from dpframe.spaces.object_codes import PlainLists, plain_lists, uncollected
 from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import is_collection, is_missing
 from dpframe.spaces.set_bits import members, packed, set_sizes
+from dpframe.spaces.words import listed
 
 Bools = npt.NDArray[np.bool_]
 
@@ -77,6 +78,12 @@ class Subset(Space):
     strict: bool = False
 
     tag: ClassVar[str] = "subset"
+
+    @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        most = "" if self.max_size is None else f", at most {self.max_size} in a set"
+        return listed([*self.items, *([] if self.other is None else [self.other])], "items") + most
 
     def __post_init__(self) -> None:
         reason = None

@@ -58,6 +58,11 @@ class Product(Space):
         object.__setattr__(self, "spaces", parts)
 
     @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        return " × ".join(f"({space.in_words})" for space in self.spaces)
+
+    @property
     def metric(self) -> str:
         """Discrete, on tuples."""
         return "product"

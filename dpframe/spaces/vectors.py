@@ -24,6 +24,7 @@ from dpframe.spaces.lists import float_rows, is_list_of_floats
 from dpframe.spaces.object_codes import plain_lists
 from dpframe.spaces.object_reading import by_type
 from dpframe.spaces.python_values import is_collection, is_missing
+from dpframe.spaces.words import number
 
 Floats = npt.NDArray[np.float64]
 
@@ -404,6 +405,11 @@ class Vector(BoundedVectors):
         for name, value in held.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "bits", self.ball.bits)
+
+    @property
+    def in_words(self) -> str:
+        """What a column may hold."""
+        return f"lists of {self.length} numbers, {self.norm} norm at most {number(self.bound)}"
 
     @cached_property
     def ball(self) -> Ball:
