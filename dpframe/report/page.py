@@ -229,7 +229,7 @@ def _columns(plan: Plan) -> Table:
         measured = "chance of change" if chances else unit_word(unit.space.unit)
         if any(missing.column in unit.names for missing in plan.not_found):
             shown, measured = ["not found"] * 2, ""
-        channel = Channel(unit.space.in_words, mechanism_name(unit.mechanism.tag))
+        channel = Channel(unit.space.contents, mechanism_name(unit.mechanism.tag))
         rows.append((unit.label, channel, upward(unit.mechanism.budget.epsilon), *shown, measured))
     heads = ("Column", "Values, and mechanism", "#ε of a row", "#Expected error", "#Least possible", "Unit")
     return table("How each column was randomised", heads, rows, "columns", hide=True)

@@ -243,7 +243,7 @@ def _description(info: ReleaseInfo) -> str:
 
 def _domain(plan: Plan) -> str:
     rows = "any number of rows" if plan.n is None else f"{plan.n:,} rows or more"
-    shown = [f"- {column.name}: {column.space.in_words}" for column in plan.columns[:_MOST_SHOWN]]
+    shown = [f"- {column.name}: {column.space.contents}" for column in plan.columns[:_MOST_SHOWN]]
     left = len(plan.columns) - len(shown)
     more = [f"- and {left} more columns, see the plan in the released file"] if left else []
     return "\n".join([f"Tables of {rows} with these columns:", *shown, *more])

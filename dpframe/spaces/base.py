@@ -173,7 +173,7 @@ class Space(ABC):
         return False
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold, to read."""
         return repr(self)
 

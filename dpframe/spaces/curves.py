@@ -96,7 +96,7 @@ class Curve(BoundedVectors):
         _ = self.ball, self._maps
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
         functions = f"curves at {self.width} points, of {self.rank} functions"
         return f"{functions}, with a norm of at most {number(self.bound)} ({self.kernel.name} kernel)"

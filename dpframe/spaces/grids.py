@@ -154,7 +154,7 @@ class Integer(_Grid):
     tag: ClassVar[str] = "integer"
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
         return _range(self.lower, self.upper, self.step)
 
@@ -277,7 +277,7 @@ class Real(_Grid):
     tag: ClassVar[str] = "real"
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
         return _range(self.lower, self.upper, self.step)
 
@@ -498,7 +498,7 @@ class Datetime(_Grid):
     tag: ClassVar[str] = "datetime"
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
         return f"{self.lower} to {self.upper}"
 

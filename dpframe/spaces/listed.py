@@ -41,7 +41,7 @@ class Boolean(Space):
     tag: ClassVar[str] = "boolean"
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
         return "true or false"
 
@@ -332,7 +332,7 @@ class Categorical(_Listed):
     tag: ClassVar[str] = "categorical"
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
         shared = self.other in self.categories
         return listed(self.labels()) + (f" (any other counts as {self.other})" if shared else "")
@@ -398,7 +398,7 @@ class Ordinal(_Listed):
     tag: ClassVar[str] = "ordinal"
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
         return f"{listed(self.labels())}, in this order"
 

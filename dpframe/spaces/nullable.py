@@ -55,9 +55,9 @@ class Nullable(Space):
         return f"Nullable({self.inner!r})"
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
-        return f"{self.inner.in_words}, or missing"
+        return f"{self.inner.contents}, or missing"
 
     @property
     def metric(self) -> str:

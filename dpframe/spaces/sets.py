@@ -80,7 +80,7 @@ class Subset(Space):
     tag: ClassVar[str] = "subset"
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
         most = "" if self.max_size is None else f", at most {self.max_size} in a set"
         return listed([*self.items, *([] if self.other is None else [self.other])], "items") + most

@@ -58,9 +58,9 @@ class Product(Space):
         object.__setattr__(self, "spaces", parts)
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
-        return " × ".join(f"({space.in_words})" for space in self.spaces)
+        return " × ".join(f"({space.contents})" for space in self.spaces)
 
     @property
     def metric(self) -> str:

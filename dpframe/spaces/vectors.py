@@ -407,7 +407,7 @@ class Vector(BoundedVectors):
         object.__setattr__(self, "bits", self.ball.bits)
 
     @property
-    def in_words(self) -> str:
+    def contents(self) -> str:
         """What a column may hold."""
         return f"lists of {self.length} numbers, {self.norm} norm at most {number(self.bound)}"
 

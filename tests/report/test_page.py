@@ -315,13 +315,13 @@ def test_every_mechanism_has_words(tag):
 
 
 def test_a_category_with_which_others_count_is_named_once():
-    assert dpf.Categorical(["F", "M"], other="M").in_words == "2 values: F, M (any other counts as M)"
-    assert dpf.Categorical(["F", "M"], other="X").in_words == "3 values: F, M, X"
+    assert dpf.Categorical(["F", "M"], other="M").contents == "2 values: F, M (any other counts as M)"
+    assert dpf.Categorical(["F", "M"], other="X").contents == "3 values: F, M, X"
 
 
 @pytest.mark.parametrize("tag", sorted(REGISTERED_SPACES))
 def test_every_space_has_words(tag):
-    assert REGISTERED_SPACES[tag].in_words is not Space.in_words
+    assert REGISTERED_SPACES[tag].contents is not Space.contents
 
 
 @given(st.floats(1e-3, 30), st.floats(0, 0.5))
