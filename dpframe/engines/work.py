@@ -18,7 +18,7 @@ from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import U64, Rows, derived_key
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
-from dpframe.tables.batches import Batch, joined, length
+from dpframe.tables.batches import Batch, joined, length, taken
 from dpframe.tables.frames import Frame
 from dpframe.tables.noisy_tables import Tables
 from dpframe.tables.order_watch import Stretch, merged, stretches
@@ -298,11 +298,3 @@ class _Parting:
             part = {name: column[edges[bucket] : edges[bucket + 1]] for name, column in batch.items()}
             words = part.pop("")
             yield bucket, self.seal.close(Sealed(words[:, :2], words[:, 2], part), bucket)
-
-
-def taken(batch: Batch, order: npt.NDArray[np.intp]) -> Batch:
-    """Return rows of a batch in another order."""
-    return {
-        name: column.take(order, axis=0) if isinstance(column, np.ndarray) else column.take(pa.array(order))
-        for name, column in batch.items()
-    }

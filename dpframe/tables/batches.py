@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 Batch = dict[str, Any]
@@ -20,6 +21,20 @@ def indexed(type_: pa.DataType) -> pa.DataType:
 def length(batch: Batch) -> int:
     """Return the rows of a batch."""
     return len(next(iter(batch.values()), ()))
+
+
+def taken(batch: Batch, rows: npt.NDArray[np.intp]) -> Batch:
+    """Return some rows of a batch.
+
+    Examples
+    --------
+    >>> taken({"sets": np.array([[1, 0], [2, 0], [3, 1]], dtype=np.uint64)}, np.array([2]))["sets"].tolist()
+    [[3, 1]]
+    """
+    return {
+        name: column.take(rows, axis=0) if isinstance(column, np.ndarray) else column.take(pa.array(rows))
+        for name, column in batch.items()
+    }
 
 
 def joined(batches: list[Batch]) -> Batch:

@@ -17,7 +17,7 @@ from dpframe.errors import ColumnError
 from dpframe.noise.keystream import U64
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
-from dpframe.tables.batches import Batch, length, row_groups
+from dpframe.tables.batches import Batch, length, row_groups, taken
 from dpframe.tables.checks import check_types, located
 from dpframe.tables.files import FileInput
 from dpframe.tables.info import ReleaseInfo
@@ -113,7 +113,7 @@ class Conversion:
         mask = self.selection.mask(first_row, count)
         if mask is not None:
             rows = np.flatnonzero(mask)
-            released = {name: column.take(rows) for name, column in released.items()}
+            released = taken(released, rows)
             words = None if words is None else words[rows]
         digest.update(released)
         return _Done(first_row, count, codes, released, words, digest)

@@ -14,10 +14,11 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.plan.plan import Plan
+from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, indexed, length
 from dpframe.tables.info import ReleaseInfo, arrow_metadata
 from dpframe.tables.kinds import as_stored, coded_type
-from dpframe.tables.parquet_pages import MOST_VALUES, PackedColumn, PackedWriter
+from dpframe.tables.parquet_pages import MOST_VALUES, Packed, PackedColumn, PackedLists, PackedWriter
 from dpframe.tables.types import is_list, is_text, output_type, plain_type
 
 ROW_GROUP_ROWS = 1 << 19
@@ -88,22 +89,18 @@ class ParquetForm:
         return pa.Table.from_arrays(arrays, schema=schema)
 
     @cached_property
-    def packed(self) -> Mapping[str, PackedColumn]:
-        """The columns whose codes are written as they are: of few values, each stored by itself."""
+    def packed(self) -> Mapping[str, Packed]:
+        """The columns that are written from their codes: of few values, each stored by itself, or sets of few items."""
         found = {name: self._packed(self.schema.field(name)) for name in self.plan.names if name in self.names}
         return {name: column for name, column in found.items() if column is not None}
 
-    def _packed(self, field: pa.Field) -> PackedColumn | None:
-        space = self.plan[field.name].released
-        inner = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        # Parquet has no dictionaries of booleans.
-        if space.code_words or space.size > MOST_VALUES or inner.num_fields or pa.types.is_boolean(inner):
-            return None
-        values = self._values(field.name, np.arange(space.size, dtype=np.uint8), field.type)
-        if values.slice(0, space.size - space.has_null).null_count:
-            return None
-        plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-        return PackedColumn.of(field.name, plain, field.nullable)
+    def _packed(self, field: pa.Field) -> Packed | None:
+        space: Any = self.plan[field.name].released
+        if space.holds_sets:
+            items = _stored_by_itself(space.inner_space.listed, field.type.value_type)
+            return None if items is None else PackedLists.of(field, items)
+        values = None if space.code_words else _stored_by_itself(space, field.type)
+        return None if values is None else PackedColumn.of(field.name, values, field.nullable)
 
     def writer(self, file: IO[bytes], compression: str) -> PackedWriter:
         """Return what row groups are written with: Arrow encodes all columns if few bytes matter more than time."""
@@ -120,10 +117,7 @@ class ParquetForm:
         writer.write({**group, **arrays}, length(group))
 
     def _array(self, name: str, column: Any, type_: pa.DataType) -> pa.Array:
-        return self._values(name, column, type_) if name in self.plan.names else column
-
-    def _values(self, name: str, codes: Any, stored: pa.DataType) -> pa.Array:
-        return as_stored(self.plan[name].released.decode(codes, coded_type(stored)), stored)
+        return _stored(self.plan[name].released, column, type_) if name in self.plan.names else column
 
     def _stored_type(self, name: str) -> pa.DataType:
         """Return the type that is written; strings to decode are dictionaries, so that none is touched per row."""
@@ -178,6 +172,22 @@ class ParquetForm:
         metadata = arrow_metadata(info.to_json()) | {"pandas": self.pandas_metadata}
         schema = self.seen.with_metadata(metadata)
         return metadata | {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
+
+
+def _stored(space: Space, codes: Any, type_: pa.DataType) -> pa.Array:
+    return as_stored(space.decode(codes, coded_type(type_)), type_)
+
+
+def _stored_by_itself(space: Space, type_: pa.DataType) -> pa.Array | None:
+    """Return the values of all codes but null's as Parquet stores them, if they are few and have pages of their own."""
+    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+    # Parquet has no dictionaries of booleans.
+    if space.size > MOST_VALUES or inner.num_fields or pa.types.is_boolean(inner):
+        return None
+    values = _stored(space, np.arange(space.size - space.has_null, dtype=np.uint8), type_)
+    if values.null_count:
+        return None
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def _paths(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:

@@ -1,4 +1,4 @@
-"""Parquet from released codes: columns of few values leave as dictionaries and packed bits, without a value for a row.
+"""Parquet from released codes: columns of few values, and sets, leave as packed bits, without a value for a row.
 
 Arrow takes ten times as long to write such a column as it takes to randomise it: random codes have no runs, and its
 encoder looks for them at each value. Other columns are Arrow's to encode; both are put together row group by row group.
@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpframe.spaces.set_bits import members
 from dpframe.tables import thrift
 from dpframe.tables.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, varint
 
 MOST_VALUES = 256
 """Values of a column that is packed: codes of a byte."""
+
+_PACKED = 1 << 16
+"""Codes that are packed at a time, which stay in cache."""
 
 _MAGIC = b"PAR1"
 _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
@@ -34,22 +38,56 @@ def packed_bits(codes: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint
     >>> packed_bits(np.arange(8, dtype=np.uint8), 3).tobytes().hex()
     '88c6fa'
     """
-    whole = np.zeros(-(-len(codes) // 8) * 8, dtype=np.uint8)
-    whole[: len(codes)] = codes
+    whole = len(codes) & ~7
+    if whole < len(codes):
+        last = np.zeros(8, dtype=np.uint8)
+        last[: len(codes) - whole] = codes[whole:]
+        return np.concatenate([packed_bits(codes[:whole], width), packed_bits(last, width)])
     if width == 1:
-        return np.packbits(whole, bitorder="little")
-    words = whole.view("<u8")
-    # Eight codes in a word move together: pairs first, then pairs of pairs.
+        return np.packbits(codes, bitorder="little")
+    out = np.empty(whole // 8 * width, dtype=np.uint8)
+    for start in range(0, whole, _PACKED):
+        words = _joined(np.ascontiguousarray(codes[start : start + _PACKED]).view("<u8"), width)
+        _put(words, width, out[start // 8 * width :])
+    return out
+
+
+def _joined(words: npt.NDArray[np.uint64], width: int) -> npt.NDArray[np.uint64]:
+    """Return words of eight codes with their bits one after the other: pairs are joined first, then pairs of pairs."""
     for lane in (8, 16, 32):
         held = width * lane // 8
+        if held == lane:
+            break
         low = sum((1 << held) - 1 << place for place in range(0, 64, 2 * lane))
-        words = words & np.uint64(low) | words >> np.uint64(lane - held) & np.uint64(low << held)
-    return words.view(np.uint8).reshape(-1, 8)[:, :width].ravel()
+        high = words >> np.uint64(lane - held)
+        high &= np.uint64(low << held)
+        words = words & np.uint64(low)
+        words |= high
+    return words
+
+
+def _put(words: npt.NDArray[np.uint64], width: int, out: npt.NDArray[np.uint8]) -> None:
+    """Write so many bytes of every word one after the other, four, two and one at a time."""
+    at = 0
+    for size in (8, 4, 2, 1):
+        if width - at >= size:
+            places = np.ndarray(len(words), f"<u{size}", out.data, at, (width,))
+            places[:] = words.view(f"<u{size}")[at // size :: 8 // size]
+            at += size
 
 
 def _run(bits: npt.NDArray[np.uint8], width: int) -> bytes:
     """Return one run of packed numbers of so many bits."""
     return varint(len(bits) // width << 1 | 1) + bits.tobytes()
+
+
+def _repeated(number: int, count: int) -> bytes:
+    """Return one run of a number of a byte at most, so many times."""
+    return varint(count << 1) + bytes([number])
+
+
+def _levels(runs: bytes) -> bytes:
+    return len(runs).to_bytes(4, "little") + runs
 
 
 def _page(content: bytes, kind: int, number: int, header: Struct) -> bytes:
@@ -58,70 +96,158 @@ def _page(content: bytes, kind: int, number: int, header: Struct) -> bytes:
 
 
 @dataclass(frozen=True)
-class PackedColumn:
-    """A column of few values: what its codes mean is a page that every row group begins with.
+class ValuePage:
+    """All values of a column of few: a page that every row group begins with.
 
     Parameters
     ----------
     path
-        The column's name.
+        Names of the column and of what it is nested in, from the outermost on.
     kind
         Parquet's number of the values' type.
     page
         The page of all values, in the order of their codes.
     values
-        How many there are; the code after the last one is null's.
-    nullable
-        Whether the file says that there may be nulls.
+        How many there are.
     """
 
-    path: str
+    path: tuple[str, ...]
     kind: int
     page: bytes
     values: int
-    nullable: bool
 
     @classmethod
-    def of(cls, path: str, values: pa.Array, nullable: bool) -> PackedColumn:
-        """Return the column whose codes mean these values; null is the last one, if it is one."""
-        known = values.drop_null()
-        schema = pa.schema([pa.field(path, known.type, nullable=False)])
+    def of(cls, path: tuple[str, ...], values: pa.Array) -> ValuePage:
+        """Return the page of values, without a null among them."""
+        schema = pa.schema([pa.field("values", values.type, nullable=False)])
         options: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_statistics": False}
-        raw, footer = _written(pa.Table.from_arrays([known], schema=schema), options)
+        raw, footer = _written(pa.Table.from_arrays([values], schema=schema), options)
         column: Struct = footer[4][1][1][0][1][1][1][0][3][1]
         header, start = thrift.parsed(raw, column[9][1])
         content = raw[start : start + header[3][1]]
-        page = _page(content, _DICTIONARY_PAGE, 7, {1: (I32, len(known)), 2: (I32, _PLAIN)})
-        return cls(path, column[1][1], page, len(known), nullable)
+        page = _page(content, _DICTIONARY_PAGE, 7, {1: (I32, len(values)), 2: (I32, _PLAIN)})
+        return cls(path, column[1][1], page, len(values))
 
-    def chunk(self, codes: npt.NDArray[np.uint8]) -> tuple[bytes, Struct]:
-        """Return the bytes of some rows, and what the footer says of them, as if they began the file."""
-        levels, present = b"", codes
-        if self.nullable:
-            there = codes < self.values
-            if there.all():
-                runs = varint(len(codes) << 1) + b"\1"
-            else:
-                runs, present = _run(packed_bits(there.view(np.uint8), 1), 1), codes[there]
-            levels = len(runs).to_bytes(4, "little") + runs
+    def chunk(self, levels: bytes, codes: npt.NDArray[np.uint8], count: int) -> tuple[bytes, Struct]:
+        """Return the bytes of some entries, and what the footer says of them, as if they began the file.
+
+        Parameters
+        ----------
+        levels
+            What is nested and null among the entries.
+        codes
+            The codes of those that are values.
+        count
+            How many entries there are.
+        """
         width = max(1, (self.values - 1).bit_length())
-        content = levels + bytes([width]) + _run(packed_bits(present, width), width)
-        header: Struct = {1: (I32, len(codes)), 2: (I32, _RLE_DICTIONARY), 3: (I32, _RLE), 4: (I32, _RLE)}
+        content = b"".join([levels, bytes([width]), _run(packed_bits(codes, width), width)])
+        header: Struct = {1: (I32, count), 2: (I32, _RLE_DICTIONARY), 3: (I32, _RLE), 4: (I32, _RLE)}
         raw = self.page + _page(content, _DATA_PAGE, 5, header)
         size, pages = (I64, len(raw)), [(_DICTIONARY_PAGE, _PLAIN), (_DATA_PAGE, _RLE_DICTIONARY)]
         counted = [{1: (I32, kind), 2: (I32, encoding), 3: (I32, 1)} for kind, encoding in pages]
         return raw, {
             1: (I32, self.kind),
             2: (LIST, (I32, [_PLAIN, _RLE, _RLE_DICTIONARY])),
-            3: (LIST, (BINARY, [self.path.encode()])),
+            3: (LIST, (BINARY, [name.encode() for name in self.path])),
             4: (I32, 0),
-            5: (I64, len(codes)),
+            5: (I64, count),
             6: size,
             7: size,
             9: (I64, len(self.page)),
             11: (I64, 0),
             13: (LIST, (STRUCT, counted)),
         }
+
+
+class Packed(Protocol):
+    """A column that is written from its codes."""
+
+    def chunk(self, codes: npt.NDArray[Any]) -> tuple[bytes, Struct]:
+        """Return the bytes of some rows, and what the footer says of them, as if they began the file."""
+
+
+@dataclass(frozen=True)
+class PackedColumn:
+    """A column of few values; the code after the last value is null's.
+
+    Parameters
+    ----------
+    values
+        What the codes mean.
+    nullable
+        Whether the file says that there may be nulls.
+    """
+
+    values: ValuePage
+    nullable: bool
+
+    @classmethod
+    def of(cls, path: str, values: pa.Array, nullable: bool) -> PackedColumn:
+        """Return the column whose codes mean these values; null is the last one, if it is one."""
+        return cls(ValuePage.of((path,), values.drop_null()), nullable)
+
+    def chunk(self, codes: npt.NDArray[Any]) -> tuple[bytes, Struct]:
+        """Return some rows, given by codes of shape (n,); see `Packed`."""
+        levels, present = b"", codes
+        if self.nullable:
+            there = codes < self.values.values
+            if there.all():
+                levels = _levels(_repeated(1, len(codes)))
+            else:
+                levels, present = _levels(_run(packed_bits(there.view(np.uint8), 1), 1)), codes[there]
+        return self.values.chunk(levels, present, len(codes))
+
+
+@dataclass(frozen=True)
+class PackedLists:
+    """A column of sets of few items, each written as the list of them; bit i of a code is item i.
+
+    Parameters
+    ----------
+    items
+        What the bits mean. The bit after theirs is null's.
+    lists, elements
+        Whether the file says that lists, and items in them, may be null.
+    """
+
+    items: ValuePage
+    lists: bool
+    elements: bool
+
+    @classmethod
+    def of(cls, field: pa.Field, items: pa.Array) -> PackedLists:
+        """Return the column of lists whose codes' bits mean these items."""
+        page = ValuePage.of((field.name, "list", "element"), items)
+        return cls(page, field.nullable, field.type.value_field.nullable)
+
+    def chunk(self, codes: npt.NDArray[Any]) -> tuple[bytes, Struct]:
+        """Return some rows, given by codes of shape (n, words); see `Packed`."""
+        word, bit = divmod(self.items.values, 64)
+        null = None
+        if self.lists and codes.shape[1] > word:
+            null = (codes[:, word] >> np.uint64(bit) & np.uint64(1)).astype(np.bool_)
+            codes = codes.copy()
+            codes[null] = 0
+        numbers, lengths = members(codes[:, : word + (bit > 0)], self.items.values, np.dtype(np.uint8))
+        levels, count = self._levels(lengths, null)
+        return self.items.chunk(levels, np.asarray(numbers), count)
+
+    def _levels(self, lengths: npt.NDArray[np.int64], null: npt.NDArray[np.bool_] | None) -> tuple[bytes, int]:
+        """Return where lists begin and which are empty or null, and the number of entries: one for such a list."""
+        ends = np.cumsum(np.maximum(lengths, 1))
+        count = int(ends[-1]) if len(ends) else 0
+        inner = np.ones(count, dtype=np.uint8)
+        inner[:1] = 0
+        inner[ends[:-1]] = 0
+        repetition = _run(packed_bits(inner, 1), 1)
+        whole = self.lists + 1 + self.elements
+        width, without = whole.bit_length(), np.flatnonzero(lengths == 0)
+        if not len(without):
+            return _levels(repetition) + _levels(_repeated(whole, count)), count
+        depth = np.full(count, whole, dtype=np.uint8)
+        depth[ends[without] - 1] = self.lists if null is None else self.lists & ~null[without]
+        return _levels(repetition) + _levels(_run(packed_bits(depth, width), width)), count
 
 
 class PackedWriter:
@@ -134,13 +260,13 @@ class PackedWriter:
     schema
         Names and types of all columns, in order.
     packed
-        The columns of few values, by name.
+        The columns that are written from their codes, by name.
     options
         How Arrow writes the others.
     """
 
     def __init__(
-        self, file: IO[bytes], schema: pa.Schema, packed: Mapping[str, PackedColumn], options: Mapping[str, Any]
+        self, file: IO[bytes], schema: pa.Schema, packed: Mapping[str, Packed], options: Mapping[str, Any]
     ) -> None:
         self.packed = packed
         self._file, self._options = file, dict(options)

@@ -123,6 +123,16 @@ class TestSameAsInMemory:
             pq.read_table(tmp_path / "out.parquet").to_pylist() == dpf.sanitize(table, plan=plan, key=KEY).to_pylist()
         )
 
+    @pytest.mark.parametrize("shuffle", [True, False])
+    def test_samples_of_sets_of_many_items(self, tmp_path, small, shuffle):
+        """Codes of several words a row are chosen by rows, not by words."""
+        table = pa.table({"set": [[i % 70, i % 69 + 1] if i % 70 != i % 69 + 1 else [] for i in range(2_000)]})
+        spaces = {"set": dpf.Subset(range(70), max_size=2)}
+        pq.write_table(table, tmp_path / "in.parquet")
+        plan = dpf.plan(table, 8.0, spaces=spaces, shuffle=shuffle, sample=500)
+        out = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, batch_rows=300)
+        assert out.to_pylist() == dpf.sanitize(table, plan=plan, key=KEY).to_pylist()
+
     @pytest.mark.walk(2)
     @pytest.mark.parametrize("bucket_rows", [1, 10, 1_000, 10**6])
     def test_any_number_of_buckets(self, tmp_path, source, monkeypatch, bucket_rows):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpframe.tables import thrift
-from dpframe.tables.parquet_pages import PackedColumn, PackedWriter, packed_bits
+from dpframe.tables.parquet_pages import PackedColumn, PackedLists, PackedWriter, packed_bits
 
 
 @settings(max_examples=100, deadline=None)
@@ -83,6 +83,52 @@ def test_readers_give_what_was_written(kind, count, nulls, groups, codec, seed):
     assert pl.read_parquet(file, use_pyarrow=False).to_dict(as_series=False) == whole.to_pydict()
     file.seek(0)
     pd.testing.assert_frame_equal(pd.read_parquet(file), whole.to_pandas())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["text", "whole", "float", "day"]),
+    st.sampled_from([1, 2, 3, 8, 24, 63, 64, 65, 127, 130, 255]),
+    st.sampled_from(["required", "no nulls", "some nulls", "all nulls"]),
+    st.booleans(),
+    st.sampled_from([0.0, 0.01, 0.5, 1.0]),
+    st.lists(st.integers(1, 40), max_size=3),
+    st.integers(0, 2**32),
+)
+def test_readers_give_the_sets_that_were_written(kind, count, nulls, elements, share, groups, seed):
+    """Lists of all lengths, none among them, and nulls, in any number of row groups."""
+    values, rng = KINDS[kind].slice(0, count), np.random.default_rng(seed)
+    field = pa.field("sets", pa.list_(pa.field("element", values.type, elements)), nullable=nulls != "required")
+    schema, file = pa.schema([field, ("n", pa.int64())]), io.BytesIO()
+    writer = PackedWriter(file, schema, {"sets": PackedLists.of(field, values)}, {})
+    words, expected = -(-(count + (nulls != "required")) // 64), []
+    for rows in groups:
+        held = rng.random((rows, 64 * words)) < share
+        held[:, count:] = False
+        missing = rng.random(rows) < {"some nulls": 0.4, "all nulls": 1}.get(nulls, 0)
+        kept = [values.filter(pa.array(row[:count])).to_pylist() for row in held]
+        lists = [None if out else own for own, out in zip(kept, missing, strict=True)]
+        held[missing] = False
+        held[missing, count : count + 1] = True
+        codes = np.packbits(held, axis=1, bitorder="little").view("<u8")
+        numbers = pa.array(rng.integers(0, 9, rows))
+        writer.write({"sets": codes, "n": numbers}, rows)
+        expected.append(pa.table([pa.array(lists, field.type), numbers], schema=schema))
+    writer.close({})
+    whole = pa.concat_tables([schema.empty_table(), *expected])
+    file.seek(0)
+    found = pq.read_table(file)
+    found.validate(full=True)
+    assert found.schema.field("sets").nullable == (nulls != "required")
+    assert found.schema.field("sets").type.value_field.nullable == elements
+    assert found.to_pydict() == whole.to_pydict()
+    file.seek(0)
+    assert pl.read_parquet(file, use_pyarrow=False).to_dict(as_series=False) == whole.to_pydict()
+    if kind == "text":
+        for group in range(len(groups)):
+            file.seek(0)
+            inner = pq.ParquetFile(file, read_dictionary=["sets.list.element"]).read_row_group(group)["sets"].chunk(0)
+            assert inner.flatten().dictionary.to_pylist() in ([], values.to_pylist())
 
 
 def test_text_is_read_as_a_dictionary_of_all_values():
