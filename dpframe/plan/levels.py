@@ -105,17 +105,18 @@ def children(space: Space, level: int, parents: Sequence[int]) -> IntArray:
 def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np.intp]:
     """Return the place of each code's cell among the cells of a level in order; null's is the one after the last."""
     values = space.values
+    if size >= values:
+        return codes.astype(np.intp, copy=False)
     wide = codes.astype(np.uint64) if values * size > 1 << 31 else codes.astype(np.int64)
     kind = wide.dtype.type
-    found = (wide * kind(size) // kind(values)).astype(np.intp) if size < values else wide.astype(np.intp)
-    if size < values:
-        own = breaks(space)
-        # Those breaks at which no cell of equal width begins.
-        own = own[-(-(own * size // values) * values // size) != own]
-        for code in own.tolist():
-            found += codes >= code
-        if space.has_null:
-            found[codes == values] = size + len(own)
+    found = (wide * kind(size) // kind(values)).astype(np.intp)
+    own = breaks(space)
+    # Those breaks at which no cell of equal width begins.
+    own = own[-(-(own * size // values) * values // size) != own]
+    for code in own.tolist():
+        found += codes >= code
+    if space.has_null:
+        found[codes == values] = size + len(own)
     return found
 
 

@@ -22,13 +22,14 @@ from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.tables.cuts import Cuts
-from dpframe.totals.cells import cell_count
-from dpframe.totals.counts import Codes, Counter, Items, Joint, JointCounting, Places, Total, Vectors, cells_of, noisy
+from dpframe.totals.cells import cell_count, is_cut
+from dpframe.totals.counts import Codes, Counter, Items, Joint, Places, Total, Vectors, cells_of, noisy
+from dpframe.totals.joint_counting import JointCounting
 
 _BATCH = 1 << 17
 """Rows that are counted at a time, so that their cells stay in cache."""
 
-_ROWS_OF_A_CELL = 16
+_ROWS_OF_A_CELL = 8
 """Rows from which on a cell pays that only serves to count several joints at once: cells are added up in the end."""
 
 
@@ -68,16 +69,24 @@ class Tables:
             for m in plan.measures
             if m.kind == "vectors"
         }
-        counted = {(name, self._cuts.in_cells(m, name)) for m in self._joints for name in m.columns}
+        columns = {m: tuple((name, self._in_cells(m, name)) for name in m.columns) for m in self._joints}
+        counted = {own for each in columns.values() for own in each}
         self._counted = sorted(counted | {(name, False) for m in self._vectors for name in m.columns[1:]})
-        columns = {m: tuple((name, self._cuts.in_cells(m, name)) for name in m.columns) for m in self._joints}
         widths = {own: width for m, j in self._joints.items() for own, width in zip(columns[m], j.shape, strict=True)}
-        cells = min(1 << 16, max(1 << 8, (plan.n or 1 << 20) // _ROWS_OF_A_CELL))
-        self._counting = JointCounting.of(widths, [(columns[m], joint) for m, joint in self._joints.items()], cells)
+        cells = min(1 << 17, max(1 << 8, (plan.n or 1 << 20) // _ROWS_OF_A_CELL))
+        joints = [(columns[m], joint) for m, joint in self._joints.items()]
+        self._counting = JointCounting.of(widths, joints, _BATCH, cells)
         self._known: dict[str, Places] = {}
 
     def _stream(self, kind: str, columns: Sequence[str], level: int = 0) -> ColumnStream:
         return self._keys.column(json.dumps([kind, *columns, *[level] * (level > 1)]), "measure")
+
+    def _in_cells(self, measure: Measure, name: str) -> bool:
+        """Return whether a column of a table is counted in cells that are not its codes."""
+        way = self._ways.get(name)
+        if way is None or not self._cuts.in_cells(measure, name):
+            return False
+        return bool(way.level) or is_cut(self._spaces[name], way.most)
 
     def _shape(self, measure: Measure) -> tuple[int, ...]:
         return tuple(
@@ -89,10 +98,9 @@ class Tables:
 
     def _places(self, name: str, codes: Codes, in_cells: bool) -> Places:
         """Return the cells of codes: in those of the column's one-way, or the codes themselves."""
-        way = self._ways.get(name)
-        if not in_cells or way is None:
+        if not in_cells:
             return codes
-        space = self._spaces[name]
+        way, space = self._ways[name], self._spaces[name]
         cells = (
             partial(place_of, space=space, size=way.most)
             if way.level
@@ -150,7 +158,9 @@ class Tables:
             if m.kind == "one_way"
         }
         levels = {m: table for name in self._finest for m, table in self._level_tables(name, one_ways[name]).items()}
-        return tuple(levels.get(measure) or self._table(measure, one_ways) for measure in self._measures)
+        cut = {(name, m.most) for m in self._joints if m.kind == "joint" for name in m.columns}
+        bins = {(name, most): self._cuts.bins(name, most, one_ways) for name, most in cut}
+        return tuple(levels.get(measure) or self._table(measure, one_ways, bins) for measure in self._measures)
 
     def _level_tables(self, name: str, one_way: Ints) -> dict[Measure, MeasuredTable]:
         """Return a number's levels above the first: all cells of those that exceeded the noise on the one before."""
@@ -171,7 +181,9 @@ class Tables:
             before = measure
         return found
 
-    def _table(self, measure: Measure, one_ways: Mapping[str, Ints]) -> MeasuredTable:
+    def _table(
+        self, measure: Measure, one_ways: Mapping[str, Ints], bins: Mapping[tuple[str, int], list[int] | None]
+    ) -> MeasuredTable:
         stream, first = self._stream(measure.kind, measure.columns), measure.columns[0]
         if measure.kind == "one_way":
             return MeasuredTable(measure, (self._cuts.starts(measure, first, None),), one_ways[first])
@@ -184,9 +196,9 @@ class Tables:
             return MeasuredTable(measure, empty, noisy(self._vectors[measure].counts, measure.sigma2, stream))
         exact, starts = self._joints[measure].counts, []
         for axis, name in enumerate(measure.columns):
-            bins = self._cuts.bins(name, measure.most, one_ways)
-            exact = exact if bins is None else _merged(exact, axis, bins, self._spaces[name])
-            starts.append(self._cuts.starts(measure, name, bins))
+            own = bins[name, measure.most]
+            exact = exact if own is None else _merged(exact, axis, own, self._spaces[name])
+            starts.append(self._cuts.starts(measure, name, own))
         return MeasuredTable(measure, tuple(starts), noisy(exact, measure.sigma2, stream))
 
 

@@ -6,9 +6,8 @@ counter do not depend on how rows are divided into batches, nor on the order of 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -28,9 +27,6 @@ Places = npt.NDArray[np.intp]
 
 _BITS = 1 << 22
 """Bits of sets that are unpacked at a time."""
-
-_FEW = 100
-"""Passes up to which each is compared with all others, to count it with one of them."""
 
 _PENDING = 1 << 20
 """Partial counts of values that are kept before they are added up."""
@@ -92,130 +88,6 @@ class Joint(Counter):
         self.counts += np.bincount(place, minlength=self.counts.size).reshape(self.shape)
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """Joints of few columns that are margins of one joint of all these columns, which is counted in their place."""
-
-    widths: Mapping[Any, int]
-    margins: list[tuple[tuple[Hashable, ...], Joint]]
-    whole: Joint
-
-    @classmethod
-    def of(cls, widths: Mapping[Any, int], margins: list[tuple[tuple[Hashable, ...], Joint]]) -> _Pass:
-        """Return the pass of some joints; the columns of few cells come first."""
-        names = sorted({name for own, _ in margins for name in own}, key=list(widths).index)
-        own = {name: widths[name] for name in names}
-        return cls(own, margins, Joint(tuple(own.values())))
-
-    def settle(self) -> None:
-        """Add to each joint what was counted for it."""
-        names = list(self.widths)
-        for own, joint in self.margins:
-            # The axes that stay come in the order of the pass.
-            kept = [name for name in names if name in own]
-            margin = self.whole.counts.sum(axis=tuple(i for i, name in enumerate(names) if name not in own))
-            joint.counts += margin.transpose([kept.index(name) for name in own])
-        self.whole.counts[...] = 0
-
-
-@dataclass(frozen=True)
-class JointCounting:
-    """How many joints of few columns are counted in few passes: as margins of joints of more columns.
-
-    Columns of few cells form blocks, and all pairs between two blocks are margins of these blocks' joint, so that one
-    pass over the rows counts them. The counts are those of `Joint.add`, once they are settled.
-
-    Parameters
-    ----------
-    single
-        Joints that are counted by themselves.
-    fused
-        Joints that are counted together.
-
-    Examples
-    --------
-    >>> joints = {names: Joint((2, 3)) for names in (("a", "x"), ("b", "x"))}
-    >>> counting = JointCounting.of({"a": 2, "b": 2, "x": 3}, list(joints.items()))
-    >>> counting.add({"a": np.array([0, 1]), "b": np.array([1, 1]), "x": np.array([2, 0])})
-    >>> counting.settle()
-    >>> [joint.counts.tolist() for joint in joints.values()]
-    [[[0, 0, 1], [1, 0, 0]], [[0, 0, 0], [1, 0, 1]]]
-    """
-
-    single: tuple[tuple[tuple[Hashable, ...], Joint], ...]
-    fused: tuple[_Pass, ...]
-
-    @classmethod
-    def of(
-        cls,
-        widths: Mapping[Any, int],
-        joints: Sequence[tuple[tuple[Hashable, ...], Joint]],
-        most: int = 1 << 16,
-    ) -> JointCounting:
-        """Return the passes for some joints, of at most so many cells: those of 2¹⁶ stay in the cache."""
-        widths = {name: widths[name] for name in sorted(widths, key=widths.__getitem__)}
-        home = _homes(widths, math.isqrt(most))
-        groups: dict[tuple[int, ...], list[_Group]] = {}
-        for names, joint in sorted(joints, key=lambda one: -one[1].counts.size):
-            key = tuple(sorted({home[name] for name in names}))
-            _put(groups.setdefault(key, []), _Group({name: widths[name] for name in names}, [(names, joint)]), most)
-        whole = [group for own in groups.values() for group in own]
-        if len(whole) <= _FEW:
-            merged: list[_Group] = []
-            for group in sorted(whole, key=lambda one: -one.size):
-                _put(merged, group, most)
-            whole = merged
-        single = [one for group in whole if len(group.joints) == 1 for one in group.joints]
-        return cls(tuple(single), tuple(_Pass.of(widths, group.joints) for group in whole if len(group.joints) > 1))
-
-    def add(self, cells: Mapping[Any, Places]) -> None:
-        """Count rows by their cells in each column."""
-        for own, joint in self.single:
-            joint.add([cells[name] for name in own])
-        for each in self.fused:
-            each.whole.add([cells[name] for name in each.widths])
-
-    def settle(self) -> None:
-        """Add to the joints what was counted of them in common."""
-        for each in self.fused:
-            each.settle()
-
-
-@dataclass
-class _Group:
-    """Joints that may be counted together, and the cells of their columns."""
-
-    widths: dict[Any, int]
-    joints: list[tuple[tuple[Hashable, ...], Joint]]
-
-    @property
-    def size(self) -> int:
-        """Cells of a joint of all columns."""
-        return math.prod(self.widths.values())
-
-
-def _put(groups: list[_Group], new: _Group, most: int) -> None:
-    """Add joints to the first group whose joint has not too many cells with them, or as a group of their own."""
-    for group in groups:
-        if math.prod((group.widths | new.widths).values()) <= most:
-            group.widths |= new.widths
-            group.joints += new.joints
-            return
-    groups.append(new)
-
-
-def _homes(widths: Mapping[Any, int], most: int) -> dict[Any, int]:
-    """Return the number of each column's block: of columns with few cells as many as a joint of theirs allows."""
-    home: dict[Any, int] = {}
-    size = 1
-    for name, width in widths.items():
-        size *= width
-        block = max(home.values(), default=0) + (size > most)
-        home[name] = block
-        size = width if size > most else size
-    return home
-
-
 @dataclass
 class Total(Counter):
     """The sum of the codes that are not null's; those of more than 2³² rows still fit.
@@ -237,8 +109,8 @@ class Total(Counter):
 
     def add(self, codes: Codes) -> None:
         """Add codes up."""
-        kept = codes[codes != self.space.values] if self.space.has_null else codes
-        self.counts += int(kept.sum(dtype=np.uint64))
+        nulls = np.count_nonzero(codes == self.space.values) if self.space.has_null else 0
+        self.counts += int(codes.sum(dtype=np.uint64)) - nulls * self.space.values
 
 
 @dataclass
