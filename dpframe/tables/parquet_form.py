@@ -18,7 +18,7 @@ from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, indexed, length
 from dpframe.tables.info import ReleaseInfo, arrow_metadata
 from dpframe.tables.kinds import as_stored, coded_type
-from dpframe.tables.parquet_pages import MOST_VALUES, Packed, PackedColumn, PackedLists, PackedWriter
+from dpframe.tables.parquet_pages import FEW_VALUES, MOST_VALUES, Packed, PackedColumn, PackedLists, PackedWriter
 from dpframe.tables.types import is_list, is_text, output_type, plain_type
 
 ROW_GROUP_ROWS = 1 << 19
@@ -29,6 +29,9 @@ SMALL = ("zstd", "gzip", "brotli")
 
 MANY = 1 << 10
 """Values from which on a number is written without a dictionary: one of them all would take 8 KiB."""
+
+_ROWS_OF_A_VALUE = 4
+"""Rows of a group, for each value, from which on a page of all values takes less room than what it saves."""
 
 _FLOATS = (pa.float32(), pa.float64())
 _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -54,6 +57,7 @@ class ParquetForm:
     plan: Plan
     source: pa.Schema
     pandas_types: Mapping[str, str] = field(default_factory=dict)
+    _pages: dict[str, Packed | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def names(self) -> list[str]:
@@ -88,33 +92,44 @@ class ParquetForm:
         arrays = [self._array(name, group[name], schema.field(name).type) for name in self.names]
         return pa.Table.from_arrays(arrays, schema=schema)
 
-    @cached_property
-    def packed(self) -> Mapping[str, Packed]:
-        """The columns that are written from their codes: of few values, each stored by itself, or sets of few items."""
-        found = {name: self._packed(self.schema.field(name)) for name in self.plan.names if name in self.names}
+    def packed(self, rows: int) -> Mapping[str, Packed]:
+        """Return the columns that are written from their codes in a group of so many rows.
+
+        They are stored by themselves, and all of their values are few for the group; or they are sets of few items.
+        """
+        most = max(FEW_VALUES, min(MOST_VALUES, rows // _ROWS_OF_A_VALUE))
+        small = (n for n in self.plan.names if n in self.names and self._values(n) <= most)
+        found = {name: self._page(name) for name in small}
         return {name: column for name, column in found.items() if column is not None}
+
+    def _values(self, name: str) -> int:
+        space: Any = self.plan[name].space
+        return int(space.inner_space.count if space.holds_sets else space.size)
+
+    def _page(self, name: str) -> Packed | None:
+        if name not in self._pages:
+            self._pages[name] = self._packed(self.schema.field(name))
+        return self._pages[name]
 
     def _packed(self, field: pa.Field) -> Packed | None:
         space: Any = self.plan[field.name].released
         if space.holds_sets:
             items = _stored_by_itself(space.inner_space.listed, field.type.value_type)
-            return None if items is None else PackedLists.of(field, items)
+            few = items is not None and len(items) <= FEW_VALUES
+            return PackedLists.of(field, items) if few else None
         values = None if space.code_words else _stored_by_itself(space, field.type)
         return None if values is None else PackedColumn.of(field.name, values, field.nullable)
 
     def writer(self, file: IO[bytes], compression: str) -> PackedWriter:
-        """Return what row groups are written with: Arrow encodes all columns if few bytes matter more than time."""
-        options = {**self.encodings(compression), "compression": compression}
-        return PackedWriter(file, self.schema, {} if compression in SMALL else self.packed, options)
+        """Return what row groups are written with."""
+        return PackedWriter(file, self.schema, {**self.encodings(compression), "compression": compression})
 
-    def write(self, writer: PackedWriter, group: Batch) -> None:
-        """Write released codes as a row group."""
-        arrays = {
-            name: self._array(name, group[name], self.schema.field(name).type)
-            for name in self.names
-            if name not in writer.packed
-        }
-        writer.write({**group, **arrays}, length(group))
+    def write(self, writer: PackedWriter, group: Batch, compression: str) -> None:
+        """Write released codes as a row group: Arrow encodes all columns if few bytes matter more than time."""
+        packed = {} if compression in SMALL else self.packed(length(group))
+        fields = (field for field in self.schema if field.name not in packed)
+        arrays = {field.name: self._array(field.name, group[field.name], field.type) for field in fields}
+        writer.write({**group, **arrays}, length(group), packed)
 
     def _array(self, name: str, column: Any, type_: pa.DataType) -> pa.Array:
         return _stored(self.plan[name].released, column, type_) if name in self.plan.names else column
@@ -182,9 +197,9 @@ def _stored_by_itself(space: Space, type_: pa.DataType) -> pa.Array | None:
     """Return the values of all codes but null's as Parquet stores them, if they are few and have pages of their own."""
     inner = type_.value_type if pa.types.is_dictionary(type_) else type_
     # Parquet has no dictionaries of booleans.
-    if space.size > MOST_VALUES or inner.num_fields or pa.types.is_boolean(inner):
+    if inner.num_fields or pa.types.is_boolean(inner):
         return None
-    values = _stored(space, np.arange(space.size - space.has_null, dtype=np.uint8), type_)
+    values = _stored(space, np.arange(space.size - space.has_null), type_)
     if values.null_count:
         return None
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

@@ -6,7 +6,7 @@ encoder looks for them at each value. Other columns are Arrow's to encode; both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
@@ -19,8 +19,11 @@ from dpframe.spaces.set_bits import members
 from dpframe.tables import thrift
 from dpframe.tables.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, varint
 
-MOST_VALUES = 256
-"""Values of a column that is packed: codes of a byte."""
+FEW_VALUES = 256
+"""Values of a column that is always packed: codes of a byte."""
+
+MOST_VALUES = 1 << 17
+"""Values of a column that may be packed: all of them are a page of 1 MiB."""
 
 _PACKED = 1 << 16
 """Codes that are packed at a time, which stay in cache."""
@@ -30,30 +33,33 @@ _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
 
 
-def packed_bits(codes: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint8]:
+def packed_bits(codes: npt.NDArray[np.unsignedinteger], width: int) -> npt.NDArray[np.uint8]:
     """Return the lowest bits of codes one after the other, as Parquet packs them; codes 0 fill the last eight up.
 
     Examples
     --------
     >>> packed_bits(np.arange(8, dtype=np.uint8), 3).tobytes().hex()
     '88c6fa'
+    >>> packed_bits(np.arange(8, dtype=np.uint16), 9).tobytes().hex()
+    '0002081840a0808103'
     """
     whole = len(codes) & ~7
     if whole < len(codes):
-        last = np.zeros(8, dtype=np.uint8)
+        last = np.zeros(8, dtype=codes.dtype)
         last[: len(codes) - whole] = codes[whole:]
         return np.concatenate([packed_bits(codes[:whole], width), packed_bits(last, width)])
     if width == 1:
-        return np.packbits(codes, bitorder="little")
+        return np.packbits(codes.astype(np.uint8, copy=False), bitorder="little")
     out = np.empty(whole // 8 * width, dtype=np.uint8)
+    pack = _joined if width <= 8 else _shifted
     for start in range(0, whole, _PACKED):
-        words = _joined(np.ascontiguousarray(codes[start : start + _PACKED]).view("<u8"), width)
-        _put(words, width, out[start // 8 * width :])
+        pack(codes[start : start + _PACKED], width, out[start // 8 * width :])
     return out
 
 
-def _joined(words: npt.NDArray[np.uint64], width: int) -> npt.NDArray[np.uint64]:
-    """Return words of eight codes with their bits one after the other: pairs are joined first, then pairs of pairs."""
+def _joined(codes: npt.NDArray[np.unsignedinteger], width: int, out: npt.NDArray[np.uint8]) -> None:
+    """Write codes of a byte, eight in a word: pairs are joined first, then pairs of pairs."""
+    words = np.ascontiguousarray(codes, dtype=np.uint8).view("<u8")
     for lane in (8, 16, 32):
         held = width * lane // 8
         if held == lane:
@@ -63,17 +69,31 @@ def _joined(words: npt.NDArray[np.uint64], width: int) -> npt.NDArray[np.uint64]
         high &= np.uint64(low << held)
         words = words & np.uint64(low)
         words |= high
-    return words
+    _put(words, width, width, out)
 
 
-def _put(words: npt.NDArray[np.uint64], width: int, out: npt.NDArray[np.uint8]) -> None:
-    """Write so many bytes of every word one after the other, four, two and one at a time."""
+def _shifted(codes: npt.NDArray[np.unsignedinteger], width: int, out: npt.NDArray[np.uint8]) -> None:
+    """Write codes of more than a byte: eight are shifted to their places in some words."""
+    eights = codes.reshape(-1, 8)
+    words = np.zeros((-(-width // 8), len(eights)), dtype="<u8")
+    for i in range(8):
+        code = eights[:, i].astype(np.uint64)
+        word, shift = divmod(i * width, 64)
+        words[word] |= code << np.uint64(shift)
+        if shift + width > 64:
+            words[word + 1] |= code >> np.uint64(64 - shift)
+    for i, word in enumerate(words):
+        _put(word, min(8, width - 8 * i), width, out[8 * i :])
+
+
+def _put(words: npt.NDArray[np.uint64], size: int, step: int, out: npt.NDArray[np.uint8]) -> None:
+    """Write so many bytes of every word, four, two and one at a time, so many bytes after those of the one before."""
     at = 0
-    for size in (8, 4, 2, 1):
-        if width - at >= size:
-            places = np.ndarray(len(words), f"<u{size}", out.data, at, (width,))
-            places[:] = words.view(f"<u{size}")[at // size :: 8 // size]
-            at += size
+    for part in (8, 4, 2, 1):
+        if size - at >= part:
+            places = np.ndarray(len(words), f"<u{part}", out.data, at, (step,))
+            places[:] = words.view(f"<u{part}")[at // part :: 8 // part]
+            at += part
 
 
 def _run(bits: npt.NDArray[np.uint8], width: int) -> bytes:
@@ -123,12 +143,11 @@ class ValuePage:
         options: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_statistics": False}
         raw, footer = _written(pa.Table.from_arrays([values], schema=schema), options)
         column: Struct = footer[4][1][1][0][1][1][1][0][3][1]
-        header, start = thrift.parsed(raw, column[9][1])
-        content = raw[start : start + header[3][1]]
+        content = b"".join(_contents(raw, column[9][1], column[7][1]))
         page = _page(content, _DICTIONARY_PAGE, 7, {1: (I32, len(values)), 2: (I32, _PLAIN)})
         return cls(path, column[1][1], page, len(values))
 
-    def chunk(self, levels: bytes, codes: npt.NDArray[np.uint8], count: int) -> tuple[bytes, Struct]:
+    def chunk(self, levels: bytes, codes: npt.NDArray[np.unsignedinteger], count: int) -> tuple[bytes, Struct]:
         """Return the bytes of some entries, and what the footer says of them, as if they began the file.
 
         Parameters
@@ -158,6 +177,15 @@ class ValuePage:
             11: (I64, 0),
             13: (LIST, (STRUCT, counted)),
         }
+
+
+def _contents(raw: bytes, at: int, size: int) -> Iterator[bytes]:
+    """Yield what pages hold that take so many bytes from a place on."""
+    end = at + size
+    while at < end:
+        header, start = thrift.parsed(raw, at)
+        at = start + int(header[3][1])
+        yield raw[start:at]
 
 
 class Packed(Protocol):
@@ -259,19 +287,14 @@ class PackedWriter:
         Where it is written, from its beginning.
     schema
         Names and types of all columns, in order.
-    packed
-        The columns that are written from their codes, by name.
     options
         How Arrow writes the others.
     """
 
-    def __init__(
-        self, file: IO[bytes], schema: pa.Schema, packed: Mapping[str, Packed], options: Mapping[str, Any]
-    ) -> None:
-        self.packed = packed
+    def __init__(self, file: IO[bytes], schema: pa.Schema, options: Mapping[str, Any]) -> None:
         self._file, self._options = file, dict(options)
         self._footer = _written(pa.Table.from_batches([], schema=schema), self._options)[1]
-        self._names, self._others = schema.names, [field for field in schema if field.name not in packed]
+        self._schema = schema
         self._groups: list[Struct] = []
         self._rows = 0
         self._end = 0
@@ -283,22 +306,24 @@ class PackedWriter:
         self._end += len(raw)
         return start
 
-    def write(self, columns: Mapping[str, Any], rows: int) -> None:
-        """Write a row group."""
-        chunks: dict[str, list[Struct]] = {name: [] for name in self._names}
-        for name, column in self.packed.items():
+    def write(self, columns: Mapping[str, Any], rows: int, packed: Mapping[str, Packed]) -> None:
+        """Write a row group, some columns from their codes."""
+        chunks: dict[str, list[Struct]] = {name: [] for name in self._schema.names}
+        for name, column in packed.items():
             raw, found = column.chunk(columns[name])
             chunks[name].append(_moved(found, self._append(raw)))
-        if self._others:
-            for found in self._arrows([columns[field.name] for field in self._others]):
+        others = [field for field in self._schema if field.name not in packed]
+        if others:
+            arrays = [columns[field.name] for field in others]
+            for found in self._arrows(pa.Table.from_arrays(arrays, schema=pa.schema(others))):
                 chunks[found[3][1][1][0].decode()].append(found)
-        ordered = [chunk for name in self._names for chunk in chunks[name]]
+        ordered = [chunk for own in chunks.values() for chunk in own]
         self._groups.append(_group(ordered, rows, len(self._groups)))
         self._rows += rows
 
-    def _arrows(self, arrays: Sequence[pa.Array]) -> list[Struct]:
+    def _arrows(self, table: pa.Table) -> list[Struct]:
         """Write columns as Arrow does; return what the footer says of each."""
-        raw, footer = _written(pa.Table.from_arrays(arrays, schema=pa.schema(self._others)), self._options)
+        raw, footer = _written(table, self._options)
         (group,) = footer[4][1][1]
         found: list[Struct] = [chunk[3][1] for chunk in group[1][1][1]]
         first = min(_first(chunk) for chunk in found)

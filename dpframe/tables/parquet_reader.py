@@ -76,7 +76,7 @@ class ParquetInput(FileInput):
     def rows_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Iterator[Rows]:
         """Begin to write released codes to an open file, in pages that are packed from them."""
         groups = form.writer(file, compression)
-        yield Rows(partial(form.write, groups), groups.close)
+        yield Rows(partial(form.write, groups, compression=compression), groups.close)
 
     def parts(self) -> Iterator[ParquetInput]:
         """Yield the table's parts, of one row group of one file each, in order."""
