@@ -391,6 +391,7 @@ def test_spill_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(conversion, "BUCKET_ROWS", 700)
     monkeypatch.setattr(spill, "SPILL_ROWS", 500)
+    monkeypatch.setattr(spill, "HELD_BYTES", 0)
     rows, found = 20_000, {}
     pq.write_table(pa.table({"age": [42] * rows, "note": [SECRET] * rows}), tmp_path / "in.parquet")
     plan = dpf.plan(

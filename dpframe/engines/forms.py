@@ -58,7 +58,7 @@ class ArrowForm(Form):
         form = self.parquet
         writer = form.writer(file, compression)
         for group in row_groups(iter([batch]), form.group_rows):
-            form.write(writer, group)
+            form.write(writer, group, compression)
         writer.close(form.metadata(info))
 
 

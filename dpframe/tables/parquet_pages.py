@@ -82,8 +82,8 @@ def _shifted(codes: npt.NDArray[np.unsignedinteger], width: int, out: npt.NDArra
         words[word] |= code << np.uint64(shift)
         if shift + width > 64:
             words[word + 1] |= code >> np.uint64(64 - shift)
-    for i, word in enumerate(words):
-        _put(word, min(8, width - 8 * i), width, out[8 * i :])
+    for i in range(len(words)):
+        _put(words[i], min(8, width - 8 * i), width, out[8 * i :])
 
 
 def _put(words: npt.NDArray[np.uint64], size: int, step: int, out: npt.NDArray[np.uint8]) -> None:

@@ -24,8 +24,12 @@ SPILL_ROWS = 1 << 17
 BUCKET_ROWS = 1 << 19
 
 
+HELD_BYTES = 1 << 27
+"""Bytes of codes that are kept in memory before any go to disk."""
+
+
 class Spill:
-    """Released rows on disk, parted into buckets by the top bits of their order word.
+    """Released rows, parted into buckets by the top bits of their order word: in memory, and on disk what is too much.
 
     The file is hidden: its rows are in input order, which the release must not reveal.
     """
@@ -36,6 +40,7 @@ class Spill:
         self._file = HiddenFile(folder)
         self._waiting: list[Batch] = []
         self._stretches: list[_Stretch] = []
+        self._held = 0
 
     def __enter__(self) -> Spill:
         return self
@@ -55,10 +60,13 @@ class Spill:
         order, edges = self._parted(batch[""][:, 1])
         coded = {name: column for name, column in batch.items() if isinstance(column, np.ndarray)}
         layout = _Layout(tuple((name, column.dtype, column.shape[1:]) for name, column in coded.items()))
-        start = self._file.append(layout.packed([column.take(order, axis=0) for column in coded.values()], edges).data)
+        raw = layout.packed([column.take(order, axis=0) for column in coded.values()], edges)
+        self._held += len(raw)
+        held = raw if self._held <= HELD_BYTES else None
+        start = 0 if held is not None else self._file.append(raw.data)
         copied = {name: column.take(pa.array(order)) for name, column in batch.items() if name not in coded}
         parts = [self._append_arrow(copied, a, b) for a, b in pairwise(edges)] if copied else []
-        self._stretches.append(_Stretch(start, edges, layout, parts))
+        self._stretches.append(_Stretch(held, start, edges, layout, parts))
 
     def _parted(self, high: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Return the positions that sort rows by bucket, otherwise in their order, and where each bucket begins."""
@@ -91,9 +99,12 @@ class Spill:
         """Return a bucket's columns from every stretch, in the order in which their rows came."""
         parts: list[dict[str, npt.NDArray[Any]]] = []
         for stretch in self._stretches:
-            offset, size = stretch.place(bucket)
-            raw = np.empty(size, dtype=np.uint8)
-            self._file.fetch_into(offset, raw)
+            start, stop = stretch.place(bucket)
+            if stretch.held is None:
+                raw = np.empty(stop - start, dtype=np.uint8)
+                self._file.fetch_into(stretch.start + start, raw)
+            else:
+                raw = stretch.held[start:stop]
             parts.append(stretch.layout.columns(raw))
         return parts
 
@@ -146,8 +157,9 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Where the spill file holds a number of rows, parted into buckets."""
+    """A number of rows, parted into buckets: their bytes, or where the spill file has them."""
 
+    held: npt.NDArray[np.uint8] | None
     start: int
     edges: npt.NDArray[np.intp]
     layout: _Layout
@@ -155,6 +167,6 @@ class _Stretch:
     """Offset and length of the columns passed through, by bucket."""
 
     def place(self, bucket: int) -> tuple[int, int]:
-        """Return the offset and length of a bucket's records."""
+        """Return where a bucket's records begin and end among the rows' bytes."""
         first, last = int(self.edges[bucket]), int(self.edges[bucket + 1])
-        return self.start + first * self.layout.width, (last - first) * self.layout.width
+        return first * self.layout.width, last * self.layout.width

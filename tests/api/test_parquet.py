@@ -70,6 +70,7 @@ def small(monkeypatch):
     monkeypatch.setattr(parquet_form, "ROW_GROUP_ROWS", 1_024)
     monkeypatch.setattr(conversion, "BUCKET_ROWS", 700)
     monkeypatch.setattr(spill, "SPILL_ROWS", 500)
+    monkeypatch.setattr(spill, "HELD_BYTES", 40_000)
 
 
 @pytest.fixture
@@ -111,8 +112,9 @@ class TestSameAsInMemory:
         plan = plan_of(table, shuffle=shuffle)
         contents = set()
         for place in (source, folder, f"{folder}/*.parquet"):
-            for batch_rows, spill_rows in ((97, 1), (1_000, 2_500), (N, 500)):
+            for batch_rows, spill_rows, held in ((97, 1, 50_000), (1_000, 2_500, 1 << 27), (N, 500, 0)):
                 monkeypatch.setattr(spill, "SPILL_ROWS", spill_rows)
+                monkeypatch.setattr(spill, "HELD_BYTES", held)
                 convert(place, tmp_path / "out.parquet", plan=plan, batch_rows=batch_rows)
                 contents.add((tmp_path / "out.parquet").read_bytes())
         assert len(contents) == 1
@@ -723,9 +725,10 @@ class TestAtomic:
             convert(source, tmp_path / "new.parquet", plan=plan)
         assert sorted(os.listdir(tmp_path)) == ["in.parquet", "out.parquet"]
 
-    @pytest.mark.parametrize("shuffle", [True, False])
-    def test_full_disk_is_one_line(self, tmp_path, shuffle):
+    @pytest.mark.parametrize(("shuffle", "held"), [(True, 0), (True, 1 << 27), (False, 0)])
+    def test_full_disk_is_one_line(self, tmp_path, monkeypatch, shuffle, held):
         """A limit on the size of files stands for a full disk; it meets the spill file or the output."""
+        monkeypatch.setattr(spill, "HELD_BYTES", held)
         pq.write_table(people(50_000), tmp_path / "in.parquet")
         plan = plan_of(people(), shuffle=shuffle)
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -760,9 +763,10 @@ class TestAtomic:
 KILLED = """
 import os, pathlib, random, signal
 import dpframe as dpf
-from dpframe.tables import conversion, parquet_form
+from dpframe.tables import conversion, parquet_form, spill
 
 conversion.BUCKET_ROWS = parquet_form.ROW_GROUP_ROWS = 4_000
+spill.HELD_BYTES = 100_000
 plan, rng = dpf.Plan.read("plan.json"), random.Random(5)
 convert = lambda: dpf.sanitize_parquet("in.parquet", "work/out.parquet", plan=plan, batch_rows=3_000)
 for i in range(15):
@@ -782,9 +786,11 @@ for i in range(15):
 
 
 class TestSpill:
+    @pytest.mark.parametrize("held", [0, 40_000, 1 << 27])
     @pytest.mark.parametrize(("bits", "block"), [(0, 1 << 20), (1, 1 << 20), (4, 700), (10, 1 << 20)])
-    def test_ties_in_the_high_half(self, tmp_path, monkeypatch, bits, block):
+    def test_ties_in_the_high_half(self, tmp_path, monkeypatch, bits, block, held):
         """Rows are sorted by both halves of their words, in any number of buckets, from any batches."""
+        monkeypatch.setattr(spill, "HELD_BYTES", held)
         monkeypatch.setattr(hidden_file, "_BLOCK", block)
         monkeypatch.setattr(spill, "SPILL_ROWS", 1_000)
         rng = np.random.default_rng(1)
@@ -802,7 +808,8 @@ class TestSpill:
         assert [t for row in rows for t in row["t"].to_pylist()] == [f"t{i}" for i in expected]
 
     @pytest.mark.posix
-    def test_keys_of_two_spills_differ(self, tmp_path):
+    def test_keys_of_two_spills_differ(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(spill, "HELD_BYTES", 0)
         contents = []
         for _ in range(2):
             with spill.Spill(tmp_path, 0) as rows_apart:
