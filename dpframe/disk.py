@@ -169,6 +169,20 @@ def atomic(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
         raise FileError(f"{path} could not be written: {error.strerror or 'input/output error'}") from None
 
 
+def write_text(path: str | Path, text: str) -> None:
+    r"""Write a file of text in UTF-8, there whole or not at all; `FileError` if it cannot be written.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_text(Path(folder) / "a.txt", "é")
+    ...     (Path(folder) / "a.txt").read_bytes()
+    b'\xc3\xa9'
+    """
+    with atomic(Path(path)) as file:
+        file.write(text.encode())
+
+
 def check_writable(path: Path) -> None:
     """Raise `FileError` unless a file may be made in the folder of a path: before what is written there is paid for."""
     try:

@@ -15,7 +15,7 @@ from typing import Any, cast
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.channels import mechanism_for
-from dpframe.disk import atomic
+from dpframe.disk import write_text
 from dpframe.errors import ParameterError
 from dpframe.plan.columns import Column
 from dpframe.plan.data import PlanData
@@ -72,8 +72,7 @@ def plan_page(plan: PlanData, path: str | Path | None = None) -> str:
     # Nothing of a name may end the script's element.
     text = _template().replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
     if path is not None:
-        with atomic(Path(path)) as file:
-            file.write(text.encode())
+        write_text(path, text)
     return text
 
 

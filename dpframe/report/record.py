@@ -16,7 +16,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
-from dpframe.disk import atomic
+from dpframe.disk import write_text
 from dpframe.errors import FileError, ParameterError, name_list
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
@@ -94,8 +94,7 @@ class Record:
 
     def save(self, path: str | Path) -> None:
         """Write `to_yaml` to a file, whole or not at all; `FileError` if it cannot be written."""
-        with atomic(Path(path)) as file:
-            file.write(self.to_yaml().encode())
+        write_text(path, self.to_yaml())
 
     def differences(self, path: str | Path) -> list[str]:
         """Return where a record in a file says something else than the release: nothing, if it is a record of it.

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpframe.disk import atomic
+from dpframe.disk import write_text
 from dpframe.estimate import Estimates
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.notebook import notebook_html
@@ -97,8 +97,7 @@ class Report:
 
     def save(self, path: str | Path) -> None:
         """Write `to_html` to a file, whole or not at all; `FileError` if it cannot be written."""
-        with atomic(Path(path)) as file:
-            file.write(self.to_html().encode())
+        write_text(path, self.to_html())
 
     def __str__(self) -> str:
         table = self._shown.to_string(float_format=_digits, max_colwidth=60)

@@ -11,7 +11,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.csv
 
-from dpframe.disk import atomic, check_writable
+from dpframe.disk import atomic, check_writable, write_text
 from dpframe.errors import FileError
 from dpframe.tables.files import SIDECAR, FileInput, sidecar
 from dpframe.tables.inputs import FORMATS, format_of
@@ -82,8 +82,7 @@ class Sink:
             yield file, told.append
             withdraw()
         if self.format.apart and told:
-            with atomic(sidecar(self.path)) as beside:
-                beside.write(told[-1].encode())
+            write_text(sidecar(self.path), told[-1])
 
     @contextmanager
     def _without_older_plan(self) -> Iterator[Callable[[], None]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from dpframe.disk import atomic, new_file
+from dpframe.disk import new_file, write_text
 from dpframe.errors import FileError, ParameterError
 
 SIGNING, PUBLIC, SHARED, USED = "signing.key", "public.key", "shared.secret", "used"
@@ -58,8 +58,7 @@ class Identity:
         except OSError as error:
             raise FileError(f"{folder} could not be made: {error.strerror}") from None
         write_secret(made.folder / SIGNING, Ed25519PrivateKey.generate().private_bytes_raw())
-        with atomic(made.folder / PUBLIC) as file:
-            file.write(f"{made.public}\n".encode("ascii"))
+        write_text(made.folder / PUBLIC, f"{made.public}\n")
         return made
 
     @cached_property

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpframe.disk import atomic
+from dpframe.disk import write_text
 from dpframe.errors import FileError
 from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, length, row_groups
@@ -96,8 +96,7 @@ def header_file(message: Path) -> Path:
 
 def write_header(path: Path, header: Header, sender: Identity) -> None:
     """Write a header and its signature, for everyone."""
-    with atomic(path) as file:
-        file.write(json.dumps({"header": header.text, "signature": sender.sign(header.text.encode())}).encode())
+    write_text(path, json.dumps({"header": header.text, "signature": sender.sign(header.text.encode())}))
 
 
 def read_header(path: str | Path, run: str, key_of: Callable[[str], str]) -> Header:

@@ -20,7 +20,7 @@ import pandas as pd
 
 from dpframe.accounting.budget import Budget
 from dpframe.channels import MECHANISMS
-from dpframe.disk import atomic
+from dpframe.disk import write_text
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
 from dpframe.infer.drafted import check_reviewed
 from dpframe.plan.build import build_plan, default_delta
@@ -235,8 +235,7 @@ class Run:
 
     def write(self, path: str | Path) -> None:
         """Write the run to a JSON file."""
-        with atomic(Path(path)) as file:
-            file.write((self.to_json(indent=2) + "\n").encode())
+        write_text(path, self.to_json(indent=2) + "\n")
 
 
 def padded_tags(space: Space) -> list[str]:
