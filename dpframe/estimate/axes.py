@@ -122,10 +122,10 @@ class Axis(Cells):
     def channel(self) -> FloatArray:
         """P(class | cell), shape (classes, cells); within a bin values are taken as uniform."""
 
-    @cached_property
+    @property
+    @abstractmethod
     def surrogates(self) -> FloatArray:
         """Φ, the surrogates of the cells' indicators, shape (cells, classes)."""
-        return np.asarray(np.linalg.pinv(self.channel))
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return Σ_classes counts·Φ (or Φ²) along axis 0."""

@@ -167,10 +167,10 @@ class Reading:
         return values, covariance + more, "both"
 
     def _statistic(self, statistic: moments.Statistic, columns: Sequence[str], target: str) -> pd.Series[Any]:
-        name, tails = columns[0], self._tails(columns[0])
+        name, tails, law = columns[0], self._tails(columns[0]), self._joints.tables.law(columns[0])
         self._warn_of_clipped([name])
         values, covariance, source = self._moments(
-            statistic, columns, target, lambda population: statistic.known(self._joints.law(name), population)
+            statistic, columns, target, lambda population: None if law is None else statistic.known(law, population)
         )
         results = self._results(values, covariance[0])
         if tails is None:
@@ -260,8 +260,9 @@ class Reading:
         inferred, space = self.plan.inferred, self._source.column(column).space
         if space.is_listed or not space.is_numeric or (inferred is not None and column in inferred.columns):
             return {}
-        shares = zip(("lower", "upper"), piles_at_bounds(self._joints.law(column), space), strict=True)
-        return {bound: share for bound, share in shares if share > 0}
+        law = self._joints.tables.law(column)
+        shares = (0.0, 0.0) if law is None else piles_at_bounds(law, space)
+        return {bound: share for bound, share in zip(("lower", "upper"), shares, strict=True) if share > 0}
 
     def _warn_of_clipped(self, names: Iterable[str]) -> None:
         for name in names:

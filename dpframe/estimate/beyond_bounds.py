@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from dpframe.arrays import FloatArray
-from dpframe.estimate.evidence.law import Known, Law
+from dpframe.estimate.evidence.law import Known
+from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
 from dpframe.infer.ranges import Cells, Grid, hull
 from dpframe.infer.steps import is_on_steps
@@ -359,14 +360,11 @@ def _parts(ends: FloatArray, start: float, stop: float) -> FloatArray:
     return np.asarray(np.minimum(np.maximum(shared, 0.0) / np.maximum(np.diff(ends / 2), 1e-300), 1.0))
 
 
-def piles_at_bounds(law: Law, space: Space) -> tuple[float, float]:
+def piles_at_bounds(law: NumberLaw, space: Space) -> tuple[float, float]:
     """Return the shares of the rows that seem clipped to the lower and to the upper bound; 0 where none do.
-
-    Rows by themselves, without measured tables, do not show it.
 
     Examples
     --------
-    >>> from dpframe.estimate.evidence.number_law import NumberLaw
     >>> from dpframe.plan.measures import Measure, MeasuredTable
     >>> from dpframe.spaces import Integer
     >>> counts = np.array([50] * 24 + [600])
@@ -375,7 +373,7 @@ def piles_at_bounds(law: Law, space: Space) -> tuple[float, float]:
     [0.0, 0.33]
     """
     ends = space.numbers(np.array([0, space.values - 1]))
-    if law.source != "tables" or space.values <= _SHORT or ends is None or space.is_time:
+    if space.values <= _SHORT or ends is None or space.is_time:
         return 0.0, 0.0
     low, high = map(float, ends)
     scale = (low, high) in _SCALES
@@ -385,7 +383,7 @@ def piles_at_bounds(law: Law, space: Space) -> tuple[float, float]:
     )
 
 
-def _pile(law: Law, space: Space, lower: bool) -> float:
+def _pile(law: NumberLaw, space: Space, lower: bool) -> float:
     cells, last = law.bins, space.values
     # The bound's own cell, and those next to it.
     cell = 0 if lower else cells - 1

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.beyond_bounds import Tails
-from dpframe.estimate.evidence.law import Known, Law
+from dpframe.estimate.evidence.law import Known
+from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends
 from dpframe.estimate.surrogates import CodeFunction, Term
 from dpframe.plan.columns import Column
@@ -100,8 +101,8 @@ def line_of(space: Space) -> tuple[float, float]:
 class Statistic:
     """Smooth functions of the means of terms and the number of rows; ``scales`` and ``shift`` give their own units.
 
-    ``kind`` says what the result is where values are times: an instant, a duration, or a number; ``known`` what a law
-    of the column knows of it, for the table (0) or the population (1), and ``beyond`` what tails add to it.
+    ``kind`` says what the result is where values are times: an instant, a duration, or a number; ``known`` what
+    measured levels of the column know of it, for the table (0) or the population (1), and ``beyond`` what tails add.
     """
 
     terms: Sequence[Term]
@@ -109,7 +110,7 @@ class Statistic:
     scales: tuple[float, ...] = (1.0,)
     shift: float = 0.0
     kind: str = "number"
-    known: Callable[[Law, float], Known | None] = lambda law, population: None
+    known: Callable[[NumberLaw, float], Known | None] = lambda law, population: None
     beyond: Callable[[Tails], Ends] = lambda tails: ((0.0, 0.0), (0.0, 0.0))
     bounds: tuple[float, float] = (-math.inf, math.inf)
 
@@ -149,11 +150,9 @@ def variance(x: Scale, ddof: int) -> Statistic:
     def function(m: npt.NDArray[Any], n: float) -> Sequence[Any]:
         return [(m[0] / m[2] - (m[1] / m[2]) ** 2) * (n * m[2]) / (n * m[2] - ddof)]
 
-    def known(law: Law, population: float) -> Known | None:
-        return law.variance_known(x.line, ddof, population)
-
     terms = [x.term(2), x.term(1), x.term(0)]
-    return Statistic(terms, function, (x.width**2,), known=known, beyond=Tails.of_variance)
+    found = Statistic(terms, function, (x.width**2,), beyond=Tails.of_variance)
+    return replace(found, known=lambda law, own: law.variance_known(x.line, ddof, own))
 
 
 def second_moments(x: Scale, y: Scale, ddof: int) -> Statistic:

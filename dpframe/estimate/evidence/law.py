@@ -83,11 +83,7 @@ class Cells(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Law(Cells):
-    """How rows are spread over the cells of a column: those of values in the order of their codes, and null's last.
-
-    What rows say of a mean, a sum or a variance without a law is known elsewhere: a law that knows no more of them
-    answers None.
-    """
+    """How rows are spread over the cells of a column: those of values in the order of their codes, and null's last."""
 
     edges: IntArray
     """First codes of the cells of values, and the code after the last."""
@@ -128,18 +124,6 @@ class Law(Cells):
     @abstractmethod
     def variance(self, sampling: float = 0.0) -> tuple[float, float]:
         """Return the variance of the codes of rows that are not null, and its standard error."""
-
-    def mean_known(self, line: Line, sampling: float) -> Known | None:
-        """Return what is known of the mean of the numbers of rows that are not null, beyond what the rows say."""
-        return None
-
-    def total_known(self, line: Line, sampling: float) -> Known | None:
-        """Return the same of their sum."""
-        return None
-
-    def variance_known(self, line: Line, ddof: int, sampling: float) -> Known | None:
-        """Return the same of their variance."""
-        return None
 
     @property
     def ends(self) -> IntArray:

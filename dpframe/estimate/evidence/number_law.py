@@ -311,20 +311,20 @@ class NumberLaw(Law):
         return float((self.uneven * held**2 + held) @ self.within)
 
     def total_known(self, line: Line, sampling: float) -> Known:
-        """Return what is known of the sum of the numbers; see `Law`."""
+        """Return what is known of the sum of the numbers, of the table (``sampling`` 0) or the population (1)."""
         (start, step), (rows, spread), (codes, own) = line, self.present, self._codes
         own += sampling * rows * self.variance()[0]
         return start * rows + step * codes, step**2 * own + start**2 * spread
 
     def mean_known(self, line: Line, sampling: float) -> Known:
-        """Return what is known of the mean of the numbers; see `Law`."""
+        """Return the same of the mean of those that are not null."""
         (start, step), (rows, spread), (codes, own) = line, self.present, self._codes
         mean = codes / rows
         variance = (own + mean**2 * spread) / rows**2 * float(few_rows(rows, spread)) ** 2
         return start + step * mean, step**2 * (variance + sampling * self.variance()[0] / rows)
 
     def variance_known(self, line: Line, ddof: int, sampling: float) -> Known:
-        """Return what is known of the variance of the numbers; see `Law`."""
+        """Return the same of their variance."""
         value, error = self.variance(sampling)
         factor = line[1] ** 2 * self.present[0] / max(self.present[0] - ddof, 1e-300)
         return value * factor, (error * factor) ** 2

@@ -34,28 +34,12 @@ class Table:
         Standard deviation of the noise in rows: one for all cells, or one per cell.
     channels
         For noisy rows P(class | cell) of every column, shape (classes, cells); none where original rows were counted.
-
-    Raises
-    ------
-    ParameterError
-        If the dimensions differ from the columns, a column appears twice, or sigma is not above zero.
     """
 
     columns: tuple[Any, ...]
     counts: FloatArray
     sigma: float | FloatArray
     channels: tuple[FloatArray, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.counts.ndim != len(self.columns) or len(set(self.columns)) < len(self.columns) or not self.columns:
-            raise ParameterError(
-                f"table of columns {self.columns}: counts have {self.counts.ndim} dimensions; "
-                "give one dimension for each column, and each column once"
-            )
-        if np.shape(self.sigma) not in ((), self.counts.shape) or not np.all(np.asarray(self.sigma) > 0):
-            raise ParameterError(
-                f"table of columns {self.columns}: sigma must be above zero; give one, or one for each cell"
-            )
 
     @cached_property
     def variances(self) -> FloatArray:
@@ -234,18 +218,11 @@ class Evidence:
         >>> seen = Evidence(10, (2, 2), (Table((0, 1), np.array([[4.0, 2.0], [3.0, 1.0]]), 1.0),))
         >>> seen.one_way(0)
         array([0.6, 0.4])
-
-        Raises
-        ------
-        ParameterError
-            If neither tables nor rows hold the column.
         """
         known = self.known([column])
         if known is not None:
             return project(known.counts / self.n)
-        table = next((table for table in self.tables if column in table.columns), None)
-        if table is None:
-            raise ParameterError(f"column {column} is in no table and in no rows; give a table that holds it")
+        table = next(table for table in self.tables if column in table.columns)
         place = table.columns.index(column)
         counts = table.counts.sum(axis=tuple(i for i in range(table.counts.ndim) if i != place))
         return expectation_maximization(np.maximum(counts, 0), [table.channels[place]])
