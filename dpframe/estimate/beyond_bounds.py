@@ -28,7 +28,7 @@ from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
 from dpframe.infer.ranges import Cells, Grid, hull
 from dpframe.infer.steps import is_on_steps
-from dpframe.plan.findings import bounds_of_counts, share_outside
+from dpframe.plan.findings import bounds_of_counts, chance_of_others, share_outside
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.nested_counts import Layer, fit_layers
 from dpframe.spaces import Space
@@ -53,6 +53,12 @@ _HIDDEN = 2.0
 """How far beyond a bound rows that are seen nowhere may lie on average, in distances of the bound from the mean.
 
 Of the means of 44 real tables, simulated, 0.2 % are off by more than five errors with 2, and 0.4 % with 0.
+"""
+
+_FARTHER = 5.0
+"""How far beyond 1 the other values of a column lie on average that is only thought to hold 0 and 1.
+
+Of thirteen counts with a spike at 0, in fifty real tables, ten have a mean below that where they are not 0.
 """
 
 _MATTERS = 0.2
@@ -83,6 +89,7 @@ class Tail:
     last one in which rows stand out of the noise, with their ``counts`` and variances. ``room`` is how far numbers
     go on at the most. ``hidden`` are the rows that may lie beyond for all that is counted elsewhere: a tail over sizes
     of many magnitudes shows in no cell. Of these ``piled`` are surely seen at the bound, where all rows beyond it are.
+    ``doubt`` is the root of the chance that they lie ``farther`` than a column of two values lets them.
     """
 
     distance: float
@@ -95,6 +102,8 @@ class Tail:
     room: float = math.inf
     hidden: float = 0.0
     piled: float = 0.0
+    doubt: float = 0.0
+    farther: float = 0.0
 
     def with_pile(self, pile: Known | None) -> Tail:
         """Return the tail if so many rows lie at the bound itself: no more can lie beyond it."""
@@ -113,7 +122,8 @@ class Tail:
     def unseen(self, power: int) -> float:
         """Return the error of the sum of a power of distances that rows seen in no cell beyond the bound add."""
         rows = self.hidden if power == 1 else self.piled
-        return rows * min(_HIDDEN * self.distance, self.room) ** power
+        near = rows * min(_HIDDEN * self.distance, self.room) ** power
+        return math.hypot(near, self.doubt * self.hidden * self.farther**power)
 
     @property
     def count(self) -> Excess:
@@ -294,9 +304,16 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> 
     signed = measured[-1].unit is None
     present = max(float(n - nulls), 1.0)
     hidden = sum(share_outside(measured, space, n)) * present
+    doubt = math.sqrt(chance_of_others(measured, space, n)) if truths else 0.0
     return Tails(
         replace(lower, hidden=hidden, room=first * unit if signed and first >= 0 else farthest),
-        replace(upper, hidden=hidden, room=-final * unit if signed and final <= 0 else farthest),
+        replace(
+            upper,
+            hidden=hidden,
+            room=-final * unit if signed and final <= 0 else farthest,
+            doubt=doubt,
+            farther=_FARTHER * unit,
+        ),
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
     )
