@@ -237,9 +237,11 @@ class Reading:
         for name in names:
             tails = self._tails(name)
             if tails is not None and matter(tails):
+                seen = f"about {100 * tails.share:.2g} % of the rows seem to lie beyond"
+                hidden = "its heavy tail may go on beyond, hidden by the noise"
                 warn(
                     f"variances and correlations of column {name!r} are of values clipped to the bounds that inference "
-                    f"found, and about {100 * tails.share:.2g} % of the rows seem to lie beyond; declare "
+                    f"found, and {seen if tails.share > 0 else hidden}; declare "
                     f"spaces={{{name!r}: (LOWER, UPPER)}} in the next release where tails matter",
                     InferenceWarning,
                 )

@@ -61,6 +61,12 @@ _FARTHER = 5.0
 Of thirteen counts with a spike at 0, in fifty real tables, ten have a mean below that where they are not 0.
 """
 
+_FAR, _FARTHEST = 6.5, 100.0
+"""Standard deviations of the column from its mean to a bound from which on its tail is heavy: others end by then.
+
+Further out than the last, the standard deviation is that of a single cell.
+"""
+
 _MATTERS = 0.2
 """Part of a variance from which on what tails add to it is said."""
 
@@ -89,7 +95,7 @@ class Tail:
     last one in which rows stand out of the noise, with their ``counts`` and variances. ``room`` is how far numbers
     go on at the most. ``hidden`` are the rows that may lie beyond for all that is counted elsewhere: a tail over sizes
     of many magnitudes shows in no cell. Of these ``piled`` are surely seen at the bound, where all rows beyond it are.
-    ``doubt`` is the root of the chance that they lie ``farther`` than a column of two values lets them.
+    ``doubt`` is the root of the chance that they lie ``farther`` than a column of two values lets them; 0 of others.
     """
 
     distance: float
@@ -216,16 +222,29 @@ class Tails:
         return (0.0, 0.0), _over((low + high, math.hypot(*errors)), self.present)
 
     @property
-    def may_matter(self) -> bool:
-        """Whether rows are seen beyond the bounds that may add more than a fifth to the variance."""
+    def is_heavy(self) -> bool:
+        """Whether a bound lies so far out that the column is thought to go on, by more than its interval says.
+
+        Rows that lie there may show nowhere; a column of two values has none.
+        """
+        sd = math.sqrt(self.variance)
+        ends = [tail for tail in (self.lower, self.upper) if not tail.farther]
+        far = [tail for tail in ends if _FAR * sd < tail.distance < _FARTHEST * sd]
+        most = max((tail.hidden * (min(_HIDDEN * tail.distance, tail.room) / sd) ** 2 for tail in far), default=0.0)
         value, error = self.of_variance()[1]
-        return self.share > 0 and value + error > _MATTERS * self.variance
+        return bool(most / self.present > max(_MATTERS, (value + error) / max(self.variance, 1e-300)))
+
+    @property
+    def may_matter(self) -> bool:
+        """Whether rows beyond the bounds may add more than a fifth to the variance."""
+        value, error = self.of_variance()[1]
+        return self.is_heavy or (self.share > 0 and value + error > _MATTERS * self.variance)
 
     @property
     def matter(self) -> bool:
-        """Whether rows are seen beyond the bounds that surely add more than a fifth to the variance."""
+        """Whether rows beyond the bounds surely add more than a fifth to the variance, or a heavy tail may."""
         value, error = self.of_variance()[1]
-        return self.share > 0 and value - _SUSPECT * error > _MATTERS * self.variance
+        return self.is_heavy or (self.share > 0 and value - _SUSPECT * error > _MATTERS * self.variance)
 
 
 def _added(tails: Sequence[Sequence[Tail]]) -> tuple[FloatArray, FloatArray]:
@@ -312,7 +331,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> 
             hidden=hidden,
             room=-final * unit if signed and final <= 0 else farthest,
             doubt=doubt,
-            farther=_FARTHER * unit,
+            farther=_FARTHER * unit * truths,
         ),
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),

@@ -151,6 +151,13 @@ def counts_of(survival, edges):
     return (0, *inside.tolist(), 0)
 
 
+def zeros_and(ones, variance):
+    """Return the tails of 1,000 whole numbers thought to be 0 and 1, of which 900 are 0 and so many seem to be 1."""
+    edges, counts = (0, 1, 2, 4, 8, 16), (0, 900, ones, 0, 0, 0, 0)
+    measured = Measured("x", "intervals", edges, counts, variance)
+    return tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Integer(0, 1), 1_000)
+
+
 class TestTails:
     @pytest.mark.parametrize("bound", [3.0, 4.0, 5.25])
     def test_an_exponential_is_held(self, bound):
@@ -164,6 +171,23 @@ class TestTails:
         # Of a quantile that was clipped to the bound.
         assert bound + tails.of_quantile(1 - rest / 8, 0.0)[1] > bound + math.log(8)
         assert tails.of_quantile(1 - 4 * rest, 0.0) == (0.0, 0.0)
+
+    def test_zeros_and_ones_that_may_be_other_numbers_are_open_to_them(self):
+        """Where 100 ones are 8 errors of their count, nothing else is likely; where they are one, 5 may be the mean."""
+        unsure, sure = (zeros_and(100, variance).of_mean()[1][1] for variance in (10_000.0, 150.0))
+        assert unsure > 0.15
+        assert sure < 0.05
+
+    @pytest.mark.parametrize(("bound", "heavy"), [(3.0, False), (24.0, True)])
+    def test_a_bound_far_out_may_have_rows_beyond_that_noise_hides(self, bound, heavy):
+        """A normal column ends within its bound; of one that goes on to ten standard deviations nobody knows."""
+        edges = np.arange(0.0, 32.5, 0.5)
+        counts = [0] * (len(edges) + 1)
+        counts[1:7] = [500, 500, 300, 200, 50, 10]
+        if heavy:
+            counts[1:49:4] = [600, 600, 60, 30, 16, 12, 10, 8, 8, 8, 8, 8]
+        tails = counted(bound, edges, counts, variance=16.0)
+        assert tails.is_heavy == tails.matter == heavy
 
     @pytest.mark.parametrize("power", [2.5, 4.0])
     def test_a_power_is_held(self, power):

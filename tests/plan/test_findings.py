@@ -256,10 +256,12 @@ def test_truth_values_need_no_more_ones_than_explain_what_zeros_leave(ones, why)
         (1_800, 60, 3_600.0, HIDDEN),  # up to 320 others, and 60 ± 60 of them where 1 is
         (1_800, 100, 3_600.0, None),
         (60, 1_800, 3_600.0, HIDDEN),  # the same of zeros
-        (1_950, 20, 400.0, None),  # up to 90 others are few
+        (1_950, 20, 400.0, None),
+        (1_950, 0, 400.0, HIDDEN),  # 50 ± 20 others, none of which is 1
+        (1_980, 10, 1_600.0, None),  # no others are seen anywhere
     ],
 )
-def test_the_rarer_truth_value_is_seen_unless_it_is_rare(zeros, ones, variance, why):
+def test_the_rarer_truth_value_holds_what_the_other_leaves(zeros, ones, variance, why):
     """Else a column of zeros and a few large numbers passes for truth values."""
     edges, counts = (0, 1, 2, 4, 8, 16), (0, zeros, ones, 0, 0, 0, 0)
     plan = made(counts, (0, 1), 2_000, variance=variance, edges=edges)[1]
