@@ -27,12 +27,15 @@ It never holds a value of the data.
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
 import sys
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import wraps
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -60,6 +63,18 @@ __all__ = [
 def name_list(names: Iterable[str]) -> str:
     """Return names for a message, in one line even where they hold line breaks."""
     return ", ".join(name if name.isprintable() else repr(name) for name in names)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the nearest of some names, or nothing where no one is near.
+
+    Examples
+    --------
+    >>> did_you_mean("colum", ["column", "by"])
+    "did you mean 'column'? "
+    """
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def tuple_label(names: Iterable[str]) -> str:
@@ -210,3 +225,63 @@ class RepeatedReleaseWarning(DpframeWarning):
 
 class SeededReleaseWarning(DpframeWarning):
     """Noise was derived from a seed and the data: who guesses both can confirm them."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=type)
+
+
+def _fault(parameters: list[inspect.Parameter], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return what is wrong with the arguments of a call that fits no signature."""
+    names = [parameter.name for parameter in parameters]
+    first = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    for name in kwargs:
+        if name not in names:
+            return f"has no argument {name!r}; it takes {', '.join(names) or 'none'}"
+    if len(args) > len(first):
+        if not names:
+            return "takes no arguments"
+        rest = [name for name in names if name not in first]
+        parts = [f"{', '.join(part)} by {way}" for part, way in ((first, "position"), (rest, "name")) if part]
+        return f"takes {' and '.join(parts)}"
+    given = first[: len(args)]
+    needed = [p.name for p in parameters if p.default is p.empty and p.name not in (*given, *kwargs)]
+    return f"needs {', '.join(needed)}" if needed else f"was given {', '.join(n for n in given if n in kwargs)} twice"
+
+
+def refusing_misfits(method: Callable[P, R], example: str = "") -> Callable[P, R]:
+    """Return a method whose calls that do not fit its signature raise `ParameterError`, with an example.
+
+    >>> refusing_misfits(lambda self, column: column, 'mean("age")')(None)
+    Traceback (most recent call last):
+    dpframe.errors.ParameterError: <lambda> needs column, e.g. mean("age")
+    """
+
+    @wraps(method)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except TypeError:
+            signature = inspect.signature(method)
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError:
+                fault = _fault([*signature.parameters.values()][1:], args[1:], kwargs)
+                end = f", e.g. {example}" if example else ""
+                raise ParameterError(f"{method.__name__} {fault}{end}") from None
+            raise
+
+    return called
+
+
+def refusing_misfit_calls(examples: Mapping[str, str]) -> Callable[[C], C]:
+    """Return a decorator of classes: calls of public methods, inherited ones too, are refused with an example."""
+
+    def decorated(kind: C) -> C:
+        for name, method in inspect.getmembers(kind, inspect.isfunction):
+            if not name.startswith("_"):
+                setattr(kind, name, refusing_misfits(method, examples.get(name, "")))
+        return kind
+
+    return decorated

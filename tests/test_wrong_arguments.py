@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.errors import DpframeError
+from dpframe.api.accessor import DpAccessor
+from dpframe.errors import DpframeError, refusing_misfits
 
 # What compares, hashes or iterates in an odd way: `value in NAMES` and `value or {}` raise for some of them.
 ODD = [
@@ -145,3 +147,59 @@ def test_a_transformer_shows_no_value_and_no_second_line() -> None:
         model.fit(FRAME.to_numpy())
     with pytest.raises(dpf.ParameterError, match=r"^X has a column name twice; names must be unique$"):
         model.fit(pd.concat([FRAME, FRAME], axis=1))
+
+
+CALLS = [
+    pytest.param(kind, name, id=f"{kind.__name__}.{name}")
+    for kind in (DpAccessor, dpf.Estimates, dpf.Queries)
+    for name, _ in inspect.getmembers(kind, inspect.isfunction)
+    if not name.startswith("_") and name not in ("plot", "clipped_at")
+]
+
+
+@pytest.fixture(scope="module")
+def subjects() -> dict[type, Any]:
+    safe = dpf.sanitize(FRAME, epsilon=3, delta=1e-6, spaces=SPACES, key=bytes(32))
+    return {DpAccessor: safe.dp, dpf.Estimates: safe.dp.estimates(), dpf.Queries: dpf.Queries(FRAME, 1, SPACES)}
+
+
+@pytest.mark.parametrize(("kind", "name"), CALLS)
+def test_a_call_that_no_signature_takes(subjects: dict[type, Any], kind: type, name: str) -> None:
+    """It is refused in one line, which ends with a call that the signature takes."""
+    method = getattr(subjects[kind], name)
+    with pytest.raises(dpf.ParameterError, match=rf"^{name} takes ") as many:
+        method(*["age"] * 40)
+    with pytest.raises(dpf.ParameterError, match=r"has no argument 'colum'; it takes |^colum is no option of a plan; "):
+        method(colum="age")
+    example = str(many.value).partition(", e.g. ")[2].partition("; by groups")[0]
+    fits = {
+        other: lambda *args, _of=function, **kwargs: inspect.signature(_of).bind(None, *args, **kwargs)
+        for other, function in inspect.getmembers(kind, inspect.isfunction)
+    }
+    placeholders = dict.fromkeys(("plan", "utility")) if name in ("check", "select") else {}
+    assert eval(example.removesuffix('.save("report.html")'), {**fits, **placeholders}) is not None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda e: e.count(visits=10), r"^count has no argument 'visits'; it takes where, .*, e\.g\. count\(\{"),
+        (lambda e: e.corr("age", "sex"), r"^corr takes columns by position and target by name, e\.g\. corr\(\["),
+        (lambda e: e.median("age", by="sex"), r"^median has no argument 'by'.*by groups: mean\("),
+        (lambda e: e.mean(), r'^mean needs column, e\.g\. mean\("age", by="sex"\)$'),
+        (lambda e: e.mean("age", column="age"), r"^mean was given column twice, e\.g\. "),
+        (lambda e: e.crosstab("sex", "age", "sex"), r"^crosstab takes two columns; more are for joint"),
+        (lambda e: e.verify("x"), r"^verify takes no arguments, e\.g\. verify\(\)$"),
+    ],
+)
+def test_misplaced_arguments(estimates: dpf.Estimates, call: Any, message: str) -> None:
+    with pytest.raises(dpf.ParameterError, match=message):
+        call(estimates)
+
+
+def test_a_type_error_from_within_is_left_as_it_is() -> None:
+    def within(self: Any, column: Any) -> Any:
+        return len(column)
+
+    with pytest.raises(TypeError, match=r"^object of type 'int' has no len"):
+        refusing_misfits(within)(None, 3)

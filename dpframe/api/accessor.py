@@ -15,7 +15,7 @@ from dpframe.api.expectation import Expectation, draft_spaces, expect
 from dpframe.api.options import PlanOptions, as_method_of, documented
 from dpframe.api.verbs import plan as plan_of
 from dpframe.api.verbs import sanitize
-from dpframe.errors import NotSanitizedError
+from dpframe.errors import NotSanitizedError, did_you_mean, refusing_misfit_calls
 from dpframe.estimate import Estimates
 from dpframe.infer.drafted import DraftedSpaces
 from dpframe.plan.notebook import notebook_html
@@ -37,7 +37,22 @@ _INSTEAD = {
 }
 """Methods of pandas that are looked for, and what serves in their place."""
 
+_EXAMPLES = {
+    "check": "check(plan)",
+    "draft": "draft()",
+    "estimates": "estimates(confidence_level=0.9)",
+    "expect": "expect(epsilon=1)",
+    "explain": "explain()",
+    "plan": 'plan(epsilon=1, spaces={"age": (0, 120)})',
+    "record": 'record(curators=["Statistics Office"])',
+    "report": 'report().save("report.html")',
+    "sanitize": 'sanitize(epsilon=1, spaces={"age": (0, 120)})',
+    "verify": "verify()",
+}
+"""What to write, for who wrote what no signature takes."""
 
+
+@refusing_misfit_calls(_EXAMPLES)
 class DpAccessor:
     """Differential privacy for a DataFrame: ``df.dp.sanitize(epsilon=…)``, then ``safe.dp.mean("age")``.
 
@@ -173,8 +188,8 @@ class DpAccessor:
 
     def __getattr__(self, name: str) -> Any:
         """Say what to ask in place of pandas' methods that a release has no answer to."""
-        instead = _INSTEAD.get(name)
-        raise AttributeError(f".dp has no {name!r}" + ("" if instead is None else f": {instead}"))
+        instead = _INSTEAD.get(name) or did_you_mean(name, (n for n in dir(type(self)) if n[0] != "_")).strip()
+        raise AttributeError(f".dp has no {name!r}" + (f": {instead}" if instead else ""))
 
     def _lines(self) -> list[str]:
         try:

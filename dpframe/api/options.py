@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 import textwrap
@@ -15,7 +14,7 @@ from functools import cache
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from dpframe.channels import Mechanism
-from dpframe.errors import ParameterError, check_fraction, check_whole
+from dpframe.errors import ParameterError, check_fraction, check_whole, did_you_mean
 from dpframe.infer.private import MOST_ITEMS
 from dpframe.plan.choice import check_numbers
 from dpframe.plan.plan import Plan
@@ -240,8 +239,7 @@ def check_names(given: Iterable[str]) -> None:
     decide = ("epsilon", "delta", *OPTIONS)
     for name in given:
         if name not in decide:
-            near = difflib.get_close_matches(name, decide, n=1)
-            meant = f"did you mean {near[0]}? " if near else ""
+            meant = did_you_mean(name, decide)
             raise ParameterError(f"{name} is no option of a plan; {meant}options are {', '.join(decide)}")
 
 

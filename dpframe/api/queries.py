@@ -18,14 +18,32 @@ from dpframe.api.query_quantiles import QuantileQueries
 from dpframe.api.query_selections import Selections
 from dpframe.api.query_sets import SetQueries
 from dpframe.arrays import FloatArray
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, refusing_misfit_calls
 from dpframe.estimate.results import RESULTS
 from dpframe.totals.questions import Cells, Met, Summed
 
 MOST_CELLS = 1 << 20
 """Most cells of a cross table."""
 
+_EXAMPLES = {
+    "count": 'count({"age": (18, 65)}, share=0.1)',
+    "covariance": 'covariance(["age", "income"], share=0.1)',
+    "crosstab": 'crosstab("sex", "region", share=0.1)',
+    "histogram": 'histogram("age", bins=10, share=0.1)',
+    "mean": 'mean("age", share=0.1, by="sex")',
+    "most_common": 'most_common("hobbies", 3, share=0.1)',
+    "nunique": 'nunique("region", share=0.1)',
+    "quantile": 'quantile("age", 0.5, share=0.1)',
+    "second_moments": 'second_moments(["age", "income"], share=0.1)',
+    "select": 'select(["F", "M"], utility, sensitivity=1, share=0.1)',
+    "set_sizes": 'set_sizes("hobbies", share=0.1)',
+    "sum": 'sum("income", share=0.1, by="sex")',
+    "support": 'support("hobbies", share=0.1)',
+}
+"""What to write, for who wrote what no signature takes."""
 
+
+@refusing_misfit_calls(_EXAMPLES)
 class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
     """Questions to a table about people, answered with noise under (ε, δ)-differential privacy.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import ParameterError, check_whole
+from dpframe.errors import ParameterError, check_whole, refusing_misfit_calls
 from dpframe.estimate.base import column_names
 from dpframe.estimate.count_estimates import CountEstimates
 from dpframe.estimate.not_found import NOT_FOUND, asked_by_another
@@ -23,7 +23,38 @@ from dpframe.plan.threads import methods_in_one_thread
 _DESCRIBED = ["count", "mean", "std", "25%", "50%", "75%"]
 """Rows of `describe`, as pandas calls them."""
 
+_EXAMPLES = {
+    "cooccurrence": 'cooccurrence("hobbies")',
+    "corr": 'corr(["age", "income"])',
+    "count": 'count({"age": (18, 65), "sex": "F"})',
+    "cov": 'cov(["age", "income"])',
+    "cov_curve": 'cov_curve("load")',
+    "crosstab": 'crosstab("sex", "region")',
+    "describe": 'describe(["age", "income"])',
+    "fidelity": "fidelity()",
+    "histogram": 'histogram("age", bins=10)',
+    "joint": 'joint(["sex", "region"], given=["sex"])',
+    "mean": 'mean("age", by="sex")',
+    "mean_curve": 'mean_curve("load", by="sex")',
+    "median": 'median("age"); by groups: mean("age", by="sex"), or a joint with given=',
+    "null_rate": 'null_rate("income")',
+    "nunique": 'value_counts("sex")',
+    "plot": 'plot("age")',
+    "quantile": 'quantile("age", [0.25, 0.75])',
+    "set_sizes": 'set_sizes("hobbies")',
+    "std": 'std("age")',
+    "sum": 'sum("income"); by groups: mean("income", by="sex")',
+    "support": 'support("hobbies", by="sex")',
+    "synthesize": "synthesize(1_000, random_state=0)",
+    "top": 'top("region", 3)',
+    "value_counts": 'value_counts("sex", normalize=True)',
+    "var": 'var("age")',
+    "verify": "verify()",
+}
+"""What to write, for who wrote what no signature takes."""
 
+
+@refusing_misfit_calls(_EXAMPLES)
 @methods_in_one_thread
 class Estimates(CountEstimates, NumberEstimates):
     """Estimates from a sanitised table.

@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.errors import AlteredReleaseWarning, ColumnError, NotSanitizedError, ParameterError, is_one_of, warn
+from dpframe.errors import (
+    AlteredReleaseWarning,
+    ColumnError,
+    NotSanitizedError,
+    ParameterError,
+    did_you_mean,
+    is_one_of,
+    warn,
+)
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
@@ -179,9 +186,9 @@ class Source:
         elif name in self.missing:
             why = "was released, but is not in this table"
         there = [known for known in self.plan.names if known not in self.missing]
-        near = get_close_matches(name, there, 1)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        raise ParameterError(f"column {name!r} {why}; {meant}randomised columns are {', '.join(there)}")
+        raise ParameterError(
+            f"column {name!r} {why}; {did_you_mean(name, there)}randomised columns are {', '.join(there)}"
+        )
 
     def drawn(
         self, codes: Mapping[str, npt.NDArray[Any]], fresh: int | None, text: str, nulls: Collection[str] = ()

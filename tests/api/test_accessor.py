@@ -211,7 +211,8 @@ def test_methods_that_there_are_not_name_what_there_is(census, census_spaces):
         "groupby": "take by=",
         "max": "see quantile",
         "mode": "most frequent",
-        "pivot": "no 'pivot'$",
+        "agg": "no 'agg'$",
+        "histogramm": "did you mean 'histogram'",
     }.items():
         with pytest.raises(AttributeError, match=said):
             getattr(safe.dp, name)
@@ -262,7 +263,7 @@ MISNAMED = [
 @pytest.mark.parametrize("call", MISNAMED)
 def test_a_misspelt_option_is_named_with_the_one_meant(call):
     with pytest.raises(
-        dpf.ParameterError, match=r"^epsilons is no option of a plan; did you mean epsilon.* options are"
+        dpf.ParameterError, match=r"^epsilons is no option of a plan; did you mean 'epsilon'.* options are"
     ):
         call(pd.DataFrame({"a": [1, 2]}))
 
@@ -270,7 +271,7 @@ def test_a_misspelt_option_is_named_with_the_one_meant(call):
 def test_other_arguments_that_were_type_errors():
     frame = pd.DataFrame({"a": [1, 2]})
     for call, match in [
-        (lambda: frame.dp.sanitize(1, shuffel=False), "^shuffel is no option of a plan; did you mean shuffle"),
+        (lambda: frame.dp.sanitize(1, shuffel=False), "^shuffel is no option of a plan; did you mean 'shuffle'"),
         (lambda: frame.dp.plan(), r"^give epsilon, e.g. epsilon=1.0$"),
         (lambda: dpf.plan(frame), r"^give epsilon, e.g. epsilon=1.0$"),
         (lambda: frame.dp.plan(1, drop=3), "^drop must be a list of column names, e.g. drop="),

@@ -526,7 +526,7 @@ class TestRefusals:
             engine.sanitize(frame, plan, epsilon=1)
         with pytest.raises(dpf.ParameterError, match=r"give epsilon, e\.g\. epsilon=1\.0, or a plan"):
             engine.sanitize(frame)
-        with pytest.raises(dpf.ParameterError, match="spacs is no option of a plan; did you mean spaces"):
+        with pytest.raises(dpf.ParameterError, match="spacs is no option of a plan; did you mean 'spaces'"):
             frame.dp.sanitize(1, spacs={})
 
     def test_what_is_no_table(self, flat, plan, tmp_path):
