@@ -16,7 +16,10 @@ GROUPS = {
 }
 
 OPTIONS = {
-    "Privacy": ("epsilon delta shuffle sample local_epsilon contributions privacy_id", "--epsilon 1 --contributions 3"),
+    "Privacy": (
+        "epsilon delta rows shuffle sample local_epsilon contributions privacy_id",
+        "--epsilon 1 --contributions 3",
+    ),
     "Privacy, from the accuracy that is needed": ("target max_epsilon", "--target region=0.01 --target age=0.5"),
     "Columns": (
         "spaces space drop passthrough nulls rules group mechanism numbers allocation",

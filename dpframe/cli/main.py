@@ -41,7 +41,7 @@ from dpframe.cli.terminal import plain, progress
 from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import in_options
 from dpframe.disk import atomic
-from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError
+from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError, check_whole
 from dpframe.ledger.currencies import difference, yearly
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import table_text
@@ -124,6 +124,14 @@ def plan(
         float | None, typer.Option(help="The most that --target may ask for.  [default: 10]", show_default=False)
     ] = None,
     *,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            help="Make the plan for so many rows, e.g. the fewest of any night: it takes more, and refuses fewer.  "
+            "[default: those of the file]",
+            show_default=False,
+        ),
+    ] = None,
     options: PlanOptions,
     ledger: LedgerFile = None,
     dataset: Dataset = None,
@@ -144,12 +152,16 @@ def plan(
     if epsilon is None and not target:
         raise ParameterError("give --epsilon, e.g. --epsilon 1, or --target, e.g. --target region=0.01")
     if expect:
-        if any((output, html, target, max_epsilon, ledger)):
+        if any((output, html, target, max_epsilon, ledger, rows)):
             raise ParameterError(
-                "--expect makes no plan and costs nothing; leave --output, --html, --target and --ledger out"
+                "--expect makes no plan and costs nothing; leave --output, --html, --target, --rows and --ledger out"
             )
         typer.echo(str(expected(open_input(source), epsilon, delta, options)))
         return
+    if rows is not None:  # before anything is spent
+        check_whole(rows, "--rows", of="rows")
+        if target:
+            raise ParameterError("--target is for the rows of the file; leave --rows out, or give --epsilon")
     reach, account = None, account_of(ledger, dataset, part)
     with contextlib.ExitStack() as stack:
         # Before anything is spent.
@@ -163,6 +175,7 @@ def plan(
             made = reach.plan
         else:
             made = verbs.plan(source, epsilon, delta, ledger=account, **options)
+            made = made if rows is None else made.replan(rows)
         if file is not None:
             file.write(f"{made.to_json(indent=2)}\n".encode())
             typer.echo(f"wrote {output}: the plan, for dpframe sanitize --plan", err=True)
@@ -253,7 +266,7 @@ def sanitize(
         return
     typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s", err=piped)
     for line in info.lines():
-        typer.echo(line, err=piped)
+        typer.echo(in_options(line), err=piped)
     if account is not None:
         left = account.ledger.remaining(account.dataset, account.part)
         rest = f"epsilon={left.epsilon:.4g}, delta={left.delta:.4g}"
@@ -302,7 +315,11 @@ def inspect(
         typer.echo(info.to_json())
         return
     more = ["", str(info.explain())] if explain else []
-    typer.echo("\n".join([f"{source}: a release of {_rows(info)}", *info.lines(), *more, "", table_text(info.plan)]))
+    typer.echo(
+        "\n".join(
+            [f"{source}: a release of {_rows(info)}", *map(in_options, info.lines()), *more, "", table_text(info.plan)]
+        )
+    )
     if not explain:
         typer.echo("\nNumbers: dpframe estimate. More: dpframe inspect --explain")
 

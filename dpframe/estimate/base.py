@@ -110,7 +110,7 @@ class Reading:
     def _evidence(self) -> ColumnEvidence:
         """What is known of single columns; the counts of inference if they are of the table that these rows are."""
         inferred, info = self.plan.inferred, self._source.info
-        whole = self.rows == self.plan.n and (info is None or info.n == self.n)
+        whole = self.rows == self.plan.inferred_rows and (info is None or info.n == self.n)
         own = info is not None and info.measured if self._use_measured is None else self._use_measured
         counts = inferred if own and whole else None
         sampling = self._source.sampling("table")
@@ -292,7 +292,8 @@ class Reading:
     def _tails(self, column: str) -> Tails | None:
         if column in reasons(self.plan.not_found):
             return None
-        tails = tails_of(self.plan.inferred, column, self._source.column(column).space, self.plan.n or self.rows)
+        space, rows = self._source.column(column).space, self.plan.inferred_rows or self.rows
+        tails = tails_of(self.plan.inferred, column, space, rows)
         return None if tails is None else tails.with_piles(self._joints.tables.piles(column))
 
     def _is_open(self, column: str) -> bool:

@@ -237,7 +237,7 @@ class CountEstimates(VectorEstimates):
         given: dict[Any, tuple[int, ...]] = {False: (), True: (), "all": (), "index": (0,), "columns": (1,)}
         if not isinstance(normalize, bool | str) or normalize not in given:
             raise ParameterError('normalize must be False, True, "all", "index" or "columns"')
-        if isinstance(margins, str):
+        if is_one_of(margins, self.plan.names):
             raise ParameterError("crosstab takes two columns; more are for joint, e.g. joint(['age', 'sex', 'region'])")
         check_flags(margins=margins, dropna=dropna)
         if margins and normalize:

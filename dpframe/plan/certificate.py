@@ -506,7 +506,7 @@ def _attested(plan: PlanData, contributions: int) -> list[str]:
     if plan.measures:
         lines.append("the measured tables are exact counts of this table, with noise of the stated sigma2")
     if plan.n is not None:
-        lines.append(f"the table had {plan.n:,} rows, and that number is public")
+        lines.append(f"the table had {plan.n:,} rows or more, and their number is public")
     if plan.shuffle:
         lines.append("rows left in an order drawn uniformly, and secret")
     if plan.terms.sample is not None and plan.terms.secret:

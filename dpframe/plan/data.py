@@ -281,7 +281,13 @@ class PlanData:
     @cached_property
     def not_found(self) -> tuple[NotFound, ...]:
         """The columns whose spaces private inference did not find, each with the reason; see `InferenceWarning`."""
-        return () if self.inferred is None or self.n is None else judge(self.inferred, self.columns, self.n)
+        rows = self.inferred_rows
+        return () if self.inferred is None or rows is None else judge(self.inferred, self.columns, rows)
+
+    @property
+    def inferred_rows(self) -> int | None:
+        """The rows whose counts inference measured: those of the plan, unless it was made for other ones afterwards."""
+        return self.n if self.inferred is None or self.inferred.rows is None else self.inferred.rows
 
     @property
     def release(self) -> Budget:

@@ -99,7 +99,8 @@ class Inferred:
     ``unit`` is what it was drawn for; older versions wrote none: what a plan found itself was drawn for the plan's own
     unit, and what it took from another counts as drawn for a row. ``earlier`` are those whose spaces that other
     plan had taken itself: all of them are paid for. ``asked`` are all histograms that might have been asked of every
-    column, whatever it holds: what was spent follows from them. Older versions wrote none.
+    column, whatever it holds: what was spent follows from them. Older versions wrote none. ``rows`` is how many rows
+    were measured where a plan was made for another number afterwards.
 
     ``step`` is what is composed with the rows. Plans of older schemas have none: there the ``budget``, which else only
     says what inference would cost by itself, is subtracted from the promise.
@@ -115,6 +116,7 @@ class Inferred:
     unit: Unit | None = None
     earlier: tuple[Inferred, ...] = ()
     asked: AskedOf | None = None
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         if any(one.earlier for one in self.earlier):
@@ -136,10 +138,17 @@ class Inferred:
         """This inference, and those that are earlier."""
         return (replace(self, earlier=()), *self.earlier)
 
+    def replanned(self, rows: int | None, n: int | None) -> Inferred:
+        """Return it in a plan for ``n`` rows that was one for ``rows``: its counts are still of those measured."""
+        measured = rows if self.rows is None else self.rows
+        return replace(self, rows=None if measured == n else measured)
+
     @property
     def nameless(self) -> Inferred:
         """What matters for how rows are randomised: not which inference it was, for whom, and what it asked."""
-        return replace(self, id=None, unit=None, asked=None, earlier=tuple(one.nameless for one in self.earlier))
+        return replace(
+            self, id=None, unit=None, asked=None, rows=None, earlier=tuple(one.nameless for one in self.earlier)
+        )
 
     def of(self, unit: Unit) -> Inferred:
         """Return it as drawn for a unit where it says none itself."""
@@ -178,6 +187,7 @@ class Inferred:
             **({} if self.id is None else {"id": self.id}),
             **({} if self.unit is None else {"unit": str(self.unit)}),
             **({} if self.asked is None else {"asked": asked_json(self.asked)}),
+            **({} if self.rows is None else {"rows": self.rows}),
             **({"earlier": [one.to_json() for one in self.earlier]} if self.earlier else {}),
         }
 
@@ -186,7 +196,7 @@ class Inferred:
         """Read it back; `PlanError` for anything else."""
         step = ("mu", "slack")
         needed = ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"]
-        check_names(data, "inferred", needed, (*step, "id", "unit", "earlier", "asked"))
+        check_names(data, "inferred", needed, (*step, "id", "unit", "earlier", "asked", "rows"))
         columns, measured, thresholds = data["columns"], data["measured"], data["thresholds"]
         lists = isinstance(columns, list) and isinstance(measured, list) and isinstance(thresholds, Mapping)
         if not lists or not all(isinstance(name, str) for name in columns):
@@ -195,6 +205,9 @@ class Inferred:
             raise PlanError("inferred must have whole numbers of rows for thresholds, and text or null for a receipt")
         if not isinstance(data.get("id"), str | None):
             raise PlanError("the id of an inference must be text")
+        rows = data.get("rows")
+        if rows is not None and (type(rows) is not int or rows < 0):
+            raise PlanError("the rows of an inference must be a whole number, at least 0")
         earlier = data.get("earlier", [])
         if not isinstance(earlier, list) or any(isinstance(one, Mapping) and "earlier" in one for one in earlier):
             raise PlanError("inferences that are earlier than others are one list; name each in it once")
@@ -213,4 +226,5 @@ class Inferred:
             unit,
             tuple(map(cls.from_json, earlier)),
             asked_from_json(data["asked"]) if "asked" in data else None,
+            rows,
         )

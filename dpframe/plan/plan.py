@@ -126,7 +126,8 @@ class Plan(PlanData):
             most = Step(math.sqrt(left) * (1 - 1e-12), SLACK * self.delta)
             terms = replace(terms, local=row_cap(self.release, self.inferred, most, self.local_epsilon))
         columns, groups = parted(recalibrate(self.units, terms), self.names)
-        return replace(self, n=terms.rows, sample=terms.sample, columns=columns, groups=groups)
+        inferred = None if self.inferred is None else self.inferred.replanned(self.n, terms.rows)
+        return replace(self, n=terms.rows, sample=terms.sample, columns=columns, groups=groups, inferred=inferred)
 
     @property
     def schema(self) -> int:

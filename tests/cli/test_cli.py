@@ -99,6 +99,27 @@ def test_plan_sanitize_inspect_estimate(files, run):
     assert "std_error" in run("estimate", out, "value-counts", "sex", "--normalize")[1]
 
 
+def test_a_plan_for_the_fewest_rows_of_any_night(files, run):
+    source, plan, out = files / "in.parquet", files / "plan.json", files / "out.parquet"
+    given = ("--epsilon", 1, "--spaces", files / "spaces.json", "--rows", 2_000)
+    assert run("plan", source, *given, "-o", plan)[0] == 0
+    assert dpf.Plan.read(plan) == dpf.plan(source, 1, spaces=SPACES).replan(2_000)
+    assert run("sanitize", source, out, "--plan", plan)[0] == 0
+    few = files / "few.parquet"
+    pd.read_parquet(source).head(1_999).to_parquet(few, index=False)
+    code, _, err = run("sanitize", few, files / "none.parquet", "--plan", plan)
+    assert code == 2
+    assert err.endswith("fewer rows hide each other less; dpframe plan --rows 1999 makes one for so many\n")
+    for wrong, rule in (
+        (("--epsilon", 1, "--rows", 0), "--rows must be a whole number of rows, at least 1"),
+        (("--target", "age=1", "--rows", 9), "--target is for the rows of the file; leave --rows out"),
+        (("--epsilon", 1, "--rows", 9, "--expect"), "--expect makes no plan and costs nothing; leave"),
+    ):
+        code, _, err = run("plan", source, *wrong)
+        assert code == 2
+        assert rule in err
+
+
 def test_crosstab(files, run):
     spaces = files / "both.json"
     spaces.write_text(json.dumps({"sex": ["F", "M"], "age": {"lower": 0, "upper": 120}}))

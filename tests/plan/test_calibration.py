@@ -27,6 +27,7 @@ from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.calibration import Terms, calibrate
 from dpframe.plan.columns import Column
+from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Categorical, Integer, Nullable, Subset
 from dpframe.tables.release import Selection, order_words, permutation, rank
@@ -436,6 +437,24 @@ def test_replanning_is_planning_anew(options: Mapping[str, Any]) -> None:
     for n in (0, -1, True, 2.5):
         with pytest.raises(dpf.ParameterError, match="n must be a whole number of rows, at least 1"):
             plan.replan(n)
+
+
+def test_counts_of_inference_are_of_the_rows_it_measured() -> None:
+    """What was found in 2,000 rows is no less for a plan for 500: 500 of 2,000 rows hold other values than the two."""
+    counts = Measured("sex", "values", ("F", "M"), (700, 690), 400.0)
+    inferred = Inferred(Budget(0.1, 1e-7), ("sex",), (counts,), (("sex", 100),))
+    plan = build_plan({"sex": ["F", "M", "other"]}, epsilon=1.0, delta=1e-6, n=2_000, inferred=inferred)
+    smaller = plan.replan(500)
+    assert [one.why for one in plan.not_found] == ["more than a fifth of the rows seems to hold other values"]
+    assert smaller.not_found == plan.not_found
+    assert (smaller.n, smaller.inferred_rows, smaller.replan(900).inferred_rows) == (500, 2_000, 2_000)
+    assert Plan.from_json(smaller.to_json()) == smaller
+    assert smaller.replan(2_000).inferred == inferred
+    for rows in (-1, True, "2000"):
+        data = json.loads(smaller.to_json())
+        data["inferred"]["rows"] = rows
+        with pytest.raises(dpf.errors.PlanError, match=r"^the rows of an inference must be a whole number"):
+            Plan.from_json(json.dumps(data))
 
 
 def test_replanning_keeps_groups() -> None:
