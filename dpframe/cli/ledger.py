@@ -84,7 +84,7 @@ def history(
     _print(table.rename(columns=lambda name: name.replace("cumulative_", "total ")))
 
 
-@app.command()
+@app.command(epilog="Example: dpframe ledger forget ledger.sqlite --dataset people --job release.parquet")
 def forget(
     file: File,
     dataset: Dataset,
@@ -128,7 +128,11 @@ def _show(ledger: Ledger, as_json: bool) -> None:
         for part in ledger.parts(name):
             typer.echo(f"{plain(name)}, part {plain(part)}: {ledger.remaining(name, part)} left")
     for job in jobs:
-        typer.echo(f"{plain(job.name)} ({plain(job.dataset)}): runs, or was interrupted; repeat it at no further cost")
+        forget_it = plain(job_keys.forget_command(ledger, job.dataset, job.name))
+        typer.echo(
+            f"{plain(job.name)} ({plain(job.dataset)}): runs, or was interrupted; the same command again costs nothing "
+            f"more, and where the input has changed {forget_it} gives it up"
+        )
 
 
 def _json(table: pd.DataFrame) -> str:

@@ -332,13 +332,18 @@ def check_not_interrupted(ledger: Ledger, dataset: str, name: str) -> None:
     if any(ledger.find(job.release_id) is not None for job in kept):
         raise LedgerError(
             f"an interrupted run of {name_list([name])} has paid, and would not fit what is inferred anew at a further "
-            f"cost: pass the plan that it ran with, or {_remedy(ledger, dataset, name).removeprefix('forget=True or ')}"
+            f"cost: pass the plan that it ran with, or {_remedy(ledger, dataset, name)}"
         )
 
 
-def _remedy(ledger: Ledger, dataset: str, name: str) -> str:
+def forget_command(ledger: Ledger, dataset: str, name: str) -> str:
+    """Return the command that gives an interrupted job up."""
     words = ["dpframe", "ledger", "forget", str(ledger.path), "--dataset", dataset, "--job", name]
-    return f"forget=True or `{shlex.join(words)}` deletes it (what was spent stays spent)"
+    return f"`{shlex.join(words)}`"
+
+
+def _remedy(ledger: Ledger, dataset: str, name: str) -> str:
+    return f"{forget_command(ledger, dataset, name)} deletes it (what was spent stays spent)"
 
 
 def _folder(ledger: Ledger) -> Path:

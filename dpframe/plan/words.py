@@ -30,6 +30,11 @@ MOST_LINES = 20
 _WIDEST = 200
 """Letters of each of them."""
 
+_OF_ERRORS = (
+    "expected_error: of a single released value, at worst; error_bound: the least that any mechanism could have for it "
+    "at this epsilon. Counts and means of many rows err far less"
+)
+
 
 def plan_lines(plan: PlanData) -> list[str]:
     """Return the promise and what it does not cover, in plain words."""
@@ -127,8 +132,9 @@ def plan_text(plan: PlanData) -> str:
 
 
 def table_text(plan: PlanData) -> str:
-    """Return the table of the columns as text."""
-    return summary_of(plan).to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
+    """Return the table of the columns as text, and what its errors are of."""
+    table = summary_of(plan).to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
+    return f"{table}\n{_OF_ERRORS}" if plan.columns else table
 
 
 def on_a_screen(text: str) -> str:

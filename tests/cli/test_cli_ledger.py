@@ -131,7 +131,9 @@ def test_history(run, ledger):
 
 def test_forget(run, ledger):
     interrupt(ledger)
-    assert "out.parquet (survey): runs, or was interrupted; repeat it at no further cost" in run("show", "l.sqlite")[1]
+    shown = run("show", "l.sqlite")[1]
+    assert "out.parquet (survey): runs, or was interrupted; the same command again costs nothing more, and" in shown
+    assert "`dpframe ledger forget l.sqlite --dataset survey --job " in shown
     name = job_keys.job_name("out.parquet")
     assert json.loads(run("show", "l.sqlite", "--json")[1])[0]["interrupted"] == [name]
     assert run("forget", "l.sqlite", "--dataset", "survey", "--job", "out.parquet")[0] == 0
