@@ -276,7 +276,7 @@ def refusing_misfits(method: Callable[P, R], example: str = "") -> Callable[P, R
 
 
 def refusing_misfit_calls(examples: Mapping[str, str]) -> Callable[[C], C]:
-    """Return a decorator of classes: calls of public methods, inherited ones too, are refused with an example."""
+    """Return a decorator of classes: calls of public methods, inherited ones too, are refused."""
 
     def decorated(kind: C) -> C:
         for name, method in inspect.getmembers(kind, inspect.isfunction):
