@@ -1,1 +1,1 @@
-"""Tables in and out: frames, Parquet files, and releases that are read back."""
+"""Tables in and out: frames and files, the loop that randomises their rows, and what a release says of itself."""
