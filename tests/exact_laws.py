@@ -438,13 +438,14 @@ def shuffled_law(mechanism: Channel, code: int, other: int, n: int) -> Pair:
 def tables_law(plan: Plan, codes: Sequence[Mapping[str, Any]], reach: float) -> Pair:
     """Return the law of the measured tables of two neighbouring tables, noise enumerated to ``reach`` times its σ."""
     joined, laws = [m for m in plan.measures if m.kind in ("one_way", "joint")], [NOTHING]
-    sums, items = ([m for m in plan.measures if m.kind == kind] for kind in ("sum", "items"))
+    sums, sizes = ([m for m in plan.measures if m.kind == kind] for kind in ("sum", "sizes"))
+    items = [m for m in plan.measures if m.kind in ("items", "item_pairs")]
     exact = []
     for one in codes:
         tables = Tables(plan, bytes(32))
         tables.add(one, 0)
         exact.append(tables.counts)
-    for i, measure in enumerate([*sums, *joined, *items]):
+    for i, measure in enumerate([*sums, *joined, *items, *sizes]):
         counts = [np.ravel(one[i]) for one in exact]
         mine, others = (np.asarray(count, dtype=np.int64) for count in counts)
         cells = np.flatnonzero(mine != others)

@@ -44,7 +44,12 @@ def plans() -> Iterator[tuple[str, Plan]]:
             name = f"census{said} measured {options}"
             # What so few rows are measured with has changed; what such plans release has not.
             yield name, Plan.from_json(json.dumps(GOLDEN[name]["plan"]))
+    # Sizes of sets were not measured then.
+    yield BEFORE, Plan.from_json(json.dumps(GOLDEN[BEFORE]["plan"]))
     yield "census measured", dpf.plan(census, 2.0, 1e-4, spaces=CENSUS)
+
+
+BEFORE = "census measured without sizes"
 
 
 CENSUS: dict[str, Any] = {

@@ -17,7 +17,7 @@ from dpframe.api.planning import raw_frame
 from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.estimate import Estimates
-from dpframe.plan.measured_forecast import BINNED
+from dpframe.plan.measured_forecast import BINNED, OF_PAIRS
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits
@@ -201,7 +201,7 @@ def _errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
         released = sanitize(table, plan=plan, key=secrets.token_bytes(32))
         estimates = Estimates(released, plan)
         forecast = plan.replan(frame.n).forecast() if plan.n is None else plan.forecast()
-        for statistic, label in (key for key in forecast.index if key[0] not in BINNED):
+        for statistic, label in (key for key in forecast.index if key[0] not in (*BINNED, OF_PAIRS)):
             error = _error(estimates, plan, codes, frame, statistic, label.split(" × "))
             if error is not None:
                 rows[statistic, label] = {

@@ -67,9 +67,13 @@ def _tables(name: str, value: Any) -> str | tuple[tuple[Any, ...], ...] | None:
         raise ParameterError(_TABLES)
     if not all(isinstance(column, str) for table in found for column in table):
         raise ParameterError(_TABLES)
-    if any(len(set(table)) < len(table) for table in found):
+    if any(len(set(table)) < len(table) != _PAIR for table in found):
         raise ParameterError("measure names a column twice in one table; name it once")
-    return tuple({frozenset(table): tuple(table) for table in found}.values()) or None
+    return tuple({tuple(sorted(table)): tuple(table) for table in found}.values()) or None
+
+
+_PAIR = 2
+"""Columns of a table that may be the same one: the pairs of its items, where it holds sets."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +133,9 @@ class PlanOptions(TypedDict, total=False):
             "auto",
             "Tables to measure with noise on their totals: auto, none, or a list.",
             'With ``"auto"`` all pairs of columns, and all triples where rows are many for the noise; one-ways and '
-            "sums of numbers, supports of items of sets; where rows leave shuffled and δ > 0, else nothing. "
-            "A list has columns, pairs and triples. All rows are "
+            "sums of numbers; sizes of sets, supports of their items, and of pairs of these where noise is small. That "
+            "is where rows leave shuffled and δ > 0, else nothing. "
+            "A list has columns, pairs and triples; a column of sets twice means pairs of its items. All rows are "
             "counted, even where a sample is released; columns of ``groups`` are counted like others, those of "
             "``passthrough`` not.",
             check=_tables,

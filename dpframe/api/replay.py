@@ -254,7 +254,8 @@ def _most(measure: Measure, plan: Plan) -> int:
     if measure.kind == "vectors":
         ball = ball_of(space)
         return 4 * (ball.length + 1) * ball.unit
-    return {"sum": space.values - 1, "items": 2 * measure.most}.get(measure.kind, 2)
+    noise = measure.noise({measure.columns[0]: space})
+    return noise.numbers * noise.span
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

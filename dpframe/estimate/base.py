@@ -22,7 +22,7 @@ from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
-from dpframe.estimate.sets import ItemTable
+from dpframe.estimate.sets import ItemTable, PairTable, SizeTable
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
@@ -64,11 +64,25 @@ class Reading:
         measured = self._joints.tables.of_kind("items", column)
         if measured is None:
             return None
+        sizes = self._measured_sizes(column)
+        if sizes is not None:
+            return ItemTable.uncut(measured, sizes.kept(measured.measure.most, 1))
         lost = spread = 0.0
         if self.n:
             mine = sets.SetColumn.of(self._source.column(column))
             lost, spread = sets.SetSizes.of(mine, self._source.codes([column])).lost(measured.measure.most)
         return ItemTable(measured.counts.astype(np.float64), measured.measure.sigma2, lost, spread)
+
+    def _measured_sizes(self, column: str) -> SizeTable | None:
+        measured = self._joints.tables.of_kind("sizes", column)
+        return None if measured is None else SizeTable.of(measured, sets.SetColumn.of(self._source.column(column)))
+
+    def _measured_pairs(self, column: str) -> PairTable | None:
+        measured, sizes = self._joints.tables.of_kind("item_pairs", column), self._measured_sizes(column)
+        if measured is None or sizes is None:
+            return None
+        mine = sets.SetColumn.of(self._source.column(column))
+        return PairTable(mine.space.count, ItemTable.uncut(measured, sizes.kept(measured.measure.most, 2)))
 
     def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
         if not names:

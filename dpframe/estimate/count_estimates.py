@@ -458,18 +458,29 @@ class CountEstimates(VectorEstimates):
         )
 
     def _likely_pairs(self, mine: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-        """Return shares and variances of pairs of items, from the rows' and the supports, which are on the diagonal."""
+        """Return shares and variances of pairs of items, the supports of items on the diagonal, from all that is known.
+
+        That is the rows' own pairs, measured pairs, and what supports and sizes make likely.
+        """
         column = mine.column.name
+        sizes, measured = self._measured_sizes(column), self._measured_pairs(column)
         counted = mine.count_pairs(places, self._source.codes([column]))
         rows, spread = self._weighted(*counted.share(True, self._source.sampling("table")), True)
         every, spreads, _ = self._supports(column)
         supports, variances = every[list(places)], spreads[list(places)]
         first, second = np.triu_indices(len(places), 1)
+        shares, errors = rows[first, second], spread[first, second]
+        if measured is not None:
+            items = np.array(places)
+            shares, errors = measured.beside(shares, errors, items[first], items[second], self._present(column))
+        chance, alike = (np.outer(supports, supports), sets.PRIOR) if sizes is None else sizes.chance(every, places)
         pairs = sets.likely_pairs(
-            rows[first, second],
-            spread[first, second],
+            shares,
+            errors,
             (supports[first], variances[first]),
             (supports[second], variances[second]),
+            chance[first, second],
+            alike,
         )
         estimate, variance = np.diag(supports), np.diag(variances)
         for a, b in ((first, second), (second, first)):
@@ -492,8 +503,10 @@ class CountEstimates(VectorEstimates):
 
     @nan_if_not_found
     def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
-        """Return how many rows hold sets of each size, by maximum likelihood; errors are by parametric bootstrap.
+        """Return how many rows hold sets of each size: as measured, or from rows.
 
+        From rows by maximum likelihood, with errors by parametric bootstrap. Measured sizes above 16 were counted in
+        cells of several, which are spread evenly.
         Sizes are those of sets that were cut to ``max_size``. The unbiased mean size is in ``attrs["mean_size"]``.
 
         Parameters
@@ -511,12 +524,19 @@ class CountEstimates(VectorEstimates):
         """
         check_flags(normalize=normalize)
         sampling = self._source.sampling(target)
-        sizes = sets.SetSizes.of(sets.SetColumn.of(self._source.column(column)), self._source.codes([column]))
-        estimate, errors = sizes.fit(normalize, sampling)
-        estimate, variance = self._weighted(estimate, errors**2, normalize)
-        index = pd.RangeIndex(sizes.most + 1, name="size")
-        mean = self._results(*sizes.mean(sampling)).series("size").to_dict()
-        return self._results(estimate, variance).within(least=0.0).frame(index, {"mean_size": mean})
+        mine, measured = sets.SetColumn.of(self._source.column(column)), self._measured_sizes(column)
+        index = pd.RangeIndex(mine.channel.most + 1, name="size")
+        if measured is None:
+            sizes, source = sets.SetSizes.of(mine, self._source.codes([column])), "rows"
+            estimate, errors = sizes.fit(normalize, sampling)
+            estimate, variance = self._weighted(estimate, errors**2, normalize)
+            mean = sizes.mean(sampling)
+        else:
+            population, source = target == "population", "tables"
+            estimate, variance = measured.by_size(normalize, population)
+            mean = measured.mean_size(population)
+        attrs = {"mean_size": self._results(*mean).series("size").to_dict(), "source": source}
+        return self._results(estimate, variance).within(least=0.0).frame(index, attrs)
 
     @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:

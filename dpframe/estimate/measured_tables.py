@@ -31,7 +31,7 @@ from dpframe.estimate.table_column import (
 from dpframe.estimate.tables.tables import Table, merged
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
-from dpframe.plan.measures import MeasuredTable
+from dpframe.plan.measures import OF_SETS, MeasuredTable
 from dpframe.tables.released import Source
 
 COUNTED = ("one_way", "joint")
@@ -69,9 +69,10 @@ def _fits(table: MeasuredTable, known: Mapping[str, Column], rows: int) -> bool:
     spaces, first = {column.name: column.space for column in columns}, columns[0].space
     if measure.kind == "sum":
         return first.is_numeric and table.counts.size == 1
-    if measure.kind in ("items", "vectors"):
-        holds = first.holds_sets if measure.kind == "items" else first.holds_vectors
-        return holds and shape == measure.shape(spaces)
+    if measure.kind == "vectors":
+        return first.holds_vectors and shape == measure.shape(spaces)
+    if measure.kind in OF_SETS:
+        return first.holds_sets and shape == measure.shape(spaces)
     if measure.level > 1:
         known_level = has_levels(first) and measure.level <= len(level_sizes(first)) and len(table.starts) == 1
         return known_level and shape == (len(children(first, measure.level, table.starts[0] or ())),)
@@ -209,7 +210,7 @@ class MeasuredTables:
         return None if found is None else Observation(np.eye(axis.cells), found.counts, found.variances)
 
     def of_kind(self, kind: str, column: str) -> MeasuredTable | None:
-        """Return the sum or the items of a column, where they were measured."""
+        """Return the sum, the items, their pairs or the sizes of a column, where they were measured."""
         return next((t for t in self.tables if t.measure.kind == kind and t.measure.columns == (column,)), None)
 
     def pair(self, one: str, other: str) -> NumberPair | None:

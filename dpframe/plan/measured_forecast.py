@@ -24,6 +24,9 @@ _IN_BINS = " in bins"
 BINNED = (f"marginal{_IN_BINS}", f"joint{_IN_BINS}")
 """Statistics of numbers that tables count in bins, of one column and of two."""
 
+OF_PAIRS = "support of pairs"
+"""The statistic of pairs of items that tables count."""
+
 BESIDE = "rows_alone"
 """The column with the rows' own error."""
 
@@ -77,7 +80,7 @@ def single_values(key: tuple[str, str]) -> tuple[str, str]:
 def in_bins(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> pd.DataFrame:
     """Return a forecast with the tables in which numbers are counted in bins, in place of their single values' shares.
 
-    Shares of single values stay where they are forecast errors below 1.
+    Shares of single values stay where they are forecast errors below 1. Pairs of items that are counted come last.
     """
     import pandas as pd
 
@@ -90,7 +93,9 @@ def in_bins(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping
             key = BINNED[len(names) - 1], " × ".join(names)
             # Their sum is the number of rows, which is public.
             told[key] = told.get(key, 0.0) + n**2 / measure.sigma2 * cells / (cells - 1)
-    single = {single_values(key) for key in told}
+        if measure.kind == "item_pairs":
+            told[OF_PAIRS, measure.label] = n**2 / measure.sigma2
+    single = {single_values(key) for key in told} - set(told)
     kept = [row not in single or unit != NOTHING for row, unit in forecast["unit"].items()]
     errors = [1 / math.sqrt(one) for one in told.values()]
     more = pd.DataFrame(

@@ -5,7 +5,7 @@ to one release: they are in its description, under its digest, and a plan is use
 
 What a measure costs follows only from its σ², by the exact lattice law of the noise (`discrete_gaussian`): a replaced
 row leaves one cell of a table and enters another, moves a sum by the range of its codes at most (null adds nothing),
-and changes the counts of at most twice as many items as are counted of a row.
+changes the counts of at most twice as many items as are counted of a row, and those of these items' pairs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ from dpframe.noise.gaussian import LARGEST_SCALE, gaussian_table
 from dpframe.plan.levels import FIRST, MOST_PARENTS, SPLIT, breaks, cells_between, has_levels, level_sizes
 from dpframe.spaces import Space
 from dpframe.spaces.json_form import from_object, to_object
-from dpframe.totals.cells import ball_of, cell_count, equal_starts, is_cut, item_count
+from dpframe.totals.cells import ball_of, cell_count, equal_starts, is_cut, item_count, pairs_moved, size_starts
 
-KINDS = ("one_way", "joint", "sum", "items", "vectors")
+OF_SETS = ("items", "sizes", "item_pairs")
+"""Kinds of sets' tables."""
+
+KINDS = ("one_way", "joint", "sum", *OF_SETS, "vectors")
 
 _COLUMNS = {"joint": (2, 1 << 16, "two or more columns"), "vectors": (1, 2, "one or two columns")}
 """Least and most columns of some kinds, in words too."""
@@ -56,8 +59,9 @@ class Measure:
         ``"one_way"``: counts of a column's values, or of a number's cells (`dpframe.plan.levels`); ``"joint"``: counts
         of two or more columns, numbers cut at quantiles of their noisy one-way; ``"sum"``: the sum of a number's codes,
         of the rows that are not null; ``"items"``: in how many rows each item of a set lies, rows cut to ``most``;
-        ``"vectors"``: the sum of a vector's whole coordinates u, and the vectors' count times U, of all rows or by the
-        values of a second column.
+        ``"item_pairs"``: the same of each pair of items; ``"sizes"``: how many sets have each size, large ones in cells
+        of several sizes (`dpframe.totals.cells.size_starts`); ``"vectors"``: the sum of a vector's whole coordinates u,
+        and the vectors' count times U, of all rows or by the values of a second column.
     columns
         Names, one for all kinds but joints and vectors.
     sigma2
@@ -93,7 +97,7 @@ class Measure:
         number = isinstance(self.sigma2, int | float) and not isinstance(self.sigma2, bool)
         if not number or not _LEAST_SIGMA2 <= self.sigma2 <= LARGEST_SCALE**2:
             raise ParameterError("sigma2 of a measure must lie between 1/4 and 2^80")
-        least = 1 if self.kind == "items" else 0
+        least = {"items": 1, "item_pairs": 2}.get(self.kind, 0)
         if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < least:
             raise ParameterError(f"most of a measure must be a whole number, at least {least}")
         if isinstance(self.level, bool) or not isinstance(self.level, int) or self.level < 0:
@@ -119,7 +123,11 @@ class Measure:
             # ‖u − u'‖ alone, neither of which is more than `move`.
             ball = ball_of(space)
             return BallNoise(self.sigma2, 2 * (ball.length + 1), ball.room * ball.move, distance)
-        changed = min(2 * self.most, item_count(space)) if self.kind == "items" else 2
+        changed = 2
+        if self.kind == "items":
+            changed = min(2 * self.most, item_count(space))
+        if self.kind == "item_pairs":
+            changed = pairs_moved(item_count(space), self.most)
         return IntegerNoise(self.sigma2, changed, 1, distance)
 
     def shape(self, spaces: Mapping[str, Space]) -> tuple[int, ...]:
@@ -128,6 +136,10 @@ class Measure:
             return (1,)
         if self.kind == "items":
             return (item_count(spaces[self.columns[0]]),)
+        if self.kind == "item_pairs":
+            return (math.comb(item_count(spaces[self.columns[0]]), 2),)
+        if self.kind == "sizes":
+            return (len(size_starts(spaces[self.columns[0]])),)
         if self.kind == "vectors":
             cells = [cell_count(spaces[name], 0) for name in self.columns[1:]]
             return (math.prod(cells), ball_of(spaces[self.columns[0]]).length + 1)
@@ -155,7 +167,8 @@ class MeasuredTable:
     ``starts`` has for every column the first code of each cell, ascending from 0, or None where every value is a cell.
     Null, where the column's space has it, is the last cell in either case. For a level above the first ``starts`` has
     the first codes of the cells of the one before that it divides, and there is no count of nulls. ``counts`` has a
-    dimension for each column; of a sum it has the one number, of items one for each item. Counts may be negative.
+    dimension for each column; of a sum it has the one number, of items one for each item, of pairs of items one for
+    each, (0, 1), (0, 2) … (1, 2) …, of sizes one for each cell. Counts may be negative.
     """
 
     measure: Measure
@@ -202,6 +215,10 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
     for measure in measures:
         if measure.kind == "joint":
             _check_cuts(measure, spaces, counted)
+        if measure.kind == "item_pairs" and ("sizes", frozenset(measure.columns), 1) not in seen:
+            raise ParameterError(
+                f"the item_pairs of {measure.label} needs its sizes, which show what the cut takes; measure both"
+            )
 
 
 def _check_level(measure: Measure, spaces: Mapping[str, Space], counted: Mapping[str, Measure]) -> None:
@@ -248,9 +265,11 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
                 f"column {name!r} holds {space.noun}, whose sums are measured on their own or by one listed column; "
                 "name it by itself in measure, or with that one"
             )
-        if space.holds_sets != (measure.kind == "items"):
-            sets = "holds sets, whose items are measured on their own; name it by itself in measure"
+        if space.holds_sets != (measure.kind in OF_SETS):
+            sets = "holds sets, whose items are measured on their own; name it by itself in measure, or twice for pairs"
             raise ParameterError(f"column {name!r} {sets if space.holds_sets else 'holds no sets, and has no items'}")
+        if measure.kind == "item_pairs" and item_count(space) < 2:
+            raise ParameterError(f"column {name!r} has one item, and no pairs of them; leave them out of measure")
         if measure.kind == "sum" and (space.is_listed or space.values < 2):
             raise ParameterError(f"column {name!r} is no number, and has no sum; leave it out of the sums")
 
@@ -291,6 +310,8 @@ _NAMES = {
     "sum": ("sum of codes", "sums of codes"),
     "vectors": ("sum of vectors", "sums of vectors"),
     "items": ("column's supports of items", "columns' supports of items"),
+    "sizes": ("column's sizes of sets", "columns' sizes of sets"),
+    "item_pairs": ("column's supports of pairs of items", "columns' supports of pairs of items"),
 }
 
 

@@ -212,7 +212,8 @@ class Plan(PlanData):
         there are the joint of all columns of each, and ``split_error``: what ``std_error`` would be if the same
         promise were kept with every group's share split evenly over its columns. Grouping pays where it is larger.
         With measured tables errors are of rows and tables together, and ``rows_alone`` is what rows would have; of
-        numbers that tables count in bins the statistics are ``marginal in bins`` and ``joint in bins``.
+        numbers that tables count in bins the statistics are ``marginal in bins`` and ``joint in bins``, of pairs
+        of items ``support of pairs``.
 
         Raises
         ------

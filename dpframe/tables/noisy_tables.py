@@ -23,11 +23,25 @@ from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.tables.cuts import Cuts
 from dpframe.totals.cells import cell_count, is_cut
-from dpframe.totals.counts import Codes, Counter, Items, Joint, Places, Total, Vectors, cells_of, noisy
+from dpframe.totals.counts import (
+    Codes,
+    Counter,
+    ItemPairs,
+    Items,
+    Joint,
+    Places,
+    SetSizes,
+    Total,
+    Vectors,
+    cells_of,
+    noisy,
+)
 from dpframe.totals.joint_counting import JointCounting
 
 _BATCH = 1 << 17
 """Rows that are counted at a time, so that their cells stay in cache."""
+
+_ITEMS: Mapping[str, type[Items]] = {"items": Items, "item_pairs": ItemPairs}
 
 _ROWS_OF_A_CELL = 8
 """Rows from which on a cell pays that only serves to count several joints at once: cells are added up in the end."""
@@ -60,10 +74,11 @@ class Tables:
         }
         self._sums = {m: Total(self._spaces[m.columns[0]]) for m in plan.measures if m.kind == "sum"}
         self._items = {
-            m: Items(self._spaces[m.columns[0]], m.most, self._stream("cut", m.columns))
+            m: _ITEMS[m.kind](self._spaces[m.columns[0]], m.most, self._stream("cut", m.columns))
             for m in plan.measures
-            if m.kind == "items"
+            if m.kind in _ITEMS
         }
+        self._sizes = {m: SetSizes(self._spaces[m.columns[0]]) for m in plan.measures if m.kind == "sizes"}
         self._vectors = {
             m: Vectors(self._spaces[m.columns[0]], m.shape(self._spaces)[0])
             for m in plan.measures
@@ -127,6 +142,8 @@ class Tables:
                 finest.add([place_of(part[name], self._spaces[name], level_sizes(self._spaces[name])[-1])])
             for measure, total in self._sums.items():
                 total.add(part[measure.columns[0]])
+            for measure, sizes in self._sizes.items():
+                sizes.add(part[measure.columns[0]])
             for measure, sums in self._vectors.items():
                 first, *by = measure.columns
                 sums.add(part[first], cells[by[0], False] if by else np.zeros(len(part[first]), dtype=np.intp))
@@ -146,8 +163,14 @@ class Tables:
 
     @property
     def _counters(self) -> list[Counter]:
-        kinds: tuple[Mapping[Any, Counter], ...] = (self._sums, self._joints, self._finest, self._items, self._vectors)
+        flat = self._items, self._sizes, self._vectors
+        kinds: tuple[Mapping[Any, Counter], ...] = (self._sums, self._joints, self._finest, *flat)
         return [counter for kind in kinds for counter in kind.values()]
+
+    @property
+    def _flat(self) -> Mapping[Measure, Counter]:
+        """The counters whose totals get noise as they are."""
+        return {**self._sums, **self._items, **self._sizes, **self._vectors}
 
     def measured(self) -> tuple[MeasuredTable, ...]:
         """Return the noisy tables, in the order of the plan's measures: once, when all rows have been counted."""
@@ -187,13 +210,9 @@ class Tables:
         stream, first = self._stream(measure.kind, measure.columns), measure.columns[0]
         if measure.kind == "one_way":
             return MeasuredTable(measure, (self._cuts.starts(measure, first, None),), one_ways[first])
-        if measure.kind == "sum":
-            return MeasuredTable(measure, (None,), noisy(self._sums[measure].counts, measure.sigma2, stream))
-        if measure.kind == "items":
-            return MeasuredTable(measure, (None,), noisy(self._items[measure].counts, measure.sigma2, stream))
-        if measure.kind == "vectors":
-            empty = (None,) * len(measure.columns)
-            return MeasuredTable(measure, empty, noisy(self._vectors[measure].counts, measure.sigma2, stream))
+        flat = self._flat.get(measure)
+        if flat is not None:
+            return MeasuredTable(measure, (None,) * len(measure.columns), noisy(flat.counts, measure.sigma2, stream))
         exact, starts = self._joints[measure].counts, []
         for axis, name in enumerate(measure.columns):
             own = bins[name, measure.most]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpframe.plan.levels import cells_between, children, level_sizes, stops_of
-from dpframe.plan.measures import Measure, MeasuredTable, way_starts
+from dpframe.plan.measures import OF_SETS, Measure, MeasuredTable, way_starts
 from dpframe.spaces import Space
 from dpframe.totals.cells import is_cut
 
@@ -77,7 +77,7 @@ def _starts(
     measure: Measure, spaces: Mapping[str, Space], bins: Mapping[tuple[str, int], tuple[int, ...]]
 ) -> tuple[Starts, ...] | None:
     """Return the cells of a table's columns; None if those of one that is cut at quantiles are not there."""
-    if measure.kind in ("sum", "items", "vectors"):
+    if measure.kind in ("sum", "vectors", *OF_SETS):
         return (None,) * len(measure.columns)
     found: list[Starts] = []
     for name in measure.columns:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from typing import Any
 
 from dpframe.spaces import Space
@@ -12,6 +14,53 @@ def item_count(space: Space) -> int:
     """Return the number of items of a space of sets."""
     sets: Any = space.inner_space
     return int(sets.count)
+
+
+def largest_set(space: Space) -> int:
+    """Return the most items that a set of a space holds."""
+    sets: Any = space.inner_space
+    return int(sets.most)
+
+
+_EVERY_SIZE = 16
+"""Largest size of a set that has a cell of its own."""
+
+
+def size_starts(space: Space) -> tuple[int, ...]:
+    """Return the least size of each cell in which sets are counted by their size: above 16 each is a quarter longer.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Subset
+    >>> size_starts(Subset(["a", "b"])), size_starts(Subset(list(range(40))))[-4:]
+    ((0, 1, 2), (17, 22, 28, 35))
+    """
+    starts = list(range(min(_EVERY_SIZE, largest_set(space)) + 1))
+    start = _EVERY_SIZE + 1
+    while start <= largest_set(space):
+        starts.append(start)
+        start = -(-start * 5 // 4)
+    return tuple(starts)
+
+
+@lru_cache(maxsize=256)
+def pairs_moved(count: int, most: int) -> int:
+    """Return how many pairs of ``count`` items two sets of at most ``most`` items differ in, at the most.
+
+    Sets of a and b items have at least a + b − count in common, and pairs of these are in both.
+
+    Examples
+    --------
+    >>> pairs_moved(20, 3), pairs_moved(4, 3), pairs_moved(3, 3)
+    (6, 4, 3)
+    """
+    most = min(most, count)
+    if 2 * most <= count:
+        return 2 * math.comb(most, 2)
+    sizes = range(most + 1)
+    return max(
+        math.comb(a, 2) + math.comb(b, 2) - 2 * math.comb(max(0, a + b - count), 2) for a in sizes for b in sizes[a:]
+    )
 
 
 def ball_of(space: Space) -> Ball:

@@ -6,6 +6,7 @@ counter do not depend on how rows are divided into batches, nor on the order of 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,8 +20,8 @@ import pyarrow as pa
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Rows
 from dpframe.spaces import Space
-from dpframe.spaces.set_bits import cut
-from dpframe.totals.cells import ball_of, is_cut, item_count
+from dpframe.spaces.set_bits import cut, set_sizes
+from dpframe.totals.cells import ball_of, is_cut, item_count, size_starts
 
 Codes = npt.NDArray[Any]
 Places = npt.NDArray[np.intp]
@@ -133,7 +134,61 @@ class Items(Counter):
             words_of = partial(stream.words, 0, first_row + start)
             part = cut(codes[start : start + step].astype(np.uint64), self.most, words_of)
             held = np.unpackbits(part.astype("<u8").view(np.uint8), axis=1, bitorder="little")
-            self.counts += held[:, : len(self.counts)].sum(axis=0, dtype=np.int64)
+            self.counts += self._of(held[:, : item_count(self.space)])
+
+    def _of(self, held: npt.NDArray[np.uint8]) -> Ints:
+        return np.asarray(held.sum(axis=0, dtype=np.int64))
+
+
+@dataclass
+class ItemPairs(Items):
+    """In how many sets both items of each pair lie, sets cut as for `Items`: those of an equal ``most`` to the same.
+
+    Examples
+    --------
+    >>> from dpframe.noise.keystream import Keystream
+    >>> from dpframe.spaces import Subset
+    >>> space = Subset(["a", "b", "c"])
+    >>> pairs = ItemPairs(space, 3, Keystream(bytes(32)).column("cut", "measure"))
+    >>> pairs.add(space.encode([["a", "b"], ["a", "b", "c"]]), 0)
+    >>> pairs.counts.tolist()
+    [2, 1, 1]
+    """
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(math.comb(item_count(self.space), 2), dtype=np.int64)
+
+    def _of(self, held: npt.NDArray[np.uint8]) -> Ints:
+        # Counts of so few rows are whole in short floats.
+        short = held.astype(np.float32)
+        return np.asarray((short.T @ short)[np.triu_indices(held.shape[1], 1)].astype(np.int64))
+
+
+@dataclass
+class SetSizes(Counter):
+    """How many sets have a size in each cell, those of `size_starts`; null has none.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import Nullable, Subset
+    >>> sizes = SetSizes(Nullable(Subset(["a", "b", "c"])))
+    >>> sizes.add(sizes.space.encode([["a", "b"], [], None, ["c"]]))
+    >>> sizes.counts.tolist()
+    [1, 1, 1, 0]
+    """
+
+    space: Space
+    counts: Ints = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(len(size_starts(self.space)), dtype=np.int64)
+
+    def add(self, codes: Codes) -> None:
+        """Count sets by their size."""
+        space: Any = self.space
+        kept = codes[~space.is_null(codes)] if space.has_null else codes
+        cells = np.searchsorted(size_starts(space), set_sizes(kept.astype(np.uint64)), side="right") - 1
+        self.counts += np.bincount(cells, minlength=len(self.counts))
 
 
 @dataclass

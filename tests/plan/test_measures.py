@@ -15,7 +15,7 @@ from dpframe.noise.gaussian import gaussian_table
 from dpframe.plan import build, data
 from dpframe.plan.build import build_plan
 from dpframe.plan.inferred import Inferred
-from dpframe.plan.measures import Measure, measures_step
+from dpframe.plan.measures import OF_SETS, Measure, measures_step
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.plan.steps import terms_of
@@ -38,6 +38,8 @@ def test_by_default_all_pairs_and_what_numbers_and_sets_have_of_their_own():
         ("one_way", ("age",)),
         ("sum", ("age",)),
         ("items", ("tags",)),
+        ("sizes", ("tags",)),
+        ("item_pairs", ("tags",)),
         ("joint", ("sex", "home")),
         ("joint", ("sex", "age")),
         ("joint", ("home", "age")),
@@ -68,11 +70,11 @@ def test_a_person_of_more_rows_has_more_noise(contributions):
 
 
 def test_parts_of_numbers_sums_and_tables():
-    """Shares 0.17, 0.12, 0.1 and 0.59 of 0.98; the last for pairs, a triple and a set's items. No number has levels."""
+    """Shares 0.17, 0.12, 0.1 and 0.59 of 0.98; the last for pairs, a triple and sets. No number has levels."""
     parts = {}
     for m in AUTO:
         lists = m.kind == "one_way" and m.columns != ("age",)
-        kind = "list" if lists else "joint" if m.kind == "items" else m.kind
+        kind = "list" if lists else "joint" if m.kind in OF_SETS else m.kind
         parts[kind] = parts.get(kind, 0) + m.noise(SPACES).numbers * m.noise(SPACES).span ** 2 / m.sigma2
     whole = sum(parts.values())
     assert {kind: round(part / whole, 3) for kind, part in parts.items()} == {
@@ -147,6 +149,7 @@ def test_a_list_is_taken_as_it_is():
         ("sum", ("age",)),
         ("one_way", ("sex",)),
         ("items", ("tags",)),
+        ("sizes", ("tags",)),
         ("joint", ("sex", "age", "home")),
     ]
     pair = Wish((("sex", "age"),)).tables(SPACES)  # the one-way cuts the number

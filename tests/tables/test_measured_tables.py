@@ -230,7 +230,8 @@ def test_a_kept_order_is_measured_by_request():
     ("options", "words"),
     [
         ({"measure": "all"}, 'measure must be "auto", None, or a list of columns'),
-        ({"measure": [("sex", "sex")]}, "measure names a column twice in one table; name it once"),
+        ({"measure": [("sex", "sex", "home")]}, "measure names a column twice in one table; name it once"),
+        ({"measure": [("sex", "sex")]}, "measure names 'sex' twice in one table, for pairs of items, and it holds no"),
         ({"measure": ["street"]}, "measure names 'street', which is not a randomised column"),
         ({"measure": ["sex"], "delta": 0.0}, "measure needs delta above 0; raise delta, or pass measure=None"),
         ({"measure_share": 1.0}, r"measure_share must lie in \(0, 1\), e.g. measure_share=0.1"),
