@@ -162,6 +162,8 @@ class CountEstimates(VectorEstimates):
         -------
         Series ``estimate, std_error, lower, upper``; ``attrs["source"]`` says what it is from. For a range beyond
         bounds that private inference found the estimate is 0, and the interval holds the rows that may lie there.
+        Of three conditions and more that no measured table holds together ``attrs["allowed_by_pairs"]`` has the least
+        and the greatest count that their pairs allow: a rule among all of them may lie anywhere between.
 
         Raises
         ------
@@ -187,20 +189,22 @@ class CountEstimates(VectorEstimates):
             raise ParameterError('method must be "auto" or "inverse"')
         self._source.sampling(target)  # an unknown target is refused
         asked = Where.of(where, self._source.column, self._is_open)
-        results, source = self._joints.count(asked, method, target == "population", self._z)
+        results, said = self._joints.count(asked, method, target == "population", self._z)
         of_items = asked.of_items if method == "auto" else None
         if of_items is not None:
             labels = [of_items.sets.labels[place] for place in of_items.places]
             known = self.support(of_items.column.name, items=labels, how=of_items.how, normalize=False, target=target)
             if known["std_error"].iloc[0] < results.std_error[0]:
-                results, source = Results(*known[list(RESULTS)].to_numpy().T), known.attrs["source"]
+                results, said = Results(*known[list(RESULTS)].to_numpy().T), {"source": known.attrs["source"]}
         scale = max(self._all_rows, 1.0) if normalize else 1.0
         results = results.each(lambda values: values / scale)
         cut = {name: condition.beyond for name, condition in asked.values.items() if any(condition.beyond)}
         for name, beyond in cut.items():
             if (tails := self._tails(name)) is not None:
                 results = results.opened(tails.of_range(beyond), self._z, 1 / scale)
-        return results.series("count", {"source": source} | self._said_of_tails(cut))
+        if "allowed_by_pairs" in said:
+            said["allowed_by_pairs"] = tuple(end / scale for end in said["allowed_by_pairs"])
+        return results.series("count", said | self._said_of_tails(cut))
 
     @nan_if_not_found
     def crosstab(

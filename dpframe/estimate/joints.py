@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import combinations
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +31,10 @@ from dpframe.estimate.evidence.number_law import NumberLaw, truncated_spread
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.model import Model, Models
-from dpframe.estimate.results import Answer, Question, Results
+from dpframe.estimate.results import Answer, Question, Results, with_none
 from dpframe.estimate.table_column import TableColumn, aggregation
 from dpframe.estimate.tables.guard import interaction_variance
+from dpframe.estimate.tables.pair_bounds import MOST_BOUNDED, bounds_by_pairs
 
 GRID_CELLS = 128
 """Cells of the grid on which the distribution of a numeric column is fitted."""
@@ -65,6 +67,9 @@ With 0.2 the cells of three columns in samples of 600 to 32,561 rows of twenty t
 leave likeliest by 0.9 to 1.2 of the root of `interaction_variance`.
 """
 
+_OF_PAIRS = 0.5
+"""Part of what is open of each pair that counts for a cell of more columns: the other pairs hold it back."""
+
 _STRETCHES = 16
 """Stretches of a column's cells whose profile likelihood is looked at."""
 
@@ -76,6 +81,9 @@ _LEAP = 0.75
 
 _SURPRISE = 2.0
 """Standard errors of noise from which on a fit's distance from what was measured is more than noise."""
+
+_ROUNDING = 1e-12
+"""Share of rows below which a bound is 0."""
 
 _UNMEASURED = 1e9
 """Variance of a sum of counts from which on one of them was not made."""
@@ -124,15 +132,15 @@ class Joints:
         axis = make_axis(chosen, None if chosen.space.is_listed else min(GRID_CELLS, chosen.space.values))
         return self._evidence.law(axis if axis.grid is None else self._evidence.snapped(axis.grid))
 
-    def count(self, asked: Where, method: str, population: bool, z: float) -> tuple[Results, str]:
-        """Return how many rows meet conditions, by the rows or by what is known of least error, and its source."""
+    def count(self, asked: Where, method: str, population: bool, z: float) -> tuple[Results, dict[str, Any]]:
+        """Return how many rows meet conditions, by the rows or by what is known of least error, and what is said."""
         fits = method == "auto" and len(asked.values) == len(asked.conditions)
         if not fits:
             check_inverts((one.axis for one in asked.values.values()), 'ask for conditions on values, by method="auto"')
         never = self._source.plan.bound_rules.impossible({name: one.ends for name, one in asked.values.items()})
         if never is not None and never.all():
-            return Results(*np.zeros((4, 1))), "rules"
-        known = [(self._unbiased_count(asked, population, z), "rows")]
+            return Results(*np.zeros((4, 1))), {"source": "rules"}
+        known = [(self._unbiased_count(asked, population, z), {"source": "rows"})]
         known += [self._fitted_count(asked.values, population, z)] if fits else []
         return min(known, key=lambda one: float(one[0].std_error[0]))
 
@@ -149,19 +157,17 @@ class Joints:
 
     def _fitted_count(
         self, conditions: Mapping[str, ValueCondition], population: bool, z: float
-    ) -> tuple[Results, str]:
+    ) -> tuple[Results, dict[str, Any]]:
         names, rows = list(conditions), self._source.n * self._source.weight
         if len(names) == 1 and not has_few_values(conditions[names[0]].column.space):
             law = self.law(names[0])
             part = conditions[names[0]].share_of_cells(law.edges)
-            return Results(*law.parts_of(part, self._sampling(population), z) * rows), law.source
+            return Results(*law.parts_of(part, self._sampling(population), z) * rows), {"source": law.source}
         if self.tables.source_of(names) == "tables":
-            share, error, source = self.share(conditions, population)
-            n = float(self._source.rows)
-            return Results.of(np.array([share * n]), np.array([(error * n) ** 2]), z), source
+            return self._tabled_count(conditions, population, z)
         axes = join_axes([condition.axis for condition in conditions.values()], self._source.plan.groups)
         if math.prod(axis.cells for axis in axes) > MOST_ASKED:
-            return Results.of(np.array([np.nan]), np.array([np.inf]), z), "rows"
+            return Results.of(np.array([np.nan]), np.array([np.inf]), z), {"source": "rows"}
         answer = self.answer(Question(axes, False, (), False, population), "auto")
         inside = _crossed([conditions[axis.name].share_of_cells(axis.ends) for axis in axes])
         found = float((answer.estimate * inside).sum())
@@ -170,7 +176,7 @@ class Joints:
         if answer.source == "rows" and answer.method != "inverse":
             error = math.hypot(error, self._unresolved(conditions, z) * rows)
         error = math.hypot(error, self._unsupported(conditions, found))
-        return Results.of(np.array([found]), np.array([error**2]), z), answer.source
+        return Results.of(np.array([found]), np.array([error**2]), z), {"source": answer.source}
 
     def _unsupported(self, conditions: Mapping[str, ValueCondition], found: float) -> float:
         """Return how far a count from rows is off that of independent columns, where tables cover each by itself.
@@ -376,19 +382,29 @@ class Joints:
         errors = np.hypot(errors, self._unseen(model, names, shares))
         if not of_rows:
             errors = np.hypot(errors, np.sqrt(self._open(model, names, shares)))
+            if len(names) > 2 and model.known(names) is None:
+                errors = with_none(shares, errors)
         answer = self._shown(question, model, shares, errors, "model", source)
         return replace(answer, hidden=guarded is not None)
 
     def _open(self, model: Model, names: Sequence[str], shares: FloatArray) -> FloatArray:
         """Return the variance of cells about a fit's that neither the fit nor its replicas know of.
 
-        Of columns that no table holds together it is that of their interaction. Of those that one does it is the part
+        Of columns that no table holds together it is that of their interaction, and a cell's part of what is open of
+        each pair of them. Of those that one does it is the part
         of the count's noise by which the fit is off the counts of blocks, as in `_misfit`, and no more than the pair's
         odds ratios make likely.
         """
         n, known = max(float(self._source.rows), 1.0), model.known(names)
         if known is None:
-            return interaction_variance(shares * n, 3, _OF_THREE) / n**2
+            moved = interaction_variance(shares * n, 3, _OF_THREE) / n**2
+            for pair in combinations(names, 2) if len(names) > 2 else ():
+                if model.known(pair) is not None:
+                    others = tuple(i for i, name in enumerate(names) if name not in pair)
+                    joint = model.joint(pair)
+                    part = np.minimum(shares / np.maximum(np.expand_dims(joint, others), _FEWEST), 1.0)
+                    moved = moved + _OF_PAIRS * part**2 * np.expand_dims(self._open(model, pair, joint), others)
+            return np.asarray(moved)
         if len(names) == 1:
             return np.zeros(shares.shape)
         noise = (self._excess(names) + _FOLLOWED) * known.variances
@@ -427,38 +443,66 @@ class Joints:
 
     # What else is asked of the fit
 
-    def share(self, conditions: Mapping[str, ValueCondition], population: bool) -> tuple[float, float, str]:
-        """Return the share of rows that meet conditions, by the fit and its rows, its error, and what it is from."""
+    def _tabled_count(
+        self, conditions: Mapping[str, ValueCondition], population: bool, z: float
+    ) -> tuple[Results, dict[str, Any]]:
+        """Return how many rows meet conditions, by the fit and its rows, and what is said of it.
+
+        The interval of three conditions and more, which no table holds together, reaches to what their pairs allow
+        where that is near.
+        """
         names = list(conditions)
         model = self.models.around(names)
         columns = [model.columns[name] for name in names]
         asked = [conditions[column.axis.name].share_of_cells(column.axis.ends) for column in columns]
         parts = [column.gathered(part) for column, part in zip(columns, asked, strict=True)]
 
-        def of(shares: FloatArray) -> FloatArray:
+        def sides_of(shares: FloatArray) -> FloatArray:
             for part in parts:
-                shares = np.tensordot(part, shares, axes=(0, 0))
+                shares = np.moveaxis(np.tensordot(np.stack([part, 1 - part]), shares, axes=(1, 0)), 0, -1)
             return np.asarray(shares)
 
-        joint = model.joint(names)
-        found = float(of(joint))
-        error = math.hypot(float(model.errors(names, float(population), of)), self._misfit(names, parts, found))
-        if len(names) > 2 and model.known(names) is None:
-            sides = joint
-            for part in parts:
-                sides = np.moveaxis(np.tensordot(np.stack([part, 1 - part]), sides, axes=(1, 0)), 0, -1)
-            n = max(float(self._source.rows), 1.0)
-            error = math.hypot(error, math.sqrt(float(interaction_variance(sides * n, 3, _OF_THREE).flat[0])) / n)
-        guarded = model.guarded([names])[0] if len(names) > 2 else None
+        joint, heard = model.joint(names), len(names) > 2 and model.is_heard(names)
+        sides, unseen = sides_of(joint), len(names) > 2 and model.known(names) is None
+        found = float(sides.flat[0])
+        # The count itself, and the least and the greatest that its pairs leave.
+        asks = np.eye(1, sides.size)
+        if unseen and len(names) <= MOST_BOUNDED:
+            asks = np.concatenate([asks, bounds_by_pairs(sides)])
+        ends = asks[1:] @ sides.ravel()
+        ends[np.abs(ends) < _ROUNDING] = 0.0
+        own, *of_ends = model.errors(names, float(population), lambda shares: asks @ sides_of(shares).ravel())
+        error = math.hypot(own, self._misfit(names, parts, found))
+        if unseen:
+            error = math.hypot(error, self._interaction(names, parts, sides))
+        guarded = model.guarded([names])[0] if heard else None
         if guarded is not None:
-            joint, corrected = guarded, float(of(guarded))
+            joint, corrected = guarded, float(sides_of(guarded).flat[0])
             found, error = corrected, math.hypot(error, corrected - found)
         loud = self._loud(model, names)
         opened = [
             _left_open(joint, parts, column, asked[place], place, loud[place]) for place, column in enumerate(columns)
         ]
-        source = "both" if len(names) > 2 and model.is_heard(names) else "tables"
-        return found, math.hypot(error, *opened), source
+        rows = float(self._source.rows)
+        results = Results.of(np.array([found * rows]), np.array([(math.hypot(error, *opened) * rows) ** 2]), z)
+        said: dict[str, Any] = {"source": "both" if heard else "tables"}
+        if len(ends):
+            results = results.reaching(ends * rows, np.array(of_ends) * rows, z)
+            said["allowed_by_pairs"] = tuple((np.clip(ends, 0.0, 1.0) * rows).tolist())
+        return results, said
+
+    def _interaction(self, names: Sequence[str], parts: Sequence[FloatArray], sides: FloatArray) -> float:
+        """Return how far off a share of three conditions and more is by what only all of them show, and by its pairs.
+
+        ``sides`` are the shares by condition, met first.
+        """
+        n, found = max(float(self._source.rows), 1.0), float(sides.flat[0])
+        error = math.sqrt(float(interaction_variance(sides * n, 3, _OF_THREE).flat[0])) / n
+        for i, j in combinations(range(len(names)), 2):
+            both = float(sides.sum(axis=tuple(k for k in range(len(names)) if k not in (i, j))).flat[0])
+            off = self._misfit([names[i], names[j]], [parts[i], parts[j]], both)
+            error = math.hypot(error, math.sqrt(_OF_PAIRS) * off * min(found / max(both, _FEWEST), 1.0))
+        return error
 
     def _loud(self, model: Model, names: Sequence[str]) -> list[FloatArray]:
         """Return the noise of what tables count in every cell of each column, over the others, in shares of rows."""

@@ -529,10 +529,10 @@ class NumberEstimates(VectorEstimates):
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
 
-        The distribution is fitted on a grid of 128 cells and interpolated within; intervals are where the likelihood
-        allows the level to be reached (Woodruff 1952). Intervals stay within the space's bounds; those that reach a
-        bound which was inferred go on as far as the rows beyond it may. Extremes (0 and 1) cannot be learnt from noisy
-        rows.
+        The distribution is fitted on a grid of 128 cells and interpolated within; the estimate is a value of the space,
+        and the standard error at least that of half a step. Intervals are where the likelihood allows the level to be
+        reached (Woodruff 1952). They stay within the space's bounds; those that reach a bound which was inferred go on
+        as far as the rows beyond it may. Extremes (0 and 1) cannot be learnt from noisy rows.
 
         Parameters
         ----------
@@ -578,7 +578,9 @@ class NumberEstimates(VectorEstimates):
         if (tails := self._tails(column)) is not None:
             below, above = np.transpose([tails.of_quantile(level, z) for level in levels])
             lower, upper = lower - np.where(lower <= start, below, 0.0), upper + np.where(upper >= end, above, 0.0)
-        results = Results(point, (upper - lower) / (2 * z), lower, upper)
+        # Where an interval is of one value the next is half a step away.
+        error = np.maximum(upper - lower, step) / (2 * z)
+        results = Results(point, error, lower, upper)
         said = {"source": fitted.source} | self._said_of_tails([column])
         table = self._in_units(results, column).frame(pd.Index(levels, name="q"), said)
         return table if np.ndim(q) else table.iloc[0].rename(column)

@@ -266,6 +266,33 @@ def test_a_correlation_of_which_nothing_is_known_is_nan():
     assert known
 
 
+STEPPED = {
+    "whole": (lambda rng: rng.integers(0, 30, 2_000), (0, 30), 1.0),
+    "halves": (lambda rng: rng.integers(0, 11, 2_000) / 2, dpf.Real(0, 5, steps=10), 0.5),
+    "days": (
+        lambda rng: pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 60, 2_000), unit="D"),
+        dpf.Datetime("2026-01-01", "2026-03-01", resolution="D"),
+        pd.Timedelta("1D"),
+    ),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"measure": None}, {"delta": 0}], ids=str)
+@pytest.mark.parametrize("kind", STEPPED)
+@pytest.mark.parametrize("epsilon", [1, 60])
+def test_quantiles_are_values_of_the_space_and_errors_at_least_half_a_step(kind, epsilon, options):
+    draw, space, step = STEPPED[kind]
+    frame = pd.DataFrame({"x": draw(np.random.default_rng(0))})
+    found = dpf.sanitize(frame, epsilon=epsilon, spaces={"x": space}, key=bytes(32), **options).dp.quantile(
+        "x", [0.1, 0.37, 0.5, 0.8]
+    )
+    first = pd.Timestamp("2026-01-01") if kind == "days" else 0.0
+    places = ((found.estimate - first) / step).to_numpy(dtype=float)
+    np.testing.assert_allclose(places, places.round(), atol=1e-9)
+    assert (found.std_error / step >= 0.5 / 1.96 - 1e-9).all()
+    assert ((found.lower <= found.estimate) & (found.estimate <= found.upper)).all()
+
+
 @pytest.mark.slow
 def test_intervals_of_quantiles_stay_in_the_space():
     frame = pd.DataFrame({"x": pd.array(np.arange(500) % 9, "Int64"), "t": pd.Timestamp("2020-01-01")})

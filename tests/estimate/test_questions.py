@@ -3,6 +3,7 @@
 import datetime as dt
 import math
 from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from conftest import KEY
 import dpframe as dpf
 from dpframe.channels import GammaDiagonal
 from dpframe.estimate.conditions import Where
+from dpframe.estimate.tables.pair_bounds import bounds_by_pairs
 from dpframe.spaces import Nullable, Subset
 
 ITEMS = ["bread", "milk", "eggs", "tea"]
@@ -347,3 +349,37 @@ def test_spikes_that_noise_hides_may_be_of_the_same_rows(options):
         assert abs(found["estimate"] - right) < 5 * found["std_error"]
         held.append(found["lower"] <= right <= found["upper"])
     assert sum(held) >= 3
+
+
+def test_counts_of_a_rule_among_columns_reach_to_what_their_pairs_allow():
+    """At most two of four, which no pair shows. Keys are fixed: of 20 intervals 18 hold at least."""
+    rng, names = np.random.default_rng(0), ["asthma", "diabetes", "gout", "migraine"]
+    held = rng.integers(0, 3, 2_400)
+    rows = [np.isin(np.arange(4), rng.choice(4, number, replace=False)) for number in held]
+    frame = pd.DataFrame(rows, columns=names)
+    frame = frame.assign(**{f"x{i}": rng.random(2_400) < 0.5 for i in range(6)})
+    inside = []
+    for epsilon in (1, 2):
+        for k in range(2):
+            spaces = {name: dpf.Boolean() for name in frame}
+            told = dpf.sanitize(frame, epsilon=epsilon, spaces=spaces, key=bytes([k + 1]) * 32).dp
+            asked = [dict.fromkeys(some, True) for some in combinations(names, 3)] + [dict.fromkeys(names, False)]
+            for where in asked:
+                found, truth = told.count(where), (frame[list(where)] == pd.Series(where)).all(axis=1).sum()
+                inside.append(found.lower <= truth <= found.upper)
+                low, high = found.attrs.get("allowed_by_pairs", (0, 2_400))  # some triples may be measured
+                assert low <= found.estimate <= high
+    assert sum(inside) >= 18
+
+
+def test_bounds_by_pairs_are_those_of_frechet():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        law = rng.dirichlet(np.ones(8)).reshape(2, 2, 2)
+        low, high = bounds_by_pairs(law) @ law.ravel()
+        one = [law[0].sum(), law[:, 0].sum(), law[..., 0].sum()]
+        two = [law[0, 0].sum(), law[0, :, 0].sum(), law[:, 0, 0].sum()]
+        assert low == pytest.approx(
+            max(0, two[0] + two[1] - one[0], two[0] + two[2] - one[1], two[1] + two[2] - one[2])
+        )
+        assert high == pytest.approx(min(*two, 1 - sum(one) + sum(two)))

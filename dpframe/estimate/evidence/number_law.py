@@ -20,7 +20,7 @@ import numpy as np
 from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.evidence.cells import Tree, counted, tree_of
 from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, project, updated
-from dpframe.estimate.evidence.law import Known, Law, Line
+from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
 
@@ -386,10 +386,7 @@ class NumberLaw(Law):
             lower.append(sure[0])
             upper.append(sure[1])
         ends = float(self.space.values)
-        middle = np.clip(np.array(found) - 0.5, 0.0, ends - 1)
-        # In a cell of one code it is that code: pandas' quantiles are values that rows have.
-        cell = np.clip(np.searchsorted(edges, np.array(found), side="left") - 1, 0, cells - 1)
-        middle = np.where(self.widths[cell] == 1, self.starts[cell], middle)
+        middle = code_at(np.array(found), self.space.values)
         low = np.clip(np.floor(np.array(lower) - 0.5), 0.0, ends - 1)
         high = np.clip(np.ceil(np.array(upper)), 0.0, ends - 1)
         return middle, np.minimum(low, middle), np.maximum(high, middle)
