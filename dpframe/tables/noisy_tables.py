@@ -90,7 +90,7 @@ class Tables:
         widths = {own: width for m, j in self._joints.items() for own, width in zip(columns[m], j.shape, strict=True)}
         cells = min(1 << 17, max(1 << 8, (plan.n or 1 << 20) // _ROWS_OF_A_CELL))
         joints = [(columns[m], joint) for m, joint in self._joints.items()]
-        self._counting = JointCounting.of(widths, joints, _BATCH, cells)
+        self._counting = JointCounting.of(widths, joints, cells)
         self._known: dict[str, Places] = {}
 
     def _stream(self, kind: str, columns: Sequence[str], level: int = 0) -> ColumnStream:

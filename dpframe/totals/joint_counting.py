@@ -6,12 +6,11 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
 
 from dpframe.noise.gaussian import Ints
 from dpframe.totals.counts import Joint, Places
@@ -33,8 +32,23 @@ _LIMITS = (512, 362, 256, 181, 128, 90, 64, 45, 32, 16, 1)
 _MOST_CELLS = 1 << 23
 """Cells of all joints that only serve to count others."""
 
-_ENTRIES = 1 << 20
-"""Rows, times joints of blocks, that are counted in one call: they stay in cache, too."""
+_ROWS = 1 << 15
+"""Rows whose places are found at a time: these stay in cache, and memory is taken once."""
+
+
+class _Scratch:
+    """Memory that is taken once: for blocks' numbers of some rows, and for the places of a few of them."""
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = np.empty((blocks, 0), dtype=np.int32)
+        self.numbers = np.empty(_ROWS, dtype=np.int32)
+        self.places = np.empty(_ROWS, dtype=np.intp)
+
+    def of(self, rows: int) -> Numbers:
+        """Return room for every block's numbers, shape (blocks, rows)."""
+        if self.blocks.shape[1] < rows:
+            self.blocks = np.empty((len(self.blocks), rows), dtype=np.int32)
+        return self.blocks[:, :rows]
 
 
 @dataclass(frozen=True)
@@ -44,61 +58,33 @@ class _Pass:
     key: Key
     blocks: Sequence[Block]
     margins: Sequence[Margin]
+    whole: Ints = field(init=False, repr=False)
 
-    @property
-    def first(self) -> int:
-        """The number of tuples of all blocks but the last."""
-        return math.prod(map(_size, self.blocks[:-1]))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "whole", np.zeros(math.prod(map(_size, self.blocks)), dtype=np.int64))
 
-    def numbers(self, numbers: Sequence[Numbers], out: Numbers) -> None:
-        """Write the number of each row's tuple in all blocks but the last."""
-        out[...] = numbers[self.key[0]] if len(self.key) > 1 else 0
-        for place, block in zip(self.key[1:-1], self.blocks[1:-1], strict=True):
-            out *= np.int32(_size(block))
-            out += numbers[place]
+    def add(self, numbers: Sequence[Numbers], scratch: _Scratch) -> None:
+        """Count rows by the numbers of their tuples in every block."""
+        own, sizes = [numbers[key] for key in self.key], [_size(block) for block in self.blocks]
+        for start in range(0, len(own[0]), _ROWS):
+            at = own[0][start : start + _ROWS]
+            number, place = scratch.numbers[: len(at)], scratch.places[: len(at)]
+            for other, size in zip(own[1:], sizes[1:], strict=True):
+                np.multiply(at, np.int32(size), out=number)
+                at = np.add(number, other[start : start + _ROWS], out=number)
+            np.copyto(place, at)
+            # np.bincount makes a table for every call, and looks for the ends of what it counts first.
+            np.add.at(self.whole, place, 1)
 
-    def settle(self, whole: Ints) -> None:
-        """Add to each joint its margin of the counts of all tuples."""
+    def settle(self) -> None:
+        """Add to each joint its margin of what was counted."""
         widths = {name: width for block in self.blocks for name, width in block.items()}
-        names, counts = list(widths), whole.reshape(tuple(widths.values()))
+        names, counts = list(widths), self.whole.reshape(tuple(widths.values()))
         for own, joint in self.margins:
             # The axes that stay come in the order of the pass.
             kept = [name for name in names if name in own]
             margin = counts.sum(axis=tuple(i for i, name in enumerate(names) if name not in own))
             joint.counts += margin.transpose([kept.index(name) for name in own])
-
-
-@dataclass(frozen=True)
-class _Stack:
-    """Passes whose last block is the same: their counts are below one another, as rows of one matrix."""
-
-    last: int
-    width: int
-    passes: Sequence[_Pass]
-    whole: Ints = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "whole", np.zeros((self.edges[-1], self.width), dtype=np.int64))
-
-    @cached_property
-    def edges(self) -> list[int]:
-        """Where the counts of each pass begin, and where the last one's end."""
-        return list(accumulate((each.first for each in self.passes), initial=0))
-
-    def add(self, numbers: Sequence[Numbers]) -> None:
-        """Count rows by the numbers of their tuples in every block."""
-        rows = np.empty((len(self.passes), len(numbers[self.last])), dtype=np.int32)
-        for each, edge, out in zip(self.passes, self.edges[:-1], rows, strict=True):
-            each.numbers(numbers, out)
-            out += np.int32(edge)
-        places = rows.reshape(-1), np.tile(numbers[self.last], len(rows))
-        # Half the time of np.bincount, which wants one number of 64 bits a row and looks for their ends first.
-        self.whole[...] += coo_array((np.ones(rows.size, dtype=np.int32), places), self.whole.shape).toarray()
-
-    def settle(self) -> None:
-        """Add to each joint what was counted for it."""
-        for each, (start, stop) in zip(self.passes, pairwise(self.edges), strict=True):
-            each.settle(self.whole[start:stop])
         self.whole[...] = 0
 
 
@@ -140,17 +126,14 @@ class _Division:
         """The passes over the rows, and the cells."""
         return len(set(self.keys) - {None}) + self.keys.count(None), self.cells
 
-    def stacks(self, joints: Sequence[Margin], rows: int) -> Iterator[_Stack]:
-        """Yield the passes, for so many rows at a time."""
-        by_last: dict[int, dict[Key, list[Margin]]] = {}
+    def passes(self, joints: Sequence[Margin]) -> Iterator[_Pass]:
+        """Yield the passes."""
+        margins: dict[Key, list[Margin]] = {}
         for key, joint in zip(self.keys, joints, strict=True):
             if key is not None:
-                by_last.setdefault(key[-1], {}).setdefault(key, []).append(joint)
-        step = max(1, _ENTRIES // rows)
-        for last, margins in by_last.items():
-            passes = [_Pass(key, [self.blocks[place] for place in key], own) for key, own in margins.items()]
-            for start in range(0, len(passes), step):
-                yield _Stack(last, _size(self.blocks[last]), passes[start : start + step])
+                margins.setdefault(key, []).append(joint)
+        for key, own in margins.items():
+            yield _Pass(key, [self.blocks[place] for place in key], own)
 
 
 def _blocks(widths: Mapping[Any, int], limit: int) -> list[Block]:
@@ -180,13 +163,13 @@ class JointCounting:
         The columns.
     single
         Joints of columns whose blocks have too many cells together, which are counted by themselves.
-    stacks
+    fused
         Joints that are counted together.
 
     Examples
     --------
     >>> joints = {names: Joint((2, 3)) for names in (("a", "x"), ("b", "x"))}
-    >>> counting = JointCounting.of({"a": 2, "b": 2, "x": 3}, list(joints.items()), rows=2)
+    >>> counting = JointCounting.of({"a": 2, "b": 2, "x": 3}, list(joints.items()))
     >>> counting.add({"a": np.array([0, 1]), "b": np.array([1, 1]), "x": np.array([2, 0])})
     >>> counting.settle()
     >>> [joint.counts.tolist() for joint in joints.values()]
@@ -195,10 +178,11 @@ class JointCounting:
 
     blocks: Sequence[Block]
     single: Sequence[Margin]
-    stacks: Sequence[_Stack]
+    fused: Sequence[_Pass]
+    _scratch: _Scratch = field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, widths: Mapping[Any, int], joints: Sequence[Margin], rows: int, most: int = 1 << 17) -> JointCounting:
+    def of(cls, widths: Mapping[Any, int], joints: Sequence[Margin], most: int = 1 << 17) -> JointCounting:
         """Return the fewest passes for some joints.
 
         Parameters
@@ -207,8 +191,6 @@ class JointCounting:
             The cells of each column.
         joints
             Names of columns, and the joint of them.
-        rows
-            Most rows that are added at a time.
         most
             Cells of a pass: so many that they stay in the cache.
         """
@@ -216,27 +198,30 @@ class JointCounting:
         small = [division for division in divisions if division.cells <= _MOST_CELLS]
         best = min(small or divisions[-1:], key=lambda division: division.cost)
         single = [joint for key, joint in zip(best.keys, joints, strict=True) if key is None]
-        return cls(best.blocks, single, list(best.stacks(joints, rows)))
+        return cls(best.blocks, single, list(best.passes(joints)), _Scratch(len(best.blocks)))
 
     def add(self, cells: Mapping[Any, Places]) -> None:
         """Count rows by their cells in each column."""
         for own, joint in self.single:
             joint.add([cells[name] for name in own])
-        numbers = [_numbers(block, cells) for block in self.blocks] if self.stacks else []
-        for each in self.stacks:
-            each.add(numbers)
+        if not self.fused:
+            return
+        numbers = self._scratch.of(len(next(iter(cells.values()))))
+        for block, out in zip(self.blocks, numbers, strict=True):
+            _number(block, cells, out)
+        for each in self.fused:
+            each.add(list(numbers), self._scratch)
 
     def settle(self) -> None:
         """Add to the joints what was counted of them in common."""
-        for each in self.stacks:
+        for each in self.fused:
             each.settle()
 
 
-def _numbers(block: Block, cells: Mapping[Any, Places]) -> Numbers:
-    """Return the number of each row's tuple of cells, shape (n,)."""
+def _number(block: Block, cells: Mapping[Any, Places], out: Numbers) -> None:
+    """Write the number of each row's tuple of cells, shape (n,)."""
     first, *others = block
-    numbers = cells[first].astype(np.int32)
+    np.copyto(out, cells[first], casting="unsafe")
     for name in others:
-        numbers *= np.int32(block[name])
-        numbers += cells[name].astype(np.int32, copy=False)
-    return numbers
+        np.multiply(out, np.int32(block[name]), out=out)
+        np.add(out, cells[name], out=out, casting="unsafe")
