@@ -112,7 +112,7 @@ class Reading:
         whole = info is None or info.n == self.n
         tables = self._given_tables or self._source.tables
         used = tables if whole and self._use_measured is not False else ()
-        return Joints(MeasuredTables(self._source, used, self._evidence), self._evidence)
+        return Joints(MeasuredTables(self._source, used, self._evidence))
 
     def _default_method(self, axes: Sequence[Axis]) -> str:
         """Return the method where none is named: unbiased counts between bins have errors beyond use, or are none."""
@@ -126,9 +126,7 @@ class Reading:
         inferred, info = self.plan.inferred, self._source.info
         whole = self.rows == self.plan.inferred_rows and (info is None or info.n == self.n)
         own = info is not None and info.measured if self._use_measured is None else self._use_measured
-        counts = inferred if own and whole else None
-        sampling = self._source.sampling("table")
-        return ColumnEvidence(counts, lambda axis: self._counts([axis]), self._source.weight, sampling)
+        return ColumnEvidence.of(self._source, inferred if own and whole else None)
 
     @property
     def _all_rows(self) -> float:

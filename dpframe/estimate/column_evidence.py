@@ -24,10 +24,12 @@ from dpframe.estimate.axes import Axis, BinnedAxis, overlaps
 from dpframe.estimate.evidence.combine import Observation, likely, project, updated
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question, Results
+from dpframe.estimate.surrogates import count_classes
 from dpframe.infer.steps import is_on_steps
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
+from dpframe.tables.released import Source
 
 MOST_CELLS = 1_000
 """Cells up to which covariances are formed; with more, only rows are taken."""
@@ -266,6 +268,12 @@ class ColumnEvidence:
         self._doubtful: set[str] = set()
         self._hopeless: set[Key] = set()
         self._laws: dict[Key, RowsLaw] = {}
+
+    @classmethod
+    def of(cls, source: Source, inferred: Inferred | None = None) -> ColumnEvidence:
+        """Return what the rows of a release say, and counts of inference that are of the same table."""
+        sampling = source.sampling("table")
+        return cls(inferred, lambda axis: count_classes([axis], source.codes([axis.name])), source.weight, sampling)
 
     def counted(self, axis: Axis, parts: bool = False) -> Observation | None:
         """Return what inference counted of an axis, unless its rows do not fit that; with ``parts`` of cells' parts."""

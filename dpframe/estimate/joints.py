@@ -22,7 +22,6 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, is_one_of
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, check_inverts, has_few_values, join_axes, make_axis
-from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.conditions import ValueCondition, Where
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
@@ -92,8 +91,8 @@ _UNMEASURED = 1e9
 class Joints:
     """Joints of one release."""
 
-    def __init__(self, tables: MeasuredTables, evidence: ColumnEvidence) -> None:
-        self.tables, self._source, self._evidence = tables, tables.source, evidence
+    def __init__(self, tables: MeasuredTables) -> None:
+        self.tables, self._source, self._evidence = tables, tables.source, tables.inference
         self._excesses: dict[tuple[str, ...], float] = {}
 
     @cached_property

@@ -121,7 +121,7 @@ class MeasuredTables:
     def __init__(
         self, source: Source, tables: Sequence[MeasuredTable], inference: ColumnEvidence | None = None
     ) -> None:
-        self.source, self.inference = source, inference
+        self.source, self.inference = source, inference or ColumnEvidence.of(source)
         self.tables = usable_tables(tables, source)
         self._members: dict[str, TableColumn | None] = {}
         self._laws: dict[str, NumberLaw | None] = {}
@@ -263,7 +263,7 @@ class MeasuredTables:
         axis = BinnedAxis(column, (*law.starts.tolist(), column.space.values), (), pooled=True)
         for one in alone[1:]:
             law = law.told(_by_cells(one, axis))
-        more = None if self.inference is None else self.inference.counted(axis, parts=True)
+        more = self.inference.counted(axis, parts=True)
         if more is not None:
             law = law.told(more.about(law.positive))
         merge = None if coarse is None else into_cells(axis, coarse)

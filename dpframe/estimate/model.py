@@ -151,11 +151,10 @@ class Model:
 
     def _inferred(self) -> Iterator[Table]:
         """Yield what inference measured of listed columns, as their one-ways: nothing of cells it did not count."""
-        inference = self.tables.inference
         for place, member in enumerate(self._members):
-            if inference is None or member.is_cut:
+            if member.is_cut:
                 continue
-            raw, more = self.tables.raw([member.axis]), inference.counted(member.axis)
+            raw, more = self.tables.raw([member.axis]), self.tables.inference.counted(member.axis)
             if raw is None or more is None:
                 continue
             more = more.about(np.maximum(raw.counts, 0.0))

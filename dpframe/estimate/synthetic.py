@@ -24,7 +24,7 @@ from dpframe.estimate import sets
 from dpframe.estimate.axes import Axis, ListedAxis
 from dpframe.estimate.evidence.likelihood import expectation_maximization
 from dpframe.estimate.model import Model, Models
-from dpframe.estimate.surrogates import count_classes
+from dpframe.estimate.surrogates import Codes, count_classes
 from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import MOST_PLACES, raked
@@ -33,8 +33,6 @@ from dpframe.estimate.tables.tables import SHOWS, Table, dependence_score
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.tables.released import SYNTHETIC, Source
-
-Codes = Mapping[str, npt.NDArray[Any]]
 
 MOST_LAW_CELLS = 1 << 24
 """Entries of a column's laws given class and released class up to which its released value is heard."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -17,15 +17,11 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import NoiseBlock
 from dpframe.estimate.moments import Scale
+from dpframe.estimate.surrogates import LARGEST_TABLE, Codes
 from dpframe.plan.columns import Column, Group
-
-Codes = Mapping[str, npt.NDArray[Any]]
 
 MOST_LEVELS = 1 << 8
 """Most values of a column that becomes indicators."""
-
-LARGEST_TABLE = 1 << 20
-"""Most codes for which surrogates are tabulated; beyond, they are evaluated row by row."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, name_list
-from dpframe.estimate.axes import Axis, join_axes, make_axis
+from dpframe.estimate.axes import FEW_VALUES, Axis, join_axes, make_axis
 from dpframe.estimate.evidence.likelihood import (
     bootstrap_errors,
     expectation_maximization,
@@ -34,9 +34,6 @@ from dpframe.learning.base import (
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.tables.released import Source
-
-FEW_VALUES = 32
-"""Numeric columns of no more values enter naive Bayes value by value."""
 
 DEFAULT_BINS = 20
 """Bins of other numeric columns."""

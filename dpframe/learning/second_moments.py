@@ -9,14 +9,12 @@ import numpy.typing as npt
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import DpframeWarning, warn
+from dpframe.estimate.surrogates import CHUNK
 from dpframe.learning.base import models_of
 from dpframe.learning.features import ColumnBlock, FunctionMoments, Rows, make_blocks
 from dpframe.learning.table_moments import LIKELY_SQUARE, TableMoments
 from dpframe.plan.threads import one_thread
 from dpframe.tables.released import Source
-
-CHUNK = 1 << 15
-"""Rows whose surrogates are in memory at a time."""
 
 ENOUGH_ROWS = 1 << 16
 """Rows that suffice to judge which directions exceed the noise."""
