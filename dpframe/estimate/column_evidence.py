@@ -204,6 +204,7 @@ def of_ranks_alone(
     normalize: bool,
     population: bool,
     level: float,
+    dropna: bool = True,
 ) -> Results:
     """Return estimates by rank, each of it and of ranks that were merged into it, as estimates of the rank itself.
 
@@ -225,7 +226,9 @@ def of_ranks_alone(
     nulls = 0.0 if measured.missing is None else min(max(float(measured.missing), 0.0), rows)
     total, terms = max(rows - nulls, 1.0), len(measured.cells) + (measured.missing is not None)
     merged = max(total - sum(measured.counts), 0.0) + both * math.sqrt(terms * measured.variance)
-    counts, scale = dict(zip(measured.cells, measured.counts, strict=False)), total if normalize else 1.0
+    counts, scale = dict(zip(measured.cells, measured.counts, strict=False)), 1.0
+    if normalize:
+        scale = total if dropna else rows
     count = np.array([counts.get(label, np.nan) for label in labels], dtype=np.float64)
     share = np.clip(count / total, 0.0, 1.0)
     drawn = share * (1 - share) * total if population else 0.0

@@ -80,8 +80,8 @@ class CountEstimates(VectorEstimates):
             results, said = results.opened(ends, self._z, 1 / max(base, 1.0)), said | self._said_of_tails([column])
         ranks = self._evidence.ranks(column) if bins is None else None
         if ranks is not None:
-            whole, population = normalize and dropna, target == "population"
-            results = of_ranks_alone(results, list(index), ranks, rows, whole, population, self.confidence_level)
+            population, level = target == "population", self.confidence_level
+            results = of_ranks_alone(results, list(index), ranks, rows, normalize, population, level, dropna)
             said |= {"measured": True}
         out = results.frame(index, said)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out

@@ -74,3 +74,13 @@ def test_intervals_that_hardly_meet_know_no_more_than_the_better_count():
         found, ["a", "b"], Measured("x", "ranks", ("a", "b"), (520, 480), 900.0), 1_000, False, False, 0.95
     )
     assert (out.std_error >= 0.99 * 30).all()
+
+
+@pytest.mark.parametrize("dropna", [True, False])
+def test_shares_are_parts_of_the_rows(dropna: bool) -> None:
+    """Shares of all rows, nulls among them, were counts."""
+    safe = dpf.sanitize(frame(), epsilon=2.0, key=bytes(32))
+    counts = safe.dp.value_counts("grade", sort=False, dropna=dropna)
+    shares = safe.dp.value_counts("grade", sort=False, dropna=dropna, normalize=True)
+    assert shares.attrs["measured"]
+    pd.testing.assert_frame_equal(shares, counts / len(safe), check_like=True, atol=1e-3)
