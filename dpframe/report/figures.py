@@ -86,6 +86,11 @@ def _statistics(estimates: Estimates, name: str) -> list[Table | str]:
         # Intervals are closed on the left: their ends as they are would overlap, and go beyond the bounds.
         first, second = np.asarray(space.numbers(np.array([0, 1])), dtype=np.float64)
         binned.index = pd.Index([f"{_value(i.left)} … {_value(i.right - (second - first))}" for i in binned.index])
+    else:
+        # The last one is open to the right, and its end lies beyond the bound.
+        _, high = _bounds(space)
+        ends = [(_naive(i.left), min(_naive(i.right), high)) for i in binned.index]
+        binned.index = pd.Index([f"{_value(left)} … {_value(right)}" for left, right in ends])
     shares = binned[["estimate", "lower", "upper"]].clip(lower=0.0) / max(estimates.n, 1)
     return [*rows, *_shares(f"Shares of {name} in bins", "From … to", shares)]
 
@@ -110,8 +115,6 @@ def _shares(caption: str, head: str, shares: pd.DataFrame) -> list[Table | str]:
 
 
 def _label(value: Any) -> str:
-    if isinstance(value, pd.Interval):
-        return f"{_value(value.left)} … {_value(value.right)}"
     return "(missing)" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
 
 
@@ -124,13 +127,15 @@ def _value(value: Any) -> str:
     return number(float(value))
 
 
+def _bounds(space: Any) -> tuple[Any, Any]:
+    """Return the least and the largest value, as numbers or times."""
+    low, high = pd.Series(space.instants(space.numbers(np.array([0, space.values - 1]))))
+    return low, high
+
+
 def _mean(estimates: Estimates, name: str) -> list[Table | str]:
     mean = estimates.mean(name)
-    space = estimates.plan[name].space
-    last = space.values - 1
-    ends = space.numbers(np.array([0, last]))
-    assert ends is not None
-    low, high = [pd.Series(space.instants(ends)).iloc[i] for i in (0, 1)]
+    low, high = _bounds(estimates.plan[name].space)
     point, lower, upper = (_naive(mean[key]) for key in ("estimate", "lower", "upper"))
     at, left, right = (float((value - low) / (high - low)) for value in (point, lower, upper))
     if not all(map(math.isfinite, (at, left, right))):

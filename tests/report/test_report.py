@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
+import dpframe as dpf
 from dpframe.plan.build import build_plan
+from dpframe.report.figures import _statistics
 from dpframe.report.report import Report
 from dpframe.tables.info import ReleaseInfo
 
@@ -48,3 +51,13 @@ def test_groups_are_one_row() -> None:
     assert len(table) == len(plan.units) == 2
     assert (table["expected_error"] >= table["error_bound_7"]).all()
     assert isinstance(table, pd.DataFrame)
+
+
+def test_bins_end_at_the_bounds():
+    """The last is open to the right: its own end lies one step beyond."""
+    frame = pd.DataFrame({"x": np.arange(2_000) % 90.0, "t": pd.date_range("2020-01-01", periods=2_000, freq="h")})
+    spaces = {"x": (0.0, 90.0), "t": ("2020-01-01", "2020-03-31")}
+    safe = dpf.sanitize(frame, epsilon=4, delta=1e-6, spaces=spaces, key=bytes(32))
+    ends = {name: str(_statistics(dpf.Estimates(safe), name)) for name in frame}
+    assert "78.8 … 90'" in ends["x"]
+    assert "… 2020-03-31'" in ends["t"]
