@@ -190,7 +190,37 @@ def fullest(cells: Cells, present: float) -> tuple[int, int] | None:
         marked[starts[best] : stops[best]] = True
         left -= float(held[best])
     places = np.flatnonzero(marked)
-    return (int(places[0]), int(places[-1])) if len(places) else None
+    if not len(places):
+        return None
+    return _continued(cells, int(places[0]), int(places[-1]), present)
+
+
+def _continued(cells: Cells, first: int, last: int, present: float) -> tuple[int, int]:
+    """Return cells that are continued on either side where many of the ``present`` rows are surely in none of them.
+
+    These rows are somewhere, and most often next to the others: cells need show no more than a part of a standard
+    error each.
+    """
+    error = float(np.sqrt(cells.covariance[0, 0]))
+    while True:
+        left = present - float(cells.counts[first : last + 1].sum())
+        if left < _REST_SHARE * present + _REST_ERRORS * error * math.sqrt(last + 1 - first):
+            return first, last
+        above, below = np.cumsum(cells.counts[last + 1 :]), np.cumsum(cells.counts[:first][::-1])
+        gains = [np.minimum(rows, left) - _NEXT_PRICE * error * np.arange(1, len(rows) + 1) for rows in (above, below)]
+        most = [float(gain.max(initial=0.0)) for gain in gains]
+        if max(most) <= 0:
+            return first, last
+        if most[0] >= most[1]:
+            last += 1 + int(np.argmax(gains[0]))
+        else:
+            first -= 1 + int(np.argmax(gains[1]))
+
+
+_REST_SHARE, _REST_ERRORS, _NEXT_PRICE = 0.15, 2.0, 0.3
+"""Share of the rows, and standard errors of that, from which on rows that are left over are looked for next to the
+others; and the standard errors that a cell must hold there.
+"""
 
 
 _USUAL_PRICE, _TINY_PRICE, _LARGE_PRICE, _NEGATIVE_PRICE, _APART = 0.75, 2.0, 3.0, 1.0, 3.0

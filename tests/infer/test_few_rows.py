@@ -126,6 +126,15 @@ def test_bounds_hold_all_rows_that_are_there_and_no_more():
     assert fullest(counted(edges, [-5] * 13), 1_000) is None
 
 
+def test_rows_that_are_in_no_cell_beyond_doubt_are_next_to_the_others():
+    """None of the cells holds as much as it must by itself, all together hold what is missing."""
+    edges = tuple(2**power for power in range(12))
+    spread = [0, 0, 0, 500, 70, 70, 70, 70, 70, 70, 0, 0, 0]
+    assert fullest(counted(edges, spread, variance=10_000.0), 1_000) == (3, 9)
+    # Of 600 rows there are too few left to look for.
+    assert fullest(counted(edges, spread, variance=10_000.0), 600) == (3, 3)
+
+
 def test_bounds_near_the_limits_of_floats_are_rounded():
     """The decimal logarithm of a float may be rounded up: some widths had no step."""
     for power in range(-280, 280):
