@@ -334,8 +334,32 @@ class Joints:
         shares = fitted(counts[..., None])[..., 0]
         presented = self._presenting(question, merge)
         errors = bootstrap_errors(refits(shares, domain, n, fitted, self._sampling(question.population)), presented)
-        errors = np.hypot(errors, self._left_open(question, merge(shares)))
-        return Answer(presented(shares), errors**2, method, "rows")
+        cells = merge(shares)
+        errors = np.hypot(errors, self._left_open(question, cells))
+        drawn = self._drawn(question.axes, cells) / question.unit(cells, n * self._source.weight) ** 2
+        return Answer(presented(shares), errors**2 + drawn, method, "rows")
+
+    def _drawn(self, axes: Sequence[Axis], shares: FloatArray) -> FloatArray:
+        """Return the variance of cells about a fit to noisy rows, which draws what these hardly show to independence.
+
+        About the fit laws have odds ratios of the standard deviation τ, which the unbiased counts' distance from
+        independence shows, or of that in real tables where noise hides it; what the counts' own noise then leaves
+        open is 1/(1/v + 1/i), v their variance and i that of the interaction. Of listed columns only: how odds ratios
+        of bins go together is another matter.
+        """
+        if len(axes) < 2 or not all(axis.inverts and axis.grid is None for axis in axes):
+            return np.zeros(shares.shape)
+        n = max(self._source.n * self._source.weight, 1.0)
+        counts, noise = self._of_rows(Question(axes, False, (), False, False), sampling=0.0)
+        places = range(len(axes))
+        margins = [counts.sum(axis=tuple(other for other in places if other != i)) / n for i in places]
+        apart = n * _crossed([np.maximum(margin, 1 / n) for margin in margins])
+        free = counts.size - 1 - sum(axis.cells - 1 for axis in axes)
+        chance = interaction_variance(apart, 2, 0.0)
+        shown = float(((counts - apart) ** 2 / noise).sum()) - free + _SURPRISE * math.sqrt(2 * free)
+        strength = min(math.sqrt(max(shown, 0.0) / float((chance**2 / noise).sum())), _OF_TWO)
+        moved = interaction_variance(shares * n, 2, strength)
+        return np.asarray(noise * moved / (noise + moved) / n**2)
 
     def _left_open(self, question: Question, shares: FloatArray) -> FloatArray:
         """Return what a fit to noise that goes beyond bounds leaves open, which a bootstrap about it does not show.
@@ -372,6 +396,8 @@ class Joints:
         question = replace(question, population=False) if of_rows else question
         model = self.models.around(names)
         shares, errors = model.joint(names), model.errors(names, drawn=self._source.weight if of_rows else 0.0)
+        if of_rows:
+            errors = np.sqrt(errors**2 + self._drawn(question.axes, shares))
         guarded = model.guarded([names])[0] if len(names) > 2 else None
         if len(names) > 2 and model.is_heard(names):
             source = "both"
