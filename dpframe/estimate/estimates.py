@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.errors import ParameterError, check_whole, refusing_misfit_calls
+from dpframe.estimate import sets
 from dpframe.estimate.base import column_names
 from dpframe.estimate.count_estimates import CountEstimates
 from dpframe.estimate.not_found import NOT_FOUND, asked_by_another
@@ -357,7 +358,11 @@ class Estimates(CountEstimates, NumberEstimates):
     @cached_property
     def _synthesizer(self) -> Synthesizer:
         held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
-        return Synthesizer(self._source, self._joints.models, {name: self._supports(name)[0] for name in held})
+        return Synthesizer(self._source, self._joints.models, {name: self._held(name) for name in held})
+
+    def _held(self, column: str) -> sets.Held:
+        supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)
+        return sets.Held(supports) if sizes is None else sizes.held(supports)
 
 
 def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: Any, most: int) -> Iterator[Any]:

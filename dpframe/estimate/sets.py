@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -338,6 +338,48 @@ class SetSizes:
         return replace(sums, of_square=of_square).share(True, sampling)
 
 
+@dataclass(frozen=True, eq=False)
+class Held:
+    """How items lie in rows: independently, item i of a row of intensity x with the chance 1 − exp(−a_i·x).
+
+    No pair is more frequent than either of its items then. ``shares`` are those of the rows with each intensity.
+
+    Examples
+    --------
+    >>> held = Held(np.array([0.5, 0.2]), np.array([0.5, 1.5]), np.array([0.5, 0.5]))
+    >>> (held.chances @ held.shares).round(3), round(held.pairs / 2, 3)
+    (array([0.5, 0.2]), 0.117)
+    """
+
+    supports: FloatArray
+    intensities: FloatArray = field(default_factory=lambda: np.ones(1))
+    shares: FloatArray = field(default_factory=lambda: np.ones(1))
+
+    @cached_property
+    def chances(self) -> FloatArray:
+        """The chance of each item at each intensity, shape (items, intensities)."""
+        return self.at(self.rates(lambda chances: chances @ self.shares))
+
+    def at(self, rates: FloatArray) -> FloatArray:
+        """Return the same for rates a."""
+        return np.asarray(-np.expm1(-rates[:, None] * self.intensities))
+
+    def rates(self, mean: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Return the rates at which a mean of chances, which rises with them, is the supports."""
+        aim = np.clip(self.supports, 0.0, _MOST_SHARE)
+        low, high = np.zeros(len(aim)), np.full(len(aim), 1e3)
+        for _ in range(60):
+            middle = (low + high) / 2
+            over = mean(self.at(middle)) > aim
+            low, high = np.where(over, low, middle), np.where(over, middle, high)
+        return low
+
+    @property
+    def pairs(self) -> float:
+        """Ordered pairs of items a row, on average."""
+        return float(self.shares @ (self.chances.sum(axis=0) ** 2 - (self.chances**2).sum(axis=0)))
+
+
 @dataclass(frozen=True)
 class Kept:
     """What a cut left of the rows with an item, or with a pair: their share, and its standard deviation among items.
@@ -434,32 +476,47 @@ class SizeTable:
         within = self.mean((self.widths - 1) / math.sqrt(12), self.sizes)[0] * items * share
         return Kept(share, math.sqrt(UNEVEN**2 * own + noise + within**2), spread)
 
+    def held(self, supports: FloatArray) -> Held:
+        """Return how the items of all supports lie in rows: with the intensities at which their pairs add up.
+
+        These are 1 + κ(L/E[L] − 1), with the κ at which items that are independent given the intensity have E[L(L − 1)]
+        ordered pairs a row; all 1 where sizes leave the number of pairs in doubt.
+        """
+        found, pairs, doubt = Held(supports), self._pairs, self._doubt
+        if doubt > PRIOR:
+            return found
+        size, _ = self.mean(self.sizes)
+        # Their sum is known, and what noise adds to small ones is taken away.
+        likely = np.minimum(project(supports, total=size), _MOST_SHARE)
+
+        def spread(much: float) -> Held:
+            return Held(likely[likely > 0], np.maximum(1 + much * (self.sizes / size - 1), 0.0), self.shares)
+
+        much = bisected(lambda much: spread(much).pairs <= pairs, 0.0, _WIDEST, 1e-3)
+        return replace(spread(much), supports=supports)
+
+    @property
+    def _pairs(self) -> float:
+        return self.mean(self.sizes * (self.sizes - 1))[0]
+
+    @property
+    def _doubt(self) -> float:
+        """The standard deviation of f about 1."""
+        pairs, noise = self.mean(self.sizes * (self.sizes - 1))
+        return math.hypot(ALIKE, math.sqrt(noise) / max(pairs, 1e-300))
+
     def chance(self, supports: FloatArray, places: Sequence[int]) -> tuple[FloatArray, float]:
         """Return the shares of pairs that all items' supports and sizes make likely, and the standard deviation of f.
 
         Of the items at ``places``, shape (places, places).
-
-        A row of intensity x holds item i with 1 − exp(−a_i·x), so that no pair is more frequent than either item. The
-        intensities are 1 + κ(L/E[L] − 1), with the κ at which pairs add up to E[L(L − 1)].
         """
-        (size, _), (pairs, noise) = self.mean(self.sizes), self.mean(self.sizes * (self.sizes - 1))
-        doubt = math.hypot(ALIKE, math.sqrt(noise) / max(pairs, 1e-300))
-        if pairs <= 0 or doubt > PRIOR:
-            return np.outer(supports[list(places)], supports[list(places)]), PRIOR
-        # Their sum is known, and what noise adds to small ones is taken away.
-        likely = np.minimum(project(supports, total=size), _MOST_SHARE)
-        likely = likely[likely > 0]
-
-        def held(spread: float, of: FloatArray) -> FloatArray:
-            return _by_intensity(np.maximum(1 + spread * (self.sizes / size - 1), 0.0), self.shares, of)
-
-        def total(spread: float) -> float:
-            found = held(spread, likely)
-            return float(self.shares @ (found.sum(axis=0) ** 2 - (found**2).sum(axis=0)))
-
-        spread = bisected(lambda spread: total(spread) <= pairs, 0.0, _WIDEST, 1e-3)
-        found = held(spread, np.clip(supports[list(places)], 0.0, _MOST_SHARE))
-        return (found * self.shares) @ found.T * (pairs / max(total(spread), 1e-300)), doubt
+        held = self.held(supports)
+        some = replace(held, supports=supports[list(places)]).chances
+        size, _ = self.mean(self.sizes)
+        likely = replace(held, supports=np.minimum(project(supports, total=max(size, 0.0)), _MOST_SHARE))
+        known = self._doubt <= PRIOR
+        factor = self._pairs / max(likely.pairs, 1e-300) if known else 1.0
+        return (some * held.shares) @ some.T * factor, self._doubt if known else PRIOR
 
     def by_size(self, normalize: bool, population: bool) -> tuple[FloatArray, FloatArray]:
         """Return the numbers, or shares, of sets of each size, and variances: even within a cell, or not at all."""
@@ -477,16 +534,6 @@ class SizeTable:
         own = (self.mean(self.sizes**2)[0] - size**2) / self.rows if population else 0.0
         inside = float(self.shares @ (self.widths - 1)) / 4  # of the middle of a cell
         return np.array([size]), np.array([noise + own + inside**2])
-
-
-def _by_intensity(intensities: FloatArray, shares: FloatArray, supports: FloatArray) -> FloatArray:
-    """Return the chance of each item at each intensity, shape (items, intensities), with these means."""
-    low, high = np.zeros(len(supports)), np.full(len(supports), 1e3)
-    for _ in range(40):
-        middle = (low + high) / 2
-        over = -np.expm1(-middle[:, None] * intensities) @ shares > supports
-        low, high = np.where(over, low, middle), np.where(over, middle, high)
-    return np.asarray(-np.expm1(-low[:, None] * intensities))
 
 
 @dataclass(frozen=True, eq=False)

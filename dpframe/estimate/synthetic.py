@@ -75,7 +75,7 @@ def make_generator(random_state: Any) -> np.random.Generator:
 class Synthesizer:
     """Draws rows of one release."""
 
-    def __init__(self, source: Source, models: Models, supports: Mapping[str, FloatArray]) -> None:
+    def __init__(self, source: Source, models: Models, supports: Mapping[str, sets.Held]) -> None:
         self._source, self._model = source, models.whole
         self._supports = supports
 
@@ -310,22 +310,21 @@ def _codes_within(axis: Axis, cells: npt.NDArray[np.int64], generator: np.random
 class _SetDraws:
     """Draws sets item by item: given a released row, each item by whether it was shown."""
 
-    def __init__(self, column: Column, supports: FloatArray, nulls: float) -> None:
-        self._column, self._nulls = sets.SetColumn.of(column), nulls
-        self._supports = np.clip(supports, 0.0, 1.0)
+    def __init__(self, column: Column, held: sets.Held, nulls: float) -> None:
+        self._column, self._nulls, self._held = sets.SetColumn.of(column), nulls, held
 
     def draw(self, released: npt.NDArray[Any] | None, rows: int, generator: np.random.Generator) -> npt.NDArray[Any]:
         """Return codes as rows of words."""
         count = self._column.space.count
         if released is None:
-            chances = np.broadcast_to(self._supports, (rows, count))
+            chances = self._held.chances.T[self._intensities(rows, generator)]
             null = generator.random(rows) < self._nulls
         else:
             name = self._column.column.name
             parts = [(bits, null) for bits, null, _ in self._column.bits([{name: released}])]
             shown = np.concatenate([bits for bits, _ in parts]) if parts else np.zeros((0, count), np.uint8)
             hidden = np.concatenate([null for _, null in parts]) if parts else np.zeros(0, dtype=np.bool_)
-            chances, null = self._given(shown, hidden), self._given_null(hidden, generator)
+            chances, null = self._given(shown, hidden, generator), self._given_null(hidden, generator)
         held = self._within_size(chances, generator)
         held[null] = False
         words = self._column.column.space.code_words
@@ -335,21 +334,30 @@ class _SetDraws:
             bits[:, count] = null
         return np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
 
-    def _given(self, shown: npt.NDArray[np.uint8], hidden: npt.NDArray[np.bool_]) -> FloatArray:
+    def _intensities(self, rows: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Draw the places of so many rows' intensities."""
+        shares = self._held.shares
+        return generator.choice(len(shares), rows, p=shares) if len(shares) > 1 else np.zeros(rows, dtype=np.int64)
+
+    def _given(
+        self, shown: npt.NDArray[np.uint8], hidden: npt.NDArray[np.bool_], generator: np.random.Generator
+    ) -> FloatArray:
         """Return the chance of every item in every row, which is its support on average.
 
         Bayes' rule with a prior that is found by bisection: the chances rise with it.
         """
-        p, q = self._column.channel.shown
+        (p, q), held = self._column.channel.shown, self._held
         rate = shown[~hidden].mean(axis=0) if (~hidden).any() else np.full(shown.shape[1], 0.5)
-        low, high = np.zeros(shown.shape[1]), np.ones(shown.shape[1])
-        for _ in range(60):
-            prior = (low + high) / 2
-            mean = rate * _posterior(prior, p, q) + (1 - rate) * _posterior(prior, 1 - p, 1 - q)
-            low, high = np.where(mean < self._supports, prior, low), np.where(mean < self._supports, high, prior)
-        with_it, without = _posterior(high, p, q), _posterior(high, 1 - p, 1 - q)
+
+        def mean(priors: FloatArray) -> FloatArray:
+            with_it, without = _posterior(priors, p, q), _posterior(priors, 1 - p, 1 - q)
+            return np.asarray((rate[:, None] * with_it + (1 - rate[:, None]) * without) @ held.shares)
+
+        priors = held.at(held.rates(mean))
+        places = self._intensities(len(shown), generator)
+        with_it, without = (_posterior(priors, *seen).T[places] for seen in ((p, q), (1 - p, 1 - q)))
         chances = np.where(shown > 0, with_it, without)
-        chances[hidden] = self._supports
+        chances[hidden] = held.chances.T[places[hidden]]
         return np.asarray(chances)
 
     def _given_null(self, hidden: npt.NDArray[np.bool_], generator: np.random.Generator) -> npt.NDArray[np.bool_]:

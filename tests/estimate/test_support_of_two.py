@@ -140,3 +140,20 @@ def test_sizes_that_noise_hides_leave_supports_to_the_rows():
     safe = dpf.sanitize(frame, epsilon=0.05, delta=1e-3, spaces={"x": dpf.Subset(ITEMS)}, key=bytes(32))
     assert dpf.Estimates(safe).set_sizes("x").attrs["source"] == "rows"
     assert np.isfinite(dpf.Estimates(safe).support("x")["estimate"]).all()
+
+
+def test_synthetic_sets_are_as_large_as_the_measured_ones():
+    """Of fresh rows and of rows given released ones: half as far from the right sizes as independent items are."""
+    held = many_items(6_000)
+    labels = [f"item {i}" for i in range(40)]
+    frame = pd.DataFrame({"x": [[labels[i] for i in np.flatnonzero(row)] for row in held]})
+    safe = dpf.sanitize(frame, epsilon=2.0, spaces={"x": dpf.Subset(labels)}, key=bytes(32))
+    right = np.bincount(held.sum(axis=1), minlength=41)
+    independent = np.random.default_rng(0).random(held.shape) < held.mean(axis=0)
+    alike = np.bincount(independent.sum(axis=1), minlength=41)
+    for rows in (None, 6_000):
+        drawn = dpf.Estimates(safe).synthesize(rows, random_state=0)["x"]
+        sizes = np.bincount(drawn.map(len), minlength=41)
+        assert np.abs(sizes - right).sum() < 0.5 * np.abs(alike - right).sum()
+        supports = [np.mean([label in items for items in drawn]) for label in labels[:5]]
+        assert supports == pytest.approx(held.mean(axis=0)[:5], abs=0.05)
