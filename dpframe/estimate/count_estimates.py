@@ -231,8 +231,11 @@ class CountEstimates(VectorEstimates):
             Leave nulls out.
         normalize
             False for counts; True or ``"all"``, ``"index"``, ``"columns"`` for shares.
-        bins, method, target
+        bins, target
             See `value_counts` and `joint`.
+        method
+            See the class; by default ``"inverse"``, whose cells are unbiased. ``"auto"`` errs less where noise is not
+            small, as synthetic rows do, and is not: tables of few rows are drawn to independence.
 
         Returns
         -------

@@ -296,14 +296,27 @@ class NumberLaw(Law):
         Counts separate few full cells from empty ones; the noise of a sum is that of the whole range.
         """
         rows, centre = self.present[0], float(self._normal @ self.middles)
+        apart = (self.middles - centre)[None, :]
         if self.total is None:
-            value, error = self.linear((self.middles - centre)[None, :])
-            off = rows**2 * float(self._normal @ self.within)
+            error, off = self.linear(apart)[1], rows**2 * float(self._normal @ self.within)
         else:
-            value, error = self._smooth(self._padded((self.middles - centre)[None, :]))
-            off = self._off_middles
-        found = rows * centre + float(value[0]), float(error[0]) ** 2 + off
+            error, off = self._smooth(self._padded(apart))[1], self._off_middles
+        found = float(self._risen @ self.middles), float(error[0]) ** 2 + off
         return found if self.total is None or found[1] < self.total[1] else self.total
+
+    @property
+    def _risen(self) -> FloatArray:
+        """Rows of cells of values whose sums from the first on never fall: the nearest to those that were counted.
+
+        Counts that are cut at zero one by one put rows into empty cells far out, and counts as they are may put fewer
+        than none there; of many cells together noise does neither (Barlow and Brunk 1972).
+        """
+        from scipy.optimize import isotonic_regression
+
+        rows = self.present[0]
+        sums = np.cumsum(self.rows[: self.bins])[:-1]
+        nearest = isotonic_regression(sums).x if len(sums) else sums
+        return np.diff(np.clip(nearest, 0.0, rows), prepend=0.0, append=rows)
 
     @property
     def _off_middles(self) -> float:
