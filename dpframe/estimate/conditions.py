@@ -7,7 +7,7 @@ product of the conditions' surrogates has it as its mean; the square of an indic
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,8 +21,8 @@ from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, BinnedAxis, make_axis, overlaps
 from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.measured_tables import FEW_VALUES
-from dpframe.estimate.sets import CHUNK, SetColumn
-from dpframe.estimate.surrogates import Codes, Surrogates, own_squares, pieces
+from dpframe.estimate.sets import SetColumn
+from dpframe.estimate.surrogates import UNPACKED, Batches, Surrogates, own_squares, pieces
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.stretches import between, code_of, listed_values, side_of
 
@@ -179,7 +179,7 @@ class Where:
         return {c.column.name: c for c in self.conditions if isinstance(c, ValueCondition)}
 
     def count(
-        self, batches: Iterable[Codes], groups: Sequence[Group], sampling: float, squares: Mapping[str, float]
+        self, batches: Batches, groups: Sequence[Group], sampling: float, squares: Mapping[str, float]
     ) -> tuple[float, float]:
         """Return the number of rows that meet all conditions, by the rows' surrogates, and its variance.
 
@@ -191,7 +191,7 @@ class Where:
         calm = {name: held for name, held in term.items() if name not in squares}
         first = second = rest = 0.0
         rows = 0
-        for part in pieces(batches, CHUNK):
+        for part in pieces(batches, UNPACKED):
             size = len(part[self.names[0]])
             rows += size
             found = plain.of(term, part) if term else np.ones(size)

@@ -382,7 +382,7 @@ class CountEstimates(VectorEstimates):
 
     @staticmethod
     def _counted(
-        mine: sets.SetColumn, places: Sequence[int] | None, how: str, batches: sets.Batches, group: Axis | None
+        mine: sets.SetColumn, places: Sequence[int] | None, how: str, batches: surrogates.Batches, group: Axis | None
     ) -> sets.Counted:
         if places is None:
             return mine.count_items(batches, group)
@@ -491,7 +491,7 @@ class CountEstimates(VectorEstimates):
         )
         estimate, variance = np.diag(supports), np.diag(variances)
         for a, b in ((first, second), (second, first)):
-            estimate[a, b], variance[a, b] = pairs.estimate, pairs.variance
+            estimate[a, b], variance[a, b] = pairs
         return estimate, variance
 
     def _of_present(

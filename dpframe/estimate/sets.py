@@ -17,7 +17,7 @@ a cut took. Measured pairs join the rows' own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -32,16 +32,11 @@ from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.combine import project, shrunk
 from dpframe.estimate.evidence.law import RowsLaw
-from dpframe.estimate.surrogates import own_squares, pieces, ratio
+from dpframe.estimate.surrogates import UNPACKED, Batches, own_squares, pieces, ratio
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Subset
 from dpframe.totals.cells import size_starts
-
-Batches = Iterable[Mapping[str, npt.NDArray[Any]]]
-
-CHUNK = 1 << 13
-"""Rows whose bits are unpacked at a time."""
 
 MOST_PAIRED = 300
 """Items up to which all pairs are estimated."""
@@ -180,7 +175,7 @@ class SetColumn:
     def bits(self, batches: Batches) -> Iterator[tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_], Any]]:
         """Yield the items shown by rows, shape (rows, items), where they are null, and the rows' other columns."""
         count = self.space.count
-        for codes in pieces(batches, CHUNK):
+        for codes in pieces(batches, UNPACKED):
             rows = np.ascontiguousarray(codes[self.column.name], dtype="<u8").view(np.uint8)
             bits = np.unpackbits(rows, axis=1, bitorder="little")
             null = bits[:, count] > 0 if self.has_null else np.zeros(len(bits), dtype=np.bool_)
@@ -605,14 +600,6 @@ class PairTable:
         return variance * (np.where(precise > 0, rows, 0.0) * precise + counts / np.maximum(own, _LEAST)), variance
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Shares of pairs, shape (pairs,), and their variances."""
-
-    estimate: FloatArray
-    variance: FloatArray
-
-
 def likely_pairs(
     rows: FloatArray,
     spread: FloatArray,
@@ -620,7 +607,7 @@ def likely_pairs(
     second: tuple[FloatArray, FloatArray],
     chance: FloatArray | None = None,
     alike: float = PRIOR,
-) -> Pairs:
+) -> tuple[FloatArray, FloatArray]:
     """Return shares of pairs from unbiased ones and both items' supports, with their variances.
 
     Parameters
@@ -636,8 +623,8 @@ def likely_pairs(
     --------
     >>> supports = np.full(190, 0.1), np.full(190, 1e-8)
     >>> noisy = 0.01 + 0.05 * np.random.default_rng(0).standard_normal(190)
-    >>> found = likely_pairs(noisy, np.full(190, 0.0025), supports, supports)
-    >>> bool(np.abs(found.estimate - 0.01).max() < 0.01), bool(np.sqrt(found.variance).max() < 0.01)
+    >>> found, variances = likely_pairs(noisy, np.full(190, 0.0025), supports, supports)
+    >>> bool(np.abs(found - 0.01).max() < 0.01), bool(np.sqrt(variances).max() < 0.01)
     (True, True)
     """
     (s, v), (t, w) = ((np.clip(x, 0.0, 1.0), y) for x, y in (first, second))
@@ -658,4 +645,4 @@ def likely_pairs(
     gain = np.divide(moved, apart, out=np.zeros_like(moved), where=apart != 0)
     estimate = centre + moved
     own = (1 - gain) ** 2 * (product**2 / weight + factor**2 * (t**2 * v + s**2 * w))
-    return Pairs(np.clip(estimate, 0.0, limit), left + own)
+    return np.clip(estimate, 0.0, limit), left + own

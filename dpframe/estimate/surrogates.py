@@ -31,6 +31,7 @@ from dpframe.plan.columns import Column, Group
 J = TypeVar("J", bound=tuple[Any, ...])
 K = TypeVar("K")
 Codes = Mapping[str, npt.NDArray[Any]]
+Batches = Iterable[Codes]
 CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
 Term = Mapping[str, tuple[CodeFunction, ...]]
 """A product over columns, each factor being a product of functions of that column's code."""
@@ -40,6 +41,9 @@ Feature = tuple[Any, ...]
 
 CHUNK = 1 << 15
 """Rows whose surrogates are in memory at a time."""
+
+UNPACKED = 1 << 13
+"""Rows whose bits of items, or coordinates, are unpacked at a time."""
 
 LARGEST_TABLE = 1 << 20
 """Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
@@ -64,21 +68,21 @@ def own_squares(table: Any, population: Any, sampling: float) -> Any:
     return (1 - sampling) * table + sampling * population
 
 
-def pieces(batches: Iterable[Codes], size: int = CHUNK) -> Iterator[Codes]:
+def pieces(batches: Batches, size: int = CHUNK) -> Iterator[Codes]:
     """Yield rows in pieces that fit in a cache."""
     for codes in batches:
         for start in range(0, len(next(iter(codes.values()))), size):
             yield {name: column[start : start + size] for name, column in codes.items()}
 
 
-def count_classes(axes: Sequence[Axis], batches: Iterable[Codes]) -> FloatArray:
+def count_classes(axes: Sequence[Axis], batches: Batches) -> FloatArray:
     """Count the released codes of all axes jointly, in one pass."""
     check_cells([axis.classes for axis in axes])
     places = tuple(range(len(axes)))
     return count_joints(dict(enumerate(axes)), [places], batches)[places]
 
 
-def count_joints(axes: Mapping[Any, Axis], joints: Iterable[J], batches: Iterable[Codes]) -> dict[J, FloatArray]:
+def count_joints(axes: Mapping[Any, Axis], joints: Iterable[J], batches: Batches) -> dict[J, FloatArray]:
     """Count the released codes of several joints of axes in one pass, by mixed radix; a column is classified once."""
     shapes = {joint: [axes[place].classes for place in joint] for joint in joints}
     counts = {joint: np.zeros(math.prod(shape), dtype=np.int64) for joint, shape in shapes.items()}
@@ -244,7 +248,7 @@ def _product(functions: tuple[CodeFunction, ...]) -> CodeFunction:
 def product_sums(
     wanted: Mapping[K, Sequence[Term]],
     columns: Mapping[str, Column],
-    batches: Iterable[Codes],
+    batches: Batches,
     groups: Sequence[Group] = (),
 ) -> dict[K, Sums]:
     """Sum products of surrogates, and what their covariance needs, of several lists of terms in one pass.
@@ -270,7 +274,7 @@ def product_sums(
     }
 
 
-def _weighted_parts(columns: Mapping[str, Column], batches: Iterable[Codes]) -> Iterator[tuple[Codes, FloatArray]]:
+def _weighted_parts(columns: Mapping[str, Column], batches: Batches) -> Iterator[tuple[Codes, FloatArray]]:
     """Yield rows in pieces that fit in a cache, each once; of a single column its codes, as often as they occur."""
     name, *others = columns
     size = columns[name].mechanism.outputs
@@ -312,7 +316,7 @@ def ratio_by_all(
     numerator: CodeFunction,
     present: CodeFunction,
     groups: Sequence[Axis],
-    batches: Iterable[Codes],
+    batches: Batches,
     sampling: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ f·w·1_g / Σ w·1_g for every cell g of a joint of axes, and the variances by the delta method.
@@ -355,7 +359,7 @@ def _ratio_together(
     numerator: CodeFunction,
     present: CodeFunction,
     by: Axis,
-    batches: Iterable[Codes],
+    batches: Batches,
     sampling: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the same for columns of one group: per released cell, the sums of f·w, w and f²·w are enough."""

@@ -8,7 +8,6 @@ null, which then shows the centre z: f·present has the surrogate −c·f(z)/(k 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,13 +21,10 @@ from dpframe.channels.ball_channel import BallChannel
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Reading
-from dpframe.estimate.surrogates import Codes, check_cells, own_squares, pieces
+from dpframe.estimate.surrogates import UNPACKED, Batches, check_cells, own_squares, pieces
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces.vectors import VectorSpace
-
-CHUNK = 1 << 13
-"""Rows whose coordinates are unpacked at a time."""
 
 MOST_CROSSED = 256
 """Numbers of a value up to which all their products are looked at."""
@@ -111,7 +107,7 @@ class VectorColumn:
         share = -flipped / (kept - flipped)
         return share * centre, share * np.outer(centre, centre), share
 
-    def sums(self, batches: Iterable[Codes], group: Axis | None) -> tuple[FloatArray, ...]:
+    def sums(self, batches: Batches, group: Axis | None) -> tuple[FloatArray, ...]:
         """Return Σ over rows, by released class of another column: a, p, s, a·aᵀ, a·p and p².
 
         a, p and s are the surrogates of the values, of presence and of the values' products.
@@ -119,7 +115,7 @@ class VectorColumn:
         d, classes = self.length, 1 if group is None else group.classes
         check_cells([classes, d, d])
         found = tuple(np.zeros((classes, *shape)) for shape in ((d,), (), (d, d), (d, d), (d,), ()))
-        for codes in pieces(batches, CHUNK):
+        for codes in pieces(batches, UNPACKED):
             part = codes[self.column.name]
             kinds = np.zeros(len(part), dtype=np.int64) if group is None else group.classify(codes[group.name])
             for kind in np.unique(kinds):
@@ -153,7 +149,7 @@ class VectorColumn:
         space: Any = self.column.space
         return np.asarray(space.is_null(codes)) if space.has_null else np.zeros(len(codes), dtype=np.bool_)
 
-    def means(self, batches: Iterable[Codes], group: Axis | None, sampling: float) -> Means:
+    def means(self, batches: Batches, group: Axis | None, sampling: float) -> Means:
         """Return the mean of the vectors that are not null, in every cell of another column, from rows.
 
         As `ratio_by_all`, with covariances: h = (x − r)·present·1_g has the surrogate (a − r·p)·φ_g.
@@ -172,7 +168,7 @@ class VectorColumn:
             # Too few rows in a group leave no variance: then nothing is known of its mean.
             return Means(r, np.where(known[:, None, None], residual / p[:, None, None] ** 2, np.inf))
 
-    def covariances(self, batches: Iterable[Codes], means: Means) -> tuple[FloatArray, FloatArray]:
+    def covariances(self, batches: Batches, means: Means) -> tuple[FloatArray, FloatArray]:
         """Return the covariances of a value's numbers where it is not null, and their variances, (width, width) each.
 
         With r the mean of all rows h = (y − r)(y − r)ᵀ·present, y the numbers, has a surrogate in known products. Its
@@ -185,7 +181,7 @@ class VectorColumn:
         crossed = np.einsum("ik,jk->kij", basis, basis).reshape(self.length, d * d)
         centre, totals = basis @ means.values[0], np.zeros((3, d, d))
         rows, weight, squared = 0, 0.0, 0.0
-        for codes in pieces(batches, CHUNK // 16):
+        for codes in pieces(batches, UNPACKED // 16):
             h, present = self._products(codes[self.column.name], basis, crossed, centre)
             totals += (h.sum(axis=0), np.einsum("nij,n->ij", h, present), (h * h).sum(axis=0))
             rows, weight, squared = rows + len(h), weight + float(present.sum()), squared + float(present @ present)
