@@ -81,10 +81,8 @@ class _Pass:
         widths = {name: width for block in self.blocks for name, width in block.items()}
         names, counts = list(widths), self.whole.reshape(tuple(widths.values()))
         for own, joint in self.margins:
-            # The axes that stay come in the order of the pass.
-            kept = [name for name in names if name in own]
-            margin = counts.sum(axis=tuple(i for i, name in enumerate(names) if name not in own))
-            joint.counts += margin.transpose([kept.index(name) for name in own])
+            # A sum over short axes takes three times as long by counts.sum.
+            joint.counts += np.einsum(counts, range(len(names)), [names.index(name) for name in own])
         self.whole[...] = 0
 
 
