@@ -17,6 +17,7 @@ from dpframe.api.job import of_persons
 from dpframe.api.planning import Request
 from dpframe.engines.chosen import Chosen, ChosenReader, candidates, check_places, within
 from dpframe.engines.forms import Form
+from dpframe.engines.memory import memory_kept
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, row_checks
 from dpframe.errors import ColumnError, DpframeError, FileError
@@ -44,10 +45,11 @@ class Outcome:
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the task returns, or its error."""
-        try:
-            return self.task(*arguments)
-        except DpframeError as error:
-            return error.with_traceback(None)
+        with memory_kept():
+            try:
+                return self.task(*arguments)
+            except DpframeError as error:
+                return error.with_traceback(None)
 
 
 def settled(outcomes: Iterable[T | DpframeError]) -> Iterator[T]:

@@ -1,0 +1,46 @@
+"""Workers that give memory back at every step keep it while a task works."""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpframe
+
+FAULTS = """
+import json, resource
+import numpy as np
+from dpframe.engines.memory import memory_kept
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(200):
+        np.ones(1 << 16)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+found = [faults()]
+with memory_kept():
+    found.append(faults())
+found.append(faults())
+try:
+    with memory_kept():
+        raise KeyError
+except KeyError:
+    found.append(faults())
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.posix
+@pytest.mark.skipif(os.name != "posix" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="glibc alone has this")
+def test_freed_memory_is_kept_while_a_task_works():
+    """An array of 512 KiB is 128 pages, each of which the system gives anew, or once for all 200 arrays."""
+    environment = os.environ | {"PYTHONPATH": str(Path(dpframe.__file__).parents[1]), "MALLOC_TRIM_THRESHOLD_": "65536"}
+    command = [sys.executable, "-c", FAULTS]
+    run = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    before, within, after, failed = json.loads(run.stdout)
+    assert within < 2_000 < 10_000 < min(before, after, failed)
