@@ -175,7 +175,8 @@ def estimate(
     for option in sorted({"by", "bins", "normalize", "given", "method", "q", "where", "k"} - chosen.options):
         # Left unsaid, the answer would be to another question.
         if getattr(question, option) not in (None, False, []):
-            raise ParameterError(f"{statistic} takes no --{option}; leave it out")
+            remedy = "mean takes it, and joint takes --given" if option == "by" else "leave it out"
+            raise ParameterError(f"{statistic} takes no --{option}; {remedy}")
     if bins is not None and statistic in ("mean", "mean-curve", "support") and by is None:
         raise ParameterError(f"{statistic} takes --bins for the column of --by only")
     result = chosen.ask(Estimates(source, confidence_level=confidence_level), columns, question)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -44,15 +45,18 @@ def _sentence(text: str) -> str:
     return " ".join(text.split("\n\n")[0].split()).partition(". ")[0].removesuffix(".") + "."
 
 
-class GroupedCommands(TyperGroup):
-    """A group whose commands are listed under headings; one that has no heading comes last."""
+class Commands(TyperGroup):
+    """A group whose commands are listed with the first sentences of their help, uncut."""
+
+    headings: Mapping[str, tuple[str, ...]] = {}
+    rest = "Commands"
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands and the first sentences of their help."""
-        named = {name for names in GROUPS.values() for name in names}
+        named = {name for names in self.headings.values() for name in names}
         left = tuple(name for name in self.list_commands(ctx) if name not in named)
         width = max(map(len, self.list_commands(ctx)))
-        for title, names in {**GROUPS, "Other": left}.items():
+        for title, names in {**self.headings, self.rest: left}.items():
             rows = [
                 (name.ljust(width), _sentence(command.help or ""))
                 for name in names
@@ -61,6 +65,13 @@ class GroupedCommands(TyperGroup):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+class GroupedCommands(Commands):
+    """A group whose commands are listed under headings; one that has no heading comes last."""
+
+    headings = GROUPS
+    rest = "Other"
 
 
 class GroupedOptions(TyperCommand):

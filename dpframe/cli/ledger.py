@@ -10,6 +10,7 @@ import pandas as pd
 import typer
 
 from dpframe.accounting.gaussian_dp import Step
+from dpframe.cli.groups import Commands
 from dpframe.cli.terminal import plain
 from dpframe.ledger import job_keys
 from dpframe.ledger.currencies import yearly
@@ -17,6 +18,8 @@ from dpframe.ledger.ledger import Ledger
 
 app = typer.Typer(
     help="Keep the budget of datasets: what there is, what was spent, what is left.",
+    cls=Commands,
+    epilog="Example: dpframe ledger create ledger.sqlite --dataset people --epsilon 40 --delta 1e-4",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

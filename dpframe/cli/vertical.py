@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dpframe.cli.groups import Commands
 from dpframe.cli.spaces import read_spaces
 from dpframe.cli.terminal import plain
 from dpframe.errors import ParameterError
@@ -20,6 +21,8 @@ from dpframe.vertical.server import Server
 
 app = typer.Typer(
     help="Randomise a table whose columns lie with several curators: the server that does it sees nothing of it.",
+    cls=Commands,
+    epilog="Example: dpframe vertical keygen alice --share; then plan, encrypt, perturb and decrypt, in this order",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -45,7 +48,10 @@ def keygen(
         typer.echo(f"{folder / SHARED}: give it to the other curators, and to nobody else")
 
 
-@app.command()
+@app.command(
+    epilog="Example: dpframe vertical plan run.json --curator alice=alice.json,alice/public.key --curator "
+    "bob=bob.json,bob/public.key --server server/public.key --rows 5000 --epsilon 1"
+)
 def plan(
     target: Annotated[Path, typer.Argument(metavar="RUN", help="The run's file to write.", show_default=False)],
     curator: Annotated[

@@ -51,6 +51,7 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"\b(drop|passthrough|given|without)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
     (r"\bdrop=\[([^\]]*)\]", lambda m: " ".join(f"--drop {name}" for name in re.findall(r"'([^']*)'", m[1]))),
     (r"\bCategorical\(\[…\], other=…\)", '{"categories": […], "other": "other"}'),
+    (r", or of several columns bins=\{[^}]*\}", ""),
     (r"\bbins=\{[^}]*: (\d+)\}", r"--bins \1"),
     (r"\bunit='([^']*)'", r'--unit "\1"'),
     # Elsewhere what follows epsilon= and delta= is a size, not what to type.

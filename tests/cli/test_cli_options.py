@@ -4,6 +4,7 @@ import inspect
 import re
 
 import pytest
+import typer
 from typer.models import OptionInfo
 
 from dpframe.api.options import OPTIONS
@@ -42,3 +43,25 @@ def test_help_lists_every_option_once_in_its_group_with_an_example(capsys, comma
     for section in sections[1:-1]:
         (example,) = re.findall(r"(?m)^  e\.g\. (.*)", section)
         assert set(re.findall(r"--[\w-]+", example)) <= set(shown)
+
+
+def commands(group, path=()):
+    """Yield the words of every group and command, and itself."""
+    yield path, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, (*path, name))
+
+
+EVERY = dict(commands(typer.main.get_command(main.app)))
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_every_help_has_an_example_and_is_not_cut(capsys, words):
+    with pytest.raises(SystemExit) as stopped:
+        main.main([*words, "--help"])
+    text = capsys.readouterr().out
+    assert stopped.value.code == 0
+    example = " ".join(text.partition("\n  Example: ")[2].split())
+    assert example.startswith(f"dpframe {' '.join(words)}".strip())
+    listed = text.partition("\nCommands:\n")[2]
+    assert "..." not in listed
