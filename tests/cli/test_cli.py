@@ -597,7 +597,8 @@ def test_an_interruption_while_modules_load_is_one_line(tmp_path, ignored):
         [sys.executable, "-m", "dpframe", "--help"],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
-        preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignored else None,
+        # Jobs in a shell's background have it ignored, and so would theirs.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL),
     )
     stopped = (130, b"dpframe: stopped; nothing was read or written\n")
     assert (done.returncode, done.stderr) == ((9, b"") if ignored else stopped)
