@@ -3,9 +3,11 @@
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +66,25 @@ def test_documented(name):
         for member, method in vars(value).items():
             if not member.startswith("_") and (inspect.isfunction(method) or isinstance(method, property)):
                 assert (inspect.getdoc(getattr(value, member)) or "").strip(), f"{name}.{member}"
+
+
+PAGE = (Path(dpframe.__file__).parent.parent / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+LISTED = [
+    f"{module}.{name}"
+    for module, part in re.findall(r"(?s)currentmodule:: (\S+)(.*?)(?=\.\. currentmodule|$)", PAGE)
+    for listing in re.findall(r":toctree: generated\n\n((?:   \S+\n)+)", part)
+    for name in listing.split()
+]
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_the_reference_lists_what_there_is(name):
+    module, _, last = name.rpartition(".")
+    assert hasattr(importlib.import_module(module), last)
+
+
+def test_the_whole_reference_is_read():
+    assert len(LISTED) == len(re.findall(r"(?m)^   [A-Za-z][\w.]*$", PAGE))
 
 
 def test_errors_all_have_one_root():
