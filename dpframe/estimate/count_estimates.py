@@ -235,7 +235,7 @@ class CountEstimates(VectorEstimates):
             See `value_counts` and `joint`.
         method
             See the class; by default ``"inverse"``, whose cells are unbiased. ``"auto"`` errs less where noise is not
-            small, as synthetic rows do, and is not: tables of few rows are drawn to independence.
+            small, as synthetic rows do, but is drawn to independence.
 
         Returns
         -------
