@@ -223,7 +223,7 @@ others; and the standard errors that a cell must hold there.
 """
 
 
-_USUAL_PRICE, _TINY_PRICE, _LARGE_PRICE, _NEGATIVE_PRICE, _APART = 0.75, 2.0, 3.0, 1.0, 3.0
+_USUAL_PRICE, _TINY_PRICE, _LARGE_PRICE, _NEGATIVE_PRICE, _APART = 0.75, 2.0, 3.0, 1.0, 4.0
 """Standard errors that a cell must hold: of usual sizes, tiny, large, and more where negative; a run apart from others.
 
 Chosen on fifty real tables of 150 to 30,000 rows.

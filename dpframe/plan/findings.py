@@ -14,7 +14,8 @@ that of all others is small.
 
 *Chance.* Bounds are chosen among hundreds, so that some of many columns get bounds far too narrow, and nothing that is
 measured between them shows it. So rows that are spread out over cells further from 0, each of which drowns, are looked
-for in sums; and where one value has most of the rows, the others must be seen where the bounds are.
+for in sums; and where one value has most of the rows, the others must be seen where the bounds are, or all counts fit
+the two values 0 and 1.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ ERRORS = 2.0
 _SPREAD, _SURELY = (12, 16, 20), 2.75
 """Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show."""
 
-_FEW, _LEAST_SEEN_OF_FLOATS = 0.08, 2.5
+_FEW, _LEAST_SEEN = 0.08, 2.5
 """Share of the rows that a spike may leave unseen, and standard errors by which the rarer of two values shows."""
 
 _ODDS, _MOST_CHANCE = {True: 11.0, False: 0.3}, 0.1
@@ -222,7 +223,7 @@ def _hides_others(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
         return not (few and rest < ERRORS * error) and not _stands_out(counts, covariance, inside)
     both = _truths(ends)
     other = min(both, key=counts.__getitem__)
-    seen = counts[other] >= _LEAST_SEEN_OF_FLOATS * math.sqrt(covariance[other, other])
+    seen = counts[other] >= _LEAST_SEEN * math.sqrt(covariance[other, other])
     if not seen and chance_of_others(measured, space, n) > _MOST_CHANCE:
         return True
     rest, error = _left(measured, n, sorted({spike, *both}))
