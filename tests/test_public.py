@@ -68,23 +68,23 @@ def test_documented(name):
                 assert (inspect.getdoc(getattr(value, member)) or "").strip(), f"{name}.{member}"
 
 
-PAGE = (Path(dpframe.__file__).parent.parent / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
-LISTED = [
+API_PAGE = (Path(dpframe.__file__).parent.parent / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+REFERENCE = [
     f"{module}.{name}"
-    for module, part in re.findall(r"(?s)currentmodule:: (\S+)(.*?)(?=\.\. currentmodule|$)", PAGE)
+    for module, part in re.findall(r"(?s)currentmodule:: (\S+)(.*?)(?=\.\. currentmodule|$)", API_PAGE)
     for listing in re.findall(r":toctree: generated\n\n((?:   \S+\n)+)", part)
     for name in listing.split()
 ]
 
 
-@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("name", REFERENCE)
 def test_the_reference_lists_what_there_is(name):
     module, _, last = name.rpartition(".")
     assert hasattr(importlib.import_module(module), last)
 
 
 def test_the_whole_reference_is_read():
-    assert len(LISTED) == len(re.findall(r"(?m)^   [A-Za-z][\w.]*$", PAGE))
+    assert len(REFERENCE) == len(re.findall(r"(?m)^   [A-Za-z][\w.]*$", API_PAGE))
 
 
 def test_errors_all_have_one_root():
