@@ -202,3 +202,19 @@ def test_joints_counted_in_few_passes_are_those_counted_one_by_one(data):
         alone = Joint(joint.shape)
         alone.add([cells[name] for name in own])
         np.testing.assert_array_equal(joint.counts, alone.counts)
+
+
+def test_joints_of_two_and_three_blocks_are_margins_of_one_count():
+    """Columns too wide for one block: pairs are counted between blocks, and a triple counts its pairs as well."""
+    rng, widths = np.random.default_rng(3), {"a": 90, "b": 2, "c": 70, "d": 16, "e": 300}
+    cells = {name: rng.integers(0, width, 40_000).astype(np.uint16) for name, width in widths.items()}
+    names = [("a", "c", "d"), ("c", "a"), ("d", "b", "a"), ("e", "a"), ("b",), ("e", "d")]
+    joints = [(own, Joint(tuple(widths[name] for name in own))) for own in names]
+    counting = JointCounting.of(widths, joints)
+    assert {len(each.key) for each in counting.fused} == {2, 3}
+    counting.add(cells)
+    counting.settle()
+    for own, joint in joints:
+        alone = Joint(joint.shape)
+        alone.add([cells[name] for name in own])
+        np.testing.assert_array_equal(joint.counts, alone.counts)
