@@ -67,9 +67,11 @@ class Folder:
         ...     folder.names()
         ['b']
         """
-        if not _opens_folders():
-            if not path.is_dir() or (not follow and path.is_symlink()):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        by_name = not _opens_folders()
+        link = not follow and (by_name or not hasattr(os, "O_NOFOLLOW")) and path.is_symlink()
+        if link or (by_name and not path.is_dir()):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if by_name:
             yield cls(path, None)
             return
         flags = os.O_RDONLY | _flag("O_DIRECTORY", "O_CLOEXEC") | (0 if follow else _flag("O_NOFOLLOW"))

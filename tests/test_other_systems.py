@@ -51,6 +51,14 @@ def test_a_file_is_the_same(less, usual):
     assert sorted(file.name for file in less.iterdir()) == ["in.parquet", "out.parquet"]
 
 
+def test_a_link_in_place_of_the_folder_of_keys_is_refused(less):
+    ledger = ledger_in(less)
+    (less / "elsewhere").mkdir(mode=0o700)
+    job_keys._folder(ledger).symlink_to(less / "elsewhere")
+    with pytest.raises(dpf.errors.LedgerError, match="is a link or no folder"):
+        job_keys.pending(ledger)
+
+
 def test_a_job_that_fails_leaves_nothing(less):
     FRAME.assign(sex="?").to_parquet(less / "bad.parquet")
     with pytest.raises(dpf.ColumnError):
