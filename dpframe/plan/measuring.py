@@ -70,6 +70,8 @@ _APART = 80.0
 
 With less (3,000 rows of Adult) synthetic rows are worse for either: what hides large pairs leaves small ones.
 """
+_MANY_PAIRS, _SMALL = 150, 50.0
+"""Pairs from which on, and cells of the median one below which, large pairs have more of the budget in any table."""
 _IN_TRIPLES = 0.7
 """Share of the joints' that triples take where they are measured: one-ways and pairs are best from smaller tables."""
 _CLEAR = 0.18
@@ -285,8 +287,8 @@ def _fitted_to_noise(
     weights = _weights(found, lists="list")
     of_joints = math.fsum(w for table, w in zip(found, weights, strict=True) if table.kind == "joint")
     in_pairs, in_triples = of_joints * (1 - _IN_TRIPLES if triples else 1), of_joints * _IN_TRIPLES
-    lists = not triples and not any(pair.most for pair in _pairs(found))
-    divided = _by_size if apart and lists else _evenly
+    lists = apart and not any(pair.most for pair in _pairs(found))
+    divided = _by_size if not triples and (lists or _mostly_small(found, spaces)) else _evenly
     of_pairs = iter(divided(_pairs(found), spaces, in_pairs))
     weights = [next(of_pairs) if table.kind == "joint" else w for table, w in zip(found, weights, strict=True)]
     return [*found, *triples], [*weights, *_evenly(triples, spaces, in_triples)]
@@ -301,16 +303,23 @@ def _by_size(tables: Sequence[Measure], spaces: Mapping[str, Space], share: floa
     """Return the same where each costs by the cube root of its cells.
 
     The L1 distance of raw counts, 0.8·cells·σ/n, is least in sum at costs by the power 2/3, but a fit takes away the
-    more of the noise the more cells there are. Costs are rounded to half a doubling, so that few noises differ. Where
-    numbers have cells too, which follow from the noise already, nothing was gained (Adult's 15 columns), nor
-    where triples are measured too (a million rows).
+    more of the noise the more cells there are. Costs are rounded to half a doubling, so that few noises differ.
 
     On Adult's nine lists pairs and triples err by 2 to 4 % less (L1) than at equal costs, and one-ways, which small
-    pairs show best, by a tenth more: .0064 for .0058. The square root raises all of them again.
+    pairs show best, by a tenth more: .0064 for .0058. The square root raises all of them again. On four tables of 20 to
+    33 columns, most of few values, pairs of synthetic rows err by 1 to 8 % less and triples by 1 to 6 %. Where most
+    pairs are large for numbers' cells (Adult's 15 columns) they err by 4 % more, and nothing was gained where triples
+    are measured too (a million rows).
     """
     roots = [2 ** (round(2 / 3 * math.log2(math.prod(table.shape(spaces)))) / 2) for table in tables]
     whole = math.fsum(roots)
     return [share * root / whole for root in roots]
+
+
+def _mostly_small(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> bool:
+    """Return whether pairs are many and most of them have few cells, as those of questionnaires."""
+    cells = [math.prod(pair.shape(spaces)) for pair in _pairs(tables)]
+    return len(cells) >= _MANY_PAIRS and float(np.median(cells)) < _SMALL
 
 
 def _pairs(tables: Iterable[Measure]) -> list[Measure]:

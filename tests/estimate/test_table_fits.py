@@ -210,7 +210,7 @@ def test_fits_end_near_the_noise_and_near_the_truth(codes, sizes, fit):
 def test_several_starts_are_one_mixture(fit):
     mixture = fit.mixture
     each = [mixture.fit(i) for i in range(mixture.fits)]
-    assert mixture.fits == 5
+    assert mixture.fits == 15
     assert all(part.weights.sum() == pytest.approx(1, abs=1e-4) for part in each)
     assert np.mean([part.joint((0, 2)) for part in each], axis=0) == pytest.approx(mixture.joint((0, 2)), abs=1e-6)
 

@@ -101,6 +101,20 @@ def test_larger_pairs_take_more_of_the_budget():
     assert len({m.sigma2 for m in few}) == 1
 
 
+def test_larger_pairs_take_more_where_most_of_many_are_small():
+    """Twenty columns, half of the pairs with 4 cells: a number's pair with a list costs by the root of its cells."""
+    questions = {f"q{i}": Categorical(list(range(2))) for i in range(15)}
+    wide = questions | {f"n{i}": Integer(0, 99) for i in range(5)}
+    found = {m.columns: m for m in Wish("auto").measures(wide, PROMISE, None, 20_000, 1)}
+    least, cells = found["q0", "q1"], math.prod(found["q0", "n0"].shape(wide))
+    times = 2 ** ((round(2 / 3 * math.log2(cells)) - 1) / 2)
+    assert math.isclose(least.sigma2 / found["q0", "n0"].sigma2, times, rel_tol=1e-3)
+    whole = Wish("auto").most(PROMISE, None)
+    assert measures_step(list(found.values()), wide, 1, 1e-6).mu <= whole.mu
+    large = {f"n{i}": Integer(0, 99) for i in range(20)}
+    assert len({m.sigma2 for m in Wish("auto").measures(large, PROMISE, None, 20_000, 1) if len(m.columns) == 2}) == 1
+
+
 NINE = {f"c{i}": Categorical(list(range(size))) for i, size in enumerate([9, 16, 7, 15, 6, 5, 2, 42, 2])}
 
 
