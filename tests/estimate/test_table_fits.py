@@ -215,6 +215,15 @@ def test_several_starts_are_one_mixture(fit):
     assert np.mean([part.joint((0, 2)) for part in each], axis=0) == pytest.approx(mixture.joint((0, 2)), abs=1e-6)
 
 
+def test_one_class_is_independence_of_all_that_is_known_of_columns():
+    """A fit of one class to pairs whose noise hides them lost what one-ways say: L1 .67 for .57 on 1,000 rows."""
+    law, generator = np.array([0.7, 0.3]), np.random.default_rng(0)
+    pair = Table((0, 1), 100 * np.outer(law, law) + 60 * generator.standard_normal((2, 2)), 60.0)
+    evidence = Evidence(100, (2, 2), (pair, *(Table((c,), 100 * law, 0.1) for c in range(2))))
+    found = fit_mixture(evidence, classes=1).joint((0, 1))
+    assert found == pytest.approx(np.outer(law, law), abs=2e-4)
+
+
 @pytest.mark.slow
 def test_classes_follow_the_data():
     """Independent columns need the fewest classes; a diagonal of sixteen cells needs many."""

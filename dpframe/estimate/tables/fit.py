@@ -129,7 +129,7 @@ def fit_tables(evidence: Evidence, *, starts: int | None = None) -> TableFit:
     True
     """
     if not evidence.pairs and not evidence.row_pairs:
-        return TableFit(evidence, Mixture(np.ones(1), tuple(law[None, :] for law in evidence.one_ways)), Steps({}, 0.0))
+        return TableFit(evidence, fit_mixture(evidence, classes=1), Steps({}, 0.0))
     choice = choose_classes(evidence) if evidence.pairs else Choice(CLASSES_OF_ROWS, ())
     mixture = fit_mixture(evidence, classes=choice.classes, starts=starts or _starts(evidence, choice.classes))
     return TableFit(evidence, mixture, _steps(choice))

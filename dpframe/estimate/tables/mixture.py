@@ -232,8 +232,10 @@ def fit_mixture(
     evidence
         What was measured, of two columns at least.
     classes
-        Hidden classes of each start.
+        Hidden classes of each start. One is independence: the columns' own shares, which know more than the pairs.
     """
+    if classes == 1:
+        return Mixture(np.ones(1), tuple(law[None, :] for law in evidence.one_ways))
     return _Descent(targets_of(evidence), evidence.n, evidence.one_ways, classes, starts, seed).run(most_steps)
 
 
