@@ -218,7 +218,7 @@ def _error(
     """Return the root mean square error over the cells of a statistic; None for what is not compared."""
     if statistic == "mean":
         found: Any = estimates.mean(names[0])["estimate"]
-        truth: Any = pd.Series(decoded(frame.array(names[0])).to_pandas()).mean()
+        truth: Any = _mean(decoded(frame.array(names[0])))
         gap = found - truth
         return abs(gap / pd.Timedelta(1, "D") if isinstance(gap, pd.Timedelta) else float(gap))
     spaces = [plan[name].space for name in names]

@@ -93,3 +93,15 @@ def test_the_command_line_checks(tmp_path, capsys):
             main(["check", str(tmp_path / f"{name}.parquet"), "--plan", str(tmp_path / "plan.json")])
         assert (stopped.value.code or 0) == code
         assert said in "".join(capsys.readouterr())
+
+
+def test_dates_of_a_file_have_errors(tmp_path, capsys):
+    """Files hold dates without a time, whose mean is one of instants."""
+    source = tmp_path / "dates.csv"
+    source.write_text("day\n" + "2024-01-01\n2024-03-01\n" * 500)
+    plan = dpf.plan(source, 4, 1e-6, spaces={"day": ("2024-01-01", "2024-12-31")})
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    with pytest.raises(SystemExit) as stopped:
+        main(["check", str(source), "--plan", str(tmp_path / "plan.json")])
+    assert stopped.value.code == 0
+    assert "mean      day" in capsys.readouterr().out
