@@ -438,7 +438,7 @@ class CountEstimates(VectorEstimates):
             Give shares of the rows that are not null instead of counts.
         method
             ``"inverse"``: unbiased. ``"auto"``: where supports of items were measured, drawn towards what these make
-            likely (`dpframe.estimate.item_pairs`); else the same.
+            likely; else the same.
         target
             See the class.
 
