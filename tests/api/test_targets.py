@@ -81,7 +81,7 @@ def test_without_tables_the_columns_shares_are_moved():
 def test_supports_have_targets_too():
     plan = frame().dp.plan(target={"basket": 0.01}, **OPTIONS)
     assert plan.forecast().loc[("support", "basket"), "std_error"] <= 0.01
-    assert {measure.kind for measure in plan.measures} == {"items"}
+    assert {measure.kind for measure in plan.measures} == {"items", "sizes"}
 
 
 def test_prices_say_what_binds_and_what_half_would_cost():
