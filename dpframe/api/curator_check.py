@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dpframe.api.planning import raw_frame
 from dpframe.api.verbs import sanitize
-from dpframe.errors import ColumnError, ParameterError
+from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.estimate import Estimates
 from dpframe.plan.measured_forecast import BINNED, OF_PAIRS
 from dpframe.plan.notebook import notebook_html
@@ -28,6 +28,10 @@ from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes
 from dpframe.tables.types import output_type
 
+_ROUNDED = (
+    "values between the steps are rounded; where decimals matter, declare bounds with a decimal point, as (0.0, 300.0),"
+    " or a smaller step"
+)
 TITLE = "ONLY FOR THE CURATOR: exact numbers of the data, protected by nothing; do not share them"
 
 
@@ -41,8 +45,9 @@ class CuratorCheck:
     Parameters
     ----------
     columns
-        A row per column: shares of rows that are ``null``, ``clamped`` to bounds, ``outside`` the categories, and
-        ``cut`` (sets that lose items); ``shift``, what that moves: a mean, or the share of rows with another value.
+        A row per column: shares of rows that are ``null``, ``clamped`` to bounds, ``rounded`` (within the bounds of
+        whole numbers, and between two steps), ``outside`` the categories, and ``cut`` (sets that lose items);
+        ``shift``, what that moves: a mean, or the share of rows with another value.
         ``refused`` says what stops a release.
     errors
         A row per statistic: the ``forecast`` standard error, and the ``error`` of one release, thrown away, against the
@@ -59,8 +64,14 @@ class CuratorCheck:
         """Refuse to be stored."""
         raise ParameterError("a curator's check holds exact numbers of the data; look at it, and do not store it")
 
+    @property
+    def lines(self) -> list[str]:
+        """What to mend, in plain words: a line for columns that lose decimals."""
+        losing = self.columns.index[self.columns.reindex(columns=["rounded"])["rounded"] > 0]
+        return [f"{name_list(list(losing))}: {_ROUNDED}"] if len(losing) else []
+
     def __str__(self) -> str:
-        parts = [TITLE, "", self.columns.to_string(float_format=digits, na_rep="")]
+        parts = [TITLE, "", self.columns.to_string(float_format=digits, na_rep=""), *self.lines]
         if len(self.errors):
             parts += ["", self.errors.to_string(float_format=digits, na_rep="")]
         if len(self.rules):
@@ -71,7 +82,7 @@ class CuratorCheck:
 
     def _repr_html_(self) -> str:
         return (
-            notebook_html(TITLE, [], self.columns, digits)
+            notebook_html(TITLE, [], self.columns, digits, self.lines)
             + notebook_html("Errors", [], self.errors, digits)
             + (notebook_html("Rules", [], self.rules, digits) if len(self.rules) else "")
         )
@@ -146,7 +157,7 @@ def _broken(plan: Plan, codes: Codes) -> pd.DataFrame:
     return pd.DataFrame({"mended": shares}, index=pd.Index(map(repr, plan.rules), name="rule"))
 
 
-_HEADS = ["null", "clamped", "outside", "cut", "shift", "refused"]
+_HEADS = ["null", "clamped", "rounded", "outside", "cut", "shift", "refused"]
 
 
 def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> dict[str, Any]:
@@ -171,11 +182,21 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
         return told | {"clamped": float(vectors.outside(np.array(plain.to_pylist(), dtype=np.float64)).mean())}
     if space.is_numeric and not space.is_listed:
         ends = decoded(space.decode(space.code_array([0, space.values - 1]), output_type(raw.type)))
-        out = pc.or_(pc.less(plain, ends[0]), pc.greater(plain, ends[1]))
+        out = _outside(plain, ends[0], ends[1])
         moved = _mean(back) - _mean(plain)
-        return told | {"clamped": pc.mean(out.cast(pa.float64())).as_py(), "shift": moved}
+        between = {"rounded": _share(pc.and_not(_outside(plain, back, back), out))} if space.is_whole else {}
+        return told | {"clamped": _share(out), "shift": moved} | between
     other = np.array([a != b for a, b in zip(plain.to_pylist(), back.to_pylist(), strict=True)]).mean()
     return told | {"outside": other, "shift": other}
+
+
+def _outside(values: pa.Array, lower: Any, upper: Any) -> pa.Array:
+    """Return which values are outside bounds, as no NaN is."""
+    return pc.or_(pc.less(values, lower), pc.greater(values, upper))
+
+
+def _share(true: pa.Array) -> float:
+    return float(pc.mean(true.cast(pa.float64())).as_py())
 
 
 def _mean(array: pa.Array) -> Any:

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import pandas as pd
-import pyarrow as pa
 
 from dpframe.api.expected_errors import expected_errors, first_lines
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import ParameterError
-from dpframe.infer.categories import is_text
 from dpframe.infer.drafted import DraftedSpaces, drafted
 from dpframe.plan.losses import expected_losses
 from dpframe.plan.notebook import notebook_html
@@ -57,9 +55,7 @@ class Expectation:
     def lines(self) -> list[str]:
         """What to expect in plain words, the two lines that matter first."""
         value = {str(name): float(one) for name, one in self.table["expected"].items()}
-        lines = first_lines(value, self.rows, str(self.table["of"].to_dict().get("lost", "")))
-        if self.texts:
-            lines.append("columns of text with many different values (free text, dates as text) are lost in addition")
+        lines = first_lines(value, self.rows, str(self.table["of"].to_dict().get("lost", "")), self.texts)
         if "lost" in value and "means" in value:
             lines.append("means whose bounds inference finds have intervals several times wider: it may cut off a tail")
         if "pairs" in value:
@@ -109,7 +105,7 @@ def expect(
     >>> print(expect(frame, epsilon=1))  # doctest: +ELLIPSIS
     To expect of 400 rows at epsilon=1, delta=1e-06 (95 % intervals):
       counts within ± ... of 400 rows, means within ± ... % of their range
-      columns that inference will probably not find: about ... of 3
+      columns that inference will probably not find: about ... of 3, and in addition those of text ...
     ...
     """
     return expected(wrap(table), epsilon, delta, options)
@@ -136,10 +132,7 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
     found.index.name = "what"
     digits_kept = 10 ** max(len(str(good)) - 2, 0)
     good = -(-good // digits_kept) * digits_kept
-    left = () if valid.measurement is None else valid.measurement.columns
-    # Objects, which have no type before they are read, are mostly text.
-    texts = any(is_text(column.type) or pa.types.is_null(column.type) for column in left)
-    return Expectation(rows, valid.promise.epsilon, valid.promise.delta, found, good, texts)
+    return Expectation(rows, valid.promise.epsilon, valid.promise.delta, found, good, valid.finds_texts)
 
 
 def draft_spaces(table: Any) -> DraftedSpaces:

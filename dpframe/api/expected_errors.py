@@ -21,7 +21,7 @@ TWO_SIDED = 1.96
 """Standard errors of a 95 % interval."""
 
 
-def first_lines(value: Mapping[str, float], rows: int, of: str) -> list[str]:
+def first_lines(value: Mapping[str, float], rows: int, of: str, texts: bool) -> list[str]:
     """Return the two lines that matter most: how far off counts and means will be, and how many columns are lost.
 
     Parameters
@@ -30,13 +30,16 @@ def first_lines(value: Mapping[str, float], rows: int, of: str) -> list[str]:
         Half-widths of 95 % intervals and the number of lost columns, by what they are of.
     of
         The number of columns whose spaces are inferred.
+    texts
+        Whether there is text among them: text of many values is never found, and how many it has is private.
     """
     first = [
         f"counts within ± {digits(value['counts'])} of {rows:,} rows" if "counts" in value else "",
         f"means within ± {digits(100 * value['means'])} % of their range" if "means" in value else "",
     ]
+    more = ", and in addition those of text with many different values (free text, dates as text)" if texts else ""
     lost = f"about {value['lost']:.0f} of {of}" if "lost" in value else "none"
-    return [", ".join(text for text in first if text), f"columns that inference will probably not find: {lost}"]
+    return [", ".join(text for text in first if text), f"columns that inference will probably not find: {lost}{more}"]
 
 
 def typical_space(column: Field) -> Space:

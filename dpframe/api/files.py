@@ -98,7 +98,8 @@ def read(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
     if table.apart:
         if table.text is None:
             raise NotSanitizedError(
-                f"{path} is no release with its plan in the same folder; pandas.read_csv reads other tables"
+                f"{path} is no release with its plan in the same folder; write a release with dpf.write(frame, path), "
+                "as to_csv drops its plan, and read other tables with pandas.read_csv"
             )
         table = table.typed({c.name: c.released for c in read_info(table.text).plan.columns})
     names = table.names if columns is None else columns

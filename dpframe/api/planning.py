@@ -38,6 +38,7 @@ from dpframe.errors import (
     name_list,
     warn,
 )
+from dpframe.infer.categories import is_text
 from dpframe.infer.declared import (
     empty_columns,
     identifiers,
@@ -224,6 +225,12 @@ class CheckedRequest:
         inferred = Inferred(self.allowed.budget, tuple(names), step=step, unit=self.unit)
         return built(spaces, self.promise, self.options, self.wish.without(spaces), inferred)
 
+    @property
+    def finds_texts(self) -> bool:
+        """Whether values of text are to be found; objects, which have no type before they are read, are mostly text."""
+        columns = () if self.measurement is None else self.measurement.columns
+        return any(is_text(column.type) or pa.types.is_null(column.type) for column in columns)
+
     def widened(self, table: Table) -> Plan | None:
         """Return the plan, or about that, which says how far noise goes beyond bounds; None if it is not known to."""
         if self.plan is not None:
@@ -246,7 +253,7 @@ class CheckedRequest:
         with contextlib.suppress(ParameterError, PlanError, ColumnError):
             errors = expected_errors(self.typical(table), max(table.n, 1))
             values |= {name: value for name, (value, _) in errors.items()}
-        return [line for line in first_lines(values, table.n, str(len(self.asked))) if line]
+        return [line for line in first_lines(values, table.n, str(len(self.asked)), self.finds_texts) if line]
 
     def measured(self, table: Table, key: bytes, receipt: str | None) -> Plan:
         """Draw the spaces that are not known, and make the plan."""

@@ -9,7 +9,9 @@ import typer
 
 from dpframe.api.curator_check import check as checked
 from dpframe.cli.pipes import Source
+from dpframe.errors import ColumnError
 from dpframe.plan.plan import Plan
+from dpframe.spaces import Real, Space
 from dpframe.tables.inputs import open_input
 
 
@@ -20,4 +22,17 @@ def check(
     """Look at the data: what a plan clamps, cuts and cannot hold, only for the curator's eyes. Writes nothing."""
     table = open_input(source)
     ready = Plan.read(plan)
-    typer.echo(str(checked(table.typed(ready.spaces, ready.imputed).read(table.names), ready)))
+    spaces = {name: _with_decimals(space) for name, space in ready.spaces.items()}
+    typer.echo(str(checked(table.typed(spaces, ready.imputed).read(table.names), ready)))
+
+
+def _with_decimals(space: Space) -> Space:
+    """Return a space of the type to read text as: of whole numbers real ones, as rounding is what is to be seen."""
+    try:
+        space.check_type(_REALS.natural_type)
+    except ColumnError:
+        return space
+    return _REALS if space.is_whole else space
+
+
+_REALS = Real(0.0, 1.0)

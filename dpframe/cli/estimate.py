@@ -132,6 +132,13 @@ def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
     return [name for name in columns if not has_few_values(estimates.plan[name].space)]
 
 
+def by_instead(statistic: str, columns: list[str]) -> str:
+    """Return how to group by the second of two columns, where one is taken."""
+    return (
+        f"; to group by the second, dpframe … {statistic} {columns[0]} --by {columns[1]}" if len(columns) == 2 else ""
+    )
+
+
 def stacked(wide: pd.DataFrame) -> pd.DataFrame:
     """Return a cross table with one row per cell."""
     tall = pd.DataFrame(wide.stack(level=1, future_stack=True))
@@ -169,7 +176,8 @@ def estimate(
         least = chosen.columns[0]
         count = f"{least} column{'s' * (least > 1)}" + (" or more" if len(chosen.columns) > 1 else "")
         count = count if least else "--where and no columns" if "where" in chosen.options else "no columns"
-        raise ParameterError(f"{statistic} takes {count}; got {len(columns)}")
+        grouped = by_instead(statistic, columns) if "by" in chosen.options else ""
+        raise ParameterError(f"{statistic} takes {count}; got {len(columns)}{grouped}")
     conditions = None if where is None else read_where(where)
     question = _Question(by, bins, normalize, given or [], method, q or [], conditions, k, target)
     for option in sorted({"by", "bins", "normalize", "given", "method", "q", "where", "k"} - chosen.options):

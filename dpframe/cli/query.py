@@ -14,7 +14,7 @@ import typer
 from dpframe.accounting.unit import NEIGHBOURS
 from dpframe.api.queries import Queries
 from dpframe.cli.account import account_of
-from dpframe.cli.estimate import stacked
+from dpframe.cli.estimate import by_instead, stacked
 from dpframe.cli.pipes import Source
 from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
 from dpframe.cli.terminal import plain
@@ -145,7 +145,8 @@ def _checked(statistic: str, columns: list[str]) -> _Question:
     if len(columns) not in asked.columns:
         least, more = asked.columns[0], " or more" if len(asked.columns) > 1 else ""
         takes = f"{least} column{'s' * (least > 1)}{more}" if least else "--where and no columns"
-        raise ParameterError(f"{statistic} takes {takes}; got {len(columns)}")
+        grouped = by_instead(statistic, columns) if "by" in asked.options else ""
+        raise ParameterError(f"{statistic} takes {takes}; got {len(columns)}{grouped}")
     return asked
 
 

@@ -281,7 +281,11 @@ class Gaussian(Currency):
         if wants.loss > left.loss:
             room["epsilon"] = _largest_epsilon(asked, left)
         fits = "; ".join(f"the largest {name} that still fits is {most:g}" for name, most in room.items())
-        remedy = f"{fits}: ask for no more, or {_LARGER}" if all(room.values()) else f"nothing fits any more; {_LARGER}"
+        # The rest above is at the dataset's delta, and may well be the smaller one.
+        own = " at this release's delta" if "epsilon" in room else ""
+        remedy = (
+            f"{fits}{own}: ask for no more, or {_LARGER}" if all(room.values()) else f"nothing fits any more; {_LARGER}"
+        )
         here, by_addition = wants.share_of(whole), BASIC.exact(asked).share_of(BASIC.exact(total.kept))
         dear = (
             f"; this release takes {_percent(here)} of the total in Gaussian accounting and {_percent(by_addition)} by "

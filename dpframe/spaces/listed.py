@@ -61,7 +61,8 @@ class Boolean(Space):
     def check_type(self, type_: pa.DataType) -> None:
         """Accept Arrow booleans only."""
         if not pa.types.is_boolean(type_):
-            raise refuse_type("Boolean()", type_, "convert the column to bool or declare its categories")
+            numbers = ", or for zeros and ones the bounds (0, 1)" if pa.types.is_integer(type_) else ""
+            raise refuse_type("Boolean()", type_, f"convert the column to bool or declare its categories{numbers}")
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         missing = missing_of(array)

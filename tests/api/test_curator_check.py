@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 import dpframe as dpf
@@ -105,3 +111,86 @@ def test_dates_of_a_file_have_errors(tmp_path, capsys):
         main(["check", str(source), "--plan", str(tmp_path / "plan.json")])
     assert stopped.value.code == 0
     assert "mean      day" in capsys.readouterr().out
+
+
+def test_decimals_that_whole_numbers_lose_are_counted(tmp_path, capsys):
+    """Of a file of texts whole bounds mean whole numbers."""
+    source = tmp_path / "shop.csv"
+    source.write_text("amount,visits,price,spare\n" + "10.81,3,10.81,\n400.5,4,0.5,2.5\n7,5,1,3\nnan,6,2,4\n" * 100)
+    real = {"price": (0.0, 300.0)}
+    whole = {"amount": dpf.Nullable(dpf.Integer(0, 300)), "visits": (0, 10), "spare": dpf.Nullable(dpf.Integer(0, 9))}
+    plan = dpf.plan(source, 4, 1e-6, spaces=whole | real)
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    with pytest.raises(SystemExit):
+        main(["check", str(source), "--plan", str(tmp_path / "plan.json")])
+    out = capsys.readouterr().out
+    assert "amount, spare: values between the steps are rounded; where decimals matter, declare bounds with a" in out
+    frame = pd.read_csv(source).astype({"visits": float})
+    found = frame.dp.check(dpf.plan(frame, 4, 1e-6, spaces=whole | real | {"visits": dpf.Integer(0, 10)}))
+    assert found.columns["rounded"].dropna().to_dict() == pytest.approx({"amount": 1 / 3, "visits": 0, "spare": 1 / 3})
+    assert "amount, spare: values between" in found._repr_html_()
+    assert not frame[["visits"]].dp.check(dpf.plan(frame[["visits"]], 4, 1e-6, spaces={"visits": (0, 10)})).lines
+
+
+WRITTEN = {
+    "whole": pa.array([3, 7, 11], pa.int64()),
+    "tiny": pa.array([3, 7, 11], pa.uint8()),
+    "real": pa.array([0.5, 7.25, 11.0]),
+    "single": pa.array([0.5, 7.25, 11.0], pa.float32()),
+    "money": pa.array(["0.50", "7.25", "11.00"]).cast(pa.decimal128(9, 2)),
+    "day": pa.array([18300, 18400, 18500], pa.int32()).cast(pa.date32()),
+    "moment": pa.array([1_600_000_000, 1_610_000_000, 1_620_000_000], pa.timestamp("s")),
+    "zoned": pa.array([1_600_000_000, 1_610_000_000, 1_620_000_000], pa.timestamp("s", "UTC")),
+    "flag": pa.array([True, False, True]),
+    "word": pa.array(["a", "b", "a"]),
+    "coded": pa.array(["a", "b", "a"]).dictionary_encode(),
+    "number": pa.array([1, 2, 1]),
+}
+DAYS = ("2020-01-01", "2021-12-31")
+DECLARED = {
+    "whole": (0, 10),
+    "tiny": (0, 10),
+    "real": (0.0, 10.0),
+    "single": (0.0, 10.0),
+    "money": (0.0, 10.0),
+    "day": DAYS,
+    "moment": DAYS,
+    "zoned": DAYS,
+    "flag": dpf.Boolean(),
+    "word": ["a", "b"],
+    "coded": ["a", "b"],
+    "number": dpf.Ordinal([1, 2]),
+}
+PARQUET_ONLY = {
+    "items": (pa.array([["a"], ["a", "b"], []]), dpf.Subset(["a", "b"])),
+    "wait": (pa.array([3600, 7200, 0], pa.duration("s")), dpf.Datetime(dt.timedelta(0), dt.timedelta(hours=3), "min")),
+}
+
+
+def _in_json(space):
+    if isinstance(space, tuple):
+        return {"lower": space[0], "upper": space[1]}
+    return space if isinstance(space, list) else space.to_json()
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_every_kind_of_column_of_a_file_is_checked(tmp_path, capsys, ending, nulls):
+    pairs = {name: (WRITTEN[name], DECLARED[name]) for name in WRITTEN} | (PARQUET_ONLY if ending == "parquet" else {})
+    columns = {name: pa.concat_arrays([values] * 100) for name, (values, _) in pairs.items()}
+    spaces = {name: space for name, (_, space) in pairs.items()}
+    if nulls:
+        held = pa.array([False] + [True] * 299)
+        columns = {name: pc.if_else(held, values, pa.scalar(None, values.type)) for name, values in columns.items()}
+        spaces = {name: {"space": "nullable", "inner": _in_json(space)} for name, space in spaces.items()}
+    source, plan = tmp_path / f"in.{ending}", tmp_path / "plan.json"
+    write = pa.csv.write_csv if ending == "csv" else pa.parquet.write_table
+    write(pa.table(columns), source)
+    # Tables would take most of the time, and are not what is checked.
+    plan.write_text(dpf.plan(source, 4, 1e-6, spaces=spaces, measure=None).to_json())
+    with pytest.raises(SystemExit) as stopped:
+        main(["check", str(source), "--plan", str(plan)])
+    out = capsys.readouterr().out
+    assert stopped.value.code == 0, out
+    assert "refused" not in out
+    assert [name for name in columns if not re.search(rf"^(mean|marginal)? +{name} ", out, re.M)] in ([], ["items"])

@@ -329,7 +329,7 @@ BAD = [
     (["estimate", "in.parquet", "mean", "age", "--where", "{}"], "mean takes no --where; leave it out"),
     (["estimate", "in.parquet", "count", "--where", "[]"], "--where must be a JSON object"),
     (["estimate", "in.parquet", "crosstab", "age"], "crosstab takes 2 columns; got 1"),
-    (["estimate", "in.parquet", "mean", "age", "sex"], "mean takes 1 column; got 2"),
+    (["estimate", "in.parquet", "mean", "age", "sex"], "got 2; to group by the second, dpframe … mean age --by sex"),
     (["inspect", "no.parquet"], "no.parquet does not exist"),
     (["estimate", "in.parquet", "mean", "age", "--given", "sex"], "mean takes no --given; leave it out"),
     (["estimate", "in.parquet", "mean", "age", "--bins", "3"], "mean takes --bins for the column of --by only"),

@@ -144,7 +144,7 @@ BAD = {
         'column age has no space, which questions need; pass --spaces FILE, which holds {"age": {"lower": LOWER',
     ),
     "text": (["mean", "sex", "--epsilon", "1", *SEX], "column sex holds no numbers, which mean needs"),
-    "columns": (["mean", "age", "sex", "--epsilon", "1"], "mean takes 1 column; got 2"),
+    "columns": (["mean", "age", "sex", "--epsilon", "1"], "got 2; to group by the second, dpframe … mean age --by sex"),
     "columns of count": (["count", "age", "--epsilon", "1"], "count takes --where and no columns; got 1"),
     "no where": (["count", "--epsilon", "1"], "--where must be a JSON object"),
     "bad where": (["count", "--epsilon", "1", "--where", "sex = F"], "--where must be a JSON object"),

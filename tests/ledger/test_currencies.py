@@ -129,8 +129,8 @@ def test_refusal_says_which_is_short_and_nothing_happens(ledger):
         spend(ledger, 2, Step(0.21), budget=(0.9, 1e-6))
     assert str(caught.value) == (
         "dataset survey has epsilon=0.8928 left of 1 at its delta=1e-06, too little for this release of epsilon=0.9, "
-        "delta=1e-06: nothing was spent and nothing was drawn; the largest epsilon that still fits is 0.866: ask for "
-        "no more, or create a dataset with a larger total"
+        "delta=1e-06: nothing was spent and nothing was drawn; the largest epsilon that still fits is 0.866 "
+        "at this release's delta: ask for no more, or create a dataset with a larger total"
     )
     assert len(ledger.history()) == 1
     assert ledger.find("release 1") is None
@@ -518,7 +518,7 @@ def test_what_a_refused_release_is_said_to_leave_does_fit(tmp_path):
     frame.dp.sanitize(0.7, 1e-7, spaces=spaces, **account)
     with pytest.raises(BudgetExceeded) as caught:
         frame.dp.sanitize(0.8, 1e-7, spaces=spaces, **account)
-    fits = float(re.search(r"largest epsilon that still fits is (\S+):", str(caught.value))[1])
+    fits = float(re.search(r"largest epsilon that still fits is (\S+) at this release's delta:", str(caught.value))[1])
     assert 0.2 < fits < 0.8
     with pytest.raises(BudgetExceeded):
         frame.dp.sanitize(fits * 1.05, 1e-7, spaces=spaces, **account)

@@ -620,6 +620,7 @@ def test_values_under_null_slots_of_the_input_are_not_read() -> None:
         (Ordinal(["a", "b"]), ["a", "b", SECRET], "outside the declared list.* row position 2$"),
         (Datetime("2020-01-01", "2020-01-02"), [None], "is null.* row position 0$"),
         (Boolean(), pa.array([SECRET]), r"has type string, which Boolean\(\) cannot hold; convert the column to bool"),
+        (Boolean(), pa.array([1]), r"has type int64, .* or for zeros and ones the bounds \(0, 1\)$"),
         (Categorical(["a"]), pa.array([1]), "has type int64, which a list of string categories cannot hold"),
         (Categorical([1]), pa.array([SECRET]), "has type string, which a list of int64 categories cannot hold"),
         (Categorical([1, 300]), pa.array([1], pa.int8()), "has type int8"),
