@@ -340,7 +340,8 @@ class SetSizes:
 class Held:
     """How items lie in rows: independently, item i of a row of intensity x with the chance 1 − exp(−a_i·x).
 
-    No pair is more frequent than either of its items then. ``shares`` are those of the rows with each intensity.
+    No pair is more frequent than either of its items then. ``shares`` are those of the rows with each intensity,
+    ``sizes`` those of the rows with 0, 1, … items, where they were measured.
 
     Examples
     --------
@@ -352,6 +353,7 @@ class Held:
     supports: FloatArray
     intensities: FloatArray = field(default_factory=lambda: np.ones(1))
     shares: FloatArray = field(default_factory=lambda: np.ones(1))
+    sizes: FloatArray | None = None
 
     @cached_property
     def chances(self) -> FloatArray:
@@ -491,7 +493,8 @@ class SizeTable:
             return Held(likely[likely > 0], np.maximum(1 + much * (self.sizes / size - 1), 0.0), self.shares)
 
         much = bisected(lambda much: spread(much).pairs <= pairs, 0.0, _WIDEST, 1e-3)
-        return replace(spread(much), supports=supports)
+        each = np.repeat(self.shares / self.widths, self.widths.astype(np.int64))
+        return replace(spread(much), supports=supports, sizes=each)
 
     @property
     def _pairs(self) -> float:

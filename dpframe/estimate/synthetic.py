@@ -2,7 +2,7 @@
 
 Columns of few values and numbers are drawn together, from the mixture that is fitted to measured tables and rows.
 Numbers then fall into a fine cell, and on a code of it. Columns that the mixture does not hold are drawn by themselves:
-sets item by item, others from their distribution. Drawing from what is public costs no budget.
+sets at their sizes and their items' supports, others from their distribution. Drawing from what is public costs no budget.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import logit
 
-from dpframe.arrays import FloatArray
+from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import AlteredReleaseWarning, InferenceWarning, ParameterError, check_whole, name_list, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import Axis, ListedAxis
 from dpframe.estimate.evidence.likelihood import expectation_maximization
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.surrogates import Codes, count_classes
+from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import MOST_PLACES, raked
@@ -52,8 +54,11 @@ MOST_RAKED, MOST_RAKED_CELLS = 200, 1 << 11
 LOUD = 0.2
 """Distance from independence that noise makes, from which on it hides most of what columns have in common."""
 
-REDRAWS = 30
-"""Times that sets of too many items are drawn again."""
+MOST_SHIFTS, MOST_SHIFTED = 40, 1 << 22
+"""Times that items are shifted towards their supports, and chances of items, of some of the rows, that say how far."""
+
+_NEVER = 1e-9
+"""Chance of an item that is hardly ever drawn: shifts leave it so."""
 
 
 def check_rows(n_rows: Any) -> int | None:
@@ -73,11 +78,17 @@ def make_generator(random_state: Any) -> np.random.Generator:
 
 
 class Synthesizer:
-    """Draws rows of one release."""
+    """Draws rows of one release, with the supports of sets and the means and variances of numbers' codes."""
 
-    def __init__(self, source: Source, models: Models, supports: Mapping[str, sets.Held]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        models: Models,
+        supports: Mapping[str, sets.Held],
+        moments: Mapping[str, tuple[float, float]],
+    ) -> None:
         self._source, self._model = source, models.whole
-        self._supports = supports
+        self._supports, self._moments = supports, moments
 
     @property
     def text(self) -> str:
@@ -154,7 +165,8 @@ class Synthesizer:
 
     @cached_property
     def _shares(self) -> dict[str, FloatArray]:
-        return {name: self._model.fine(name) for name in self._model.names}
+        model, known = self._model, self._moments
+        return {n: model.at_moments(n, *known[n]) if n in known else model.fine(n) for n in model.names}
 
     @cached_property
     def _measured(self) -> dict[tuple[int, ...], FloatArray]:
@@ -167,7 +179,11 @@ class Synthesizer:
         tables = [tuple(sorted(table.columns)) for table in self._model.evidence.measured if len(table.columns) > 1]
         parts = {part for columns in tables for size in (1, 2) for part in combinations(columns, size)}
         whole = sorted({*tables, *parts, *self._triples(parts)}, key=lambda columns: (-len(columns), columns))
-        return {columns: self._model.fit.joint(columns) for columns in whole}
+        shares = {columns: self._model.fit.joint(columns) for columns in whole}
+        members = enumerate(self._model.columns.items())
+        # Last, as rows are to have the means and spreads of statistics.
+        own = {(i,): member.merge @ self._shares[name] for i, (name, member) in members if name in self._moments}
+        return {columns: joint for columns, joint in shares.items() if columns not in own} | own
 
     def _triples(self, parts: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return triples whose pairs were all measured, those of the fewest cells."""
@@ -308,7 +324,7 @@ def _codes_within(axis: Axis, cells: npt.NDArray[np.int64], generator: np.random
 
 
 class _SetDraws:
-    """Draws sets item by item: given a released row, each item by whether it was shown."""
+    """Draws sets of measured sizes and supports: given a released row, each item by whether it was shown."""
 
     def __init__(self, column: Column, held: sets.Held, nulls: float) -> None:
         self._column, self._nulls, self._held = sets.SetColumn.of(column), nulls, held
@@ -325,8 +341,8 @@ class _SetDraws:
             shown = np.concatenate([bits for bits, _ in parts]) if parts else np.zeros((0, count), np.uint8)
             hidden = np.concatenate([null for _, null in parts]) if parts else np.zeros(0, dtype=np.bool_)
             chances, null = self._given(shown, hidden, generator), self._given_null(hidden, generator)
-        held = self._within_size(chances, generator)
-        held[null] = False
+        held = np.zeros(chances.shape, dtype=np.bool_)
+        held[~null] = self._at_supports(chances[~null], generator)
         words = self._column.column.space.code_words
         bits = np.zeros((len(held), words * 64), dtype=np.uint8)
         bits[:, :count] = held
@@ -368,19 +384,53 @@ class _SetDraws:
         shown, lost = _posterior(self._nulls, flipped, kept), _posterior(self._nulls, 1 - flipped, 1 - kept)
         return np.asarray(generator.random(len(hidden)) < np.where(hidden, lost, shown))
 
-    def _within_size(self, chances: FloatArray, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Draw items; sets of more than the space allows are drawn again, and at last cut to it."""
-        most = self._column.channel.most
-        held = generator.random(chances.shape) < chances
-        for _ in range(REDRAWS):
-            over = np.flatnonzero(held.sum(axis=1) > most)
-            if not len(over):
-                return held
-            held[over] = generator.random((len(over), chances.shape[1])) < chances[over]
-        for row in np.flatnonzero(held.sum(axis=1) > most):
-            items = generator.permutation(np.flatnonzero(held[row]))
-            held[row, items[most:]] = False
-        return held
+    def _at_supports(self, chances: FloatArray, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
+        """Draw items by their chances, shifted so that sets have the measured sizes and items their supports.
+
+        An item is drawn where the log odds of its chance and logistic noise are above 0 together; a set of a given size
+        takes those that are highest. Limits of sizes and released rows favour some items, which their shifts undo.
+        """
+        scores = logit(np.clip(chances, _NEVER, 1 - _NEVER)) + generator.logistic(size=chances.shape)
+        if not scores.size:
+            return np.zeros(scores.shape, dtype=np.bool_)
+        sizes = self._sizes((scores > 0).sum(axis=1), generator)
+        every = math.ceil(scores.size / MOST_SHIFTED)
+        some, of_some = scores[::every], sizes[::every]
+        aims = np.clip(self._held.supports, 0.0, 1.0) * len(some)
+        shifts = np.zeros(len(aims))
+        for _ in range(MOST_SHIFTS):
+            rows = self._chosen(some + shifts, of_some).sum(axis=0)
+            if np.abs(rows - aims).max() < 1:
+                break
+            shifts += _log_odds(aims, len(some)) - _log_odds(rows, len(some))
+        return self._chosen(scores + shifts, sizes)
+
+    def _sizes(self, drawn: IntArray, generator: np.random.Generator) -> IntArray:
+        """Return the size of every set: as measured, the largest where most items were drawn, or the most there may be.
+
+        Their mean is that of the supports.
+        """
+        most, sizes = self._column.channel.most, self._held.sizes
+        if sizes is None:
+            return np.full(len(drawn), most)
+        mean = float(np.clip(self._held.supports, 0.0, 1.0).sum())
+        shares = tilt_to_mean(sizes, np.arange(len(sizes), dtype=np.float64), mean)
+        found = np.empty(len(drawn), dtype=np.int64)
+        levels = (np.arange(len(drawn)) + generator.random()) / len(drawn)
+        order = np.argsort(drawn + generator.random(len(drawn)))
+        found[order] = np.minimum(np.searchsorted(np.cumsum(shares), levels, side="right"), len(sizes) - 1)
+        return np.minimum(found, most)
+
+    def _chosen(self, scores: FloatArray, sizes: IntArray) -> npt.NDArray[np.bool_]:
+        """Return the items of highest scores, as many as sizes say; without measured sizes only those above 0."""
+        ordered = np.sort(scores, axis=1)
+        last = ordered[np.arange(len(scores)), np.minimum(scores.shape[1] - sizes, scores.shape[1] - 1)]
+        held = (scores >= last[:, None]) & (sizes > 0)[:, None]
+        return np.asarray(held if self._held.sizes is not None else held & (scores > 0))
+
+
+def _log_odds(rows: FloatArray, of: int) -> FloatArray:
+    return np.asarray(np.log(rows + 0.5) - np.log(of - rows + 0.5))
 
 
 def _posterior(prior: Any, of_it: float, of_others: float) -> Any:
