@@ -305,9 +305,9 @@ class Estimates(CountEstimates, NumberEstimates):
         Notes
         -----
         A hidden class is drawn by its weight and the released row's likelihood, then every column given it and its
-        own released value. Numbers fall on their own grid, with the mean and variance that `mean` and `var` give (a variance
-        that noise puts beyond double or half of the model's is met as far as that); sets have the supports of `support`
-        and, where these were measured, nearly the sizes of `set_sizes`.
+        own released value. Numbers fall on their own grid, with the mean and variance that `mean` and `var` give (a
+        variance that noise puts beyond double or half of the model's is met as far as that); sets have the supports of
+        `support` and, where these were measured, nearly the sizes of `set_sizes`.
 
         Examples
         --------

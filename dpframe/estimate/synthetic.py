@@ -2,7 +2,8 @@
 
 Columns of few values and numbers are drawn together, from the mixture that is fitted to measured tables and rows.
 Numbers then fall into a fine cell, and on a code of it. Columns that the mixture does not hold are drawn by themselves:
-sets at their sizes and their items' supports, others from their distribution. Drawing from what is public costs no budget.
+sets at their sizes and their items' supports, others from their distribution. Drawing from what is public costs
+no budget.
 """
 
 from __future__ import annotations
