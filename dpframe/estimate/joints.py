@@ -69,6 +69,9 @@ leave likeliest by 0.9 to 1.2 of the root of `interaction_variance`.
 _OF_PAIRS = 0.5
 """Part of what is open of each pair that counts for a cell of more columns: the other pairs hold it back."""
 
+_UNUSUAL = 2.0
+"""Times a fit's mean squared distance from counts, by its replicas, from which on it is off by more than they are."""
+
 _STRETCHES = 16
 """Stretches of a column's cells whose profile likelihood is looked at."""
 
@@ -94,6 +97,7 @@ class Joints:
     def __init__(self, tables: MeasuredTables) -> None:
         self.tables, self._source, self._evidence = tables, tables.source, tables.inference
         self._excesses: dict[tuple[str, ...], float] = {}
+        self._strengths: dict[tuple[str, ...], float] = {}
 
     @cached_property
     def models(self) -> Models:
@@ -354,11 +358,7 @@ class Joints:
         places = range(len(axes))
         margins = [counts.sum(axis=tuple(other for other in places if other != i)) / n for i in places]
         apart = n * _crossed([np.maximum(margin, 1 / n) for margin in margins])
-        free = counts.size - 1 - sum(axis.cells - 1 for axis in axes)
-        chance = interaction_variance(apart, 2, 0.0)
-        shown = float(((counts - apart) ** 2 / noise).sum()) - free + _SURPRISE * math.sqrt(2 * free)
-        strength = min(math.sqrt(max(shown, 0.0) / float((chance**2 / noise).sum())), _OF_TWO)
-        moved = interaction_variance(shares * n, 2, strength)
+        moved = interaction_variance(shares * n, 2, min(_strength(counts, apart, noise), _OF_TWO))
         return np.asarray(noise * moved / (noise + moved) / n**2)
 
     def _left_open(self, question: Question, shares: FloatArray) -> FloatArray:
@@ -481,14 +481,8 @@ class Joints:
         columns = [model.columns[name] for name in names]
         asked = [conditions[column.axis.name].share_of_cells(column.axis.ends) for column in columns]
         parts = [column.gathered(part) for column, part in zip(columns, asked, strict=True)]
-
-        def sides_of(shares: FloatArray) -> FloatArray:
-            for part in parts:
-                shares = np.moveaxis(np.tensordot(np.stack([part, 1 - part]), shares, axes=(1, 0)), 0, -1)
-            return np.asarray(shares)
-
         joint, heard = model.joint(names), len(names) > 2 and model.is_heard(names)
-        sides, unseen = sides_of(joint), len(names) > 2 and model.known(names) is None
+        sides, unseen = _sides(joint, parts), len(names) > 2 and model.known(names) is None
         found = float(sides.flat[0])
         # The count itself, and the least and the greatest that its pairs leave.
         asks = np.eye(1, sides.size)
@@ -496,13 +490,13 @@ class Joints:
             asks = np.concatenate([asks, bounds_by_pairs(sides)])
         ends = asks[1:] @ sides.ravel()
         ends[np.abs(ends) < _ROUNDING] = 0.0
-        own, *of_ends = model.errors(names, float(population), lambda shares: asks @ sides_of(shares).ravel())
+        own, *of_ends = model.errors(names, float(population), lambda shares: asks @ _sides(shares, parts).ravel())
         error = math.hypot(own, self._misfit(names, parts, found))
         if unseen:
             error = math.hypot(error, self._interaction(names, parts, sides))
         guarded = model.guarded([names])[0] if heard else None
         if guarded is not None:
-            joint, corrected = guarded, float(sides_of(guarded).flat[0])
+            joint, corrected = guarded, float(_sides(guarded, parts).flat[0])
             found, error = corrected, math.hypot(error, corrected - found)
         loud = self._loud(model, names)
         opened = [
@@ -526,7 +520,7 @@ class Joints:
         for i, j in combinations(range(len(names)), 2):
             both = float(sides.sum(axis=tuple(k for k in range(len(names)) if k not in (i, j))).flat[0])
             off = self._misfit([names[i], names[j]], [parts[i], parts[j]], both)
-            error = math.hypot(error, math.sqrt(_OF_PAIRS) * off * min(found / max(both, _FEWEST), 1.0))
+            error = math.hypot(error, off * min(found / max(both, _FEWEST), 1.0))
         return error
 
     def _loud(self, model: Model, names: Sequence[str]) -> list[FloatArray]:
@@ -537,10 +531,11 @@ class Joints:
         rest = [tuple(other for other in range(len(names)) if other != place) for place in range(len(names))]
         return [np.sqrt(table.variances.sum(axis=others)) / max(float(self._source.rows), 1.0) for others in rest]
 
-    def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-        """Return the mean code of a number in every cell of some keys, by the fit's joint, and two variances of each.
+    def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, ...] | None:
+        """Return the mean code of a number in every cell of some keys, by the fit's joint, and three variances of each.
 
-        The first is about the truth, the second what noise has of it.
+        The first is about the truth, the second what noise has of it, and the third what of the first is by how far
+        the fit draws groups to each other.
 
         Rows of a bin of the number count as the bin's mean, which its levels and its sum give; by how much a group's
         mean within a bin differs from that is taken for half of the bin's own spread, and for all of it in the outer
@@ -569,11 +564,15 @@ class Joints:
         law_of_bins = groups * present / held[..., None]
         variance = model.errors(names, of=of) ** 2
         variance += (law_of_bins**2 @ spreads) * (1 - np.clip(held, 0.0, 1.0))
+        drawn = np.zeros(means.shape)
         if len(names) == 2:
-            weights = onto[0][:, :, None] * ((centres - means[:, None]) * present)[:, None, :]
+            weights = onto[0][:, :, None] * ((centres - means[:, None]) * present / held[:, None])[:, None, :]
             raw = self._raw_sums(model, names, weights)
-            variance += 0.0 if raw is None else self._misfit_of(names, raw[0] / held, raw[1] / held**2)
-        return means, variance, model.fitted.noise(model.places(names), of)
+            if raw is not None:
+                hidden = self._hidden_in_means(names, held, law_of_bins, centres - means[:, None])
+                misfit, drawn = self._misfit_of(names, weights, *raw, hidden)
+                variance += misfit
+        return means, variance, model.fitted.noise(model.places(names), of), drawn
 
     def _raw_sums(
         self, model: Model, names: Sequence[str], weights: FloatArray
@@ -591,15 +590,52 @@ class Joints:
         )
         return sums / n, variances / n**2
 
-    def _misfit_of(self, names: Sequence[str], apart: FloatArray, noise: FloatArray) -> FloatArray:
-        """Return the variance of a fit about the truth from how far it is off what was measured, of such noise.
+    def _hidden_in_means(
+        self, names: Sequence[str], held: FloatArray, law_of_bins: FloatArray, apart: FloatArray
+    ) -> FloatArray:
+        """Return by how much, squared, means of groups may differ from that of all rows, as in `interaction_variance`.
 
-        What is more in this very distance than noise makes of one in twenty; or what is more than noise, on average, in
-        those of blocks of the pair's cells; and never less than a tenth of the noise: a fit follows what it was fitted
-        to.
+        ``law_of_bins`` is each group's, ``apart`` how far bins are from its mean. Of a number that is cut at its mean
+        the group's mean moves by half of its mean deviation for every unit of the log odds ratio.
         """
-        own = np.maximum(apart**2 - _SURPRISE**2 * noise, self._excess(names) * noise)
-        return np.asarray(np.maximum(own, 0.0) + _FOLLOWED * noise)
+        moved = self._strength(names) * (law_of_bins * np.abs(apart)).sum(axis=1) / 2
+        chance = (law_of_bins * apart**2).sum(axis=1) / (held * max(float(self._source.rows), 1.0))
+        rest = 1 - np.clip(held, 0.0, 1.0)
+        return np.asarray((rest * moved) ** 2 + rest * chance)
+
+    def _misfit_of(
+        self, names: Sequence[str], weights: FloatArray, apart: FloatArray, noise: FloatArray, hidden: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the variances of weighted sums by a fit about the truth, from how far these are off measured ones.
+
+        ``noise`` is that of what was measured, ``hidden`` the variance of what a dependence of two columns may add.
+        The second array is what the fit draws of it to independence. Errors of replicas do not have it, for their truth
+        is drawn already; but the part of the noise that they follow is the part of a dependence that a fit shows.
+
+        The variance is what is more in this very distance than is usual, by the replicas or by noise; or what is more
+        than noise, on average, in those of blocks of the pair's cells; or what is drawn to independence; and never
+        less than a tenth of the noise: a fit follows what it was fitted to.
+        """
+        usual, drawn = _SURPRISE**2 * noise, np.zeros(noise.shape)
+        if len(names) == 2:
+            model = self.models.around(names)
+            followed, distance = model.fitted.against(model.places(names), weights)
+            usual = _UNUSUAL * np.minimum(noise, distance)
+            drawn = (1 - followed) ** 2 * noise * hidden / np.maximum(noise + hidden, 1e-300)
+        own = np.maximum(apart**2 - usual, self._excess(names) * noise)
+        return np.asarray(np.maximum(own, drawn) + _FOLLOWED * noise), np.asarray(drawn)
+
+    def _strength(self, names: Sequence[str]) -> float:
+        """Return the standard deviation of a measured pair's log odds ratios that its counts may have at most."""
+        key = tuple(sorted(names))
+        if key not in self._strengths:
+            model, n = self.models.around(key), max(float(self._source.rows), 1.0)
+            table, found = model.known(key), 0.0
+            if table is not None:
+                margins = [np.maximum(model.joint([name]), 1 / n) for name in key]
+                found = _strength(table.counts, n * _crossed(margins), table.variances)
+            self._strengths[key] = found
+        return self._strengths[key]
 
     def _misfit(self, names: Sequence[str], parts: Sequence[FloatArray], found: float) -> float:
         """Return by how much a share by the fit may be off what was measured of it, and what noise may hide.
@@ -614,10 +650,15 @@ class Joints:
         if raw is None or not (raw[1][0] > 0 and raw[1][1] * n**2 < _UNMEASURED):
             return 0.0
         (count, whole), (variance, noise) = raw
-        excess = float(self._misfit_of(names, np.array(count - found), np.array(variance)))
+        hidden = np.zeros(1)
+        if len(names) == 2:
+            sides = _sides(self.models.around(names).joint(names), parts) * n
+            hidden = interaction_variance(sides, 2, self._strength(names)).flat[:1] / n**2
+        off = np.array([count - found])
+        excess = float(self._misfit_of(names, inside[None], off, np.array([variance]), hidden)[0][0])
         error = math.sqrt(noise)
-        hidden = float(truncated_spread(np.array([whole]), np.array([error]))[0]) * max(0.0, 1 - found / error)
-        return math.hypot(math.sqrt(max(excess, 0.0)), hidden / 2)
+        unseen = float(truncated_spread(np.array([whole]), np.array([error]))[0]) * max(0.0, 1 - found / error)
+        return math.hypot(math.sqrt(max(excess, 0.0)), unseen / 2)
 
     def _excess(self, names: Sequence[str]) -> float:
         """Return how much more the fit is off the counts of blocks of a pair's cells than noise, in parts of noise."""
@@ -672,6 +713,21 @@ def _nearest(counts: FloatArray, domain: JointDomain) -> FloatArray:
 
 def _crossed(parts: Sequence[FloatArray]) -> FloatArray:
     return reduce(np.multiply.outer, parts)
+
+
+def _strength(counts: FloatArray, apart: FloatArray, noise: FloatArray) -> float:
+    """Return the standard deviation of log odds ratios that counts show about independent ones, or may hide."""
+    free = counts.size - 1 - sum(cells - 1 for cells in counts.shape)
+    chance = interaction_variance(apart, 2, 0.0)
+    shown = float(((counts - apart) ** 2 / noise).sum()) - free + _SURPRISE * math.sqrt(2 * free)
+    return math.sqrt(max(shown, 0.0) / max(float((chance**2 / noise).sum()), 1e-300))
+
+
+def _sides(shares: FloatArray, parts: Sequence[FloatArray]) -> FloatArray:
+    """Return shares by condition, met first; ``parts`` are what conditions take of the cells of each column."""
+    for part in parts:
+        shares = np.moveaxis(np.tensordot(np.stack([part, 1 - part]), shares, axes=(1, 0)), 0, -1)
+    return np.asarray(shares)
 
 
 def _bin_means(column: TableColumn, law: NumberLaw, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

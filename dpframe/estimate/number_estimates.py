@@ -171,7 +171,7 @@ class NumberEstimates(VectorEstimates):
         with np.errstate(invalid="ignore"):
             beyond = np.where(variance > 0, ratio - np.clip(ratio, *ends), np.inf)
         found, spread = ratio, np.where(np.isfinite(beyond), variance + beyond**2, np.inf)
-        noise = spread
+        noise, drawn = spread, np.zeros(spread.shape)
         centre, unsure, width = self._common_mean(scale, method)
         if told is not None:
             fitted, own, of_fit = start + step * told[0], np.maximum(told[1], 1e-12) * step**2, told[2] * step**2
@@ -180,6 +180,7 @@ class NumberEstimates(VectorEstimates):
             of_rows = np.where(weight > 0, weight**2 * spread, 0.0)
             noise = (1 - weight) ** 2 * _LEFT * of_fit + of_rows
             spread = (1 - weight) ** 2 * own + of_rows
+            drawn = (1 - weight) ** 2 * told[3] * step**2
         apart, scales = (found.ravel() - centre) / width, np.ones(found.size)
         moved, left = shrunk(apart, noise.ravel() / width**2, scales, _ALIKE, _FAR)
         means = np.clip(centre + width * moved.reshape(found.shape), *ends)
@@ -188,7 +189,7 @@ class NumberEstimates(VectorEstimates):
         # Errors of groups that are alike are smaller, and those of few that differ are not: the mean of both variances.
         other, posterior = shrunk(apart, spread.ravel() / width**2, scales, _ALIKE, _FAR)
         alike = (posterior + (moved - other) ** 2).reshape(found.shape) * width**2 + unsure
-        return means, (spread + np.minimum(alike, spread)) / 2, "both"
+        return means, (spread + np.minimum(alike + drawn, spread)) / 2, "both"
 
     def _common_mean(self, scale: moments.Scale, method: str) -> tuple[float, float, float]:
         column, space = scale.column.name, scale.column.space

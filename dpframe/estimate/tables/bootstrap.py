@@ -142,6 +142,23 @@ class Fitted:
         """
         return np.asarray(np.var([of(fit.joint(columns)) for fit in self.again], axis=0))
 
+    def against(self, columns: Sequence[int], weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the part of the noise in sums of counts that a fit follows, and its mean squared distance from them.
+
+        The first is from 0 to 1: by the rest the fit draws what the counts show to independence. Both are by the
+        replicas, the second in squared shares. ``weights`` has the shape (sums, cells of each column), of columns that
+        some table holds together.
+        """
+        shares, found = self.fit.joint(columns), []
+        for fit in self.again:
+            known = fit.evidence.known(columns)
+            assert known is not None
+            both = fit.joint(columns), known.counts / fit.evidence.n
+            found.append([np.tensordot(weights, one - shares, axes=shares.ndim) for one in both])
+        steps, noises = np.moveaxis(np.array(found), 1, 0)
+        slopes = (steps * noises).sum(axis=0) / np.maximum((noises**2).sum(axis=0), 1e-300)
+        return np.clip(slopes, 0.0, 1.0), ((steps - noises) ** 2).mean(axis=0)
+
 
 def _expected(fit: TableFit, table: Table) -> FloatArray:
     return table.expected(fit.joint(table.columns), fit.evidence.n)
