@@ -23,7 +23,7 @@ def synthesize(
         int | None, typer.Option(min=0, help="Seed, to draw the same again.", show_default=False)
     ] = None,
 ) -> None:
-    """Draw synthetic rows from a released file, in which plain counts and means are right on average."""
+    """Draw synthetic rows from a released file, in which plain counts and means are about those of the estimates."""
     start = time.perf_counter()
     count = synthesize_parquet(source, target, rows, random_state)
     typer.echo(f"{target}: {count:,} synthetic rows in {time.perf_counter() - start:.1f} s; this spends no budget")

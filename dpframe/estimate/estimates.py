@@ -278,7 +278,7 @@ class Estimates(CountEstimates, NumberEstimates):
         return self._source.verify()
 
     def synthesize(self, n_rows: int | None = None, random_state: Any = None) -> Any:
-        """Return synthetic rows: a table of the same columns and dtypes in which plain pandas is right on average.
+        """Return synthetic rows: a table of these columns and dtypes, in which plain pandas says about what `.dp` does.
 
         They are drawn from a model of the original table that is fitted to what was released, its measured tables
         and its rows, and so cost no budget. Nothing that only three columns together show is in them but by chance;
