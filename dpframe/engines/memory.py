@@ -1,4 +1,4 @@
-"""Memory of workers that are told to give all of it back."""
+"""Memory of workers that are set to give all of it back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def memory_kept() -> Iterator[None]:
     it. Where that variable is not set, or the C library is another, nothing is done.
     """
     trim, mmap = (os.environ.get(f"MALLOC_{name}_THRESHOLD_", "") for name in ("TRIM", "MMAP"))
-    if not trim.isdecimal() or os.name != "posix" or not hasattr(libc := ctypes.CDLL(None), "mallopt"):
+    if not trim.isdecimal() or os.name != "posix" or not hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         yield
         return
     libc.mallopt(_TRIM, _KEPT)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
-from itertools import combinations
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -26,9 +25,10 @@ from dpframe.estimate.conditions import ValueCondition, Where
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, refits
-from dpframe.estimate.evidence.number_law import NumberLaw, truncated_spread
+from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
+from dpframe.estimate.misfit import OF_TWO, Misfit, crossed, odds_spread, sides_of, within_cells
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results, with_none
 from dpframe.estimate.table_column import TableColumn, aggregation
@@ -56,39 +56,14 @@ NOISY = 0.5
 NEGLIGIBLE = 0.005
 """Expected total error of shares below which raw counts are as good as any."""
 
-_FOLLOWED = 0.1
-"""Part of the noise's variance that a fit has at least."""
-
-_OF_TWO, _OF_THREE = 1.0, 0.2
-"""Standard deviations of log odds ratios of two columns, and of three given their pairs, about, in real tables.
-
-With 0.2 the cells of three columns in samples of 600 to 32,561 rows of twenty tables differ from what their true pairs
-leave likeliest by 0.9 to 1.2 of the root of `interaction_variance`.
-"""
-
-_OF_PAIRS = 0.5
-"""Part of what is open of each pair that counts for a cell of more columns: the other pairs hold it back."""
-
-_UNUSUAL = 2.0
-"""Times a fit's mean squared distance from counts, by its replicas, from which on it is off by more than they are."""
-
 _STRETCHES = 16
 """Stretches of a column's cells whose profile likelihood is looked at."""
 
 _FEWEST = 1e-9
 """Share of rows below which a group is empty."""
 
-_LEAP = 0.75
-"""Standard errors for which a leap of a law within a cell counts: a 95 % interval holds it, with some room."""
-
-_SURPRISE = 2.0
-"""Standard errors of noise from which on a fit's distance from what was measured is more than noise."""
-
 _ROUNDING = 1e-12
 """Share of rows below which a bound is 0."""
-
-_UNMEASURED = 1e9
-"""Variance of a sum of counts from which on one of them was not made."""
 
 
 class Joints:
@@ -96,13 +71,15 @@ class Joints:
 
     def __init__(self, tables: MeasuredTables) -> None:
         self.tables, self._source, self._evidence = tables, tables.source, tables.inference
-        self._excesses: dict[tuple[str, ...], float] = {}
-        self._strengths: dict[tuple[str, ...], float] = {}
 
     @cached_property
     def models(self) -> Models:
         """The fits of the release."""
         return Models(self.tables)
+
+    @cached_property
+    def _misfit(self) -> Misfit:
+        return Misfit(self.models, float(self._source.rows))
 
     def answer(self, question: Question, method: str) -> Answer:
         """Return a joint by a method of `METHODS`, 0 in the cells that the plan's rules exclude.
@@ -172,7 +149,7 @@ class Joints:
         if math.prod(axis.cells for axis in axes) > MOST_ASKED:
             return Results.of(np.array([np.nan]), np.array([np.inf]), z), {"source": "rows"}
         answer = self.answer(Question(axes, False, (), False, population), "auto")
-        inside = _crossed([conditions[axis.name].share_of_cells(axis.ends) for axis in axes])
+        inside = crossed([conditions[axis.name].share_of_cells(axis.ends) for axis in axes])
         found = float((answer.estimate * inside).sum())
         # How the errors of cells go together is not known: at worst all go one way.
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
@@ -357,8 +334,8 @@ class Joints:
         counts, noise = self._of_rows(Question(axes, False, (), False, False), sampling=0.0)
         places = range(len(axes))
         margins = [counts.sum(axis=tuple(other for other in places if other != i)) / n for i in places]
-        apart = n * _crossed([np.maximum(margin, 1 / n) for margin in margins])
-        moved = interaction_variance(shares * n, 2, min(_strength(counts, apart, noise), _OF_TWO))
+        apart = n * crossed([np.maximum(margin, 1 / n) for margin in margins])
+        moved = interaction_variance(shares * n, 2, min(odds_spread(counts, apart, noise), OF_TWO))
         return np.asarray(noise * moved / (noise + moved) / n**2)
 
     def _left_open(self, question: Question, shares: FloatArray) -> FloatArray:
@@ -404,57 +381,13 @@ class Joints:
         if guarded is not None:
             # What was corrected is known no better than that it had to be.
             errors, shares = np.hypot(errors, guarded - shares), guarded
-        errors = np.hypot(errors, self._unseen(model, names, shares))
+        errors = np.hypot(errors, self._misfit.unseen(model, names, shares))
         if not of_rows:
-            errors = np.hypot(errors, np.sqrt(self._open(model, names, shares)))
+            errors = np.hypot(errors, np.sqrt(self._misfit.of_cells(model, names, shares)))
             if len(names) > 2 and model.known(names) is None:
                 errors = with_none(shares, errors)
         answer = self._shown(question, model, shares, errors, "model", source)
         return replace(answer, hidden=guarded is not None)
-
-    def _open(self, model: Model, names: Sequence[str], shares: FloatArray) -> FloatArray:
-        """Return the variance of cells about a fit's that neither the fit nor its replicas know of.
-
-        Of columns that no table holds together it is that of their interaction, and a cell's part of what is open of
-        each pair of them. Of those that one does it is the part
-        of the count's noise by which the fit is off the counts of blocks, as in `_misfit`, and no more than the pair's
-        odds ratios make likely.
-        """
-        n, known = max(float(self._source.rows), 1.0), model.known(names)
-        if known is None:
-            moved = interaction_variance(shares * n, 3, _OF_THREE) / n**2
-            for pair in combinations(names, 2) if len(names) > 2 else ():
-                if model.known(pair) is not None:
-                    others = tuple(i for i, name in enumerate(names) if name not in pair)
-                    joint = model.joint(pair)
-                    part = np.minimum(shares / np.maximum(np.expand_dims(joint, others), _FEWEST), 1.0)
-                    moved = moved + _OF_PAIRS * part**2 * np.expand_dims(self._open(model, pair, joint), others)
-            return np.asarray(moved)
-        if len(names) == 1:
-            return np.zeros(shares.shape)
-        noise = (self._excess(names) + _FOLLOWED) * known.variances
-        return np.asarray(np.minimum(noise, interaction_variance(shares * n, 2, _OF_TWO)) / n**2)
-
-    def _unseen(self, model: Model, names: Sequence[str], shares: FloatArray) -> FloatArray:
-        """Return by how much more of the rows cells may hold than a fit has in them, where noise hides it.
-
-        A fit, and all its replicas, may leave a cell empty that has rows. These may be as many as if the columns were
-        independent, and no more than noise hides in the least noisy count of a pair of them.
-        """
-        rows = max(float(self._source.rows), 1.0)
-
-        def hidden(some: Sequence[str]) -> FloatArray:
-            known = model.known(some)
-            none = np.full([model.columns[name].cells for name in some], np.inf)
-            return none if known is None else truncated_spread(known.counts, np.sqrt(known.variances)) / rows
-
-        most = reduce(np.multiply.outer, [np.maximum(model.joint([name]), hidden([name])) for name in names])
-        noise = np.full_like(most, np.inf)
-        for i, j in combinations(range(len(names)), 2):
-            others = [k for k in range(len(names)) if k not in (i, j)]
-            noise = np.minimum(noise, np.expand_dims(hidden([names[i], names[j]]), others))
-        unseen = np.minimum(most, noise)
-        return np.where(np.isfinite(unseen), np.maximum(unseen - shares, 0.0), 0.0)
 
     def _shown(
         self, question: Question, model: Model, shares: FloatArray, errors: FloatArray, method: str, source: str
@@ -482,7 +415,7 @@ class Joints:
         asked = [conditions[column.axis.name].share_of_cells(column.axis.ends) for column in columns]
         parts = [column.gathered(part) for column, part in zip(columns, asked, strict=True)]
         joint, heard = model.joint(names), len(names) > 2 and model.is_heard(names)
-        sides, unseen = _sides(joint, parts), len(names) > 2 and model.known(names) is None
+        sides, unseen = sides_of(joint, parts), len(names) > 2 and model.known(names) is None
         found = float(sides.flat[0])
         # The count itself, and the least and the greatest that its pairs leave.
         asks = np.eye(1, sides.size)
@@ -490,17 +423,17 @@ class Joints:
             asks = np.concatenate([asks, bounds_by_pairs(sides)])
         ends = asks[1:] @ sides.ravel()
         ends[np.abs(ends) < _ROUNDING] = 0.0
-        own, *of_ends = model.errors(names, float(population), lambda shares: asks @ _sides(shares, parts).ravel())
-        error = math.hypot(own, self._misfit(names, parts, found))
+        own, *of_ends = model.errors(names, float(population), lambda shares: asks @ sides_of(shares, parts).ravel())
+        error = math.hypot(own, self._misfit.of_share(names, parts, found))
         if unseen:
-            error = math.hypot(error, self._interaction(names, parts, sides))
+            error = math.hypot(error, self._misfit.of_interaction(names, parts, sides))
         guarded = model.guarded([names])[0] if heard else None
         if guarded is not None:
-            joint, corrected = guarded, float(_sides(guarded, parts).flat[0])
+            joint, corrected = guarded, float(sides_of(guarded, parts).flat[0])
             found, error = corrected, math.hypot(error, corrected - found)
-        loud = self._loud(model, names)
+        loud = self._misfit.noise_of_cells(model, names)
         opened = [
-            _left_open(joint, parts, column, asked[place], place, loud[place]) for place, column in enumerate(columns)
+            within_cells(joint, parts, column, asked[place], place, loud[place]) for place, column in enumerate(columns)
         ]
         rows = float(self._source.rows)
         results = Results.of(np.array([found * rows]), np.array([(math.hypot(error, *opened) * rows) ** 2]), z)
@@ -509,27 +442,6 @@ class Joints:
             results = results.reaching(ends * rows, np.array(of_ends) * rows, z)
             said["allowed_by_pairs"] = tuple((np.clip(ends, 0.0, 1.0) * rows).tolist())
         return results, said
-
-    def _interaction(self, names: Sequence[str], parts: Sequence[FloatArray], sides: FloatArray) -> float:
-        """Return how far off a share of three conditions and more is by what only all of them show, and by its pairs.
-
-        ``sides`` are the shares by condition, met first.
-        """
-        n, found = max(float(self._source.rows), 1.0), float(sides.flat[0])
-        error = math.sqrt(float(interaction_variance(sides * n, 3, _OF_THREE).flat[0])) / n
-        for i, j in combinations(range(len(names)), 2):
-            both = float(sides.sum(axis=tuple(k for k in range(len(names)) if k not in (i, j))).flat[0])
-            off = self._misfit([names[i], names[j]], [parts[i], parts[j]], both)
-            error = math.hypot(error, off * min(found / max(both, _FEWEST), 1.0))
-        return error
-
-    def _loud(self, model: Model, names: Sequence[str]) -> list[FloatArray]:
-        """Return the noise of what tables count in every cell of each column, over the others, in shares of rows."""
-        table = model.known(names)
-        if table is None:
-            return [np.zeros(model.columns[name].cells) for name in names]
-        rest = [tuple(other for other in range(len(names)) if other != place) for place in range(len(names))]
-        return [np.sqrt(table.variances.sum(axis=others)) / max(float(self._source.rows), 1.0) for others in rest]
 
     def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, ...] | None:
         """Return the mean code of a number in every cell of some keys, by the fit's joint, and three variances of each.
@@ -567,112 +479,9 @@ class Joints:
         drawn = np.zeros(means.shape)
         if len(names) == 2:
             weights = onto[0][:, :, None] * ((centres - means[:, None]) * present / held[:, None])[:, None, :]
-            raw = self._raw_sums(model, names, weights)
-            if raw is not None:
-                hidden = self._hidden_in_means(names, held, law_of_bins, centres - means[:, None])
-                misfit, drawn = self._misfit_of(names, weights, *raw, hidden)
-                variance += misfit
+            misfit, drawn = self._misfit.of_means(names, weights, held, law_of_bins, centres - means[:, None])
+            variance += misfit
         return means, variance, model.fitted.noise(model.places(names), of), drawn
-
-    def _raw_sums(
-        self, model: Model, names: Sequence[str], weights: FloatArray
-    ) -> tuple[FloatArray, FloatArray] | None:
-        """Return weighted sums of what tables count of columns together, in shares of all rows, and their variances.
-
-        ``weights`` has the shape (sums, cells of each column); None where no table holds all of the columns.
-        """
-        table, n = model.known(names), max(float(self._source.rows), 1.0)
-        if table is None:
-            return None
-        sums, variances = (
-            np.tensordot(w, values, axes=values.ndim)
-            for w, values in ((weights, table.counts), (weights**2, table.variances))
-        )
-        return sums / n, variances / n**2
-
-    def _hidden_in_means(
-        self, names: Sequence[str], held: FloatArray, law_of_bins: FloatArray, apart: FloatArray
-    ) -> FloatArray:
-        """Return by how much, squared, means of groups may differ from that of all rows, as in `interaction_variance`.
-
-        ``law_of_bins`` is each group's, ``apart`` how far bins are from its mean. Of a number that is cut at its mean
-        the group's mean moves by half of its mean deviation for every unit of the log odds ratio.
-        """
-        moved = self._strength(names) * (law_of_bins * np.abs(apart)).sum(axis=1) / 2
-        chance = (law_of_bins * apart**2).sum(axis=1) / (held * max(float(self._source.rows), 1.0))
-        rest = 1 - np.clip(held, 0.0, 1.0)
-        return np.asarray((rest * moved) ** 2 + rest * chance)
-
-    def _misfit_of(
-        self, names: Sequence[str], weights: FloatArray, apart: FloatArray, noise: FloatArray, hidden: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the variances of weighted sums by a fit about the truth, from how far these are off measured ones.
-
-        ``noise`` is that of what was measured, ``hidden`` the variance of what a dependence of two columns may add.
-        The second array is what the fit draws of it to independence. Errors of replicas do not have it, for their truth
-        is drawn already; but the part of the noise that they follow is the part of a dependence that a fit shows.
-
-        The variance is what is more in this very distance than is usual, by the replicas or by noise; or what is more
-        than noise, on average, in those of blocks of the pair's cells; or what is drawn to independence; and never
-        less than a tenth of the noise: a fit follows what it was fitted to.
-        """
-        usual, drawn = _SURPRISE**2 * noise, np.zeros(noise.shape)
-        if len(names) == 2:
-            model = self.models.around(names)
-            followed, distance = model.fitted.against(model.places(names), weights)
-            usual = _UNUSUAL * np.minimum(noise, distance)
-            drawn = (1 - followed) ** 2 * noise * hidden / np.maximum(noise + hidden, 1e-300)
-        own = np.maximum(apart**2 - usual, self._excess(names) * noise)
-        return np.asarray(np.maximum(own, drawn) + _FOLLOWED * noise), np.asarray(drawn)
-
-    def _strength(self, names: Sequence[str]) -> float:
-        """Return the standard deviation of a measured pair's log odds ratios that its counts may have at most."""
-        key = tuple(sorted(names))
-        if key not in self._strengths:
-            model, n = self.models.around(key), max(float(self._source.rows), 1.0)
-            table, found = model.known(key), 0.0
-            if table is not None:
-                margins = [np.maximum(model.joint([name]), 1 / n) for name in key]
-                found = _strength(table.counts, n * _crossed(margins), table.variances)
-            self._strengths[key] = found
-        return self._strengths[key]
-
-    def _misfit(self, names: Sequence[str], parts: Sequence[FloatArray], found: float) -> float:
-        """Return by how much a share by the fit may be off what was measured of it, and what noise may hide.
-
-        A fit's replicas are right about the fit, and know neither that it may not hold nor rows that noise hides. Of
-        columns that were measured together both show: in the count of what is asked, and in those of all blocks from
-        the first cells on, whose distances from the fit are more than noise has by some factor.
-        """
-        inside, cover = (_crossed(one) for one in (parts, [np.ceil(part) for part in parts]))
-        raw = self._raw_sums(self.models.around(names), names, np.stack([inside, cover]))
-        n = max(float(self._source.rows), 1.0)
-        if raw is None or not (raw[1][0] > 0 and raw[1][1] * n**2 < _UNMEASURED):
-            return 0.0
-        (count, whole), (variance, noise) = raw
-        hidden = np.zeros(1)
-        if len(names) == 2:
-            sides = _sides(self.models.around(names).joint(names), parts) * n
-            hidden = interaction_variance(sides, 2, self._strength(names)).flat[:1] / n**2
-        off = np.array([count - found])
-        excess = float(self._misfit_of(names, inside[None], off, np.array([variance]), hidden)[0][0])
-        error = math.sqrt(noise)
-        unseen = float(truncated_spread(np.array([whole]), np.array([error]))[0]) * max(0.0, 1 - found / error)
-        return math.hypot(math.sqrt(max(excess, 0.0)), unseen / 2)
-
-    def _excess(self, names: Sequence[str]) -> float:
-        """Return how much more the fit is off the counts of blocks of a pair's cells than noise, in parts of noise."""
-        key = tuple(sorted(names))
-        if len(key) == 2 and key not in self._excesses:
-            model = self.models.around(key)
-            names = [model.names[place] for place in sorted(model.places(key))]
-            table, found = model.known(names), 0.0
-            if table is not None:
-                fitted = model.joint(names) * max(float(self._source.rows), 1.0)
-                apart, noise = (v.cumsum(axis=0).cumsum(axis=1) for v in (table.counts - fitted, table.variances))
-                found = max(float((apart**2 / noise).mean()) - 1.0, 0.0)
-            self._excesses[key] = found
-        return self._excesses.get(key, 0.0)
 
 
 METHODS: Mapping[str, Callable[[Joints, Question], Answer]] = MappingProxyType(
@@ -711,25 +520,6 @@ def _nearest(counts: FloatArray, domain: JointDomain) -> FloatArray:
     return np.stack([project(domain.sums(one) / max(float(one.sum()), 1.0)) for one in tables], axis=-1)
 
 
-def _crossed(parts: Sequence[FloatArray]) -> FloatArray:
-    return reduce(np.multiply.outer, parts)
-
-
-def _strength(counts: FloatArray, apart: FloatArray, noise: FloatArray) -> float:
-    """Return the standard deviation of log odds ratios that counts show about independent ones, or may hide."""
-    free = counts.size - 1 - sum(cells - 1 for cells in counts.shape)
-    chance = interaction_variance(apart, 2, 0.0)
-    shown = float(((counts - apart) ** 2 / noise).sum()) - free + _SURPRISE * math.sqrt(2 * free)
-    return math.sqrt(max(shown, 0.0) / max(float((chance**2 / noise).sum()), 1e-300))
-
-
-def _sides(shares: FloatArray, parts: Sequence[FloatArray]) -> FloatArray:
-    """Return shares by condition, met first; ``parts`` are what conditions take of the cells of each column."""
-    for part in parts:
-        shares = np.moveaxis(np.tensordot(np.stack([part, 1 - part]), shares, axes=(1, 0)), 0, -1)
-    return np.asarray(shares)
-
-
 def _bin_means(column: TableColumn, law: NumberLaw, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return mean codes of a number's bins, the variances of a group's mean about them, and 1 for values, 0 for null.
 
@@ -744,34 +534,3 @@ def _bin_means(column: TableColumn, law: NumberLaw, shares: FloatArray) -> tuple
     inner = np.full(column.cells, 0.25)
     inner[np.flatnonzero(present)[[0, -1]]] = 1.0
     return means, spreads * inner * present, present.astype(np.float64)
-
-
-def _left_open(
-    joint: FloatArray,
-    parts: Sequence[FloatArray],
-    column: TableColumn,
-    asked: FloatArray,
-    place: int,
-    loud: FloatArray,
-) -> float:
-    """Return what one column's cells leave open of a part of a joint: how rows of the part lie within them.
-
-    In a cell that is asked for in part the law of the other columns may leap from one neighbour's to the other's: the
-    smaller part may be off by its rows times the larger distance of the cell's law from theirs, as far as the cell has
-    such rows; a neighbour counts by how far its rows exceed its noise ``loud``. What its own finest cells leave
-    in doubt; and the noise of how these share the cell.
-    """
-    mass = np.moveaxis(joint, place, 0)
-    held = mass.reshape(len(mass), -1).sum(axis=1)
-    for other in [own for at, own in enumerate(parts) if at != place]:
-        mass = np.tensordot(mass, other, axes=(1, 0))
-    law = mass / np.maximum(held, 1e-300)
-    cells, heard = np.arange(len(law)), held / np.maximum(held + loud, 1e-300)
-    sides = [np.minimum(cells + 1, len(law) - 1), np.maximum(cells - 1, 0)]
-    part = parts[place]
-    leap = np.minimum(part, 1 - part) * held * np.max([heard[at] * np.abs(law[at] - law) for at in sides], axis=0)
-    most, least = np.minimum(mass, part * held), np.maximum(mass - (1 - part) * held, 0.0)
-    leap = np.minimum(leap, np.maximum(most - part * mass, part * mass - least))
-    doubt = float(column.gathered(column.in_doubt(asked)) @ mass)
-    noise = float(column.cut_errors(asked[None, :], mass)[0])
-    return math.hypot(_LEAP * float(leap.sum()) + doubt, noise)
