@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dpframe.errors import ParameterError, check_whole, refusing_misfit_calls
-from dpframe.estimate import moments, sets
+from dpframe.estimate import sets
 from dpframe.estimate.base import column_names
 from dpframe.estimate.count_estimates import CountEstimates
 from dpframe.estimate.not_found import NOT_FOUND, asked_by_another
@@ -305,8 +305,7 @@ class Estimates(CountEstimates, NumberEstimates):
         Notes
         -----
         A hidden class is drawn by its weight and the released row's likelihood, then every column given it and its
-        own released value. Numbers fall on their own grid, with the mean and variance that `mean` and `var` give (a
-        variance that noise puts beyond double or half of the model's is met as far as that); sets have the supports of
+        own released value. Numbers fall on their own grid, at their measured mean; sets have the supports of
         `support` and, where these were measured, nearly the sizes of `set_sizes`.
 
         Examples
@@ -360,24 +359,7 @@ class Estimates(CountEstimates, NumberEstimates):
     @cached_property
     def _synthesizer(self) -> Synthesizer:
         held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
-        supports = {name: self._held(name) for name in held}
-        return Synthesizer(self._source, self._joints.models, supports, self._code_moments())
-
-    def _code_moments(self) -> dict[str, tuple[float, float]]:
-        """Return mean and variance of the codes of every number with counts of its own, from these and the rows."""
-        laws = {n: law for n in self._joints.models.whole.names if (law := self._joints.tables.law(n)) is not None}
-        scales = {name: moments.Scale.of(self._source.column(name)) for name in laws}
-        asked = {n: (moments.mean(scale, None), moments.variance(scale, 0)) for n, scale in scales.items()}
-        terms = {(name, i): one.terms for name, both in asked.items() for i, one in enumerate(both)}
-        sums, found = self._sums(terms, list(laws)), {}
-        for name, law in laws.items():
-            start, step = scales[name].line
-            mean, variance = (
-                float(self._moments(one, [name], "table", partial(one.known, law), sums[name, i])[0][0])
-                for i, one in enumerate(asked[name])
-            )
-            found[name] = ((mean - start) / step, variance / step**2)
-        return found
+        return Synthesizer(self._source, self._joints.models, {name: self._held(name) for name in held})
 
     def _held(self, column: str) -> sets.Held:
         supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)

@@ -15,7 +15,7 @@ from dpframe.estimate.axes import NoiseBlock, make_axis
 from dpframe.estimate.evidence.likelihood import expectation_maximization, through
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.surrogates import count_classes, count_joints
-from dpframe.estimate.table_column import tilt_to_mean, tilt_to_moments
+from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.bootstrap import Fitted
 from dpframe.estimate.tables.fit import TableFit
 from dpframe.estimate.tables.guard import UNLIKELY, guard_joint
@@ -35,9 +35,6 @@ MOST_GUARDED = 1 << 20
 
 _UNKNOWN = 1e9
 """The standard deviation of a count that was not made."""
-
-_BARELY = 1e-12
-"""Share of all rows in a code that has none: where a cell of the fit has rows, one of its codes has."""
 
 MOST_FITTED = 15
 """Columns that a question's fit has at most: of wider tables those asked for, and the others that depend on them most.
@@ -259,22 +256,6 @@ class Model:
     def fine(self, name: str) -> FloatArray:
         """Return the shares of a column's fine cells; of a number whose sum was measured, at its mean."""
         return self.at_mean(name, self.columns[name].within(self.joint([name])))
-
-    def at_moments(self, name: str, mean: float, variance: float) -> FloatArray:
-        """Return the shares of a measured number's fine cells, tilted to a mean and a variance of its codes.
-
-        Counts that are cut at zero one by one put rows into empty cells of far tails, which statistics do not.
-        """
-        member, law = self.columns[name], self.tables.law(name)
-        assert law is not None, "only numbers with counts of their own have such moments"
-        held = law.shares + _BARELY * np.append(law.widths, [1.0] * law.has_null)
-        shares = replace(member, shares=held).within(self.joint([name]))
-        present = shares[: law.bins]
-        rows = float(present.sum())
-        if rows <= 0:
-            return shares
-        tilted = tilt_to_moments(present / rows, law.middles, law.within, mean, variance)
-        return np.concatenate([tilted * rows, shares[law.bins :]])
 
     def at_mean(self, name: str, shares: FloatArray) -> FloatArray:
         """Return shares of fine cells tilted to the measured sum of codes."""

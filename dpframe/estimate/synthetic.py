@@ -79,17 +79,11 @@ def make_generator(random_state: Any) -> np.random.Generator:
 
 
 class Synthesizer:
-    """Draws rows of one release, with the supports of sets and the means and variances of numbers' codes."""
+    """Draws rows of one release."""
 
-    def __init__(
-        self,
-        source: Source,
-        models: Models,
-        supports: Mapping[str, sets.Held],
-        moments: Mapping[str, tuple[float, float]],
-    ) -> None:
+    def __init__(self, source: Source, models: Models, supports: Mapping[str, sets.Held]) -> None:
         self._source, self._model = source, models.whole
-        self._supports, self._moments = supports, moments
+        self._supports = supports
 
     @property
     def text(self) -> str:
@@ -166,8 +160,7 @@ class Synthesizer:
 
     @cached_property
     def _shares(self) -> dict[str, FloatArray]:
-        model, known = self._model, self._moments
-        return {n: model.at_moments(n, *known[n]) if n in known else model.fine(n) for n in model.names}
+        return {name: self._model.fine(name) for name in self._model.names}
 
     @cached_property
     def _measured(self) -> dict[tuple[int, ...], FloatArray]:
@@ -180,11 +173,7 @@ class Synthesizer:
         tables = [tuple(sorted(table.columns)) for table in self._model.evidence.measured if len(table.columns) > 1]
         parts = {part for columns in tables for size in (1, 2) for part in combinations(columns, size)}
         whole = sorted({*tables, *parts, *self._triples(parts)}, key=lambda columns: (-len(columns), columns))
-        shares = {columns: self._model.fit.joint(columns) for columns in whole}
-        members = enumerate(self._model.columns.items())
-        # Last, as rows are to have the means and spreads of statistics.
-        own = {(i,): member.merge @ self._shares[name] for i, (name, member) in members if name in self._moments}
-        return {columns: joint for columns, joint in shares.items() if columns not in own} | own
+        return {columns: self._model.fit.joint(columns) for columns in whole}
 
     def _triples(self, parts: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return triples whose pairs were all measured, those of the fewest cells."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,15 +19,6 @@ MOST_BINS = 12
 
 STEEPEST = 200.0
 """Exponent at which a tilt ends, per range of the values: beyond, all weight lies on one value."""
-
-MOST_SPREAD = 2.0
-"""Most that a variance is multiplied or divided by to be that of a column."""
-
-MOST_STEPS, MOST_HALVINGS = 50, 30
-"""Newton's steps towards two moments, and halvings of one of them: without a solution shares end near it."""
-
-_CLOSE, _RIDGE = 1e-9, 1e-12
-"""Standard deviations by which moments may be off, and what keeps the equations of one value solvable."""
 
 _WHOLE = 1e-9
 """Part of a cell below which it is not cut: roundings."""
@@ -287,54 +277,6 @@ def quantile_bins(counts: FloatArray, has_null: bool = False, most: int = MOST_B
     bins = np.minimum((middles * most).astype(np.int64), most - 1)
     bins = np.cumsum(np.diff(bins, prepend=bins[0]) > 0)
     return np.append(bins, bins[-1] + 1) if has_null else bins
-
-
-def tilt_to_moments(
-    shares: FloatArray, values: FloatArray, within: FloatArray, mean: float, variance: float
-) -> FloatArray:
-    """Return the shares ∝ p·exp(θ·v + η·v²) with a given mean and variance, as far as there are such.
-
-    The variance is at most doubled or halved: beyond that it is mostly noise, and the shape would follow it.
-
-    Parameters
-    ----------
-    shares, values, within
-        Shares of cells, their values, and the variance of values within each cell.
-
-    Examples
-    --------
-    >>> values = np.arange(5.0)
-    >>> tilted = tilt_to_moments(np.full(5, 0.2), values, np.zeros(5), 1.8, 1.5)
-    >>> round(float(tilted @ values), 6), round(float(tilted @ (values - 1.8) ** 2), 6)
-    (1.8, 1.5)
-    """
-    centre = float(shares @ values)
-    own = float(shares @ ((values - centre) ** 2 + within))
-    if own <= 0:
-        return shares
-    scale = math.sqrt(own)
-    place = (values - centre) / scale
-    aim = (mean - centre) / scale
-    square = min(max(variance / own, 1 / MOST_SPREAD), MOST_SPREAD) + aim**2
-    facts = np.stack([place - aim, place**2 + within / own - square])
-    theta, found, least = np.zeros(2), shares, 0.0
-    for _ in range(MOST_STEPS):
-        gradient = facts @ found
-        if np.abs(gradient).max() < _CLOSE:
-            break
-        apart = facts - gradient[:, None]
-        step = np.linalg.solve((apart * found) @ apart.T + _RIDGE * np.eye(2), gradient)
-        for _ in range(MOST_HALVINGS):  # the dual is convex: a shorter step always gains
-            exponents = (theta - step) @ facts
-            raised = shares * np.exp(exponents - exponents.max())
-            value = math.log(float(raised.sum())) + float(exponents.max())
-            if value < least:
-                break
-            step = step / 2
-        else:
-            break
-        theta, found, least = theta - step, raised / raised.sum(), value
-    return np.asarray(found)
 
 
 def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatArray:

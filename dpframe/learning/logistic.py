@@ -96,7 +96,7 @@ class DebiasedLogisticRegression(ReleaseClassifier):
         self._design, answer = Design(columns), make_axis(target, None)
         models, generator = models_of(source), make_generator(self.random_state)
         self.source_ = common_source(models.tables.source_of([column.name, target.name]) for column in columns)
-        codes = _draw(source, Synthesizer(source, models, {}, {}), [*self._design.names, target.name], generator)
+        codes = _draw(source, Synthesizer(source, models, {}), [*self._design.names, target.name], generator)
         kept = answer.cell_of(codes[target.name]) < answer.cells - answer.has_null
         self.coef_names_ = self._design.functions
         functions = self._design.of({name: values[kept] for name, values in codes.items()})

@@ -5,7 +5,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.estimate.axes import BinnedAxis, ListedAxis
-from dpframe.estimate.table_column import TableColumn, same_cells, tilt_to_moments
+from dpframe.estimate.table_column import TableColumn, same_cells
 from dpframe.plan.build import build_plan
 
 PLAN = build_plan({"kind": list("abcde"), "age": (0, 99)}, epsilon=2)
@@ -44,28 +44,3 @@ def test_what_is_asked_of_fine_cells_is_gathered_by_their_shares(number):
     part = np.random.default_rng(1).random(10)
     assert number.gathered(part) == pytest.approx(number.spread.T @ part)
     assert number.spread.sum(axis=0) == pytest.approx(1)
-
-
-def test_a_tilt_to_moments_meets_both_with_what_lies_within_cells():
-    values, within = np.array([1.0, 5.0, 9.5, 20.0]), np.array([0.5, 2.0, 2.0, 33.0])
-    tilted = tilt_to_moments(np.array([0.4, 0.3, 0.2, 0.1]), values, within, 5.0, 30.0)
-    mean = tilted @ values
-    assert (tilted.sum(), mean, tilted @ ((values - mean) ** 2 + within)) == pytest.approx((1.0, 5.0, 30.0))
-
-
-@pytest.mark.parametrize(("variance", "found"), [(0.0, 1.0), (1.5, 1.5), (100.0, 4.0)])
-def test_a_variance_of_noise_at_most_halves_or_doubles_the_spread(variance, found):
-    values = np.arange(21.0)
-    shares = np.exp(-((values - 10) ** 2) / 4)
-    shares /= shares.sum()
-    tilted = tilt_to_moments(shares, values, np.zeros(21), 10.0, variance)
-    assert tilted @ (values - 10) ** 2 == pytest.approx(found, abs=1e-6)
-
-
-@pytest.mark.parametrize(("mean", "end"), [(-50.0, 0), (50.0, 2)])
-def test_a_mean_beyond_all_values_is_taken_to_the_nearest(mean, end):
-    tilted = tilt_to_moments(np.full(3, 1 / 3), np.arange(3.0), np.zeros(3), mean, 1.0)
-    assert np.isfinite(tilted).all()
-    assert tilted.argmax() == end
-    single = np.array([0.0, 1.0, 0.0])
-    assert tilt_to_moments(single, np.arange(3.0), np.zeros(3), mean, 1.0).tolist() == single.tolist()
