@@ -65,9 +65,9 @@ class ReleaseBudget:
         """Return the id of a release under a key that was given, the same if repeated; None for a fresh one."""
         if self.ready is None or self.account is None or wanted is None:
             return None
-        tabled = table_digest(table, codes, self.ready)
-        if tabled is None:
-            return None
+        # What has no digest is another table each time: under one key it would draw the same noise, and not be known.
+        found = table_digest(table, codes, self.ready)
+        tabled = secrets.token_bytes(32) if found is None else found
         # What begins alike has the same noise, and what goes on alike is of the same table, too.
         noise, rows = job_keys.release_id(self.ready, "", wanted)[:10], job_keys.release_id(self.ready, "", tabled)[:10]
         if self.keyed:
@@ -80,8 +80,8 @@ class ReleaseBudget:
         for entry in account.ledger.begun(noise):
             if not entry.release_id.startswith(noise + rows):
                 raise LedgerError(
-                    "key has drawn the same noise for another table, and two tables under one noise show how they "
-                    "differ; leave key out, which takes a fresh one"
+                    "key has drawn the same noise for another table, or for one that cannot be known again, and two "
+                    "tables under one noise show how they differ; leave key out, which takes a fresh one"
                 )
             parts = {entry.part, account.part} - {None}
             if entry.dataset == account.dataset and len(parts) > 1:

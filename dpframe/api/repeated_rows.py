@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -27,7 +28,9 @@ def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
             hashes[name] = _hashes(pd.Series([*map(_shown, values.listed), ""], dtype=object))[values.codes]
             continue
         if isinstance(values, list) or pa.types.is_nested(values.type):
-            values = pd.Series([_shown(value) for value in values], dtype=object)
+            # NumPy leaves out the middle of long arrays, and all but 8 digits.
+            with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+                values = pd.Series([_shown(value) for value in values], dtype=object)
         else:
             values = values.to_pandas()
         hashes[name] = _hashes(pd.Series(values))

@@ -497,6 +497,18 @@ def test_rows_are_known_whatever_holds_them(kind):
     assert len(set(labelled.tolist())) == 3
 
 
+@pytest.mark.parametrize("wrapped", [lambda array: array, lambda array: [array]], ids=["arrays", "lists of arrays"])
+def test_leak_arrays_are_known_by_all_of_their_numbers(wrapped):
+    """A seed's key follows from them: NumPy shows neither the middle of a long array nor the last digits."""
+    long, digits = np.zeros(2_000), np.array([0.123456789])
+    other = long.copy()
+    other[1_000] = 1.0
+    for one, two in ((long, other), (digits, np.array([0.12345679]))):
+        frame = wrap(pd.DataFrame({"a": pd.Series([wrapped(one), wrapped(two), wrapped(one.copy())], dtype=object)}))
+        first, second, third = row_hashes(frame, frame.names, None)
+        assert first == third != second
+
+
 def ledger(tmp_path, total, delta=1e-5):
     book = dpf.Ledger(tmp_path / "ledger.sqlite")
     book.create("survey", total, delta, accounting="basic")  # which rows in kept order are for
