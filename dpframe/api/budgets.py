@@ -14,13 +14,25 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import Unit
 from dpframe.api.identity import content, table_digest, warn_if_released, warn_of_parts
 from dpframe.api.planning import Request
-from dpframe.errors import LedgerError, ParameterError, RepeatedReleaseWarning, name_list, warn
-from dpframe.ledger import job_keys
+from dpframe.errors import (
+    FileError,
+    LedgerError,
+    NotSanitizedError,
+    ParameterError,
+    PlanError,
+    RepeatedReleaseWarning,
+    name_list,
+    warn,
+)
+from dpframe.ledger import job_keys, runs
 from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
-from dpframe.noise.keystream import Keystream, choice_key
+from dpframe.noise.keystream import Keystream, choice_key, framed
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan
 from dpframe.tables.files import FileInput
+from dpframe.tables.info import ReleaseInfo
+from dpframe.tables.inputs import open_input
+from dpframe.tables.released import read_info
 from dpframe.tables.table import Codes, Table
 
 
@@ -93,6 +105,10 @@ class ReleaseBudget:
     def check_input(self, digest: bytes) -> None:
         """Raise `FileError` if rows that were drawn are not those that a stored key is bound to."""
 
+    def done(self, info: ReleaseInfo) -> ReleaseInfo:
+        """Return what a release says about itself that is complete where it was to be written."""
+        return info
+
     @property
     def key(self) -> bytes:
         """32 secret bytes; read once, after `pay`."""
@@ -105,6 +121,23 @@ class ReleaseBudget:
         A choice gives nothing away by itself, so that it may be made before `pay`.
         """
         return secrets.token_bytes(32) if self.ready is None else choice_key(self.ready)
+
+
+def _told(path: Path) -> ReleaseInfo | None:
+    """Return what a file says about itself, or None if it is none, damaged or no release."""
+    try:
+        text = open_input(path).text
+        return None if text is None else read_info(text)
+    except (FileError, PlanError, NotSanitizedError):
+        return None
+
+
+@dataclass(frozen=True)
+class DoneRun:
+    """A run that was done before: what its release says about itself, and the line that says so."""
+
+    info: ReleaseInfo
+    line: str
 
 
 _requests: set[bytes] = set()
@@ -128,15 +161,23 @@ class JobBudget(ReleaseBudget):
     """Pays for a job once, however often it is repeated, and has its key, which is kept as long as that."""
 
     job: job_keys.Job = field(kw_only=True)
+    request: Request = field(kw_only=True)
 
     def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
         """Enter the spend; that of an interrupted run is found there and costs nothing more."""
-        part = None if self.account is None else self.account.part
-        return self.job.spend(cost.budget.epsilon, cost.budget.delta, what, cost.step, part, cost.unit).release_id
+        part, run = (None, None) if self.account is None else (self.account.part, self.account.run)
+        note = what if run is None else f"{what}, run {run}"
+        return self.job.spend(cost.budget.epsilon, cost.budget.delta, note, cost.step, part, cost.unit).release_id
 
     def check_input(self, digest: bytes) -> None:
         """Raise `FileError` if rows that were drawn are not those that the job's key is bound to."""
         self.job.check_input(digest)
+
+    def done(self, info: ReleaseInfo) -> ReleaseInfo:
+        """Enter that the run is done, if it has a name, before its key is deleted."""
+        if self.account is not None and self.account.run is not None:
+            runs.enter(self.account, self.job.name, self.job.release_id, self.request.digest.hex(), info.digest)
+        return info
 
     @property
     def key(self) -> bytes:
@@ -176,9 +217,36 @@ def budget_of_input(
     wanted = request.digest
     if account.part is not None:
         wanted = hashlib.sha256(wanted + account.part.encode()).digest()
+    if account.run is not None:
+        wanted = hashlib.sha256(framed((b"run", wanted, account.run.encode()))).digest()
     digest = digest_input()
     if account.part is not None and keyed is None:  # under a key every job has another
         warn_of_parts(account, digest)
-    binding = job_keys.bind(digest, wanted)
-    with job_keys.job(account.ledger, account.dataset, job_keys.job_name(path), binding, keyed=keyed) as job:
-        yield JobBudget(account, job=job)
+    binding, name = job_keys.bind(digest, wanted), job_keys.job_name(path)
+    with job_keys.job(account.ledger, account.dataset, name, binding, keyed=keyed) as job:
+        if runs.done(account, name) is not None:
+            raise LedgerError(f"another process has just ended this run of {path}; start it again to see what it wrote")
+        yield JobBudget(account, job=job, request=request)
+
+
+def done_before(path: Path, request: Request, account: OpenAccount | None) -> DoneRun | None:
+    """Return the run of an account if it is done, by its name and never by its input; delete a key that it left.
+
+    Raises
+    ------
+    LedgerError
+        If it was done under another plan or request, its output is gone, or it is running.
+    """
+    name = job_keys.job_name(path)
+    run = None if account is None else runs.done(account, name)
+    if account is None or run is None:
+        return None
+    what = f"run {name_list([run.name])} of {path} was done at {run.when}"
+    another = "name another run, which is charged"
+    if run.request != request.digest.hex():
+        raise LedgerError(f"{what} under another plan, or other options or versions; {another}")
+    info = _told(path)
+    if info is None or info.digest != run.output:
+        raise LedgerError(f"{what}, and its release is no longer there: bring the file back, or {another}")
+    job_keys.clear(account.ledger, account.dataset, name)
+    return DoneRun(info, f"{what}: nothing was read, spent or drawn now")

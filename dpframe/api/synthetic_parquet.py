@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
 from dpframe.estimate.estimates import synthetic_batches
 from dpframe.plan.plan import Plan
+from dpframe.tables.conversion import Progress
 from dpframe.tables.files import BATCH_ROWS
 from dpframe.tables.info import metadata_text
 from dpframe.tables.inputs import open_input
@@ -20,7 +22,13 @@ from dpframe.tables.writers import Writer
 
 
 def synthesize_parquet(
-    source: str | Path, target: str | Path, n_rows: int | None = None, random_state: Any = None
+    source: str | Path,
+    target: str | Path,
+    n_rows: int | None = None,
+    random_state: Any = None,
+    *,
+    drop: Sequence[str] = (),
+    progress: Progress | None = None,
 ) -> int:
     """Write synthetic rows that are drawn from a released file, and return how many; see `Estimates.synthesize`.
 
@@ -32,6 +40,10 @@ def synthesize_parquet(
         The file to write. It appears whole or not at all, and replaces an older one.
     n_rows, random_state
         As `Estimates.synthesize`.
+    drop
+        Columns to leave out, e.g. those that have too many values to draw from.
+    progress
+        Called with rows drawn and rows in all.
 
     Raises
     ------
@@ -40,13 +52,14 @@ def synthesize_parquet(
     FileError
         If the source is missing or damaged, or the target is part of it or cannot be written.
     ParameterError
-        For another ``n_rows`` or ``random_state``, or a column of too many values to draw from.
+        For another ``n_rows``, ``random_state`` or ``drop``, or a column of too many values to draw from.
     """
     table = open_input(source)
     if table.text is None:
         raise NotSanitizedError(f"{source} is not a release, which synthetic rows are drawn from; sanitise it first")
     path = check_target(Path(target), table)
-    count = 0
+    table = table.without(drop)
+    count, total = 0, table.n if n_rows is None else n_rows
     sink = Sink(path, "snappy")
     parts = synthetic_batches(Estimates(table), n_rows, random_state, BATCH_ROWS)
     with sink.publishing() as (file, describe), ExitStack() as opened:
@@ -57,6 +70,8 @@ def synthesize_parquet(
                 writer = opened.enter_context(sink.open(file, part.schema))
             writer.write(part, BATCH_ROWS)
             count += part.num_rows
+            if progress is not None:
+                progress(count, total)
         if writer is not None:
             describe(metadata_text(part.schema.metadata) or "")
     return count

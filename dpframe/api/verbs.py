@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 import pandas as pd
 
-from dpframe.api.budgets import ReleaseBudget, budget_of, budget_of_input
+from dpframe.api.budgets import ReleaseBudget, budget_of, budget_of_input, done_before
 from dpframe.api.files import check_codec, read, write
 from dpframe.api.identity import table_digest
 from dpframe.api.job import Ready, carry_out, planned
@@ -21,7 +21,7 @@ from dpframe.api.memory import drawn
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
-from dpframe.errors import ParameterError, check_whole
+from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, warn
 from dpframe.ledger.account import OpenAccount
 from dpframe.plan.plan import Plan
 from dpframe.tables.conversion import Conversion, Progress
@@ -186,7 +186,7 @@ def sanitize(
         Parts must have no person in common: that they have not is taken on trust, as a ledger holds no rows. The same
         table as two parts is warned of within a process, and refused under one ``key``. With ``target``
         a job that is interrupted keeps its key in the ledger's folder: repeated over the same input and plan it costs
-        nothing more, and writes the same.
+        nothing more, and writes the same; one that was done is charged again, unless the account names the ``run``.
     id
         A column of a frame of Dask or Spark that names every row once: whole numbers or text. Rows are then known by it
         in any partition, and the column is left out.
@@ -236,17 +236,21 @@ def sanitize(
         how: Any = {"epsilon": epsilon, "delta": delta, "id": id, "key": key, "compression": compression}
         return engine.sanitize(source, plan, path, **how, **account, **options)
     _check_no_id(id)
-    request, paid = Request(epsilon, delta, plan, options), OpenAccount.of(ledger, dataset)
+    request, paid = Request(epsilon, delta, plan, options), OpenAccount.of(ledger, dataset, runs=path is not None)
     writing = Writing(batch_rows, threads, compression, progress)
     if path is None:
         return _returned(source, request, paid, key, writing)
     check_place(path)
+    before = done_before(path, request, paid)
+    if before is not None:
+        warn(before.line, RepeatedReleaseWarning)
+        return before.info
     if isinstance(source, pd.DataFrame):
         return _frame_written(wrap(source), Sink(path, compression), request, paid, key)
     with staged(source, path.parent) as table:
         check_target(path, table)
         with budget_of(table, path, request, paid, key) as budget:
-            return _written(table, path, request, budget, writing)
+            return budget.done(_written(table, path, request, budget, writing))
 
 
 def _target_of(target: Any) -> Path | None:
@@ -302,12 +306,11 @@ def _frame_written(
         return table_digest(frame, {}, key) or secrets.token_bytes(32)
 
     with budget_of_input(lambda: facts, sink.path, request, account, key, keyed) as budget:
-        return carry_out(
-            frame,
-            request,
-            budget,
-            lambda chosen, ready: write(drawn(chosen, ready), sink.path, compression=sink.compression),
-        )
+
+        def written(chosen: Frame, ready: Ready) -> ReleaseInfo:
+            return write(drawn(chosen, ready), sink.path, compression=sink.compression)
+
+        return budget.done(carry_out(frame, request, budget, written))
 
 
 def sanitize_parquet(

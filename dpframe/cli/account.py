@@ -9,10 +9,10 @@ from dpframe.ledger.account import TOGETHER
 from dpframe.ledger.ledger import Account, Ledger
 
 
-def account_of(ledger: Path | None, dataset: str | None, part: str | None) -> Account | None:
-    """Return the account that --ledger, --dataset and --part name, or None where none of them is given."""
-    if ledger is None and dataset is None and part is None:
+def account_of(ledger: Path | None, dataset: str | None, part: str | None, run: str | None = None) -> Account | None:
+    """Return the account that --ledger, --dataset, --part and --run name, or None where none of them is given."""
+    if ledger is None and dataset is None and part is None and run is None:
         return None
     if ledger is None or dataset is None:
         raise ParameterError(TOGETHER)
-    return Ledger(ledger).account(dataset, part)
+    return Ledger(ledger).account(dataset, part, run=run)

@@ -20,8 +20,10 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api import verbs
+from dpframe.api.budgets import done_before
 from dpframe.api.expectation import expected
 from dpframe.api.options import PlanOptions
+from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
 from dpframe.cli.account import account_of
 from dpframe.cli.audit import audit
@@ -42,6 +44,7 @@ from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import in_options
 from dpframe.disk import atomic
 from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError, check_whole
+from dpframe.ledger.account import OpenAccount
 from dpframe.ledger.currencies import difference, yearly
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import table_text
@@ -242,12 +245,24 @@ def sanitize(
     ledger: LedgerFile = None,
     dataset: Dataset = None,
     part: Part = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            help="A public name of this run of a nightly job, e.g. its date: one that is done is not done again, and "
+            "costs nothing.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Randomise every row of a file into a new file that may be given away."""
-    ready, account = None if plan is None else Plan.read(plan), account_of(ledger, dataset, part)
+    ready, account = None if plan is None else Plan.read(plan), account_of(ledger, dataset, part, run)
     if ledger is not None:
         check_files(source, target)
+        before = done_before(target, Request(epsilon, delta, ready, options), OpenAccount.of(account, None, runs=True))
+        if before is not None:
+            typer.echo(before.info.to_json() if as_json else before.line)
+            return
     start = time.perf_counter()
     with target_file(target) as path, progress("randomising") as shown:
         info = verbs.sanitize(

@@ -28,6 +28,10 @@ def _spaces_file(match: re.Match[str]) -> str:
 
 _TURNS: list[tuple[str, Turn]] = [
     (r"\bnew_run\b", "dpframe vertical plan"),
+    (
+        r"\bmean_curve (estimates it, and) release\.drop\(columns=\['([^']*)'\]\)\.dp\.synthesize\(\)",
+        r"dpframe estimate RELEASE mean-curve \2 \1 --drop \2",
+    ),
     (r"sanitise it first, or, if it was released and lost.*attach\(table, plan\)", "make one with dpframe sanitize"),
     (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _spaces_file),
     (r"declare its space, spaces=\{('[^']*'): …\}", r"declare the space of \1 in --spaces FILE"),

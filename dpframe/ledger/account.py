@@ -47,21 +47,29 @@ class OpenAccount(Account):
     """An account from which an entry point spends."""
 
     @classmethod
-    def of(cls, ledger: Any, dataset: str | None) -> OpenAccount | None:
+    def of(cls, ledger: Any, dataset: str | None, *, runs: bool = False) -> OpenAccount | None:
         """Return the account of ``ledger=`` and ``dataset=``, or None if neither is given.
+
+        ``runs`` means that runs of jobs are known again here.
 
         Raises
         ------
         ParameterError
-            If one is given without the other, the dataset has no such part, or rows may move between its parts: a
-            release shows how many rows it has, which is not private for adding or removing one.
+            If one is given without the other, a run is named where none is known again, the dataset has no such part,
+            or rows may move between its parts: a release shows how many rows it has, which is not private for adding
+            or removing one.
         """
         if ledger is None and dataset is None:
             return None
         if isinstance(ledger, Account):
             if dataset is not None:
                 raise ParameterError("ledger is an account, which names its dataset; leave dataset out")
-            return cls(ledger.ledger, ledger.dataset, ledger.part).checked()
+            if ledger.run is not None and not runs:
+                raise ParameterError(
+                    "run is for releases of frames in memory or files that are written to a file; name a target, or "
+                    "leave run out of the account"
+                )
+            return cls(ledger.ledger, ledger.dataset, ledger.part, ledger.run).checked()
         if ledger is None or dataset is None:
             raise ParameterError(TOGETHER)
         return cls(as_ledger(ledger), dataset)

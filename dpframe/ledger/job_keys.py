@@ -37,6 +37,7 @@ from dpframe.accounting.unit import Unit
 from dpframe.disk import Folder, shared, sync_folder, try_lock, write_whole
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
 from dpframe.ledger.ledger import Entry, Ledger
+from dpframe.ledger.runs import is_done
 from dpframe.noise.keystream import choice_key, framed
 
 SCHEMA = 1
@@ -155,6 +156,11 @@ class Job:
         return entry
 
     @property
+    def name(self) -> str:
+        """The file that it writes."""
+        return self._record.name
+
+    @property
     def key(self) -> bytes:
         """The 32 bytes to draw with; `LedgerError` before `spend`."""
         if not self._spent:
@@ -242,12 +248,14 @@ def job(
     path, bound = _key_path(ledger, dataset, name), _bound_to(binding, keyed)
     with _locked(path) as file:
         record = _Record.parse(file.content(), path)
+        if record is not None and is_done(ledger, record.release_id):  # killed before it deleted its key
+            record = None
         paid = record is not None and ledger.find(record.release_id) is not None
         fits = record is not None and record.fits(bound)
         if paid and not fits and not forget:
             raise LedgerError(
-                f"the input or the plan changed since the interrupted run of {name_list([name])}, and its key must "
-                f"not be used again: {_remedy(ledger, dataset, name)}"
+                f"the input or the plan changed since the interrupted run of {name_list([name])}, or another run is "
+                f"named, and its key must not be used again: {_remedy(ledger, dataset, name)}"
             )
         resumed = fits and not forget
         if record is None or not resumed:
@@ -290,6 +298,7 @@ def pending(ledger: Ledger) -> list[Pending]:
     except OSError as error:
         raise error if isinstance(error, FileError) else _unusable(path, error) from None
     jobs = [Pending(r.dataset, r.name, r.release_id) for r in records if r is not None]
+    jobs = [job for job in jobs if not is_done(ledger, job.release_id)]
     return sorted(jobs, key=lambda p: (p.dataset, p.name))
 
 
@@ -321,6 +330,17 @@ def forget(ledger: Ledger, dataset: str, name: str) -> None:
         raise LedgerError(f"no interrupted job {name_list([name])} of dataset {name_list([dataset])}; there is: {jobs}")
     with _locked(path) as file:
         file.remove()
+
+
+def clear(ledger: Ledger, dataset: str, name: str) -> None:
+    """Delete the key that a job left whose run is done, if there is one; `LedgerError` if it is running."""
+    path = _key_path(ledger, dataset, name)
+    if not os.path.lexists(path):
+        return
+    with _locked(path) as file:
+        record = _Record.parse(file.content(), path)
+        if record is None or is_done(ledger, record.release_id):
+            file.remove()
 
 
 def check_not_interrupted(ledger: Ledger, dataset: str, name: str) -> None:

@@ -97,6 +97,7 @@ class Account:
     ledger: Ledger
     dataset: str
     part: str | None = None
+    run: str | None = None
 
     @property
     def name(self) -> str:
@@ -301,7 +302,7 @@ class Ledger:
             tally = _tally(connection, total)
         return total.currency.spent([tally.charged], total)[0]
 
-    def account(self, dataset: str, part: str | None = None) -> Account:
+    def account(self, dataset: str, part: str | None = None, *, run: str | None = None) -> Account:
         """Return a dataset's budget, or that of a part of it, as one value for ``ledger=`` of every entry point.
 
         Nothing is read here: a dataset or a part that the ledger does not have is refused when it is spent from.
@@ -312,11 +313,14 @@ class Ledger:
             The dataset's name.
         part
             The part that a table's rows belong to, by a public key.
+        run
+            A public name of the run of a job that writes a file, e.g. its date. A run that is done is not done again:
+            nothing is read, spent or drawn then, even if the table has changed since.
 
         Raises
         ------
         ParameterError
-            If ``dataset`` or ``part`` is no text, or an empty one.
+            If ``dataset``, ``part`` or ``run`` is no text, or an empty one.
 
         Examples
         --------
@@ -330,7 +334,8 @@ class Ledger:
         >>> ledger.remaining("survey", part="north"), ledger.remaining("survey", part="south")
         (Amount(epsilon=0.5, delta=0.0), Amount(epsilon=1.0, delta=0.0))
         """
-        return Account(self, _text(dataset, "dataset"), None if part is None else _text(part, "part"))
+        name, where = _text(dataset, "dataset"), None if part is None else _text(part, "part")
+        return Account(self, name, where, None if run is None else _text(run, "run"))
 
     def remaining(self, dataset: str, part: str | None = None) -> Amount:
         """Return what is left for a dataset, or for a part of it, rounded down.

@@ -8,6 +8,7 @@ import shlex
 import sqlite3
 import threading
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from dpframe.accounting.budget import Budget
@@ -18,7 +19,7 @@ from dpframe.ledger.currencies import StoredAmount
 APPLICATION_ID = 0x6470664C
 """Marks the file as a ledger ("dpfL")."""
 
-SCHEMA = 4
+SCHEMA = 5
 
 
 def _trigger(verb: str, table: str) -> str:
@@ -77,6 +78,22 @@ _FOURTH = (
     "ALTER TABLE datasets ADD COLUMN unit TEXT NOT NULL DEFAULT 'row'",
     "PRAGMA user_version = 4",
 )
+_UNITS = 4
+"""The first schema that enters whom promises are for."""
+
+_FIFTH = (
+    "CREATE TABLE runs (dataset TEXT NOT NULL REFERENCES datasets (name), part TEXT NOT NULL, job TEXT NOT NULL, "
+    "name TEXT NOT NULL, release_id TEXT NOT NULL UNIQUE, request TEXT NOT NULL, output TEXT NOT NULL, "
+    "at TEXT NOT NULL, PRIMARY KEY (dataset, part, job, name))",
+    *(_trigger(verb, "runs") for verb in ("UPDATE", "DELETE")),
+    "CREATE TRIGGER no_REPLACE_of_runs BEFORE INSERT ON runs WHEN EXISTS (SELECT 1 FROM runs WHERE "
+    "release_id = NEW.release_id OR (dataset, part, job, name) = (NEW.dataset, NEW.part, NEW.job, NEW.name)) "
+    "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END",
+    "PRAGMA user_version = 5",
+)
+
+_LATER = (_SECOND, _THIRD, _FOURTH, _FIFTH)
+"""What brings a file of the first schema to the newest, a schema each."""
 
 _LONGEST_WAIT = 86_400.0
 """Seconds; SQLite counts milliseconds in 32 bits."""
@@ -156,20 +173,23 @@ def _is_old(connection: sqlite3.Connection) -> bool:
 
 
 def _upgrade(connection: sqlite3.Connection) -> bool:
-    """Bring a file of an older schema to the newest, all of it or nothing; one process does, others wait."""
+    """Bring a file of an older schema to the newest, all of it or nothing; one process does, others wait.
+
+    Return whether its datasets had no units.
+    """
     if not _is_old(connection):
         return False
     connection.execute("BEGIN IMMEDIATE")
     old = _is_old(connection)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if old:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        for statements in (_SECOND, _THIRD, _FOURTH)[version - 1 :]:
+        for statements in _LATER[version - 1 :]:
             for statement in statements:
                 connection.execute(statement)
         if version == 1:
             _enter_steps(connection)
     connection.execute("COMMIT")
-    return old
+    return bool(old and version < _UNITS)
 
 
 def _enter_steps(connection: sqlite3.Connection) -> None:
@@ -193,7 +213,7 @@ def _check(connection: sqlite3.Connection, file: Path, create: bool) -> None:
     if (application, version, tables) == (0, 0, 0):
         if not create:
             raise LedgerError(f"{file} is empty; {remedy(file)}")
-        for statement in (*_FIRST, *_SECOND, *_THIRD, *_FOURTH):
+        for statement in chain(_FIRST, *_LATER):
             connection.execute(statement)
     elif application != APPLICATION_ID or version < 1:
         raise LedgerError(f"{file} is no ledger; name another file")

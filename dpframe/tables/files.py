@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.errors import ColumnError, FileError, ParameterError
+from dpframe.errors import ColumnError, FileError, ParameterError, did_you_mean, name_list
 from dpframe.noise.keystream import framed
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
@@ -327,6 +327,24 @@ class FileInput(Streamed):
         """Return a table that is read with each row as often as is said, without the column that names persons."""
         schema = self.schema.remove(self.schema.get_field_index(person))
         return replace(self, schema=schema, n=int(counts.sum(dtype=np.int64)), counts=counts)
+
+    def without(self, names: Sequence[str]) -> Self:
+        """Return the table without some of its columns; `ParameterError` for one that it has not, or if none is left.
+
+        Raises
+        ------
+        ParameterError
+            For a name that it has not, or if no column is left.
+        """
+        for name in names:
+            if name not in self.names:
+                raise ParameterError(
+                    f"drop names {name!r}, which is not a column; {did_you_mean(name, self.names)}columns are "
+                    f"{name_list(self.names)}"
+                )
+        if set(names) >= set(self.names):
+            raise ParameterError("drop names every column, so that nothing is left; keep one at least")
+        return replace(self, schema=pa.schema([field for field in self.schema if field.name not in names]))
 
     def arrays(self, name: str) -> Iterator[pa.Array]:
         """Yield one column, in batches."""

@@ -633,6 +633,28 @@ def test_synthesize(files, run):
     assert len(pd.read_parquet(again)) == 70
 
 
+def test_synthesize_leaves_out_columns(files, run):
+    """Those of which no rows are drawn are in nobody's way."""
+    safe, out = files / "safe.parquet", files / "out.parquet"
+    census = dpf.datasets.make_census(300, columns=["sex", "load_curve", "age"])
+    spaces = {"sex": ["F", "M"], "load_curve": dpf.Vector(24, 9.0), "age": (0, 120)}
+    dpf.sanitize(census, safe, 9, 0, spaces=spaces)
+    code, _, err = run("synthesize", safe, out)
+    assert code == 2
+    assert "estimate RELEASE mean-curve load_curve estimates it, and --drop load_curve draws the others\n" in err
+    code, text, err = run("synthesize", safe, out, "--drop", "load_curve", "--json", "--random-state", 1)
+    assert (code, err, json.loads(text)) == (0, "", {"target": str(out), "rows": 300, "epsilon_spent": 0})
+    rows = dpf.read(safe).drop(columns="load_curve").dp.synthesize(random_state=1)
+    pd.testing.assert_frame_equal(pd.read_parquet(out), rows.reset_index(drop=True))
+    wrong = "drop names 'load', which is not a column; did you mean 'load_curve'? columns are sex, load_curve, age"
+    every = "drop names every column, so that nothing is left; keep one at least"
+    for words, message in {"--drop load": wrong, "--drop sex --drop load_curve --drop age": every}.items():
+        code, _, err = run("synthesize", safe, out, *words.split())
+        assert (code, err) == (2, f"dpframe: {message}\n")
+    assert run("synthesize", safe, files / "out.csv", "--drop", "load_curve", "--rows", 7)[0] == 0
+    assert len(pd.read_csv(files / "out.csv")) == 7
+
+
 def test_synthesize_refuses(files, run):
     source, safe, out = (files / f"{name}.parquet" for name in ("in", "safe", "out"))
     code, _, err = run("synthesize", source, out)

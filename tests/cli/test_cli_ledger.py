@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 import dpframe as dpf
@@ -253,6 +254,26 @@ def test_a_nightly_job(shell, ledger):
     assert (code, out) == (3, "")
     assert "left of epsilon=1" in err
     assert ledger.history("survey")["epsilon"].tolist() == [plan.inferred.budget.epsilon, plan.released.epsilon]
+
+
+def test_a_run_that_was_done_says_so_in_a_line(shell, ledger, tmp_path):
+    night = "sanitize in.parquet out.parquet --epsilon 0.4 --delta 0 --spaces spaces.json --ledger l.sqlite"
+    assert shell(f"{night} --dataset survey --run monday")[0] == 0
+    before = (tmp_path / "out.parquet").read_bytes()
+    code, out, err = shell(f"{night} --dataset survey --run monday")
+    assert (code, err) == (0, "")
+    assert out.startswith("run monday of out.parquet was done at 20")
+    assert out.endswith(" UTC: nothing was read, spent or drawn now\n")
+    code, out, err = shell(f"{night} --dataset survey --run monday --json")
+    assert (code, err, json.loads(out)["n"]) == (0, "", len(pd.read_parquet(tmp_path / "out.parquet")))
+    assert (tmp_path / "out.parquet").read_bytes() == before
+    assert ledger.history()["what"].tolist() == ["release, run monday"]
+    assert shell(f"{night} --dataset survey --run tuesday")[0] == 0
+    code, _, err = shell(f"{night} --dataset survey --run monday")
+    assert code == 2
+    assert "its release is no longer there: bring the file back, or name another run, which is charged" in err
+    code, _, err = shell("sanitize in.parquet out.parquet --epsilon 0.4 --run monday")
+    assert (code, err) == (2, shell("sanitize in.parquet out.parquet --epsilon 0.4 --dataset survey")[2])
 
 
 def test_private_inference_inside_a_job(shell, ledger):
