@@ -28,7 +28,7 @@ OPTIONS = {
     ),
     "Inference of columns that are not declared": ("infer infer_share max_items", "--infer private --infer-share 0.2"),
     "Measured tables": ("measure measure_share", '--measure "age; sex,income"'),
-    "Ledger": ("ledger dataset part run", "--ledger ledger.sqlite --dataset people --run 2026-11-25"),
+    "Ledger": ("ledger dataset part run", "--ledger ledger.sqlite --dataset people"),
     "A plan that is ready": ("plan", "--plan plan.json"),
     "Output": ("output html explain expect as_json", "--json"),
 }

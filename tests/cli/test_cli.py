@@ -646,9 +646,9 @@ def test_synthesize_leaves_out_columns(files, run):
     assert (code, err, json.loads(text)) == (0, "", {"target": str(out), "rows": 300, "epsilon_spent": 0})
     rows = dpf.read(safe).drop(columns="load_curve").dp.synthesize(random_state=1)
     pd.testing.assert_frame_equal(pd.read_parquet(out), rows.reset_index(drop=True))
-    wrong = "drop names 'load', which is not a column; did you mean 'load_curve'? columns are sex, load_curve, age"
+    wrong = "drop names 'load_curv', which is not a column; did you mean 'load_curve'? columns are sex, load_curve, age"
     every = "drop names every column, so that nothing is left; keep one at least"
-    for words, message in {"--drop load": wrong, "--drop sex --drop load_curve --drop age": every}.items():
+    for words, message in {"--drop load_curv": wrong, "--drop sex --drop load_curve --drop age": every}.items():
         code, _, err = run("synthesize", safe, out, *words.split())
         assert (code, err) == (2, f"dpframe: {message}\n")
     assert run("synthesize", safe, files / "out.csv", "--drop", "load_curve", "--rows", 7)[0] == 0
