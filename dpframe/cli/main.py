@@ -22,6 +22,7 @@ import typer
 from dpframe.api import verbs
 from dpframe.api.budgets import done_before
 from dpframe.api.expectation import expected
+from dpframe.api.expected_errors import expected_errors, first_lines
 from dpframe.api.options import PlanOptions
 from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
@@ -47,7 +48,7 @@ from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, Para
 from dpframe.ledger.account import OpenAccount
 from dpframe.ledger.currencies import difference, yearly
 from dpframe.plan.plan import Plan
-from dpframe.plan.words import table_text
+from dpframe.plan.words import KEPT, introduction, table_text
 from dpframe.report.report import Report
 from dpframe.tables import verify as proving
 from dpframe.tables.info import ReleaseInfo
@@ -185,20 +186,18 @@ def plan(
         if web is not None:
             web.write(made.page().encode())
             typer.echo(f"wrote {html}: a page to try out other ε and numbers of rows", err=True)
-    typer.echo(made.to_json() if as_json else str(made))
     if as_json:
+        typer.echo(made.to_json())
         return
+    typer.echo("\n".join([*map(in_options, introduction(made)), *_errors(made), "", table_text(made)]))
     if made.inferred is not None:
         again = f"planning again spends epsilon={made.inferred.budget.epsilon:.4g} again"
         kept = f"reuse {output}" if output else "keep the plan with --output"
         typer.echo(f"Inference looked at the data: {kept} (dpframe sanitize --plan); {again}")
     if explain:
-        typer.echo(f"\n{made.explain()}")
-        return
-    if reach is not None:
+        typer.echo("\n".join(["", str(made.explain()), "", KEPT, *made.lines()]))
+    elif reach is not None:
         typer.echo(f"\nTargets, and what half of each would ask for:\n{_shown(reach.table())}")
-    if made.columns and made.n and made.delta:
-        typer.echo(f"\nWhat each lever of the accounting contributes, at the same promise:\n{_gains(made)}")
 
 
 def target_of(texts: list[str]) -> dict[Any, float]:
@@ -222,9 +221,13 @@ def _shown(table: Any) -> str:
     return shown
 
 
-def _gains(made: Plan) -> str:
-    table = made.accounting_gains().drop(columns="in_force")
-    return table.to_string(float_format=lambda x: f"{x:.3g}", na_rep="out of reach")
+def _errors(made: Plan) -> list[str]:
+    """Say how near estimates will come, where the number of rows is known."""
+    found = {name: error for name, (error, _) in expected_errors(made, made.n).items()} if made.n else {}
+    first = first_lines(found, made.n or 0, "", texts=False)[0]
+    wider = "; intervals of means are several times wider where inference found the bounds"
+    mind = wider if "means" in found and made.inferred is not None else ""
+    return [f"To expect (95 % intervals): {first}{mind}"] if first else []
 
 
 @app.command(

@@ -28,7 +28,7 @@ from dpframe.plan.sample_size import sample_curve_of
 from dpframe.plan.steps import row_cap
 from dpframe.plan.text import fields_of, read_fields, read_parts, schema_of
 from dpframe.plan.threads import one_thread
-from dpframe.plan.words import digits, on_a_screen, plan_lines, plan_text, summary_of
+from dpframe.plan.words import KEPT, digits, introduction, on_a_screen, plan_lines, plan_text, summary_of
 from dpframe.spaces.json_form import parameters
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class Plan(PlanData):
     page = one_thread(plan_page)
 
     def lines(self) -> list[str]:
-        """Return the promise and what it does not cover, in plain words."""
+        """Return how the promise is kept: both guarantees, the order of the rows, and what each part costs."""
         return plan_lines(self)
 
     def __str__(self) -> str:
@@ -285,4 +285,5 @@ class Plan(PlanData):
         return on_a_screen(str(self))
 
     def _repr_html_(self) -> str:
-        return notebook_html("dpframe plan", [("", self.lines())], self.summary(), digits)
+        kept = [f"{KEPT}:", *self.lines()]
+        return notebook_html("dpframe plan", [("", introduction(self))], self.summary(), digits, kept)

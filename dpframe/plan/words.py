@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from dpframe.accounting.budget import upward
 from dpframe.accounting.unit import ROW
 from dpframe.channels.base import label_of
 from dpframe.errors import name_list
@@ -30,14 +31,75 @@ MOST_LINES = 20
 _WIDEST = 200
 """Letters of each of them."""
 
+KEPT = "How the promise is kept"
+"""What stands above the words of accounting."""
+
 _OF_ERRORS = (
     "expected_error: of a single released value, at worst; error_bound: the least that any mechanism could have for it "
     "at this epsilon. Counts and means of many rows err far less"
 )
 
 
+_KNOWN_ROW = "against someone who knows which row is theirs"
+_KNOWN_ROWS = "against someone who knows which rows are theirs"
+
+
+def promise_line(plan: PlanData) -> str:
+    """Return what a plan promises to a person, in one line.
+
+    Examples
+    --------
+    >>> from dpframe.plan import build_plan
+    >>> promise_line(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0))
+    'Promise: epsilon=1, delta=0 for each person with one row, also against someone who knows which row is theirs'
+    """
+    people = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
+    people += "" if plan.privacy_id is None else f" by column {plan.privacy_id!r}"
+    whom = _KNOWN_ROW if plan.contributions == 1 else _KNOWN_ROWS
+    promise = f"Promise: epsilon={plan.epsilon:g}, delta={plan.delta:.3g} for each person with {people}"
+    if plan.located == plan.release:
+        return f"{promise}, also {whom}"
+    return f"{promise}; epsilon={upward(plan.located.epsilon)} {whom}"
+
+
+def mind_lines(plan: PlanData) -> list[str]:
+    """Return what users have to mind: what is not protected, and what inference did not find; often nothing.
+
+    Examples
+    --------
+    >>> from dpframe.plan import build_plan
+    >>> mind_lines(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0, passthrough=["id"]))
+    ['NOT PROTECTED, copied as they are: id']
+    """
+    copied = [*plan.passthrough, *(["the index of the rows"] if plan.keeps_index else [])]
+    missing = [one.column for one in plan.not_found]
+    lines = {
+        "NOT PROTECTED, copied as they are": copied,
+        "NOT COVERED by the promise, as their spaces were read off the data": plan.leaks,
+        "Not found by inference, so their estimates are NaN (declare them in spaces=)": missing,
+    }
+    return [f"{what}: {name_list(names)}" for what, names in lines.items() if names]
+
+
+def introduction(plan: PlanData) -> list[str]:
+    """Return what a plan is of, what it promises and what to mind, without a word of accounting.
+
+    Examples
+    --------
+    >>> from dpframe.plan import build_plan
+    >>> introduction(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0))[0]
+    'A plan for 1,000 rows, shuffled: 1 column is randomised'
+    """
+    rows = "" if plan.n is None else f" for {plan.n:,} rows"
+    rows = rows if plan.sample is None else f" for a sample of {plan.sample:,} of {plan.n:,} rows"
+    order = ", shuffled" if plan.shuffle else ", in the order in which they are"
+    columns = "1 column is" if len(plan.columns) == 1 else f"{len(plan.columns)} columns are"
+    left = "" if not plan.drop else f", left out: {name_list(plan.drop)}"
+    return [f"A plan{rows}{order}: {columns} randomised{left}", promise_line(plan), *mind_lines(plan)]
+
+
 def plan_lines(plan: PlanData) -> list[str]:
-    """Return the promise and what it does not cover, in plain words."""
+    """Return how the promise is kept: both guarantees, the order of the rows, and what each part costs."""
     people = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
     people += "" if plan.unit.person is None else f", by column {plan.unit.person!r}"
     promise = plan.release
@@ -127,8 +189,8 @@ def _order(plan: PlanData) -> str:
 
 
 def plan_text(plan: PlanData) -> str:
-    """Return the lines and the table of the columns."""
-    return "\n".join([*plan_lines(plan), "", table_text(plan)])
+    """Return what a plan is in plain words, the table of its columns, and how the promise is kept."""
+    return "\n".join([*introduction(plan), "", table_text(plan), "", f"{KEPT}:", *plan_lines(plan)])
 
 
 def table_text(plan: PlanData) -> str:

@@ -12,7 +12,8 @@ from dpframe.errors import PlanError, name_list
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.plan.text import SCHEMA
-from dpframe.tables.introduction import ReleaseExplanation, explained_release, mind_lines, promise_line
+from dpframe.plan.words import mind_lines, promise_line
+from dpframe.tables.introduction import ReleaseExplanation, explained_release
 from dpframe.tables.packed import packed, unpacked
 from dpframe.tables.release import sealed
 

@@ -247,17 +247,26 @@ def test_samples_and_allocations_are_options(files, run):
     assert dpf.Plan.from_json(text) == dpf.plan(source, 0.1, 0, spaces=SPACES, sample="optimal")
 
 
-def test_a_plan_says_what_its_levers_are_worth(files, run):
+def test_a_plan_says_in_plain_words_what_to_expect_and_explains_its_accounting_when_asked(files, run):
     arguments = ["plan", files / "in.parquet", "--epsilon", 1, "--spaces", files / "spaces.json"]
-    text = run(*arguments, "--sample", 300)[1]
-    table = text[text.index("What each lever") :]
-    assert [line.split("  ")[0] for line in table.splitlines()[3:]] == [
+    first, promise, expect, empty, *table = run(*arguments)[1].splitlines()
+    assert first == "A plan for 3,000 rows, shuffled: 3 columns are randomised"
+    assert promise.startswith("Promise: epsilon=1, delta=1e-06 for each person with one row; epsilon=")
+    assert re.fullmatch(
+        r"To expect \(95 % intervals\): counts within ± [\d.]+ of 3,000 rows, means within ± [\d.]+ % of their range",
+        expect,
+    )
+    assert (empty, len(table)) == ("", 6)
+    text = run(*arguments, "--sample", 300, "--explain")[1]
+    levers = text[text.index("What the accounting contributes") : text.index("What would help")]
+    assert [line.split("  ")[0] for line in levers.splitlines()[3:-1]] == [
         "basic composition",
         "optimal composition",
         "secret order",
         "secret sample",
     ]
-    assert "What each lever" not in run(*arguments, "--delta", 0)[1]  # nothing but the first
+    assert text.index("What it means for one person") < text.index("\nHow the promise is kept\nRelease: epsilon=1")
+    assert "several times wider where inference found the bounds" in run(*arguments[:4], "--drop", "sex")[1]
     assert "default: min(1e-6, rows^-1.5)" in " ".join(run("plan", "--help")[1].split())
 
 

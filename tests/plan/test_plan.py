@@ -192,6 +192,32 @@ def test_names_with_line_breaks_keep_their_line():
     assert "NOT PROTECTED, copied as they are: 'c\\nd', e" in plan.lines()
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"n": 1_000}, "A plan for 1,000 rows, shuffled: 2 columns are randomised"),
+        (
+            {"n": 1_000, "sample": 100, "shuffle": False},
+            "A plan for a sample of 100 of 1,000 rows, in the order in which they are: 2 columns are randomised",
+        ),
+        ({"drop": ["id"]}, "A plan, shuffled: 2 columns are randomised, left out: id"),
+    ],
+)
+def test_plain_words_come_before_those_of_accounting(options, says):
+    plan = build_plan({"a": ["x", "y"], "b": (0, 9)}, epsilon=1.0, passthrough=["c"], **options)
+    lines = str(plan).splitlines()
+    kept = lines.index("How the promise is kept:")
+    assert lines[0] == says
+    assert lines[1].startswith("Promise: epsilon=1, delta=")
+    assert lines[2] == "NOT PROTECTED, copied as they are: c"
+    assert tuple(lines[kept + 1 :]) == tuple(plan.lines())
+    assert "mechanism" in lines[4]
+    html = plan._repr_html_()
+    assert html.index(says) < html.index("Promise:") < html.index("<table") < html.index("How the promise is kept")
+    for word in ("profile", "blanket", "credit", "sigma", "mu=", "slack"):
+        assert word not in "\n".join(lines[:kept])
+
+
 def test_missing_plan_file(tmp_path):
     with pytest.raises(dpf.FileError, match=r"plan\.json is not a readable plan file"):
         dpf.Plan.read(tmp_path / "plan.json")
@@ -261,7 +287,8 @@ def test_the_repr_is_at_most_twenty_lines():
     lines = repr(plan).splitlines()
     assert len(lines) == 20
     assert max(map(len, lines)) <= 200
-    assert lines[0].startswith("Release: epsilon=60")
+    assert lines[0].startswith("A plan, shuffled: 60 columns are randomised, left out: another 0, another 1, ")
+    assert lines[1].startswith("Promise: epsilon=60, delta=0 for each person with one row, also against someone")
     assert lines[-1].endswith("print(plan) shows all, plan.to_json() writes them")
     assert len(str(plan).splitlines()) > 60
     small = build_plan({"a": ["x", "y"]}, epsilon=1.0)
