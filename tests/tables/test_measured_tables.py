@@ -337,7 +337,7 @@ def test_a_forecast_is_of_rows_and_tables():
     told = [table.loc[("joint", "sex × home"), "std_error"], table.loc[("mean", "age"), "std_error"]]
     assert found == pytest.approx(told, rel=0.2)
     known = table.dropna(subset="rows_alone")
-    assert (known["std_error"] <= known["rows_alone"]).all()
+    assert (known["std_error"] <= known["rows_alone"] * (1 + 1e-12)).all()  # where tables add nothing, but for rounding
     assert "rows_alone" not in build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N).forecast()
 
 
