@@ -199,6 +199,7 @@ class DpAccessor:
             return [
                 f"<DataFrame.dp: not sanitized, {rows:,} rows, {columns} columns>",
                 "df.dp.sanitize(epsilon=…) makes a release; df.dp.plan(epsilon=…) shows what it would do",
+                "A release from a file is read by dpframe.read(path) with its plan, which CSV and polars do not keep",
             ]
         count = len(info.plan.columns)
         first = f"<DataFrame.dp: a release of {info.title}, {count} randomised column{'' if count == 1 else 's'}>"

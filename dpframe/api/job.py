@@ -9,7 +9,15 @@ from typing import Generic, TypeVar
 from dpframe.api.budgets import ReleaseBudget
 from dpframe.api.options import PlanOptions, check_names
 from dpframe.api.planning import CheckedRequest, Request
-from dpframe.errors import AlreadySanitizedError, ColumnError, ParameterError, check_whole, name_list
+from dpframe.errors import (
+    AlreadySanitizedError,
+    ColumnError,
+    DpframeWarning,
+    ParameterError,
+    check_whole,
+    name_list,
+    warn,
+)
 from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.ledger.job import Job
 from dpframe.plan.data import MOST_PERSON_ROWS
@@ -17,7 +25,7 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread
 from dpframe.tables.checks import check_released_types, located
 from dpframe.tables.order_watch import SortedWatch
-from dpframe.tables.table import Codes, Table
+from dpframe.tables.table import SHUFFLED, Codes, Table
 
 T = TypeVar("T", bound=Table)
 D = TypeVar("D")
@@ -91,6 +99,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             raise AlreadySanitizedError(
                 "the table is a release already; sanitising it again only adds noise: use the original table"
             )
+        _warn_of_release(table)
         valid = (
             CheckedRequest.of(table, request)
             if request.plan is None
@@ -167,6 +176,17 @@ def planned(
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
     request = Request(epsilon, delta, None, options, release=False)
     return carry_out(table, request, ReleaseBudget(account), lambda _, ready: ready.plan)
+
+
+def _warn_of_release(table: Table) -> None:
+    """Warn of a table that is a release by the name of its index, and does not say so: attrs and CSV lose that."""
+    if SHUFFLED in (*table.index_names, *table.names):
+        warn(
+            f"the table has {SHUFFLED!r} as a column or index, as releases have, which another release only adds noise "
+            "to; if it is one, read it with dpframe.read(path) or give its plan back with dpframe.attach(table, plan), "
+            "else rename that",
+            DpframeWarning,
+        )
 
 
 def _watch_order(plan: Plan, codes: Codes) -> None:

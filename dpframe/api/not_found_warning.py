@@ -8,8 +8,14 @@ from dpframe.errors import InferenceWarning, warn
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found_lines
 
-_WRITTEN = "convert text of a frame that writes dates or numbers, e.g. with pd.to_datetime, "
-"""Text of a CSV file is read as what it writes; that of a frame has a type of its own, which is text."""
+_WRITTEN = (
+    "convert text of a frame that writes dates or numbers, e.g. with pd.to_datetime, or several items, such as a;b, "
+    'with .str.split(";"), '
+)
+"""Text of a CSV file is read as what it writes; that of a frame has a type of its own, which is text.
+
+Whether cells look like lists is not looked up: the hint would be an answer about the data. It is for any text.
+"""
 
 
 def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:

@@ -37,8 +37,10 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"declare its space, spaces=\{('[^']*'): …\}", r"declare the space of \1 in --spaces FILE"),
     (r"\bdeclare spaces=\{(.*)\}(?=, (?:convert text|or raise))", _spaces_file),
     (
-        r"convert text of a frame that writes dates or numbers, e\.g\. with pd\.to_datetime",
-        "give text of a CSV file that writes dates or numbers its bounds, --space COLUMN=LOWER,UPPER",
+        r"convert text of a frame that writes dates or numbers, e\.g\. with pd\.to_datetime, or several items, such as "
+        r"a;b, with \.str\.split\(\";\"\)",
+        "give text of a CSV file that writes dates or numbers its bounds, --space COLUMN=LOWER,UPPER, write several "
+        "items, such as a;b, as lists to a Parquet file",
     ),
     (r"\bspaces=(\{…\}|(?=\)))", "--spaces FILE"),
     (r"\bspaces=draft\.confirm\(\)", "reviewed: true in the file"),

@@ -85,6 +85,7 @@ class EngineTable(ABC):
     """
 
     held: ClassVar[bool] = False
+    index_names: ClassVar[Sequence[Any]] = ()
 
     template: Frame
     n: int

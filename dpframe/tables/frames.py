@@ -29,7 +29,7 @@ from dpframe.tables.info import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.tables.kinds import as_coded, as_stored, coded_field, coded_type
 from dpframe.tables.passthrough import Order, copied, passed
 from dpframe.tables.persons import row_counts
-from dpframe.tables.table import Codes, Counters, Spaces
+from dpframe.tables.table import SHUFFLED, Codes, Counters, Spaces
 from dpframe.tables.types import output_type
 from dpframe.totals.counts import counting
 
@@ -42,6 +42,7 @@ class Frame(ABC):
 
     kind: str
     held: ClassVar[bool] = True
+    index_names: Sequence[Any] = ()
     checked_rows: ClassVar[int] = 1 << 18
     objects: ClassVar[bool] = False
     indices: ClassVar[tuple[str, ...]] = ()
@@ -312,6 +313,7 @@ class PandasFrame(Frame):
                     "df.set_axis(map(str, df.columns), axis=1)"
                 )
         self.frame = frame
+        self.index_names = tuple(frame.index.names)
 
     @property
     def names(self) -> list[str]:
@@ -435,7 +437,7 @@ class PandasFrame(Frame):
         """Return a DataFrame with a fresh index, unless the plan keeps the input's, and the plan in ``attrs``."""
         data = {}
         rows = self.n if order is None else len(order)
-        index: pd.Index = pd.RangeIndex(rows, name="shuffled" if plan.shuffle else None)
+        index: pd.Index = pd.RangeIndex(rows, name=SHUFFLED if plan.shuffle else None)
         if plan.keeps_index:
             index = self.frame.index if order is None else self.frame.index[order]
         for name in self.output_names(plan):

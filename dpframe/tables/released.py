@@ -111,7 +111,7 @@ class Source:
         else:
             raise NotSanitizedError(
                 "the table carries no release plan; sanitise it first, or, if it was released and lost its metadata, "
-                "give it back with attach(table, plan)"
+                "read its file with dpframe.read(path), or give it back with attach(table, plan)"
             )
         self._table = self._table.typed({c.name: c.released for c in self.plan.columns})
         self.n = int(self._table.n)

@@ -13,6 +13,9 @@ from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import OfColumn
 
+SHUFFLED = "shuffled"
+"""Name of the index of a release in pandas whose rows were shuffled; programs that write the index make it a column."""
+
 Codes = dict[str, npt.NDArray[np.unsignedinteger]]
 Spaces = Mapping[str, Space]
 Counters = Mapping[str, OfColumn]
@@ -32,6 +35,10 @@ class Table(Protocol):
     @property
     def names(self) -> list[str]:
         """Column names, in order."""
+
+    @property
+    def index_names(self) -> Sequence[Any]:
+        """Names of what rows are known by besides their columns, where a table has that."""
 
     @property
     def n(self) -> int:
