@@ -242,7 +242,7 @@ def test_a_nightly_job(shell, ledger):
     said = "plan in.parquet --epsilon 0.5 --delta 5e-7 --infer-share 0.2 --max-items 4 -o plan.json"
     code, out, err = shell(f"{said} --ledger l.sqlite --dataset survey")
     assert (code, err) == (0, "wrote plan.json: the plan, for dpframe sanitize --plan\n")
-    assert "on its own found the spaces of age, sex" in out
+    assert "Inference looked at the data: reuse plan.json (dpframe sanitize --plan)" in out
     night = "sanitize in.parquet out.parquet --plan plan.json --ledger l.sqlite --dataset survey"
     code, out, err = shell(night)
     assert (code, err) == (0, "")
