@@ -23,12 +23,19 @@ def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task, start = bar.add_task(what, total=None, rate=""), time.perf_counter()
+    # In 60 letters: a longer line is broken where a terminal is made narrower, and its first part stays.
+    console = Console(stderr=True)
+    bar_only = BarColumn(max(1, min(20, console.width - 40)))
+    columns = (TextColumn("{task.description}"), bar_only, TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task, first = bar.add_task(what, total=None, rate=""), (0, 0.0)
 
         def update(done: int, total: int) -> None:
-            rate = done / max(time.perf_counter() - start, 1e-9)
-            bar.update(task, completed=done, total=total, rate=f"{rate:,.0f} rows/s")
+            nonlocal first
+            now = time.perf_counter()
+            # Planning comes before the first rows, and is no part of their rate.
+            first = first if first[0] else (done, now)
+            rate = f"{(done - first[0]) / (now - first[1]):,.0f} rows/s" if done > first[0] else ""
+            bar.update(task, completed=done, total=total, rate=rate)
 
         yield update
