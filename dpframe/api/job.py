@@ -180,7 +180,7 @@ def planned(
 
 def _warn_of_release(table: Table) -> None:
     """Warn of a table that is a release by the name of its index, and does not say so: attrs and CSV lose that."""
-    if SHUFFLED in (*table.index_names, *table.names):
+    if SHUFFLED in (*getattr(table, "index_names", ()), *table.names):
         warn(
             f"the table has {SHUFFLED!r} as a column or index, as releases have, which another release only adds noise "
             "to; if it is one, read it with dpframe.read(path) or give its plan back with dpframe.attach(table, plan), "

@@ -85,7 +85,6 @@ class EngineTable(ABC):
     """
 
     held: ClassVar[bool] = False
-    index_names: ClassVar[Sequence[Any]] = ()
 
     template: Frame
     n: int

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, ClassVar, Self, TypeVar
+from typing import IO, ClassVar, Self, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -152,7 +152,6 @@ class FileInput(Streamed):
     ending: ClassVar[str]
     """What the names of its files end with."""
     held: ClassVar[bool] = False
-    index_names: ClassVar[Sequence[Any]] = ()
     checked_rows: ClassVar[int] = 1 << 22
     objects: ClassVar[bool] = False
 

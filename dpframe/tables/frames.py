@@ -43,6 +43,7 @@ class Frame(ABC):
     kind: str
     held: ClassVar[bool] = True
     index_names: Sequence[Any] = ()
+    """Names of what rows are known by besides their columns, where a frame has that; files and engines have none."""
     checked_rows: ClassVar[int] = 1 << 18
     objects: ClassVar[bool] = False
     indices: ClassVar[tuple[str, ...]] = ()

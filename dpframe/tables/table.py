@@ -37,10 +37,6 @@ class Table(Protocol):
         """Column names, in order."""
 
     @property
-    def index_names(self) -> Sequence[Any]:
-        """Names of what rows are known by besides their columns, where a table has that."""
-
-    @property
     def n(self) -> int:
         """Number of rows."""
 
