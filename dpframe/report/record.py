@@ -350,7 +350,7 @@ def _mechanisms(plan: Plan) -> str:
     lines += [f"- discrete Gaussian noise on counts and sums: {part}" for part in measure_parts(plan.measures)]
     lines += [
         "- Library: dpframe. Noise is drawn from tables of integers with words of an AES-256 key stream: no floating "
-        "point, no rejection, the same work for every value.",
+        "point, no rejection, no work that follows a value.",
         "- Losses are computed from the integers that are sampled. That the key was secret is attested by the curator.",
     ]
     return "\n".join(lines)

@@ -44,8 +44,8 @@ def review_table(plan: Plan, certificate: Certificate) -> Table:
 _NEIGHBOURS = "The values of one person's rows; the number of rows stays (replace-one)."
 _OTHERS = "Not in this file: each adds its ε and δ. A ledger of the dataset has the sum."
 _NOISE = (
-    "Drawn as whole numbers from tables with a keyed stream: no floating point, and no work that follows a value. Running "
-    "times were not audited."
+    "Drawn as whole numbers from tables with a keyed stream: no floating point, and no work that follows a value. "
+    "Running times were not audited."
 )
 _COLLECTED = "Not in this file. Noise mends no bias of the data, and hides nothing before the release."
 _USEFUL = "See the first page. Noise is the same for all counts, so small groups are distinguished least."
