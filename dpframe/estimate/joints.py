@@ -28,7 +28,7 @@ from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, r
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
-from dpframe.estimate.misfit import OF_TWO, Misfit, crossed, odds_spread, sides_of, within_cells
+from dpframe.estimate.misfit import OF_TWO, Counted, Misfit, crossed, odds_spread, sides_of, within_cells
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results, with_none
 from dpframe.estimate.table_column import TableColumn, aggregation
@@ -338,6 +338,16 @@ class Joints:
         moved = interaction_variance(shares * n, 2, min(odds_spread(counts, apart, noise), OF_TWO))
         return np.asarray(noise * moved / (noise + moved) / n**2)
 
+    def _counted(self, model: Model) -> Counted:
+        """Return how a model's columns are counted by the rows, without bias."""
+
+        def counted(names: Sequence[str]) -> tuple[FloatArray, FloatArray] | None:
+            axes = [model.columns[name].axis for name in names]
+            inverts = all(axis.inverts and axis.grid is None for axis in axes)
+            return self._of_rows(Question(axes, False, (), False, False), sampling=0.0) if inverts else None
+
+        return counted
+
     def _left_open(self, question: Question, shares: FloatArray) -> FloatArray:
         """Return what a fit to noise that goes beyond bounds leaves open, which a bootstrap about it does not show.
 
@@ -381,7 +391,8 @@ class Joints:
         if guarded is not None:
             # What was corrected is known no better than that it had to be.
             errors, shares = np.hypot(errors, guarded - shares), guarded
-        errors = np.hypot(errors, self._misfit.unseen(model, names, shares))
+        counted = self._counted(model) if of_rows else None
+        errors = np.hypot(errors, self._misfit.unseen(model, names, shares, counted))
         if not of_rows:
             errors = np.hypot(errors, np.sqrt(self._misfit.of_cells(model, names, shares)))
             if len(names) > 2 and model.known(names) is None:

@@ -7,7 +7,7 @@ may not hold, nor what it draws to independence, nor rows that noise hides, nor 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import combinations
 
@@ -48,6 +48,10 @@ _FEWEST = 1e-9
 """Share of rows below which a group is empty."""
 
 
+Counted = Callable[[Sequence[str]], tuple[FloatArray, FloatArray] | None]
+"""Unbiased counts of some columns' cells, and their variances; None where there are none."""
+
+
 class Misfit:
     """What is open of the fits of one release, which has ``rows`` rows."""
 
@@ -78,17 +82,20 @@ class Misfit:
         noise = (self._excess(names) + _FOLLOWED) * known.variances
         return np.asarray(np.minimum(noise, interaction_variance(shares * n, 2, OF_TWO)) / n**2)
 
-    def unseen(self, model: Model, names: Sequence[str], shares: FloatArray) -> FloatArray:
+    def unseen(
+        self, model: Model, names: Sequence[str], shares: FloatArray, counted: Counted | None = None
+    ) -> FloatArray:
         """Return by how much more of the rows cells may hold than a fit has in them, where noise hides it.
 
         A fit, and all its replicas, may leave a cell empty that has rows. These may be as many as if the columns were
-        independent, and no more than noise hides in the least noisy count of a pair of them.
+        independent, and no more than noise hides in the least noisy count of a pair of them. ``counted`` returns
+        unbiased counts of some columns' cells and their variances, those of tables by default.
         """
 
         def hidden(some: Sequence[str]) -> FloatArray:
-            known = model.known(some)
+            known = self._of_tables(model, some) if counted is None else counted(some)
             none = np.full([model.columns[name].cells for name in some], np.inf)
-            return none if known is None else truncated_spread(known.counts, np.sqrt(known.variances)) / self._rows
+            return none if known is None else truncated_spread(known[0], np.sqrt(known[1])) / self._rows
 
         most = crossed([np.maximum(model.joint([name]), hidden([name])) for name in names])
         noise = np.full_like(most, np.inf)
@@ -97,6 +104,11 @@ class Misfit:
             noise = np.minimum(noise, np.expand_dims(hidden([names[i], names[j]]), others))
         unseen = np.minimum(most, noise)
         return np.where(np.isfinite(unseen), np.maximum(unseen - shares, 0.0), 0.0)
+
+    @staticmethod
+    def _of_tables(model: Model, names: Sequence[str]) -> tuple[FloatArray, FloatArray] | None:
+        table = model.known(names)
+        return None if table is None else (table.counts, table.variances)
 
     def of_interaction(self, names: Sequence[str], parts: Sequence[FloatArray], sides: FloatArray) -> float:
         """Return how far off a share of three conditions and more is by what only all of them show, and by its pairs.
