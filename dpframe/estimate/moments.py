@@ -41,14 +41,8 @@ class Scale:
     @classmethod
     def of(cls, column: Column) -> Scale:
         """Make the scale of a column, or raise `ParameterError` if it holds no numbers."""
+        check_holds_numbers(column)
         space = column.space
-        if not space.is_numeric:
-            if space.holds_vectors:
-                raise ParameterError(f"column {column.name!r} holds {space.noun}, no numbers; ask for {space.instead}")
-            raise ParameterError(
-                f"column {column.name!r} holds no numbers; {'support' if space.code_words else 'value_counts'}"
-                f"({column.name!r}) gives its shares"
-            )
         last = space.values
         low, high = numbers(space, np.array([0, last - 1]))
         centre, width = (low + high) / 2, max((high - low) / 2, 1e-300)
@@ -82,6 +76,19 @@ class Scale:
             functions = (scale.present, *([scale.value] * p))
             term[scale.column.name] = (*term.get(scale.column.name, ()), *functions)
         return term
+
+
+def check_holds_numbers(column: Column) -> None:
+    """Raise `ParameterError` for a column that holds no numbers, with the statistic to ask for instead."""
+    space = column.space
+    if space.is_numeric:
+        return
+    if space.holds_vectors:
+        raise ParameterError(f"column {column.name!r} holds {space.noun}, no numbers; ask for {space.instead}")
+    raise ParameterError(
+        f"column {column.name!r} holds no numbers; {'support' if space.code_words else 'value_counts'}"
+        f"({column.name!r}) gives its shares"
+    )
 
 
 def numbers(space: Space, codes: npt.NDArray[Any]) -> FloatArray:

@@ -566,7 +566,9 @@ class NumberEstimates(VectorEstimates):
         """
         sampling = self._source.sampling(target)
         levels, z = _levels(q), self._z
-        space = self._source.column(column).space
+        one = self._source.column(column)
+        moments.check_holds_numbers(one)
+        space = one.space
         fitted = self._joints.law(column)
         start, step = line_of(space)
         codes = fitted.quantiles(levels, z, sampling)

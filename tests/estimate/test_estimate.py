@@ -293,6 +293,14 @@ def test_quantiles_are_values_of_the_space_and_errors_at_least_half_a_step(kind,
     assert ((found.lower <= found.estimate) & (found.estimate <= found.upper)).all()
 
 
+@pytest.mark.parametrize("statistic", ["quantile", "median", "mean", "std"])
+@pytest.mark.parametrize("column", ["sex", "grade", "job"])
+def test_statistics_of_numbers_refuse_text_in_one_line(statistic, column):
+    safe = dpf.sanitize(make_table(100), epsilon=1, delta=0, spaces=SPACES, key=KEY)
+    with pytest.raises(dpf.ParameterError, match=rf"'{column}' holds no numbers; value_counts\('{column}'\) gives"):
+        getattr(safe.dp, statistic)(column)
+
+
 @pytest.mark.slow
 def test_intervals_of_quantiles_stay_in_the_space():
     frame = pd.DataFrame({"x": pd.array(np.arange(500) % 9, "Int64"), "t": pd.Timestamp("2020-01-01")})
