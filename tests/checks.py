@@ -152,6 +152,9 @@ def _check_space_statement(space: Space, codes: np.ndarray) -> None:
     for code in (-1, space.size):
         with pytest.raises(ParameterError, match=r"codes must be integers (in 0…|below 2)"):
             space.decode([code])
+    if space.is_numeric:  # means, spreads and quantiles are taken of codes
+        steps = np.diff(space.numbers(np.arange(min(space.values, 1_000))))
+        np.testing.assert_allclose(steps, steps[0], rtol=1e-6)
     if space.size <= 1_000:
         labels = space.labels()
         assert len(labels) == len(set(map(repr, labels))) == space.size

@@ -420,7 +420,7 @@ class Space(ABC):
         return float(x != y) if self.metric == "discrete" else abs(x - y) * self.step
 
     def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-        """Return the numeric value of codes, or None where values are not numbers."""
+        """Return the numeric value of codes, evenly spaced, or None where values are no such numbers."""
         return None
 
     @property
