@@ -18,6 +18,7 @@ from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.tables.frames import ArrowFrame, Frame, PandasFrame
 from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.tables.parquet_form import ParquetForm
+from dpframe.tables.table import SHUFFLED
 
 
 class Form(ABC):
@@ -71,7 +72,7 @@ class ReadForm(ArrowForm):
         arrow = super().table(batch, first, text)
         kept = {"pandas": self.parquet.pandas_metadata}
         frame: pd.DataFrame = with_signed_indices(arrow.replace_schema_metadata(kept)).to_pandas(types_mapper=_nested)
-        frame.index = pd.RangeIndex(first, first + len(frame), name="shuffled" if self.parquet.plan.shuffle else None)
+        frame.index = pd.RangeIndex(first, first + len(frame), name=SHUFFLED if self.parquet.plan.shuffle else None)
         frame.attrs = {METADATA_KEY: text}
         return frame
 

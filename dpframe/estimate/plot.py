@@ -68,7 +68,10 @@ def _curve(table: pd.DataFrame, ax: Any) -> Any:
     ax.set(xlabel=table.index.names[-1], ylabel="mean (estimate, band)")
     if not whole:
         hidden = len(groups) - len(shown)
-        ax.legend(title=f"{table.index.names[0]}{f' ({hidden} more, less certain)' if hidden else ''}")
+        # Next to the curves, where the figure makes room for it, and else where it hides least.
+        place: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if ax.figure.get_layout_engine() else {}
+        more = f"\n({hidden} more, less certain)" if hidden else ""
+        ax.legend(title=f"{table.index.names[0]}{more}", **place)
     return ax
 
 

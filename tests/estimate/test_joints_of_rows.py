@@ -31,7 +31,7 @@ def test_errors_of_joints_allow_for_rows_that_noise_hides() -> None:
     spaces = {name: sorted(people[name].unique()) for name in people}
     held, far = [], []
     for key in range(KEYS):
-        safe = people.dp.sanitize(epsilon=1, spaces=spaces, shuffle=False, key=bytes([key + 1]) * 32)
+        safe = dpf.sanitize(people, epsilon=1, spaces=spaces, shuffle=False, key=bytes([key + 1]) * 32)
         for pair in combinations(people.columns, 2):
             found = safe.dp.joint(list(pair))
             right = people.groupby(list(pair)).size().reindex(found.index, fill_value=0)

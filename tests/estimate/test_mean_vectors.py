@@ -127,6 +127,18 @@ def test_null_rates_and_refusals() -> None:
     assert safe.dp.plot("v", by="sex").get_legend() is not None
 
 
+def test_the_legend_of_curves_covers_none_of_them() -> None:
+    index = pd.MultiIndex.from_product([list("abcdefgh"), range(24)], names=["region", "hour"])
+    middle = np.tile(np.sin(np.arange(24)), 8)
+    columns = {"estimate": middle, "band_lower": middle - 1, "band_upper": middle + 1}
+    figure = plt.figure(layout="constrained")
+    ax = _curve(pd.DataFrame(columns, index=index), figure.subplots())
+    figure.canvas.draw()
+    legend, within = ax.get_legend().get_window_extent(), ax.get_window_extent()
+    assert legend.x0 >= within.x1
+    assert legend.x1 <= figure.bbox.x1
+
+
 def test_a_picture_of_many_groups_shows_the_clearest_in_full() -> None:
     """Each curve with its band at every point; of more than eight groups those with the narrowest bands, said so."""
     index = pd.MultiIndex.from_product([list("abcdefghij"), [0, 1, 2]], names=["region", "position"])
@@ -134,7 +146,7 @@ def test_a_picture_of_many_groups_shows_the_clearest_in_full() -> None:
     columns = {"estimate": middle, "band_lower": middle - half, "band_upper": middle + half}
     ax = _curve(pd.DataFrame(columns, index=index), plt.figure().subplots())
     assert [line.get_label() for line in ax.lines] == list("bcdefghi")
-    assert ax.get_legend().get_title().get_text() == "region (2 more, less certain)"
+    assert ax.get_legend().get_title().get_text() == "region\n(2 more, less certain)"
     for i, (line, band) in enumerate(zip(ax.lines, ax.collections, strict=True), 1):
         assert line.get_ydata().tolist() == middle[3 * i : 3 * i + 3].tolist()
         edges = band.get_paths()[0].vertices[:, 1]
