@@ -30,7 +30,7 @@ from dpframe.arrays import FloatArray
 from dpframe.channels.set_channel import Levels, SetView
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
-from dpframe.estimate.evidence.combine import project, shrunk
+from dpframe.estimate.evidence.combine import cut_below, project, shrunk
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.surrogates import UNPACKED, Batches, own_squares, pieces, ratio
 from dpframe.plan.columns import Column
@@ -71,6 +71,9 @@ Sets with an item are large or small much as others are: of the same 30 items 0.
 
 _SEEN = 2.5
 """Standard deviations from which a cell of measured sizes stands out of its noise."""
+
+_SHORTEST_TAIL, _TAIL = 4, 3.0
+"""Cells beyond these that may have rows: so many at least, and so many times the mean excess of sizes and 1."""
 
 _MOST_SHARE, _WIDEST = 0.999, 2.0
 """Largest support and widest κ that are fitted."""
@@ -532,9 +535,28 @@ class SizeTable:
     def mean_size(self, population: bool) -> tuple[FloatArray, FloatArray]:
         """Return the mean size and its variance, shape (1,)."""
         size, noise = self.mean(self.sizes)
+        more, hidden = self._hidden_tail(size)
         own = (self.mean(self.sizes**2)[0] - size**2) / self.rows if population else 0.0
         inside = float(self.shares @ (self.widths - 1)) / 4  # of the middle of a cell
-        return np.array([size]), np.array([noise + own + inside**2])
+        return np.array([size + more]), np.array([noise + own + inside**2 + hidden])
+
+    def _hidden_tail(self, size: float) -> tuple[float, float]:
+        """Return by how much larger sets than those that stand out raise the mean size, and the mean square about it.
+
+        Their counts are unbiased and their excess is not negative: a normal law cut at zero. Only as many cells count
+        as a tail has that falls as what stands out does, for the noise of cells far out would hide the rest.
+        """
+        excess = float(self.shares @ np.maximum(self.sizes - size, 0.0))
+        first = self._last + 1
+        reach = first + max(_SHORTEST_TAIL, math.ceil(_TAIL * (1 + excess)))
+        apart = (self.sizes - size)[first:reach] / self.rows
+        error = math.sqrt(self.sigma2 * float(apart @ apart))
+        if error <= 0:
+            return 0.0, 0.0
+        found = float(self.counts[first:reach] @ apart)
+        lift, kept = (float(one[0]) for one in cut_below(np.array([found / error])))
+        likeliest = max(found, 0.0)
+        return likeliest, error**2 * kept + (found + error * lift - likeliest) ** 2
 
 
 @dataclass(frozen=True, eq=False)

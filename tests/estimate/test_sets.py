@@ -337,3 +337,21 @@ def test_groceries(tag, tmp_path):
     assert 0.84 < np.mean(covered) < 0.995
     top = truth.sort_values(ascending=False).index[:20]
     assert stats.spearmanr(table["estimate"][top], truth[top]).statistic > 0.5
+
+
+def test_the_mean_size_knows_of_large_sets_that_noise_hides() -> None:
+    """Of 16 intervals 12 hold, with fixed keys; 6 where sizes that do not stand out of the noise are taken for none.
+
+    Nine of ten sets are empty and the others have 3 items on average: about the hardest case. Intervals of baskets of
+    ordinary kinds hold 95 %.
+    """
+    rng = np.random.default_rng(5)
+    items = [f"item {i}" for i in range(20)]
+    held = rng.random((2_000, 20)) < np.where(rng.random((2_000, 1)) < 0.1, 0.15, 0.0)
+    people = pd.DataFrame({"x": [[items[j] for j in np.flatnonzero(row)] for row in held]})
+    right, hits = held.sum(axis=1).mean(), 0
+    for key in range(16):
+        safe = dpf.sanitize(people, epsilon=1, delta=1e-6, spaces={"x": dpf.Subset(items)}, key=bytes([key + 1]) * 32)
+        found = safe.dp.set_sizes("x").attrs["mean_size"]
+        hits += bool(found["lower"] <= right <= found["upper"])
+    assert hits >= 11
