@@ -20,7 +20,7 @@ from dpframe.api import verbs
 from dpframe.cli.account import account_of
 from dpframe.cli.pipes import Source
 from dpframe.disk import atomic
-from dpframe.errors import DpframeError, FileError, ParameterError, name_list
+from dpframe.errors import DpframeError, FileError, ParameterError
 from dpframe.infer.declared import placeholder
 from dpframe.infer.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
 from dpframe.infer.from_data import Reader
@@ -83,12 +83,9 @@ def spaces(
     ending = ".json" if output is None else output.suffix.lower()
     if ending not in _NULLABLE:
         raise ParameterError(f"{output} must end with .json or .toml, which says what is written")
-    table = open_input(source)
     left_out = drop or []
-    stray = [name for name in left_out if name not in table.names]
-    if stray:
-        raise ParameterError(f"drop names {stray[0]!r}, which is not a column; columns are {name_list(table.names)}")
-    fields = table.fields([name for name in table.names if name not in (*left_out, privacy_id)])
+    table = open_input(source).without(left_out)
+    fields = table.fields([name for name in table.names if name != privacy_id])
     if infer is None and any(given is not None for given in (delta, ledger, dataset, part)):
         raise ParameterError("a template costs nothing; give --delta and a ledger with --infer EPSILON")
     if infer is None and any(given is not None for given in (contributions, privacy_id)):

@@ -73,7 +73,10 @@ _SEEN = 2.5
 """Standard deviations from which a cell of measured sizes stands out of its noise."""
 
 _SHORTEST_TAIL, _TAIL = 4, 3.0
-"""Cells beyond these that may have rows: so many at least, and so many times the mean excess of sizes and 1."""
+"""Cells that may have rows beyond the last that stands out: so many at least, and so many times 1 and the mean excess.
+
+Chosen on six kinds of baskets and reported on seven others.
+"""
 
 _MOST_SHARE, _WIDEST = 0.999, 2.0
 """Largest support and widest κ that are fitted."""

@@ -329,7 +329,7 @@ class FileInput(Streamed):
         return replace(self, schema=schema, n=int(counts.sum(dtype=np.int64)), counts=counts)
 
     def without(self, names: Sequence[str]) -> Self:
-        """Return the table without some of its columns; `ParameterError` for one that it has not, or if none is left.
+        """Return the table without some of its columns.
 
         Raises
         ------
