@@ -80,19 +80,19 @@ def test_arrow_has_nulls_of_its_own_type(kind):
 
 
 def test_rows_of_noise_warn():
-    """By chance a pair of noise shows in one release of a hundred or so: of three at most one does."""
-    generator = np.random.default_rng(1)
-    small = pd.DataFrame({name: generator.choice(list("abcdef"), 300) for name in "uvw"})
+    """By chance a pair of noise shows in one release of thirty: in three of six with a probability below 0.001."""
     spaces = {name: list("abcdef") for name in "uvw"}
     silent = 0
-    for key in range(3):
+    for key in range(6):
+        generator = np.random.default_rng(key)
+        small = pd.DataFrame({name: generator.choice(list("abcdef"), 300) for name in "uvw"})
         safe = dpf.sanitize(small, epsilon=0.2, delta=1e-6, spaces=spaces, key=bytes([key]) * 32)
         if dpf.Estimates(safe).fidelity()["shows"].iloc[3:].any():
             silent += 1
             continue
         with pytest.warns(dpf.InferenceWarning, match="no two columns show dependence beyond noise"):
             safe.dp.synthesize(random_state=0)
-    assert silent <= 1
+    assert silent <= 2
 
 
 def test_nothing_is_measured_of_what_was_not_found(safe):
