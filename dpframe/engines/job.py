@@ -126,7 +126,7 @@ def plan_for(table: EngineTable, request: Request, account: OpenAccount | None, 
     """
     plan = request.plan
     if account is not None and path is not None:
-        account = _BeforeJob(account.ledger, account.dataset, account.part, job_name(path))
+        account = _BeforeJob(account.ledger, account.dataset, account.part, account.run, job=job_name(path))
     found = planned(table, request.epsilon, request.delta, account, request.options) if plan is None else plan
     check_plan_fits(table, found)
     return found

@@ -87,7 +87,9 @@ def test_errors_are_honest(nulls, measure) -> None:
     told = "rows" if measure is None else "tables"
     assert whole.attrs["source"] == told
     assert by.attrs["source"] == ("tables" if measure == [("v", "sex")] else "rows")
-    assert safe.dp.mean_curve("v", target="population")["std_error"].min() > whole["std_error"].min()
+    wider = (safe.dp.mean_curve("v", target="population")["std_error"] / whole["std_error"]).to_numpy()
+    # The rows' own spread, a tenth of the noise's here, is itself estimated from noisy rows.
+    assert (wider > (0.85 if measure is None else 1.0)).all()
 
 
 def test_bands_hold_together_and_are_wider_than_intervals() -> None:
