@@ -235,7 +235,7 @@ def test_a_row_s_groups_need_not_stand_together():
 
 
 def test_what_noise_has_drowned_is_drawn_to_zero_with_a_warning():
-    safe = dpf.sanitize(people(2_000), epsilon=1, spaces=SPACES, key=KEY, measure=None)
+    safe = dpf.sanitize(people(2_000), epsilon=0.2, spaces=SPACES, key=KEY, measure=None)
     with pytest.warns(dpf.DpframeWarning, match="of 3 directions of the features are indistinguishable from noise"):
         model = dpf.learning.DebiasedRidge().fit(safe, "income")
     assert model.n_lifted_ > 0
