@@ -243,6 +243,11 @@ def check_names(given: Iterable[str]) -> None:
     """Raise `ParameterError` for a keyword that decides nothing about a plan."""
     decide = ("epsilon", "delta", *OPTIONS)
     for name in given:
+        if name == "neighbours":
+            raise ParameterError(
+                "neighbours is for Queries: a release shows how many rows there are, so that its epsilon is for one "
+                "replaced row; leave neighbours out"
+            )
         if name not in decide:
             meant = did_you_mean(name, decide)
             raise ParameterError(f"{name} is no option of a plan; {meant}options are {', '.join(decide)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -17,6 +17,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.api.asked import Asked
 from dpframe.api.asking import Asking, Paid, facts_of
 from dpframe.errors import ParameterError
+from dpframe.estimate.base import column_names
 from dpframe.totals.answers import Portion
 from dpframe.totals.counts import Codes
 from dpframe.totals.selection import (
@@ -143,18 +144,22 @@ class Selections(Asking):
         >>> answer["choice"], answer.attrs["mechanism"], float(answer["shortfall"].round(1))
         (7, 'noisy_max', 184.2)
         """
-        options = list(candidates)
-        if not 0 < len(options) <= MOST_CANDIDATES:
-            raise ParameterError(f"candidates must be from 1 to {MOST_CANDIDATES} values to choose from")
+        options = _listed(candidates)
+        if not callable(utility):
+            raise ParameterError(
+                "utility must be a function of rows and a candidate, e.g. lambda rows, sex: (rows['sex'] == sex).sum()"
+            )
         unit = _check_sensitivity(sensitivity) / _UNITS
         weights = None if base is None else check_base(base, len(options))
         if not isinstance(monotone, bool) or not isinstance(balanced, bool):
             raise ParameterError("monotone and balanced must be True or False")
-        names = list(self._declared) if columns is None else list(columns)
+        names = list(self._declared) if columns is None else column_names(columns, "columns")
+        if not names:
+            raise ParameterError("columns must name at least one column, which the utility reads, e.g. columns=['age']")
         rows = Gathered([self._column(name) for name in names])
         # Where rows are added or removed a table may have none, and a failure there would show it.
         for tried in [rows.made_up(), *([rows.frame()] if self.unit.added else [])]:
-            _whole_scores(utility, tried, options, unit, finite=True)
+            _check_utility(utility, tried, options, unit)
         spread = _MOVED if monotone else 2 * _MOVED
         moved = Scores(((1, spread),), self.unit.rows, balanced and not monotone)
         fit = _fit(moved, mechanism, weights is not None)
@@ -162,7 +167,9 @@ class Selections(Asking):
 
         def drawn(paid: Paid[tuple[str, Selector, Budget]]) -> pd.Series[Any]:
             name, selector, budget = paid.fitted
-            scores = _whole_scores(utility, rows.frame(), options, unit)
+            found = _whole_scores(utility, rows.frame(), options, unit)
+            floor = max((score for score in found if score is not None), default=0) - _ABYSS
+            scores = [floor if score is None else score for score in found]
             chosen = options[selector.choose(scores, weights, paid.stream.column("select", "measure"))]
             mass = float(len(options)) if weights is None else sum(weights) / min(weights)
             short = (selector.shortfall(mass, self.confidence_level) + 1) * float(unit)
@@ -197,18 +204,35 @@ def _check_sensitivity(value: Any) -> Fraction:
     return Fraction(number)
 
 
-def _whole_scores(
-    utility: Utility, rows: pd.DataFrame, candidates: Sequence[Any], unit: Fraction, finite: bool = False
-) -> list[int]:
-    """Return utilities in units, rounded down; one that is not finite lies far below the others, or is refused."""
-    found = [_whole(utility(rows, candidate), unit) for candidate in candidates]
-    if finite and None in found:
+def _listed(candidates: Any) -> list[Any]:
+    listed = isinstance(candidates, Iterable) and not isinstance(candidates, str | bytes | Mapping)
+    options = list(candidates) if listed else []
+    if not 0 < len(options) <= MOST_CANDIDATES:
+        raise ParameterError(
+            f"candidates must be from 1 to {MOST_CANDIDATES} values to choose from, in a list, e.g. [10, 20, 30]"
+        )
+    return options
+
+
+def _check_utility(utility: Utility, rows: pd.DataFrame, candidates: Sequence[Any], unit: Fraction) -> None:
+    """Raise `ParameterError` unless a utility has a finite number for rows that are made up."""
+    try:
+        found = _whole_scores(utility, rows, candidates, unit)
+    except Exception as error:
+        raise ParameterError(
+            f"utility fails for {len(rows)} made-up rows: {type(error).__name__}: {' '.join(str(error).split())}; it "
+            f"is called as utility(rows, candidate), where rows has the columns {', '.join(rows.columns)}"
+        ) from error
+    if None in found:
         raise ParameterError(
             "utility must return a finite number for every candidate, of any rows within the spaces, and of none where "
             "rows are added or removed"
         )
-    floor = max((score for score in found if score is not None), default=0) - _ABYSS
-    return [floor if score is None else score for score in found]
+
+
+def _whole_scores(utility: Utility, rows: pd.DataFrame, candidates: Sequence[Any], unit: Fraction) -> list[int | None]:
+    """Return utilities in units, rounded down, or None where one is not finite."""
+    return [_whole(utility(rows, candidate), unit) for candidate in candidates]
 
 
 def _whole(score: Any, unit: Fraction) -> int | None:

@@ -18,11 +18,12 @@ from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
 from dpframe.estimate.evidence.combine import Observation, updated
+from dpframe.estimate.item_pairs import PairTable
 from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
-from dpframe.estimate.sets import ItemTable, PairTable, SizeTable
+from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
@@ -55,6 +56,7 @@ class Reading:
         self._use_measured = use_measured
         self._given_tables = tuple(tables)
         self.clipped = clipped
+        self._pairs: dict[str, tuple[FloatArray, FloatArray]] = {}
 
     @property
     def _z(self) -> float:

@@ -15,6 +15,7 @@ from dpframe.estimate.axes import Axis, has_few_values, make_axis
 from dpframe.estimate.base import Bins, column_names, kept_parts
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.conditions import ItemCondition, Where
+from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.results import RESULTS, Answer, Results
 from dpframe.estimate.vectors import VectorEstimates
@@ -310,7 +311,7 @@ class CountEstimates(VectorEstimates):
             A randomised column of sets; or of few values, in the space's order.
         items
             Items of an item set: the share of rows that hold them all, or any of them. For two items whose supports
-            were measured, the rows' share or what these make likely (see `cooccurrence`), whichever errs less.
+            were measured, the rows' share or that of `cooccurrence`, whichever errs less.
         how
             ``"all"`` or ``"any"`` of the items.
         by
@@ -392,15 +393,12 @@ class CountEstimates(VectorEstimates):
         self, mine: sets.SetColumn, places: Sequence[int], how: str, normalize: bool, target: str
     ) -> tuple[FloatArray, FloatArray]:
         """Return the share of sets that hold both or either of two items, from measured supports and a likely pair."""
-        items = len(mine.labels)
-        every = list(range(items)) if items <= sets.MOST_PAIRED else list(places)
-        found, errors = self._likely_pairs(mine, every)
-        a, b = (every.index(place) for place in places)
-        share, variance = found[a, b], errors[a, b]
+        found, errors = self._likely_pairs(mine, places)
+        share, variance = found[0, 1], errors[0, 1]
         if how == "any":
             # The pair's error goes with those of its items, so that their sum bounds that of the difference.
-            share = min(max(found[a, a] + found[b, b] - share, found[a, a], found[b, b]), 1.0)
-            variance += errors[a, a] + errors[b, b]
+            share = min(max(found[0, 0] + found[1, 1] - share, found[0, 0], found[1, 1]), 1.0)
+            variance += errors[0, 0] + errors[1, 1]
         return self._of_present(mine.column.name, np.array([share]), np.array([variance]), normalize, target)
 
     def _supports(
@@ -438,7 +436,8 @@ class CountEstimates(VectorEstimates):
             Give shares of the rows that are not null instead of counts.
         method
             ``"inverse"``: unbiased. ``"auto"``: where supports of items were measured, drawn towards what these make
-            likely; else the same.
+            likely; else the same. Where pairs were measured, each interval reaches beyond what was measured and holds
+            however often the two go together; else it holds for pairs as they come, not for those farthest from chance.
         target
             See the class.
 
@@ -467,8 +466,19 @@ class CountEstimates(VectorEstimates):
     def _likely_pairs(self, mine: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Return shares and variances of pairs of items, the supports of items on the diagonal, from all that is known.
 
-        That is the rows' own pairs, measured pairs, and what supports and sizes make likely.
+        All pairs say how far pairs lie from chance, so that they are estimated together, once.
         """
+        items = len(mine.labels)
+        if items > sets.MOST_PAIRED:
+            return self._fitted_pairs(mine, places)
+        name, chosen = mine.column.name, np.ix_(places, places)
+        if name not in self._pairs:
+            self._pairs[name] = self._fitted_pairs(mine, range(items))
+        estimate, variance = self._pairs[name]
+        return estimate[chosen], variance[chosen]
+
+    def _fitted_pairs(self, mine: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+        """Fit these pairs to the rows' own, measured pairs, and what supports and sizes make likely."""
         column = mine.column.name
         sizes, measured = self._measured_sizes(column), self._measured_pairs(column)
         counted = mine.count_pairs(places, self._source.codes([column]))
@@ -481,13 +491,14 @@ class CountEstimates(VectorEstimates):
             items = np.array(places)
             shares, errors = measured.beside(shares, errors, items[first], items[second], self._present(column))
         chance, alike = (np.outer(supports, supports), sets.PRIOR) if sizes is None else sizes.chance(every, places)
-        pairs = sets.likely_pairs(
+        pairs = likely_pairs(
             shares,
             errors,
             (supports[first], variances[first]),
             (supports[second], variances[second]),
             chance[first, second],
             alike,
+            measured is not None,
         )
         estimate, variance = np.diag(supports), np.diag(variances)
         for a, b in ((first, second), (second, first)):

@@ -3,15 +3,7 @@
 Whether a set holds some items, all or none of them, has a surrogate that depends on how many of them are shown, and a
 value at null (`SetView`): the channels say which, and everything here is sums of these.
 
-The rows' unbiased count of a pair of items is far noisier than the items' supports s, where those were measured. Pairs
-of items that people hold together by chance have about f·s_i·s_j, with one f for all that shows how much sizes of sets
-vary. So pairs are taken as p_ij = f·s_i·s_j + ρ·v_ij·z_ij, z standard normal and v about f·s_i·s_j. The rows show how
-large ρ is (of some pairs it is 1): with little evidence pairs are near the product, with much they are the rows' own.
-This is empirical Bayes (Efron and Morris 1975), ρ averaged over its posterior with a half-normal prior. Errors have the
-spread of ρ and f in them.
-
-Measured sizes of sets say what takes the place of f·s_i·s_j (`SizeTable.chance`), and what share of items and of pairs
-a cut took. Measured pairs join the rows' own.
+Measured sizes of sets say what share of items and of pairs a cut took, and how often items meet by chance.
 """
 
 from __future__ import annotations
@@ -30,7 +22,7 @@ from dpframe.arrays import FloatArray
 from dpframe.channels.set_channel import Levels, SetView
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
-from dpframe.estimate.evidence.combine import cut_below, project, shrunk
+from dpframe.estimate.evidence.combine import cut_below, project
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.surrogates import UNPACKED, Batches, own_squares, pieces, ratio
 from dpframe.plan.columns import Column
@@ -44,18 +36,6 @@ MOST_PAIRED = 300
 
 PRIOR = 0.5
 """Standard deviations of the priors of ρ, and of f about 1."""
-
-FAR = 0.2
-"""Share of pairs that may differ from what supports make likely by about as much as that is: bread and butter.
-
-With half of it nine tenths of the 95 % intervals of a grocer's frequent pairs hold the truth.
-"""
-
-APART = 0.2
-"""Standard deviation of ρ's prior where sizes were measured: of the grocer's 20 most frequent items ρ is 0.25."""
-
-RARE = 0.75
-"""Power of what is likely by which pairs differ from it: rare ones by more of theirs than frequent ones."""
 
 ALIKE = 0.15
 """Standard deviation of f about 1 where sizes were measured.
@@ -83,8 +63,6 @@ _MOST_SHARE, _WIDEST = 0.999, 2.0
 
 _MOST_SIZES = 1 << 22
 """Sizes by released sizes for which a matrix is made."""
-
-_LEAST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -604,73 +582,3 @@ class ItemTable:
         shares = np.clip(found * scale / present, 0.0, 1.0)
         extra = shares * (1 - shares) * present / scale**2 if population else 0.0
         return found, variance + extra
-
-
-@dataclass(frozen=True, eq=False)
-class PairTable:
-    """Measured counts of the rows that hold both of each pair of items."""
-
-    items: int
-    table: ItemTable
-
-    def beside(
-        self, rows: FloatArray, spread: FloatArray, places: npt.NDArray[np.intp], others: npt.NDArray[np.intp], n: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return shares and variances of pairs from these and the rows' own, by inverse variance, of n rows.
-
-        ``places`` and ``others`` have the items of each pair.
-        """
-        low, high = np.minimum(places, others), np.maximum(places, others)
-        at = low * self.items - low * (low + 1) // 2 + high - low - 1
-        counts, own = self.table.counts[at] / n, self.table.variances[at] / n**2
-        precise = np.where(np.isfinite(spread), 1 / np.maximum(spread, _LEAST), 0.0)
-        variance = 1 / (precise + 1 / np.maximum(own, _LEAST))
-        return variance * (np.where(precise > 0, rows, 0.0) * precise + counts / np.maximum(own, _LEAST)), variance
-
-
-def likely_pairs(
-    rows: FloatArray,
-    spread: FloatArray,
-    first: tuple[FloatArray, FloatArray],
-    second: tuple[FloatArray, FloatArray],
-    chance: FloatArray | None = None,
-    alike: float = PRIOR,
-) -> tuple[FloatArray, FloatArray]:
-    """Return shares of pairs from unbiased ones and both items' supports, with their variances.
-
-    Parameters
-    ----------
-    rows, spread
-        Unbiased shares of sets that hold both items, and their variances.
-    first, second
-        Supports of either item, and their variances.
-    chance, alike
-        What supports make likely, by default their products, and the standard deviation of f about 1.
-
-    Examples
-    --------
-    >>> supports = np.full(190, 0.1), np.full(190, 1e-8)
-    >>> noisy = 0.01 + 0.05 * np.random.default_rng(0).standard_normal(190)
-    >>> found, variances = likely_pairs(noisy, np.full(190, 0.0025), supports, supports)
-    >>> bool(np.abs(found - 0.01).max() < 0.01), bool(np.sqrt(variances).max() < 0.01)
-    (True, True)
-    """
-    (s, v), (t, w) = ((np.clip(x, 0.0, 1.0), y) for x, y in (first, second))
-    product, limit = s * t if chance is None else chance, np.minimum(s, t)
-    known = np.isfinite(spread)
-    precision = np.where(known, 1 / np.maximum(spread, _LEAST), 0.0)
-    values = np.where(known, rows, 0.0)
-    # One factor for all pairs, near 1 where these shares do not show it.
-    weight = float(precision @ product**2) + alike**-2
-    factor = max((float(precision @ (values * product)) + alike**-2) / weight, 0.0)
-    centre = np.minimum(factor * product, limit)
-    typical = float(centre @ centre) / max(float(centre.sum()), _LEAST)
-    scales = centre**RARE * typical ** (1 - RARE)
-    moved, left = shrunk(
-        np.where(known, rows - centre, np.nan), spread, scales, PRIOR if chance is None else APART, FAR
-    )
-    apart = np.where(known, values - centre, 0.0)
-    gain = np.divide(moved, apart, out=np.zeros_like(moved), where=apart != 0)
-    estimate = centre + moved
-    own = (1 - gain) ** 2 * (product**2 / weight + factor**2 * (t**2 * v + s**2 * w))
-    return np.clip(estimate, 0.0, limit), left + own

@@ -130,7 +130,7 @@ def test_a_utility_that_fails_without_rows_is_refused_whatever_the_table_holds(k
     q = dpf.Queries(BIDS.head(rows), 1.0, delta=0, spaces=SPACES, neighbours="add_remove")
     with pytest.raises(dpf.ParameterError, match="of any rows within the spaces, and of none where rows are"):
         q.select([1, 2], lambda rows, bid: -abs(rows["bid"].mean() - bid), sensitivity=10, share=0.5)
-    with pytest.raises(IndexError):
+    with pytest.raises(dpf.ParameterError, match="utility fails for 0 made-up rows: IndexError: "):
         q.select([1, 2], lambda rows, bid: rows["bid"].iloc[0] * bid, sensitivity=20, share=0.5)
     assert (q.left, keys) == (1.0, [])
 
@@ -138,6 +138,13 @@ def test_a_utility_that_fails_without_rows_is_refused_whatever_the_table_holds(k
 WRONG = [
     ({"candidates": []}, "candidates must be from 1 to 65536 values"),
     ({"candidates": range(70_000)}, "candidates must be from 1 to 65536 values"),
+    ({"candidates": "low"}, "candidates must be .* in a list"),
+    ({"candidates": 5}, "candidates must be .* in a list"),
+    ({"candidates": {"low": 1}}, "candidates must be .* in a list"),
+    ({"utility": "bid"}, "utility must be a function of rows and a candidate"),
+    ({"utility": lambda rows: 1}, "utility fails for 2 made-up rows: TypeError: .* called as utility.rows, candidate."),
+    ({"utility": lambda rows, c: rows["height"].sum()}, "utility fails .* KeyError: 'height'; .* columns bid, who"),
+    ({"columns": []}, "columns must name at least one column"),
     ({"sensitivity": 0}, "sensitivity must be finite and above 0"),
     ({"sensitivity": math.inf}, "sensitivity must be finite and above 0"),
     ({"sensitivity": "1"}, "sensitivity must be finite and above 0"),

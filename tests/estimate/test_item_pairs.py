@@ -6,7 +6,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import ParameterError
-from dpframe.estimate.sets import likely_pairs
+from dpframe.estimate.item_pairs import likely_pairs
 
 N = 4_000
 ITEMS = list("abcdefgh")
@@ -33,6 +33,35 @@ def test_errors_are_smaller_than_either_and_known(noise, spread):
     assert np.mean(np.abs(pairs - truth) < 1.96 * np.sqrt(variances)) > (0.9 if noise < 0.2 else 0.8)
     if noise == 0.2:
         assert error < 0.1 * noise
+
+
+@pytest.mark.parametrize("noise", [3e-3, 0.01, 0.03])
+@pytest.mark.parametrize("lift", [1.0, 3.0, 9.0])
+def test_intervals_of_measured_pairs_hold_however_far_they_are_from_chance(noise, lift):
+    """Of 300 pairs 15 go together: fewer than .9 of 600 hold with a chance of .04 if .92 do, which is the least."""
+    inside, errors, alone = [], [], []
+    for seed in range(40):
+        generator = np.random.default_rng(seed)
+        first, second = generator.uniform(0.02, 0.2, (2, 300))
+        truth = first * second * np.where(np.arange(300) < 15, lift, 1 + 0.2 * generator.uniform(-1, 1, 300))
+        truth = np.minimum(truth, np.minimum(first, second))
+        seen = truth + noise * generator.standard_normal(300)
+        supports = [(one, np.full(300, 1e-8)) for one in (first, second)]
+        found, variances = likely_pairs(seen, np.full(300, noise**2), *supports, measured=True)
+        inside.append((np.abs(found - truth) <= 1.96 * np.sqrt(variances))[:15])
+        errors.append(found - truth)
+        alone.append(seen - truth)
+    assert np.mean(inside) >= 0.9
+    assert np.mean(np.square(errors)) < 0.25 * np.mean(np.square(alone)) or noise < 0.01
+
+
+def test_supports_that_noise_hides_leave_pairs_unsure():
+    """Supports of .01 seen as 0 with an error of .01: pairs may be as frequent as these errors allow."""
+    supports = np.zeros(190), np.full(190, 1e-4)
+    seen = 0.03 * np.random.default_rng(0).standard_normal(190)
+    for measured in (False, True):
+        found, variances = likely_pairs(seen, np.full(190, 9e-4), supports, supports, measured=measured)
+        assert (np.abs(found - 1e-4) < 1.96 * np.sqrt(variances)).all()
 
 
 def test_rows_that_know_nothing_leave_the_product():
@@ -62,6 +91,10 @@ def test_cooccurrence_is_drawn_to_measured_supports(baskets):
     np.testing.assert_allclose(np.diag(found["estimate"]), safe.dp.support("x")["estimate"])
     # 36 numbers of a fixed key, five standard errors each.
     assert (np.abs(found["estimate"].to_numpy() - truth) < 5 * found["std_error"].to_numpy()).all()
+    # Few items are answered by what all pairs show.
+    some = safe.dp.cooccurrence("x", ["c", "a"], normalize=True)["estimate"]
+    pd.testing.assert_frame_equal(some, found["estimate"].loc[["c", "a"], ["c", "a"]])
+    assert safe.dp.support("x", ["c", "a"])["estimate"].iloc[0] == some.loc["a", "c"]
     counts = safe.dp.cooccurrence("x")
     np.testing.assert_allclose(counts["estimate"], found["estimate"] * N)
     wide = safe.dp.cooccurrence("x", normalize=True, target="population")

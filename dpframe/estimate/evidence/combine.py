@@ -24,6 +24,9 @@ _FIELLER = 1.96**2
 RHO = np.linspace(0.0, 8.0, 161)
 """Values of ρ that are averaged over, in standard deviations of its prior."""
 
+_FARTHER = 2.0 ** np.arange(5)
+"""Scales that truths far off may differ by, each half as likely as the one before."""
+
 _LEAST = 1e-12
 """Least variance of noise."""
 
@@ -163,7 +166,12 @@ def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
 
 
 def shrunk(
-    apart: FloatArray, variances: FloatArray, scales: FloatArray, prior: float, far: float = 0.0
+    apart: FloatArray,
+    variances: FloatArray,
+    scales: FloatArray,
+    prior: float,
+    far: float = 0.0,
+    most: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return distances from what is likely, less what is noise of them, and their variances.
 
@@ -179,6 +187,9 @@ def shrunk(
         What the truths may differ by.
     prior
         Standard deviation of ρ's prior.
+    most
+        What the farthest may differ by: of those that are far, half do by the scale, a quarter by twice as much, and so
+        on to 16 scales, or to ``most``. By default all do by the scale.
 
     Examples
     --------
@@ -187,25 +198,35 @@ def shrunk(
     [0.0, 0.0, -0.0, -0.0]
     >>> shrunk(apart, np.full(4, 0.01), scales, 0.3)[0].round(1).tolist()
     [1.0, 5.0, -2.0, -4.0]
+    >>> once = shrunk(np.array([30.0]), np.full(1, 25.0), scales[:1], 0.3, 0.2)
+    >>> more = shrunk(np.array([30.0]), np.full(1, 25.0), scales[:1], 0.3, 0.2, np.full(1, 80.0))
+    >>> once[0].round(1).tolist(), more[0].round(1).tolist()
+    ([23.0], [27.4])
     """
     known = np.isfinite(apart) & np.isfinite(variances)
     noise = np.where(known, np.maximum(variances, _LEAST), 1.0)
     seen = np.where(known, apart, 0.0)
-    rho = prior * RHO[:, None]
-    chances, gains = [], []
-    for inner in ((rho * scales) ** 2, np.broadcast_to(scales**2, (len(rho), len(scales)))):
-        total = inner + noise
-        chances.append(np.where(known, -0.5 * (np.log(total) + seen**2 / total), 0.0))
-        gains.append(np.where(known, inner / total, 0.0))
+
+    def law(spread: FloatArray) -> FloatArray:
+        total = spread + noise
+        return np.asarray(np.where(known, -0.5 * (np.log(total) + seen**2 / total), 0.0))
+
+    near = (prior * RHO[:, None] * scales) ** 2
+    reach = scales if most is None else np.maximum(most, scales)
+    wide = np.array([np.minimum(factor * scales, reach) for factor in _FARTHER[: 1 if most is None else None]]) ** 2
+    share = 1 / _FARTHER[: len(wide), None]
     with np.errstate(divide="ignore"):
-        parts = np.stack(chances) + np.log([1 - far, far])[:, None, None]
-    score = np.logaddexp(parts[0], parts[1])
-    own = np.exp(parts - score)
+        close, afar = law(near) + np.log(1 - far), law(wide) + np.log(far * share / share.sum())
+    outer = np.logaddexp.reduce(afar, axis=0)
+    score = np.logaddexp(close, outer)
     posterior = score.sum(axis=1) - RHO**2 / 2
     posterior = np.exp(posterior - posterior.max())
-    weight = own * (posterior / posterior.sum())[:, None]
-    gain = np.stack(gains)
-    inner = np.stack([np.broadcast_to((rho * scales) ** 2, gain[0].shape), np.broadcast_to(scales**2, gain[0].shape)])
-    mean = (weight * gain).sum(axis=(0, 1))
-    left = (weight * inner * (1 - gain)).sum(axis=(0, 1)) + (weight * (gain - mean) ** 2).sum(axis=(0, 1)) * seen**2
+    posterior = (posterior / posterior.sum())[:, None]
+    # How far a far truth is does not depend on ρ.
+    beyond = np.exp(afar - outer) * (posterior * np.exp(outer - score)).sum(axis=0) if far > 0 else np.zeros_like(wide)
+    weight = np.concatenate([posterior * np.exp(close - score), beyond])
+    spread = np.concatenate([near, wide])
+    gain = np.where(known, spread / (spread + noise), 0.0)
+    mean = (weight * gain).sum(axis=0)
+    left = (weight * spread * (1 - gain)).sum(axis=0) + (weight * (gain - mean) ** 2).sum(axis=0) * seen**2
     return mean * seen, left
