@@ -62,6 +62,7 @@ def test_a_session(spark, tmp_path, monkeypatch):
     expected = dpf.read_parquet(tmp_path / "one.parquet")
     safe = engine.sanitize(source, plan, key=KEY)
     the_same_however_it_is_computed(spark, safe, source, plan, expected)
+    measured_pairs_of_items(spark, source, tmp_path)
     a_directory_with_the_plan_in_every_footer(safe, told, expected, tmp_path)
     files_to_files(spark, source, plan, told, expected, tmp_path)
     the_key_is_nowhere(safe, tmp_path)
@@ -98,6 +99,17 @@ def the_same_however_it_is_computed(spark, safe, source, plan, expected):
     assert safe.agg(sf.sum("age")).collect()[0][0] == expected["age"].sum()  # another plan, in which columns are pruned
     other = spark.read.parquet(str(source)).repartition(3).withColumn("age", sf.col("age") + 0)
     same(described(engine.sanitize(other, plan, key=KEY)), expected)
+
+
+def measured_pairs_of_items(spark, source, tmp_path):
+    options = {"epsilon": 1, "delta": 1e-6, "spaces": SPACES, "measure": [("hobbies", "hobbies")], "key": KEY}
+    told = dpf.sanitize(source, tmp_path / "pairs.parquet", **options)
+    assert [table.measure.kind for table in told.tables] == ["items", "sizes", "item_pairs"]
+    safe = engine.sanitize(spark.read.parquet(str(source)).repartition(3), **options)
+    same(described(safe), dpf.read_parquet(tmp_path / "pairs.parquet"))
+    pair = list(dpf.datasets.HOBBIES[:2])
+    one = dpf.Estimates(str(tmp_path / "pairs.parquet")).support("hobbies", pair)
+    pd.testing.assert_frame_equal(dpf.Estimates(safe).support("hobbies", pair), one)
 
 
 def a_directory_with_the_plan_in_every_footer(safe, told, expected, tmp_path):
