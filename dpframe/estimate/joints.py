@@ -28,11 +28,10 @@ from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, r
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
-from dpframe.estimate.misfit import OF_TWO, Counted, Misfit, crossed, odds_spread, sides_of, within_cells
+from dpframe.estimate.misfit import Misfit, crossed, of_noisy_rows, sides_of, within_cells
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results, with_none
 from dpframe.estimate.table_column import TableColumn, aggregation
-from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.estimate.tables.pair_bounds import MOST_BOUNDED, bounds_by_pairs
 
 GRID_CELLS = 128
@@ -321,32 +320,17 @@ class Joints:
         return Answer(presented(shares), errors**2 + drawn, method, "rows")
 
     def _drawn(self, axes: Sequence[Axis], shares: FloatArray) -> FloatArray:
-        """Return the variance of cells about a fit to noisy rows, which draws what these hardly show to independence.
+        """Return the variance of cells about a fit to noisy rows that neither it nor its replicas know of.
 
-        About the fit laws have odds ratios of the standard deviation τ, which the unbiased counts' distance from
-        independence shows, or of that in real tables where noise hides it; what the counts' own noise then leaves
-        open is 1/(1/v + 1/i), v their variance and i that of the interaction. Of listed columns only: how odds ratios
-        of bins go together is another matter.
+        Of listed columns only: how odds ratios of bins go together is another matter.
         """
-        if len(axes) < 2 or not all(axis.inverts and axis.grid is None for axis in axes):
+        if not all(axis.inverts and axis.grid is None for axis in axes):
             return np.zeros(shares.shape)
-        n = max(self._source.n * self._source.weight, 1.0)
-        counts, noise = self._of_rows(Question(axes, False, (), False, False), sampling=0.0)
-        places = range(len(axes))
-        margins = [counts.sum(axis=tuple(other for other in places if other != i)) / n for i in places]
-        apart = n * crossed([np.maximum(margin, 1 / n) for margin in margins])
-        moved = interaction_variance(shares * n, 2, min(odds_spread(counts, apart, noise), OF_TWO))
-        return np.asarray(noise * moved / (noise + moved) / n**2)
 
-    def _counted(self, model: Model) -> Counted:
-        """Return how a model's columns are counted by the rows, without bias."""
+        def counted(places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+            return self._of_rows(Question([axes[place] for place in places], False, (), False, False), sampling=0.0)
 
-        def counted(names: Sequence[str]) -> tuple[FloatArray, FloatArray] | None:
-            axes = [model.columns[name].axis for name in names]
-            inverts = all(axis.inverts and axis.grid is None for axis in axes)
-            return self._of_rows(Question(axes, False, (), False, False), sampling=0.0) if inverts else None
-
-        return counted
+        return of_noisy_rows(shares, counted, max(self._source.n * self._source.weight, 1.0))
 
     def _left_open(self, question: Question, shares: FloatArray) -> FloatArray:
         """Return what a fit to noise that goes beyond bounds leaves open, which a bootstrap about it does not show.
@@ -391,9 +375,8 @@ class Joints:
         if guarded is not None:
             # What was corrected is known no better than that it had to be.
             errors, shares = np.hypot(errors, guarded - shares), guarded
-        counted = self._counted(model) if of_rows else None
-        errors = np.hypot(errors, self._misfit.unseen(model, names, shares, counted))
         if not of_rows:
+            errors = np.hypot(errors, self._misfit.unseen(model, names, shares))
             errors = np.hypot(errors, np.sqrt(self._misfit.of_cells(model, names, shares)))
             if len(names) > 2 and model.known(names) is None:
                 errors = with_none(shares, errors)

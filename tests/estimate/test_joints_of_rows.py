@@ -1,13 +1,12 @@
-"""Joints of many columns that only noisy rows know: cells that a fit leaves empty may have rows that noise hides."""
+"""Joints of columns that only noisy rows know: cells that a fit leaves empty may have rows that noise hides."""
 
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import dpframe as dpf
-
-KEYS = 4
 
 
 def survey(rows: int = 4_000) -> pd.DataFrame:
@@ -21,21 +20,47 @@ def survey(rows: int = 4_000) -> pd.DataFrame:
     return pd.DataFrame({name: values.astype(str) for name, values in columns.items()})
 
 
-def test_errors_of_joints_allow_for_rows_that_noise_hides() -> None:
-    """Of the 600 cells of 15 pairs 96 % hold; by the errors of the fit and its replicas it is 76 %.
+def plants(rows: int = 4_000) -> pd.DataFrame:
+    """Two columns that two others follow from, but for one row in twenty."""
+    rng, columns = np.random.default_rng(2), {}
+    for i in range(2):
+        kind, follows = rng.choice(7, rows, p=rng.dirichlet(np.ones(7))), rng.integers(0, 6, 7)
+        other = rng.choice(6, rows, p=rng.dirichlet(np.ones(6)))
+        columns |= {f"kind{i}": kind, f"soil{i}": np.where(rng.random(rows) < 0.05, other, follows[kind])}
+    return pd.DataFrame(columns | {"plot": rng.integers(0, 3, rows)}).astype(str)
+
+
+def judged(table: pd.DataFrame, pairs: list[tuple[str, str]], keys: int, **options: object) -> tuple[float, float]:
+    """Return the shares of the cells of pairs that intervals hold, and of those more than five errors off."""
+    spaces = {name: sorted(table[name].unique()) for name in table}
+    held, far = [], []
+    for key in range(keys):
+        safe = dpf.sanitize(table, spaces=spaces, key=bytes([key + 1]) * 32, **options)
+        for pair in pairs:
+            found = safe.dp.joint(list(pair))
+            right = table.groupby(list(pair)).size().reindex(found.index, fill_value=0)
+            held += (found["lower"].le(right) & right.le(found["upper"])).tolist()
+            far += ((found["estimate"] - right).abs() > 5 * found["std_error"]).tolist()
+    return float(np.mean(held)), float(np.mean(far))
+
+
+@pytest.mark.slow
+def test_errors_of_joints_allow_for_rows_that_noise_hides():
+    """Of the 600 cells of 15 pairs 97 % hold; by the errors of the fit and its replicas it is 76 %.
 
     Such releases hardly know a pair, so that many cells are estimated as empty: without what noise hides, an eighth of
     all cells are more than five errors off. Keys are fixed.
     """
-    people = survey()
-    spaces = {name: sorted(people[name].unique()) for name in people}
-    held, far = [], []
-    for key in range(KEYS):
-        safe = dpf.sanitize(people, epsilon=1, spaces=spaces, shuffle=False, key=bytes([key + 1]) * 32)
-        for pair in combinations(people.columns, 2):
-            found = safe.dp.joint(list(pair))
-            right = people.groupby(list(pair)).size().reindex(found.index, fill_value=0)
-            held.append(found["lower"].le(right) & right.le(found["upper"]))
-            far.append((found["estimate"] - right).abs() > 5 * found["std_error"])
-    assert np.mean([one.mean() for one in held]) > 0.92
-    assert np.mean([one.mean() for one in far]) < 0.01
+    held, far = judged(survey(), list(combinations(survey(), 2)), 4, epsilon=1, shuffle=False)
+    assert held > 0.92
+    assert far < 0.01
+
+
+def test_errors_of_columns_that_follow_from_each_other():
+    """Of 168 cells 99 % hold and none is far off; without what noise hides it is 81 %, and 11 % are far off.
+
+    Were cells independent, intervals that hold 97 % would hold fewer than 92 % with probability 0.001. Keys are fixed.
+    """
+    held, far = judged(plants(), [("kind0", "soil0"), ("kind1", "soil1")], 2, epsilon=3, measure=None)
+    assert held > 0.92
+    assert far == 0
