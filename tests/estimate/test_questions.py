@@ -270,6 +270,7 @@ def test_means_of_several_columns_and_by_several():
     assert np.allclose(one.to_numpy(), safe.dp.mean("age", by="sex").to_numpy())
 
 
+@pytest.mark.slow
 def test_means_of_groups_that_differ_are_as_near_as_those_of_synthetic_rows():
     # Keys are fixed. Weights by errors that are wider than what is seen make the quotient 1.19.
     generator, n = np.random.default_rng(0), 6_000
@@ -331,11 +332,17 @@ def test_a_column_that_was_not_found_is_not_counted():
     assert "x" in safe.dp.describe().attrs["not_found"]
 
 
-@pytest.mark.parametrize("options", [{"shuffle": False}, {"measure": None}])
-def test_spikes_that_noise_hides_may_be_of_the_same_rows(options):
+@pytest.mark.parametrize(
+    ("keys", "options"),
+    [
+        (1, {"measure": None}),
+        *(pytest.param(4, one, marks=pytest.mark.slow) for one in ({"shuffle": False}, {"measure": None})),
+    ],
+)
+def test_spikes_that_noise_hides_may_be_of_the_same_rows(keys, options):
     """Two conditions, each on a spike that holds most rows, with no measured table: the interval holds their count.
 
-    Each of four intervals is missed with a probability of at most 1/20, two of them with one of 0.014.
+    An interval is missed with a probability of at most 1/20, two of four with one of 0.014. Keys are fixed.
     """
     generator = np.random.default_rng(2)
     hours = np.where(generator.random(N) < 0.8, 40, generator.integers(1, 100, N))
@@ -343,24 +350,25 @@ def test_spikes_that_noise_hides_may_be_of_the_same_rows(options):
     data = pd.DataFrame({"hours": hours, "spent": spent, "age": generator.integers(0, 100, N)})
     spaces = {"hours": (1, 99), "spent": dpf.Real(0, 5_000), "age": (0, 99)}
     right, held = int(((hours == 40) & (spent == 0)).sum()), []
-    for key in range(4):
+    for key in range(keys):
         safe = dpf.sanitize(data, epsilon=0.5, delta=1e-6, spaces=spaces, key=bytes([key + 1]) * 32, **options)
         found = dpf.Estimates(safe).count({"hours": 40, "spent": (0, 0)})
         assert abs(found["estimate"] - right) < 5 * found["std_error"]
         held.append(found["lower"] <= right <= found["upper"])
-    assert sum(held) >= 3
+    assert sum(held) >= 0.75 * keys
 
 
-def test_counts_of_a_rule_among_columns_reach_to_what_their_pairs_allow():
-    """At most two of four, which no pair shows. Keys are fixed: of 20 intervals 18 hold at least."""
+@pytest.mark.parametrize(("budgets", "keys"), [((2,), 1), pytest.param((1, 2), 2, marks=pytest.mark.slow)])
+def test_counts_of_a_rule_among_columns_reach_to_what_their_pairs_allow(budgets, keys):
+    """At most two of four, which no pair shows. Keys are fixed: of ten intervals nine hold at least."""
     rng, names = np.random.default_rng(0), ["asthma", "diabetes", "gout", "migraine"]
     held = rng.integers(0, 3, 2_400)
     rows = [np.isin(np.arange(4), rng.choice(4, number, replace=False)) for number in held]
     frame = pd.DataFrame(rows, columns=names)
     frame = frame.assign(**{f"x{i}": rng.random(2_400) < 0.5 for i in range(6)})
     inside = []
-    for epsilon in (1, 2):
-        for k in range(2):
+    for epsilon in budgets:
+        for k in range(keys):
             spaces = {name: dpf.Boolean() for name in frame}
             told = dpf.sanitize(frame, epsilon=epsilon, spaces=spaces, key=bytes([k + 1]) * 32).dp
             asked = [dict.fromkeys(some, True) for some in combinations(names, 3)] + [dict.fromkeys(names, False)]
@@ -369,7 +377,7 @@ def test_counts_of_a_rule_among_columns_reach_to_what_their_pairs_allow():
                 inside.append(found.lower <= truth <= found.upper)
                 low, high = found.attrs.get("allowed_by_pairs", (0, 2_400))  # some triples may be measured
                 assert low <= found.estimate <= high
-    assert sum(inside) >= 18
+    assert np.mean(inside) >= 0.9
 
 
 def test_bounds_by_pairs_are_those_of_frechet():
