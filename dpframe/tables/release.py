@@ -61,19 +61,28 @@ def rank(words: U64) -> npt.NDArray[np.intp]:
 
 def rank_halves(high: U64, low: Callable[[], U64]) -> npt.NDArray[np.intp]:
     """Return the same from the high halves of the words; the low ones are only asked for where high ones are alike."""
-    # The row's own number in the lowest bits: sorting numbers is several times faster than sorting their positions.
     bits = np.uint64(max(len(high) - 1, 0).bit_length())
-    keys = high >> bits << bits
-    keys |= np.arange(len(high), dtype=np.uint64)
-    keys.sort()
-    order = (keys & np.uint64((1 << int(bits)) - 1)).astype(np.intp)
-    keys >>= bits
+    keys = high >> bits
+    order = numbered(keys, bits)
     same = np.flatnonzero(keys[1:] == keys[:-1])
     if len(same):  # only what lay under the row's number decides, or the low half
         tied = np.union1d(same, same + 1)
         rows = order[tied]
         order[tied] = rows[np.lexsort((low()[rows], high[rows]))]
     return order
+
+
+def numbered(keys: npt.NDArray[np.unsignedinteger], bits: np.unsignedinteger) -> npt.NDArray[np.intp]:
+    """Sort keys in place, and return the positions that sort them; keys have room for a position of so many bits.
+
+    The position goes into the lowest bits: sorting numbers is several times faster than sorting their positions.
+    """
+    keys <<= bits
+    keys |= np.arange(len(keys), dtype=keys.dtype)
+    keys.sort()
+    order = keys & keys.dtype.type((1 << int(bits)) - 1)
+    keys >>= bits
+    return order.astype(np.uint64, copy=False).view(np.intp)
 
 
 class Selection:

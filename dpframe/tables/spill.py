@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpframe.tables.batches import Batch, joined, length
 from dpframe.tables.hidden_file import HiddenFile
-from dpframe.tables.release import rank_halves
+from dpframe.tables.release import numbered, rank_halves
 
 SPILL_ROWS = 1 << 17
 
@@ -58,22 +58,22 @@ class Spill:
         batch = joined(self._waiting)
         self._waiting = []
         order, edges = self._parted(batch[""][:, 1])
-        coded = {name: column for name, column in batch.items() if isinstance(column, np.ndarray)}
+        coded = {name: column.take(order, axis=0) for name, column in batch.items() if isinstance(column, np.ndarray)}
         layout = _Layout(tuple((name, column.dtype, column.shape[1:]) for name, column in coded.items()))
-        raw = layout.packed([column.take(order, axis=0) for column in coded.values()], edges)
-        self._held += len(raw)
-        held = raw if self._held <= HELD_BYTES else None
-        start = 0 if held is not None else self._file.append(raw.data)
+        self._held += len(order) * layout.width
+        held = coded if self._held <= HELD_BYTES else None
+        start = 0 if held is not None else self._file.append(layout.packed(list(coded.values()), edges).data)
         copied = {name: column.take(pa.array(order)) for name, column in batch.items() if name not in coded}
         parts = [self._append_arrow(copied, a, b) for a, b in pairwise(edges)] if copied else []
         self._stretches.append(_Stretch(held, start, edges, layout, parts))
 
     def _parted(self, high: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Return the positions that sort rows by bucket, otherwise in their order, and where each bucket begins."""
-        # NumPy sorts numbers of two bytes by counting them.
-        bucket = (high >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(high)).astype(np.uint16)
-        order = np.argsort(bucket, kind="stable")
-        edges = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=self.buckets))])
+        bits = max(len(high) - 1, 0).bit_length()
+        kind: type[np.unsignedinteger] = np.uint32 if self._bits + bits <= 32 else np.uint64
+        bucket = (high >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(high)).astype(kind)
+        order = numbered(bucket, kind(bits))
+        edges = np.searchsorted(bucket, np.arange(self.buckets + 1, dtype=kind))
         return order, edges
 
     def read(self, bucket: int, *, words: bool = False) -> Batch:
@@ -99,13 +99,13 @@ class Spill:
         """Return a bucket's columns from every stretch, in the order in which their rows came."""
         parts: list[dict[str, npt.NDArray[Any]]] = []
         for stretch in self._stretches:
-            start, stop = stretch.place(bucket)
+            first, last = (int(edge) for edge in stretch.edges[bucket : bucket + 2])
             if stretch.held is None:
-                raw = np.empty(stop - start, dtype=np.uint8)
-                self._file.fetch_into(stretch.start + start, raw)
+                raw = np.empty((last - first) * stretch.layout.width, dtype=np.uint8)
+                self._file.fetch_into(stretch.start + first * stretch.layout.width, raw)
+                parts.append(stretch.layout.columns(raw))
             else:
-                raw = stretch.held[start:stop]
-            parts.append(stretch.layout.columns(raw))
+                parts.append({name: column[first:last] for name, column in stretch.held.items()})
         return parts
 
     def _append_arrow(self, columns: Mapping[str, pa.Array], start: int, stop: int) -> tuple[int, int]:
@@ -157,16 +157,11 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """A number of rows, parted into buckets: their bytes, or where the spill file has them."""
+    """A number of rows, parted into buckets: their columns, or where the spill file has them bucket by bucket."""
 
-    held: npt.NDArray[np.uint8] | None
+    held: dict[str, npt.NDArray[Any]] | None
     start: int
     edges: npt.NDArray[np.intp]
     layout: _Layout
     parts: list[tuple[int, int]]
     """Offset and length of the columns passed through, by bucket."""
-
-    def place(self, bucket: int) -> tuple[int, int]:
-        """Return where a bucket's records begin and end among the rows' bytes."""
-        first, last = int(self.edges[bucket]), int(self.edges[bucket + 1])
-        return first * self.layout.width, last * self.layout.width
