@@ -218,3 +218,21 @@ def test_joints_of_two_and_three_blocks_are_margins_of_one_count():
         alone = Joint(joint.shape)
         alone.add([cells[name] for name in own])
         np.testing.assert_array_equal(joint.counts, alone.counts)
+
+
+def test_joints_are_settled_before_their_counts_outgrow_32_bits(monkeypatch):
+    monkeypatch.setattr("dpframe.totals.joint_counting._MOST_ROWS", 50)
+    joint = Joint((2, 3))
+    counting = JointCounting.of({"a": 2, "x": 3}, [(("a", "x"), joint)])
+    for rows in (20, 30, 7, 60):
+        counting.add({"a": np.zeros(rows, dtype=np.uint8), "x": np.full(rows, 2, dtype=np.uint8)})
+        assert sum(int(each.whole.sum()) for each in counting.fused) <= max(50, rows)
+    counting.settle()
+    assert joint.counts.tolist() == [[0, 0, 117], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("place", [-1, 3])
+def test_a_cell_beyond_the_last_is_not_counted_elsewhere(place):
+    counting = JointCounting.of({"a": 2, "x": 3}, [(("a", "x"), Joint((2, 3)))])
+    with pytest.raises(IndexError, match="beyond its column's last one"):
+        counting.add({"a": np.array([1, 0]), "x": np.array([0, place])})
