@@ -24,6 +24,8 @@ import numpy.typing as npt
 
 from dpframe.errors import FileError
 
+WEB_PAGE, YAML, JSON = (".html", ".htm"), (".yaml", ".yml"), (".json",)
+"""Endings of the names of files of text."""
 DESCRIPTORS = "/proc/self/fd"
 """Where Linux names the open files of a process: through it a file without a name gets one."""
 
@@ -183,6 +185,20 @@ def write_text(path: str | Path, text: str) -> None:
     """
     with atomic(Path(path)) as file:
         file.write(text.encode())
+
+
+def check_named(path: str | Path, *endings: str) -> None:
+    """Raise `FileError` unless a name ends as what is written does: programs open a file by its ending.
+
+    Examples
+    --------
+    >>> check_named("plan.xlsx", *JSON)
+    Traceback (most recent call last):
+    ...
+    dpframe.errors.FileError: plan.xlsx must end with .json, which is what is written; name it so
+    """
+    if Path(path).suffix.lower() not in endings:
+        raise FileError(f"{path} must end with {' or '.join(endings)}, which is what is written; name it so")
 
 
 def check_writable(path: Path) -> None:

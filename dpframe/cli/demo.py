@@ -14,9 +14,11 @@ from dpframe import datasets
 from dpframe.api.verbs import sanitize
 from dpframe.cli.estimate import stacked
 from dpframe.cli.terminal import progress
+from dpframe.errors import FileError
 from dpframe.estimate import Estimates
 from dpframe.plan.words import table_text
 from dpframe.spaces import Categorical, Nullable, Real
+from dpframe.tables.sinks import check_place
 
 
 def demo(
@@ -28,7 +30,10 @@ def demo(
 ) -> None:
     """Make a census, sanitise it, and compare estimates from the release with the truth."""
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"{folder} could not be made: {error.strerror}; name another folder") from None
         _demo(rows, epsilon, folder)
         return
     with tempfile.TemporaryDirectory(prefix="dpframe-demo-") as temporary:
@@ -37,6 +42,7 @@ def demo(
 
 def _demo(rows: int, epsilon: float, folder: Path) -> None:
     source, target = folder / "census.parquet", folder / "release.parquet"
+    check_place(source)
     census = datasets.make_census(rows, columns=list(DEMO_SPACES))
     census.to_parquet(source, index=False)
     typer.echo(f"made {source}: {rows:,} rows, {len(census.columns)} columns, nulls among them")

@@ -129,7 +129,8 @@ def _support(estimates: Estimates, column: str, question: _Question) -> pd.DataF
 
 
 def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
-    return [name for name in columns if not has_few_values(estimates.plan[name].space)]
+    known = [name for name in columns if name in estimates.plan.names]  # the statistic refuses the others
+    return [name for name in known if not has_few_values(estimates.plan[name].space)]
 
 
 def by_instead(statistic: str, columns: list[str]) -> str:

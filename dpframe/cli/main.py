@@ -34,7 +34,7 @@ from dpframe.cli.estimate import estimate
 from dpframe.cli.groups import EXAMPLE, GroupedCommands, GroupedOptions
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
-from dpframe.cli.pipes import PIPE, Source, check_files, named, target_file
+from dpframe.cli.pipes import PIPE, Source, check_files, named, target_file, text_target
 from dpframe.cli.query import query
 from dpframe.cli.record import record, with_record
 from dpframe.cli.spaces import spaces
@@ -43,7 +43,7 @@ from dpframe.cli.synthesize import synthesize
 from dpframe.cli.terminal import plain, progress
 from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import in_options
-from dpframe.disk import atomic
+from dpframe.disk import JSON, WEB_PAGE, atomic
 from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError, check_whole
 from dpframe.ledger.account import OpenAccount
 from dpframe.ledger.currencies import difference, yearly
@@ -54,7 +54,6 @@ from dpframe.tables import verify as proving
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
-from dpframe.tables.sinks import check_target
 
 app = typer.Typer(
     name="dpframe",
@@ -170,8 +169,8 @@ def plan(
     with contextlib.ExitStack() as stack:
         # Before anything is spent.
         file, web = (
-            None if path is None else stack.enter_context(atomic(check_target(path, open_input(source))))
-            for path in (output, html)
+            None if path is None else stack.enter_context(atomic(text_target(path, open_input(source), endings)))
+            for path, endings in ((output, JSON), (html, WEB_PAGE))
         )
         if target or max_epsilon is not None:
             check_alone(epsilon, target or None, account)
@@ -316,7 +315,7 @@ def inspect(
     """Show what a released file says about itself."""
     table = open_input(source)
     if html is not None:
-        check_target(html, table)
+        text_target(html, table, WEB_PAGE)
     if table.text is None:
         if html is not None:
             raise NotSanitizedError(f"{source} is not a release, so there is nothing to report; leave --html out")

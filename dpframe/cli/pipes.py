@@ -6,15 +6,17 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dpframe.disk import atomic
+from dpframe.disk import atomic, check_named
 from dpframe.errors import ParameterError
+from dpframe.tables.inputs import FileInput
+from dpframe.tables.sinks import check_target
 
 PIPE = Path("-")
 _FOLDER = "dpframe-pipe-"
@@ -61,6 +63,13 @@ def target_file(target: Path) -> Iterator[Path]:
         with path.open("rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)
         sys.stdout.buffer.flush()
+
+
+def text_target(target: Path, table: FileInput, endings: Sequence[str]) -> Path:
+    """Return a path that text may be written to, or raise `FileError` for a name that promises other things."""
+    check_target(target, table)
+    check_named(target, *endings)
+    return target
 
 
 def named(message: str) -> str:

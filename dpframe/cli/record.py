@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from dpframe.cli.pipes import Source
+from dpframe.cli.pipes import Source, text_target
+from dpframe.disk import YAML
 from dpframe.errors import NotSanitizedError, name_list
 from dpframe.plan.certificate import Certificate
 from dpframe.report.record import record_of
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
-from dpframe.tables.sinks import check_target
 
 
 def record(
@@ -50,7 +50,7 @@ def record(
     if output is None:
         typer.echo(made.to_yaml(), nl=False)
     else:
-        made.save(check_target(output, open_input(source)))
+        made.save(text_target(output, open_input(source), YAML))
         typer.echo(f"wrote {output}", err=True)
     if made.open_fields:
         typer.echo(f"Still to fill in by hand: {name_list(made.open_fields)}", err=True)

@@ -19,7 +19,7 @@ from dpframe.accounting.gaussian_dp import step_epsilon
 from dpframe.api import verbs
 from dpframe.cli.account import account_of
 from dpframe.cli.pipes import Source
-from dpframe.disk import atomic
+from dpframe.disk import atomic, check_named
 from dpframe.errors import DpframeError, FileError, ParameterError
 from dpframe.infer.declared import placeholder
 from dpframe.infer.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
@@ -81,8 +81,8 @@ def spaces(
 ) -> None:
     """Write a file of spaces to fill in, from only the schema; --infer EPSILON fills it in privately."""
     ending = ".json" if output is None else output.suffix.lower()
-    if ending not in _NULLABLE:
-        raise ParameterError(f"{output} must end with .json or .toml, which says what is written")
+    if output is not None:
+        check_named(output, *_NULLABLE)
     left_out = drop or []
     table = open_input(source).without(left_out)
     fields = table.fields([name for name in table.names if name != privacy_id])

@@ -56,7 +56,10 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
     (r"\b(drop|passthrough|given|without)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
     (r"\bdrop=\[([^\]]*)\]", lambda m: " ".join(f"--drop {name}" for name in re.findall(r"'([^']*)'", m[1]))),
+    (r"\bdeclare Nullable\(…\)", 'declare {"space": "nullable", "inner": …}'),
     (r"\bCategorical\(\[…\], other=…\)", '{"categories": […], "other": "other"}'),
+    (r"(?<!\.)\bvalue_counts\('([^']*)'\)", r"value-counts \1"),
+    (r"(?<!\.)\bmean\('([^']*)'\)", r"mean \1"),
     (r", or of several columns bins=\{[^}]*\}", ""),
     (r"\bbins=\{[^}]*: (\d+)\}", r"--bins \1"),
     (r"\bunit='([^']*)'", r'--unit "\1"'),
@@ -64,8 +67,8 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)( or )\1=([\d.e-]+)", r"--\1 \2\3--\1 \4"),
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)", r"--\1 \2"),
     (
-        r"\b(infer|infer_share|max_items|nulls|contributions|privacy_id|sample|allocation|numbers|dataset|accounting|by|bins|method|target|"
-        r"confidence_level|q)=(['\"]?)([^\s,;'\")]+)\2",
+        r"\b(infer|infer_share|measure_share|local_epsilon|max_epsilon|max_items|nulls|contributions|privacy_id|sample|"
+        r"allocation|numbers|dataset|accounting|by|bins|method|target|confidence_level|published|q)=(['\"]?)([^\s,;'\")]+)\2",
         lambda m: f"--{m[1].replace('_', '-')} {m[3]}",
     ),
 ]
@@ -80,7 +83,7 @@ def in_options(message: str) -> str:
     >>> in_options("give epsilon, e.g. epsilon=1.0, or a plan")
     'give epsilon, e.g. --epsilon 1.0, or --plan FILE'
     >>> in_options("is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'")
-    'is null, and its space holds no nulls; declare Nullable(…) or pass --nulls impute'
+    'is null, and its space holds no nulls; declare {"space": "nullable", "inner": …} or pass --nulls impute'
     >>> in_options("spaces=draft.confirm() once they are; df.dp.expect(epsilon=…) says what to expect")
     'reviewed: true in the file once they are; dpframe plan --expect says what to expect'
     """

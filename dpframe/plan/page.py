@@ -15,7 +15,7 @@ from typing import Any, cast
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.channels import mechanism_for
-from dpframe.disk import write_text
+from dpframe.disk import WEB_PAGE, check_named, write_text
 from dpframe.errors import ParameterError
 from dpframe.plan.columns import Column
 from dpframe.plan.data import PlanData
@@ -55,7 +55,7 @@ def plan_page(plan: PlanData, path: str | Path | None = None) -> str:
     ParameterError
         If the plan has no columns or does not know its number of rows.
     FileError
-        If the file cannot be written.
+        If the file cannot be written, or its name ends with neither .html nor .htm.
 
     Examples
     --------
@@ -68,6 +68,8 @@ def plan_page(plan: PlanData, path: str | Path | None = None) -> str:
         raise ParameterError(
             "a page needs columns and the number of rows; make the plan for a table, or plan.replan(n)"
         )
+    if path is not None:
+        check_named(path, *WEB_PAGE)
     data = json.dumps(page_data(plan), ensure_ascii=False, allow_nan=False)
     # Nothing of a name may end the script's element.
     text = _template().replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))

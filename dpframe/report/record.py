@@ -16,7 +16,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
-from dpframe.disk import write_text
+from dpframe.disk import YAML, check_named, write_text
 from dpframe.errors import FileError, ParameterError, name_list
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
@@ -93,7 +93,8 @@ class Record:
         return yaml_text(self.fields)
 
     def save(self, path: str | Path) -> None:
-        """Write `to_yaml` to a file, whole or not at all; `FileError` if it cannot be written."""
+        """Write `to_yaml` to a .yaml file, whole or not at all; `FileError` if it cannot be written."""
+        check_named(path, *YAML)
         write_text(path, self.to_yaml())
 
     def differences(self, path: str | Path) -> list[str]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpframe.disk import write_text
+from dpframe.disk import WEB_PAGE, check_named, write_text
 from dpframe.estimate import Estimates
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.notebook import notebook_html
@@ -96,7 +96,8 @@ class Report:
         return page(self.info, self.certificate, estimates)
 
     def save(self, path: str | Path) -> None:
-        """Write `to_html` to a file, whole or not at all; `FileError` if it cannot be written."""
+        """Write `to_html` to an .html file, whole or not at all; `FileError` if it cannot be written."""
+        check_named(path, *WEB_PAGE)
         write_text(path, self.to_html())
 
     def __str__(self) -> str:

@@ -342,6 +342,8 @@ class FileInput(Streamed):
                     f"drop names {name!r}, which is not a column; {did_you_mean(name, self.names)}columns are "
                     f"{name_list(self.names)}"
                 )
+        if not self.names:
+            raise ParameterError(f"{self.source} has no columns, so there is nothing to release; name another file")
         if set(names) >= set(self.names):
             raise ParameterError("drop names every column, so that nothing is left; keep one at least")
         return replace(self, schema=pa.schema([field for field in self.schema if field.name not in names]))

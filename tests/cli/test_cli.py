@@ -358,6 +358,10 @@ BAD = [
     (["sanitize", "in.parquet", "out.csv.gz", "--epsilon", "1"], ".gz is not written; name a .parquet or .csv file"),
     (["plan", "in.parquet", "--epsilon", "1", "-o", "no/plan.json"], "no is not a directory; make it first"),
     (["plan", "in.parquet", "--epsilon", "1", "-o", "in.parquet"], "in.parquet is part of the input; write to another"),
+    (["plan", "in.parquet", "--epsilon", "1", "-o", "plan.xlsx"], "plan.xlsx must end with .json, which is what"),
+    (["plan", "in.parquet", "--epsilon", "1", "--html", "page.json"], "page.json must end with .html or .htm"),
+    (["demo", "--folder", "in.parquet"], "in.parquet could not be made: File exists; name another folder"),
+    (["spaces", "bare.parquet"], "bare.parquet has no columns, so there is nothing to release; name another file"),
 ]
 
 
@@ -400,6 +404,7 @@ def test_bad_input_is_one_line_and_no_file(arguments, message, files, run, monke
     (files / "list.json").write_text("[1]")
     for name, spaces in FILES.items():
         (files / name).write_text(json.dumps(spaces))
+    pd.DataFrame(index=range(3)).to_parquet(files / "bare.parquet")
     before = sorted(path.name for path in files.iterdir())
     code, out, err = run(*arguments)
     assert code == 2
@@ -408,6 +413,27 @@ def test_bad_input_is_one_line_and_no_file(arguments, message, files, run, monke
     assert not re.search(r"\b(epsilon|delta|drop|passthrough|infer|nulls|spaces|sample|bins|ledger)=", err), err
     assert (err.count("\n"), out) == (1, "")
     assert sorted(path.name for path in files.iterdir()) == before
+
+
+def test_what_a_release_cannot_answer_or_be_written_to_is_one_line(files, run, monkeypatch):
+    monkeypatch.chdir(files)
+    assert run("sanitize", "in.parquet", "out.parquet", "--epsilon", 1, "--spaces", "spaces.json")[0] == 0
+    unknown = "column 'height' is not in the release; randomised columns are age, sex, income"
+    for arguments, message in (
+        (["estimate", "out.parquet", "joint", "height"], unknown),
+        (["estimate", "out.parquet", "crosstab", "sex", "height"], unknown),
+        (
+            ["estimate", "out.parquet", "mean", "sex"],
+            "column 'sex' holds no numbers; value-counts sex gives its shares",
+        ),
+        (["inspect", "out.parquet", "--html", "in.parquet"], "in.parquet must end with .html or .htm"),
+        (["record", "out.parquet", "--output", "in.parquet"], "in.parquet must end with .yaml or .yml"),
+    ):
+        before = (files / "in.parquet").read_bytes()
+        code, out, err = run(*arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith(f"dpframe: {message}")
+        assert (files / "in.parquet").read_bytes() == before
 
 
 def test_values_never_reach_the_terminal(files, run, monkeypatch):
