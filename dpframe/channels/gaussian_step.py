@@ -9,6 +9,7 @@ from operator import attrgetter
 from scipy import special
 
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.few_digits import fewer_digits_up
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, pure_step
 from dpframe.channels.response_table import response_loss, response_table
 from dpframe.errors import ParameterError
@@ -17,9 +18,6 @@ from dpframe.noise.tables import ResponseTable
 
 _BELOW = 1 - 1e-12
 """Part of an ε that a step is made for, so that nothing is lost to rounding when it is compared with that ε."""
-
-_DIGITS = 24
-"""Binary digits of σ², rounded up: the same on every machine."""
 
 _ATTEMPTS, _MORE = 20, 1e-5
 """How often σ² is raised until its law is proved to lie under a curve, and by how much above what the proof asks."""
@@ -41,7 +39,7 @@ def claimed_step(epsilon: float, delta: float, remedy: str) -> Step:
 def least_table(sigma2: float, whole: Step, cost: Callable[[GaussianTable], Step]) -> GaussianTable | None:
     """Return the table of least noise, about, that costs no more than a step, from a first σ² on; None if none does."""
     for _ in range(_ATTEMPTS):
-        table = gaussian_table(_rounded_up(sigma2))
+        table = gaussian_table(fewer_digits_up(sigma2))
         found = cost(table)
         if found.mu <= whole.mu:
             return table
@@ -61,9 +59,3 @@ def step_beside(flag: ResponseTable, whole: Step, from_centre: Step) -> Step:
     """Return the step above value against value, null against value and back."""
     shown = composed_steps([pure_step(response_loss(flag).pure()), from_centre])
     return max(shown, whole, key=attrgetter("mu"))
-
-
-def _rounded_up(number: float) -> float:
-    """Return a number of few binary digits, so that rounding errors before decide nothing."""
-    mantissa, exponent = math.frexp(number)
-    return math.ldexp(math.ceil(math.ldexp(mantissa, _DIGITS)), exponent - _DIGITS)

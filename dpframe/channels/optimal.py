@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpframe.accounting.budget import check_delta, check_epsilon
+from dpframe.accounting.few_digits import fewer_digits_down
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.accounting.loss import ResponseLoss, response_probability
 from dpframe.arrays import FloatArray
@@ -114,9 +115,11 @@ def _best_rival(metric: str, size: int, epsilon: float, delta: float, programme:
 def _rounded(matrix: FloatArray, epsilon: float, delta: float) -> Weights:
     """Return the integer weights of a channel that meets (ε, δ) up to rounding, with a loss that does.
 
-    What is exceeded by rounding is made good by mixing in the uniform law, which only lowers the loss.
+    What is exceeded by rounding is made good by mixing in the uniform law, which only lowers the loss. Of the
+    programme's solution only digits are kept that do not depend on the processor.
     """
     size = len(matrix)
+    matrix = np.array([[fewer_digits_down(p) for p in row] for row in matrix.tolist()])
     share = 0.0
     for attempt in range(60):
         mixed = matrix * (1 - share) + share / size

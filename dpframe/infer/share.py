@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.few_digits import fewer_digits_down
 from dpframe.accounting.gaussian_dp import Step, promise_step, share_of_step, step_epsilon
 from dpframe.errors import ParameterError
 from dpframe.infer.cost import Histogram, default_share
@@ -72,7 +73,9 @@ def allowance(
     unknown = any(histogram.unknown for histogram in histograms)
     whole = promise_step(promise)
     taken = default_share(histograms, n, whole, contributions, secret) if share is None else share
-    step = Step(share_of_step(whole, taken).mu, promise.delta * (_OWN_SLACK if unknown else _TABLES_SLACK))
+    # What is allowed enters the key of the noise.
+    mu = fewer_digits_down(share_of_step(whole, taken).mu)
+    step = Step(mu, promise.delta * (_OWN_SLACK if unknown else _TABLES_SLACK))
     if taken > _MOST:
         raise ParameterError("infer_share must leave at least a hundredth for the rows; lower it to 0.99 or less")
     delta = _short(promise.delta * _STATED)
@@ -80,5 +83,5 @@ def allowance(
 
 
 def _short(x: float, up: bool = False) -> float:
-    """Return a number in twelve digits, rounded up or to the nearest: sums of decimals are what a ledger keeps."""
-    return float(Context(prec=12, rounding=ROUND_CEILING).create_decimal(Decimal(x))) if up else float(f"{x:.12g}")
+    """Return a number in twelve digits, or rounded up in eight: sums of decimals are what a ledger keeps."""
+    return float(Context(prec=8, rounding=ROUND_CEILING).create_decimal(Decimal(x))) if up else float(f"{x:.12g}")

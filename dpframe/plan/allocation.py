@@ -10,6 +10,7 @@ import numpy as np
 
 from dpframe.accounting import ColumnLoss
 from dpframe.accounting.dominating import factors
+from dpframe.accounting.few_digits import fewer_digits_down
 from dpframe.arrays import FloatArray
 from dpframe.plan.calibration import Maker, Terms, calibrate
 from dpframe.plan.columns import Randomised
@@ -17,6 +18,9 @@ from dpframe.plan.columns import Randomised
 _STEPS = np.linspace(-3.0, 3.0, 9)
 """Powers of two about the uniform share at which a column's error is computed."""
 
+
+_GRID = 1 / 64
+"""Grid of a share's logarithm."""
 
 _FACTORS = 200
 
@@ -59,8 +63,10 @@ def shares_by_error(
         options={"maxiter": 200, "ftol": 1e-9},
     )
     better = optimum.x if optimum.success and optimum.fun < error(start) else start
-    epsilons = np.exp(better)
-    shares = [float(share) for share in epsilons / epsilons.sum()]
+    # The search ends a little elsewhere on another machine, and the optimum is flat.
+    moved = [math.exp(round(float(x) / _GRID) * _GRID) for x in better - start]
+    epsilons = [unit.mechanism.epsilon * factor for unit, factor in zip(equal, moved, strict=True)]
+    shares = [fewer_digits_down(epsilon / math.fsum(epsilons)) for epsilon in epsilons]
     # The cost above approximates the accountant's, and small gains may be its error.
     return shares if _total(calibrate(makers, shares, ready, terms), factor) < _total(equal, factor) else uniform
 

@@ -13,6 +13,7 @@ import numpy as np
 from dpframe.accounting import Bound, ColumnLoss, composed_delta, shuffled_delta, unsampled
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, compose
+from dpframe.accounting.few_digits import fewer_digits_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, remaining_step, step_delta
 from dpframe.accounting.kept_order import mixed_delta, response_parts
 from dpframe.accounting.secret_order import Rows, likely_total, rows_cover
@@ -368,6 +369,7 @@ def _largest(
     low, high, total = 0.0, math.inf, model.largest(min(inside.epsilon, most / 2), most)
     seen: dict[float, float] = {}
     while True:
+        total = _alike(total, most)
         units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
         seen[total] = value = terms.delta_of([*ready, *units]).value
         if value <= inside.delta:
@@ -387,6 +389,11 @@ def _largest(
             total = _straight(low, high, seen, inside.delta) or _between(low, high, inside.epsilon, most)
 
 
+def _alike(total: float, most: float) -> float:
+    """Return a total loss to make units for that every machine comes to: it fits where a larger one does."""
+    return fewer_digits_down(total) if total < most else most
+
+
 def _straight(low: float, high: float, seen: Mapping[float, float], delta: float) -> float | None:
     """Return where a straight line through the logarithms of δ at both bounds is at a promise's δ, if there is one."""
     if not (0 < seen.get(low, 0.0) <= delta < seen.get(high, 0.0)):
@@ -404,6 +411,7 @@ def _curved(
     best: list[Randomised] | None = None
     low, high, last = 0.0, math.inf, (0.0, 0.0)
     for _ in range(_CURVED_TURNS):
+        total = _alike(total, most)
         units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
         ratio = _cover(tuple(unit.column_loss for unit in [*ready, *units]), terms).ratio
         fits = terms.delta_of([*ready, *units]).value <= inside.delta
@@ -453,7 +461,7 @@ def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, mode
     low, high = 0.0, min(allowed.budget.epsilon, most)
     while high < most and fits(high):
         low, high = high, min(2 * high, most)
-    total = bisected(fits, low, high, _WIDTH, allowed.budget.epsilon * 1e-9)
+    total = _alike(bisected(fits, low, high, _WIDTH, allowed.budget.epsilon * 1e-9), most)
     if total == 0:
         raise ParameterError(_READY if model.ready else _CENTRAL)
     return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
@@ -483,7 +491,7 @@ def _with_steps(
     low, high = 0.0, min(start, most)
     while high < most and fits(high):
         low, high = high, min(2 * high, most)
-    total = bisected(fits, low, high, _WIDTH, start * 1e-9)
+    total = _alike(bisected(fits, low, high, _WIDTH, start * 1e-9), most)
     if total == 0:
         raise ParameterError(_READY if ready else _CENTRAL)
     return [make(total * share, slack) for make, (share, slack) in zip(makers, pairs, strict=True)]
