@@ -32,8 +32,13 @@ ROUND_SHARES = {1: (1.0,), 2: (0.5, 0.5), 3: (0.33, 0.33, 0.34)}
 _MOST_PARTS = (32, 1024)
 """Parts into which a cell with most of the mass is divided, in the second and in the third round."""
 
-_PARTS, _COARSE_PARTS, _NOISY = 4, 2, 0.05
-"""Parts of a doubling that are cells of an only round: fewer where a count's noise is so large a part of the rows."""
+_PARTS, _YEARLY = ((0.12, 1), (0.03, 2), (0.0, 4)), 0.05
+"""Parts of a doubling that are cells of an only round, by the part of the rows that a count's noise exceeds; and up to
+which part times have a cell for each year.
+
+Bounds are ends of cells, and chosen among as many as there are. Of the columns found in real tables of 150 to 500 rows
+1.6 % were clipped by more than a standard deviation of their mean with halves, .3 % with whole doublings.
+"""
 
 _STEP_PLANES = 8
 """Planes of a round's stream before those of the steps' noise."""
@@ -110,17 +115,19 @@ def first_grid(type_: pa.DataType) -> Grid:
 def only_grid(grid: Grid, parts: int) -> Grid:
     """Return the grid of an only round: doublings in so many parts, where values of usual sizes lie.
 
-    Others have cells 256-fold wide: cells that hold nothing cost no budget, but add to the noise between those that do.
-    0 and 1 have cells of their own, as truth values are written so, and so have the decades that years are of.
+    Amounts of millions to billions have doublings. Others have cells 256-fold wide: cells that hold nothing cost no
+    budget, but add to the noise between those that do. 0 and 1 have cells of their own, as truth values are written so,
+    and so have the decades that years are of.
     """
     whole, number = grid.whole, int if grid.whole else float
     usual = [math.ldexp(1.0, power) for power in range(-8, 21)]
+    amounts = [math.ldexp(1.0, power) for power in range(21, 37)]
     wide = [math.ldexp(1.0, power) for power in (*range(-48, -8, 8), *range(28, 64, 8))]
     parted = {a + (b - a) * part / parts for a, b in pairwise(usual) for part in range(1, parts)}
     sizes = {number(size) for size in (*usual, *wide, *parted) if not whole or size >= 1}
     one = 1 if whole else _JUST_ABOVE_ONE
     far = {edge for edge in grid.edges if abs(edge) >= _FAR}
-    edges = {*sizes, *(whole - size for size in sizes), *range(*_YEARS, 10), one, *far}
+    edges = {*sizes, *(whole - size for size in sizes), *map(number, amounts), *range(*_YEARS, 10), one, *far}
     return Grid(tuple(sorted(number(edge) for edge in edges if grid.least < edge < grid.most)), grid.least, grid.most)
 
 
@@ -169,7 +176,7 @@ class Numbers(Task):
         self.unit = _unit(self.type) if is_time(self.type) else None
         self.rounds: list[Round] = []
         self.grid = Grid((), 0, 0)
-        self.parts = _PARTS
+        self.noise = 0.0
         self.has_steps = False
         self.noises: Sequence[CountNoise] = ()
 
@@ -182,8 +189,7 @@ class Numbers(Task):
     def under(self, noises: Sequence[CountNoise]) -> Task:
         """Return the task with cells of an only round as coarse as its noise asks for."""
         self.noises = noises
-        if math.sqrt(noises[0].variance) > _NOISY * self.n:
-            self.parts = _COARSE_PARTS
+        self.noise = math.sqrt(noises[0].variance) / max(self.n, 1)
         return self
 
     @property
@@ -215,7 +221,7 @@ class Numbers(Task):
         return grid if self.most > 1 else self._only(grid)
 
     def _only(self, grid: Grid) -> Grid:
-        return only_grid(grid, self.parts)
+        return only_grid(grid, next(parts for least, parts in _PARTS if self.noise > least))
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the cells of a round."""
@@ -284,7 +290,7 @@ class Times(Numbers):
     """A column of dates, timestamps or durations."""
 
     def _only(self, grid: Grid) -> Grid:
-        finer = self.parts == _PARTS and not pa.types.is_duration(self.type)
+        finer = self.noise <= _YEARLY and not pa.types.is_duration(self.type)
         years = {_tick(self.type, year) for year in range(*_YEARS)} if finer else set()
         return Grid(tuple(sorted(years | set(grid.edges))), grid.least, grid.most)
 

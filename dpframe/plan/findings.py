@@ -361,7 +361,7 @@ def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
     whole = grid.is_whole or unit is not None
     # Halved, as the difference of floats may be beyond them all; of whole numbers the last one is inside.
     starts, stops = ends[:-1] / 2, ends[1:] / 2
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):  # cells may be as narrow as the least floats
         shared = np.minimum(stops, (high + whole) / 2) - np.maximum(starts, low / 2)
         parts = np.where(np.isfinite(stops - starts), shared / (stops - starts), shared == stops - starts)
     if not whole:  # the cell of floats around 0 is 0 itself, where a bound may lie

@@ -12,6 +12,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.infer.numbers import first_grid, friendly, only_grid
 from dpframe.infer.private import Measurement, histograms_of, rounds_of
 from dpframe.infer.ranges import Cells, Grid, fullest, truth_values
+from dpframe.plan.findings import share_outside
 from dpframe.spaces.field import Field
 
 KEY = bytes(range(32))
@@ -77,11 +78,24 @@ def test_cells_of_a_single_round_are_as_coarse_as_their_noise():
         return drawn.measured[0].cells
 
     assert cells(300, 20, 3) == cells(300, 20, 7e9)
-    assert set(cells(300, 20, 3)) < set(cells(2_000, 20, 3))
+    assert set(cells(100, 20, 3)) < set(cells(300, 20, 3)) < set(cells(2_000, 20, 3))
+
+
+@pytest.mark.parametrize(("n", "rounds"), [(800, 1), (8_000, 3)])
+def test_amounts_of_millions_have_bounds_as_narrow_as_smaller_ones(n, rounds, recwarn):
+    """One round has cells of doublings, not of 256-fold; three have cells of tiny numbers, which overflow nothing."""
+    amounts = pa.array(np.random.default_rng(2).lognormal(15, 0.6, n))
+    own = Measurement.of(fields(3), n, Budget(0.5, 1e-6), rounds=rounds)
+    found = own.draw(lambda names: iter([dict.fromkeys(names, amounts)]), KEY)
+    assert all(2**23 <= space.upper <= 2**26 for space in found.spaces.values())
+    for name, space in found.spaces.items():
+        share, error = share_outside([m for m in found.measured if m.column == name and m.kind != "steps"], space, n)
+        assert share < 0.05 + 3 * error
+    assert not said(recwarn)
 
 
 @pytest.mark.parametrize("type_", [pa.int64(), pa.int16(), pa.uint8(), pa.float32(), pa.float64()])
-@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize("parts", [1, 2, 4])
 def test_the_grid_of_a_single_round_ascends_within_its_type(type_, parts):
     grid = only_grid(first_grid(type_), parts)
     assert list(grid.edges) == sorted(set(grid.edges))
