@@ -275,6 +275,12 @@ class CheckedRequest:
         )
         chosen = {name: spaces[name] for name in self.names}
         plan = self._with_mechanisms(chosen, inferred)
+        if table.n == 0:
+            warn(
+                f"the table has no rows, so that nothing is known of the spaces of {name_list(left)}: those of the "
+                "plan are placeholders; declare spaces={…}",
+                InferenceWarning,
+            )
         warn_not_found(plan, self.expected(table) if plan.not_found else [])
         return plan
 
@@ -319,12 +325,19 @@ def _without_empty(columns: Sequence[Field], options: dict[str, Any], objects: b
 def _without_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: bool) -> list[Field]:
     """Return the columns less those that look like identifiers, which join ``drop``, with one warning.
 
-    A table of nothing else is refused where its spaces are sought, column by column.
+    A table of nothing else is refused: nothing would be left.
     """
     found = [] if is_one_of(options["infer"], ["public"]) else identifiers(columns, options["spaces"])
     kept = [column for column in columns if column.name not in found]
-    if not found or not kept:
+    if not found:
         return list(columns)
+    if not kept:
+        others = f", and so {'do' if len(found) > 2 else 'does'} {name_list(found[1:])}" if len(found) > 1 else ""
+        raise ColumnError(
+            f"looks like an identifier, which no noise makes useful{others}: no column is left to release; declare the "
+            f"space of one to keep it, e.g. spaces={{{found[0]!r}: (LOWER, UPPER)}} of numbers or a list of categories",
+            column=found[0],
+        )
     options["drop"] = (*options["drop"], *found)
     if not quiet:
         warn_of_identifiers(found, options["privacy_id"] is None)

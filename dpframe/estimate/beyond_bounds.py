@@ -67,6 +67,12 @@ _FAR, _FARTHEST = 6.5, 100.0
 Further out than the last, the standard deviation is that of a single cell.
 """
 
+_PILE = 1.2
+"""Part of the variance of the clipped column that rows surely at a bound may add, as a tail that goes on, unsaid.
+
+A normal law that is clipped to any bound adds .4 of it, one of amounts over many magnitudes twice as much as it has.
+"""
+
 _MATTERS = 0.2
 """Part of a variance from which on what tails add to it is said."""
 
@@ -225,14 +231,17 @@ class Tails:
     def is_heavy(self) -> bool:
         """Whether a bound lies so far out that the column is thought to go on, by more than its interval says.
 
-        Rows that lie there may show nowhere; a column of two values has none.
+        Rows that lie there may show nowhere; a column of two values has none. Or rows that are surely at a bound are
+        most of the spread that is left between the bounds.
         """
         sd = math.sqrt(self.variance)
         ends = [tail for tail in (self.lower, self.upper) if not tail.farther]
         far = [tail for tail in ends if _FAR * sd < tail.distance < _FARTHEST * sd]
         most = max((tail.hidden * (min(_HIDDEN * tail.distance, tail.room) / sd) ** 2 for tail in far), default=0.0)
         value, error = self.of_variance()[1]
-        return bool(most / self.present > max(_MATTERS, (value + error) / max(self.variance, 1e-300)))
+        unsaid = most / self.present > max(_MATTERS, (value + error) / max(self.variance, 1e-300))
+        piles = max((tail.piled * 2 * min(tail.distance, tail.room) ** 2 for tail in ends), default=0.0)
+        return bool(unsaid or piles / self.present > _PILE * self.variance > 0)
 
     @property
     def may_matter(self) -> bool:

@@ -69,9 +69,10 @@ _SPREAD, _SURELY = (12, 16, 20), 2.75
 _FEW, _LEAST_SEEN = 0.08, 2.5
 """Share of the rows that a spike may leave unseen, and standard errors by which the rarer of two values shows."""
 
-_ODDS, _MOST_CHANCE = {True: 11.0, False: 0.3}, 0.1
+_ODDS, _MOST_CHANCE = {True: 11.0, False: 0.3}, 0.08
 """Odds that a column with bounds 0 and 1 has no other values, of whole numbers and of floats, as fifty real tables of
-150 to 30,000 rows have them; and the largest chance of others with which it counts as found."""
+150 to 30,000 rows have them; and the largest chance of others with which it counts as found: the counts must speak
+for two values, be it little, as minutes at work next to many zeros are not seen in any cell."""
 
 
 @dataclass(frozen=True)

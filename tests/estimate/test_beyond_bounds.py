@@ -207,6 +207,14 @@ class TestTails:
         tails = counted(bound, edges, counts, variance=16.0)
         assert tails.is_heavy == tails.matter == heavy
 
+    @pytest.mark.parametrize(("pile", "heavy"), [(8.0, False), (150.0, True)])
+    def test_rows_surely_at_a_bound_that_are_most_of_the_spread_are_a_heavy_tail(self, pile, heavy):
+        """Beyond 8, where noise of 100 hides rows over many cells, there may be all that lie at 8."""
+        edges = [0.0, *(2.0 ** np.arange(0, 14))]
+        counts = [0, 600, 300, 100, 10, *[20] * (len(edges) - 4)]
+        tails = counted(8.0, edges, counts, variance=2_500.0).with_piles([None, (pile, 25.0)])
+        assert tails.is_heavy == tails.matter == heavy
+
     @pytest.mark.parametrize("power", [2.5, 4.0])
     def test_a_power_is_held(self, power):
         """(x + 1)^−power, on cells that double: ∫ P dx = (u + 1)^(1 − power) / (power − 1)."""

@@ -248,8 +248,17 @@ def test_identifiers_that_are_named_are_left_as_they_are_asked_for(recwarn):
     safe = dpf.sanitize(frame[["age", "patient_id"]], epsilon=1.0, privacy_id="patient_id", key=KEY)
     assert list(safe.columns) == ["age"]
     assert not said(recwarn)
-    with pytest.raises(dpf.ColumnError, match="column 'patient_id': looks like an identifier"):
+    with pytest.raises(dpf.ColumnError, match=r"'patient_id': looks like .* so does name: no column is left"):
         frame[["patient_id", "name"]].dp.sanitize(epsilon=1)
+
+
+def test_a_table_without_rows_says_that_it_knows_nothing(recwarn):
+    frame = pd.DataFrame({"age": np.zeros(0), "word": np.zeros(0, dtype=str)})
+    assert list(dpf.sanitize(frame, epsilon=1.0, key=KEY).columns) == ["age", "word"]
+    (text,) = said(recwarn)
+    assert text.startswith("the table has no rows, so that nothing is known of the spaces of age, word")
+    dpf.sanitize(frame, epsilon=1.0, spaces={"age": (0, 99), "word": ["a", "b"]}, key=KEY)
+    assert not said(recwarn)
 
 
 @pytest.mark.parametrize(
