@@ -15,6 +15,7 @@ release, copyright = version, "the dpframe maintainers"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
 templates_path, exclude_patterns = ["_templates"], ["_build"]
 html_theme = "furo"
+html_static_path, html_css_files = ["_static"], ["tables.css"]
 html_title = "dpframe"
 default_role = "autolink"
 myst_enable_extensions = ["deflist"]

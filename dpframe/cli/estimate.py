@@ -115,7 +115,23 @@ STATISTICS: dict[str, _Statistic] = {
     "fidelity": _Statistic(range(1), frozenset(), lambda e, c, q: e.fidelity()),
     "quantile": _one("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
 }
+_SECONDS = pd.Timedelta(seconds=10)
 STATISTICS |= {name: one for name, one in _of_a_column().items() if name not in STATISTICS}
+
+
+def _whole_seconds(table: pd.DataFrame) -> pd.DataFrame:
+    """Round times that err by seconds to seconds: microseconds would be digits of noise.
+
+    Examples
+    --------
+    >>> noon, hour = pd.Timestamp("2026-01-31 12:00:00.123456"), pd.Timedelta(hours=1)
+    >>> _whole_seconds(pd.DataFrame({"estimate": [noon], "std_error": [hour]}))["estimate"].item()
+    Timestamp('2026-01-31 12:00:00')
+    """
+    errors = table["std_error"] if "std_error" in table else pd.Series(dtype="float64")
+    if not len(errors) or not all(isinstance(error, pd.Timedelta) and error >= _SECONDS for error in errors):
+        return table
+    return table.map(lambda value: value.round("s"))
 
 
 def _named(wide: pd.DataFrame, rows: str, columns: str) -> pd.DataFrame:
@@ -196,6 +212,7 @@ def estimate(
         plain = plain.astype(dict.fromkeys(spans, str))
         typer.echo(plain.to_json(orient="records", date_format="iso", force_ascii=False))
         return
-    typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+    shown = _whole_seconds(table)
+    typer.echo(shown.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
     if "method" in table.attrs:
         typer.echo(f"method: {table.attrs['method']}")

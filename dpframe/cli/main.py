@@ -51,8 +51,9 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.words import KEPT, introduction, table_text
 from dpframe.report.report import Report
 from dpframe.tables import verify as proving
+from dpframe.tables.files import sidecar
 from dpframe.tables.info import ReleaseInfo
-from dpframe.tables.inputs import open_input
+from dpframe.tables.inputs import format_of, open_input
 from dpframe.tables.released import read_info
 
 app = typer.Typer(
@@ -282,6 +283,8 @@ def sanitize(
         typer.echo(info.to_json(), err=piped)
         return
     typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s", err=piped)
+    if format_of(target).apart:
+        typer.echo(f"{sidecar(target)}: what the release says of itself; whoever gets the rows needs it to estimate")
     for line in info.lines():
         typer.echo(in_options(line), err=piped)
     if account is not None:

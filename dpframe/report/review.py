@@ -81,7 +81,7 @@ def _looked(plan: Plan) -> str:
     if plan.leaks:
         parts.append(f"Read off the data, and not covered: {name_list(plan.leaks)}.")
     if len(plan.leaks) + (0 if plan.inferred is None else len(plan.inferred.columns)) < len(plan.columns):
-        parts.append("Other columns' values were declared, or are known by their types.")
+        parts.append(f"{'Other' if parts else 'All'} columns' values were declared, or are known by their types.")
     return " ".join(parts)
 
 

@@ -40,12 +40,13 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _BLOCK = 1 << 24
 """Bytes read at a time; no row may be longer."""
 
+_DAY_FIRST = "pd.to_datetime(…, dayfirst=True) reads columns of dates like 31.1.2024"
 _RULES: list[tuple[Callable[[pa.DataType], bool], str]] = [
     (pa.types.is_boolean, "neither true nor false"),
     (pa.types.is_integer, "no whole number"),
     (pa.types.is_floating, "no number"),
-    (pa.types.is_date, "no date like 2024-01-31"),
-    (pa.types.is_timestamp, "no time like 2024-01-31 08:00"),
+    (pa.types.is_date, f"no date like 2024-01-31 ({_DAY_FIRST})"),
+    (pa.types.is_timestamp, f"no time like 2024-01-31 08:00 ({_DAY_FIRST})"),
 ]
 
 

@@ -417,7 +417,8 @@ def test_bad_input_is_one_line_and_no_file(arguments, message, files, run, monke
 
 def test_what_a_release_cannot_answer_or_be_written_to_is_one_line(files, run, monkeypatch):
     monkeypatch.chdir(files)
-    assert run("sanitize", "in.parquet", "out.parquet", "--epsilon", 1, "--spaces", "spaces.json")[0] == 0
+    code, out, _ = run("sanitize", "in.parquet", "out.parquet", "--epsilon", 1, "--spaces", "spaces.json")
+    assert (code, ".dpframe.json" in out) == (0, False)
     unknown = "column 'height' is not in the release; randomised columns are age, sex, income"
     for arguments, message in (
         (["estimate", "out.parquet", "joint", "height"], unknown),
@@ -434,6 +435,8 @@ def test_what_a_release_cannot_answer_or_be_written_to_is_one_line(files, run, m
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert err.startswith(f"dpframe: {message}")
         assert (files / "in.parquet").read_bytes() == before
+    told = run("sanitize", "in.parquet", "out.csv", "--epsilon", 1, "--spaces", "spaces.json")[1]
+    assert "\nout.csv.dpframe.json: what the release says of itself; whoever gets the rows needs it" in told
 
 
 def test_values_never_reach_the_terminal(files, run, monkeypatch):
