@@ -28,6 +28,9 @@ MOST_VALUES = 1 << 17
 _PACKED = 1 << 16
 """Codes that are packed at a time, which stay in cache."""
 
+Pieces = list[bytes | memoryview]
+"""Bytes that follow one another: what is large is written from where it is."""
+
 _MAGIC = b"PAR1"
 _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
@@ -43,17 +46,16 @@ def packed_bits(codes: npt.NDArray[np.unsignedinteger], width: int) -> npt.NDArr
     >>> packed_bits(np.arange(8, dtype=np.uint16), 9).tobytes().hex()
     '0002081840a0808103'
     """
-    whole = len(codes) & ~7
+    if width == 1:
+        return np.packbits(codes.astype(np.uint8, copy=False), bitorder="little")
+    whole, pack = len(codes) & ~7, _joined if width <= 8 else _shifted
+    out = np.empty(-(-len(codes) // 8) * width, dtype=np.uint8)
+    for start in range(0, whole, _PACKED):
+        pack(codes[start : min(start + _PACKED, whole)], width, out[start // 8 * width :])
     if whole < len(codes):
         last = np.zeros(8, dtype=codes.dtype)
         last[: len(codes) - whole] = codes[whole:]
-        return np.concatenate([packed_bits(codes[:whole], width), packed_bits(last, width)])
-    if width == 1:
-        return np.packbits(codes.astype(np.uint8, copy=False), bitorder="little")
-    out = np.empty(whole // 8 * width, dtype=np.uint8)
-    pack = _joined if width <= 8 else _shifted
-    for start in range(0, whole, _PACKED):
-        pack(codes[start : start + _PACKED], width, out[start // 8 * width :])
+        pack(last, width, out[whole // 8 * width :])
     return out
 
 
@@ -96,23 +98,27 @@ def _put(words: npt.NDArray[np.uint64], size: int, step: int, out: npt.NDArray[n
             at += part
 
 
-def _run(bits: npt.NDArray[np.uint8], width: int) -> bytes:
+def _run(bits: npt.NDArray[np.uint8], width: int) -> Pieces:
     """Return one run of packed numbers of so many bits."""
-    return varint(len(bits) // width << 1 | 1) + bits.tobytes()
+    return [varint(len(bits) // width << 1 | 1), bits.data]
 
 
-def _repeated(number: int, count: int) -> bytes:
+def _repeated(number: int, count: int) -> Pieces:
     """Return one run of a number of a byte at most, so many times."""
-    return varint(count << 1) + bytes([number])
+    return [varint(count << 1), bytes([number])]
 
 
-def _levels(runs: bytes) -> bytes:
-    return len(runs).to_bytes(4, "little") + runs
+def _size(pieces: Pieces) -> int:
+    return sum(map(len, pieces))
 
 
-def _page(content: bytes, kind: int, number: int, header: Struct) -> bytes:
-    size = (I32, len(content))
-    return thrift.encoded({1: (I32, kind), 2: size, 3: size, number: (STRUCT, header)}) + content
+def _levels(runs: Pieces) -> Pieces:
+    return [_size(runs).to_bytes(4, "little"), *runs]
+
+
+def _page(content: Pieces, kind: int, number: int, header: Struct) -> Pieces:
+    size = (I32, _size(content))
+    return [thrift.encoded({1: (I32, kind), 2: size, 3: size, number: (STRUCT, header)}), *content]
 
 
 @dataclass(frozen=True)
@@ -143,11 +149,11 @@ class ValuePage:
         options: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_statistics": False}
         raw, footer = _written(pa.Table.from_arrays([values], schema=schema), options)
         column: Struct = footer[4][1][1][0][1][1][1][0][3][1]
-        content = b"".join(_contents(raw, column[9][1], column[7][1]))
+        content: Pieces = list(_contents(raw.to_pybytes(), column[9][1], column[7][1]))
         page = _page(content, _DICTIONARY_PAGE, 7, {1: (I32, len(values)), 2: (I32, _PLAIN)})
-        return cls(path, column[1][1], page, len(values))
+        return cls(path, column[1][1], b"".join(page), len(values))
 
-    def chunk(self, levels: bytes, codes: npt.NDArray[np.unsignedinteger], count: int) -> tuple[bytes, Struct]:
+    def chunk(self, levels: Pieces, codes: npt.NDArray[np.unsignedinteger], count: int) -> tuple[Pieces, Struct]:
         """Return the bytes of some entries, and what the footer says of them, as if they began the file.
 
         Parameters
@@ -160,12 +166,12 @@ class ValuePage:
             How many entries there are.
         """
         width = max(1, (self.values - 1).bit_length())
-        content = b"".join([levels, bytes([width]), _run(packed_bits(codes, width), width)])
+        content = [*levels, bytes([width]), *_run(packed_bits(codes, width), width)]
         header: Struct = {1: (I32, count), 2: (I32, _RLE_DICTIONARY), 3: (I32, _RLE), 4: (I32, _RLE)}
-        raw = self.page + _page(content, _DATA_PAGE, 5, header)
-        size, pages = (I64, len(raw)), [(_DICTIONARY_PAGE, _PLAIN), (_DATA_PAGE, _RLE_DICTIONARY)]
+        pieces = [self.page, *_page(content, _DATA_PAGE, 5, header)]
+        size, pages = (I64, _size(pieces)), [(_DICTIONARY_PAGE, _PLAIN), (_DATA_PAGE, _RLE_DICTIONARY)]
         counted = [{1: (I32, kind), 2: (I32, encoding), 3: (I32, 1)} for kind, encoding in pages]
-        return raw, {
+        return pieces, {
             1: (I32, self.kind),
             2: (LIST, (I32, [_PLAIN, _RLE, _RLE_DICTIONARY])),
             3: (LIST, (BINARY, [name.encode() for name in self.path])),
@@ -191,7 +197,7 @@ def _contents(raw: bytes, at: int, size: int) -> Iterator[bytes]:
 class Packed(Protocol):
     """A column that is written from its codes."""
 
-    def chunk(self, codes: npt.NDArray[Any]) -> tuple[bytes, Struct]:
+    def chunk(self, codes: npt.NDArray[Any]) -> tuple[Pieces, Struct]:
         """Return the bytes of some rows, and what the footer says of them, as if they began the file."""
 
 
@@ -215,15 +221,18 @@ class PackedColumn:
         """Return the column whose codes mean these values; null is the last one, if it is one."""
         return cls(ValuePage.of((path,), values.drop_null()), nullable)
 
-    def chunk(self, codes: npt.NDArray[Any]) -> tuple[bytes, Struct]:
+    def chunk(self, codes: npt.NDArray[Any]) -> tuple[Pieces, Struct]:
         """Return some rows, given by codes of shape (n,); see `Packed`."""
-        levels, present = b"", codes
+        levels: Pieces = []
+        present = codes
         if self.nullable:
             there = codes < self.values.values
             if there.all():
                 levels = _levels(_repeated(1, len(codes)))
             else:
-                levels, present = _levels(_run(packed_bits(there.view(np.uint8), 1), 1)), codes[there]
+                levels = _levels(_run(packed_bits(there.view(np.uint8), 1), 1))
+                # By places: a mask would copy run by run, and random codes have short ones.
+                present = codes.take(np.flatnonzero(there))
         return self.values.chunk(levels, present, len(codes))
 
 
@@ -249,7 +258,7 @@ class PackedLists:
         page = ValuePage.of((field.name, "list", "element"), items)
         return cls(page, field.nullable, field.type.value_field.nullable)
 
-    def chunk(self, codes: npt.NDArray[Any]) -> tuple[bytes, Struct]:
+    def chunk(self, codes: npt.NDArray[Any]) -> tuple[Pieces, Struct]:
         """Return some rows, given by codes of shape (n, words); see `Packed`."""
         word, bit = divmod(self.items.values, 64)
         null = None
@@ -261,7 +270,7 @@ class PackedLists:
         levels, count = self._levels(lengths, null)
         return self.items.chunk(levels, np.asarray(numbers), count)
 
-    def _levels(self, lengths: npt.NDArray[np.int64], null: npt.NDArray[np.bool_] | None) -> tuple[bytes, int]:
+    def _levels(self, lengths: npt.NDArray[np.int64], null: npt.NDArray[np.bool_] | None) -> tuple[Pieces, int]:
         """Return where lists begin and which are empty or null, and the number of entries: one for such a list."""
         ends = np.cumsum(np.maximum(lengths, 1))
         count = int(ends[-1]) if len(ends) else 0
@@ -272,10 +281,10 @@ class PackedLists:
         whole = self.lists + 1 + self.elements
         width, without = whole.bit_length(), np.flatnonzero(lengths == 0)
         if not len(without):
-            return _levels(repetition) + _levels(_repeated(whole, count)), count
+            return [*_levels(repetition), *_levels(_repeated(whole, count))], count
         depth = np.full(count, whole, dtype=np.uint8)
         depth[ends[without] - 1] = self.lists if null is None else self.lists & ~null[without]
-        return _levels(repetition) + _levels(_run(packed_bits(depth, width), width)), count
+        return [*_levels(repetition), *_levels(_run(packed_bits(depth, width), width))], count
 
 
 class PackedWriter:
@@ -298,20 +307,21 @@ class PackedWriter:
         self._groups: list[Struct] = []
         self._rows = 0
         self._end = 0
-        self._append(_MAGIC)
+        self._append([_MAGIC])
 
-    def _append(self, raw: bytes | memoryview) -> int:
+    def _append(self, pieces: Pieces) -> int:
         start = self._end
-        self._file.write(raw)
-        self._end += len(raw)
+        for piece in pieces:
+            self._file.write(piece)
+        self._end += _size(pieces)
         return start
 
     def write(self, columns: Mapping[str, Any], rows: int, packed: Mapping[str, Packed]) -> None:
         """Write a row group, some columns from their codes."""
         chunks: dict[str, list[Struct]] = {name: [] for name in self._schema.names}
         for name, column in packed.items():
-            raw, found = column.chunk(columns[name])
-            chunks[name].append(_moved(found, self._append(raw)))
+            pieces, found = column.chunk(columns[name])
+            chunks[name].append(_moved(found, self._append(pieces)))
         others = [field for field in self._schema if field.name not in packed]
         if others:
             arrays = [columns[field.name] for field in others]
@@ -328,7 +338,7 @@ class PackedWriter:
         found: list[Struct] = [chunk[3][1] for chunk in group[1][1][1]]
         first = min(_first(chunk) for chunk in found)
         last = max(_first(chunk) + chunk[7][1] for chunk in found)
-        start = self._append(memoryview(raw)[first:last])
+        start = self._append([memoryview(raw)[first:last]])
         return [_moved(chunk, start - first) for chunk in found]
 
     def close(self, metadata: Mapping[str, str]) -> None:
@@ -336,18 +346,19 @@ class PackedWriter:
         said = [{1: (BINARY, name.encode()), 2: (BINARY, text.encode())} for name, text in metadata.items()]
         groups = (LIST, (STRUCT, self._groups))
         footer = thrift.encoded(self._footer | {3: (I64, self._rows), 4: groups, 5: (LIST, (STRUCT, said))})
-        self._append(footer + len(footer).to_bytes(4, "little") + _MAGIC)
+        self._append([footer, len(footer).to_bytes(4, "little"), _MAGIC])
 
 
-def _written(table: pa.Table, options: Mapping[str, Any]) -> tuple[bytes, Struct]:
+def _written(table: pa.Table, options: Mapping[str, Any]) -> tuple[pa.Buffer, Struct]:
     """Return a table as Arrow writes it, in one row group, and the footer."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, store_schema=False, **options) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
-    raw = sink.getvalue().to_pybytes()
-    size = int.from_bytes(raw[-8:-4], "little")
-    return raw, thrift.parsed(raw, len(raw) - 8 - size)[0]
+    raw = sink.getvalue()
+    end = raw.size - 8
+    size = int.from_bytes(raw[end : end + 4].to_pybytes(), "little")
+    return raw, thrift.parsed(raw[end - size : end].to_pybytes())[0]
 
 
 def _first(chunk: Struct) -> int:

@@ -78,11 +78,17 @@ def numbered(keys: npt.NDArray[np.unsignedinteger], bits: np.unsignedinteger) ->
     The position goes into the lowest bits: sorting numbers is several times faster than sorting their positions.
     """
     keys <<= bits
-    keys |= np.arange(len(keys), dtype=keys.dtype)
+    for start in range(0, len(keys), _NUMBERED):
+        part = keys[start : start + _NUMBERED]
+        part |= np.arange(start, start + len(part), dtype=keys.dtype)
     keys.sort()
     order = keys & keys.dtype.type((1 << int(bits)) - 1)
     keys >>= bits
     return order.astype(np.uint64, copy=False).view(np.intp)
+
+
+_NUMBERED = 1 << 14
+"""Positions that are made at a time: those of all rows would take memory that is new each time."""
 
 
 class Selection:
