@@ -123,6 +123,7 @@ def test_nulls_left_in_place_are_caught() -> None:
     assert audit(null, value, RUNS).refutes(1.0)
 
 
+@pytest.mark.slow
 def test_laplace_noise_by_the_wrong_norm_is_caught() -> None:
     """Independent Laplace noise of scale Δ₂/ε in four dimensions has loss 2ε on the diagonal, not ε."""
     epsilon, corner = 1.0, 0.5  # corners of a cube of side 1 are 2 apart in ℓ2

@@ -168,6 +168,7 @@ def beside_flag(flag: ResponseLoss, value: LaplaceLoss) -> NullFlagLoss:
 
 
 @given(st.integers(1, 9), st.floats(0.05, 6), st.integers(1, 499), st.floats(0, 1.2))
+@pytest.mark.slow
 def test_nullable_against_the_sum(span: int, total: float, other: int, share: float) -> None:
     flag, value = ResponseLoss(1000 - other, other, 1000), LaplaceLoss(span, total / span, 0.0)
     loss = beside_flag(flag, value)

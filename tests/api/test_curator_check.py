@@ -113,6 +113,7 @@ def test_dates_of_a_file_have_errors(tmp_path, capsys):
     assert "mean      day" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_decimals_that_whole_numbers_lose_are_counted(tmp_path, capsys):
     """Of a file of texts whole bounds mean whole numbers."""
     source = tmp_path / "shop.csv"

@@ -69,6 +69,7 @@ def test_what_fits_no_typical_column_is_left_out_of_the_warning():
     assert "says what to expect; columns that inference will probably not find: " in str(caught[0].message)
 
 
+@pytest.mark.slow
 def test_it_says_what_more_rows_and_a_larger_promise_bring():
     few, many = (dpf.expect(census(n), epsilon=1) for n in (300, 30_000))
     assert few.table.loc["lost", "expected"] > 1 > 0.1 > many.table.loc["lost", "expected"]
@@ -185,6 +186,7 @@ def test_drafts_of_odd_tables():
     assert json.dumps(scope["spaces"]["x"].to_json())
 
 
+@pytest.mark.slow
 def test_the_column_of_persons_does_not_leave():
     frame = census(400).assign(person=np.arange(400) // 2)
     found = dpf.expect(frame, epsilon=1, privacy_id="person", contributions=2)

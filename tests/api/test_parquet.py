@@ -91,6 +91,7 @@ class TestSameAsInMemory:
     @pytest.mark.walk(2)
     @pytest.mark.parametrize("shuffle", [True, False])
     @pytest.mark.parametrize("batch_rows", [1_000, 65_536, 10**9])
+    @pytest.mark.slow
     def test_census(self, tmp_path, census, census_spaces, shuffle, batch_rows):
         census.to_parquet(tmp_path / "in.parquet", row_group_size=1_700)
         plan = census.dp.plan(4.0, spaces=census_spaces, shuffle=shuffle)
@@ -105,6 +106,7 @@ class TestSameAsInMemory:
 
     @pytest.mark.walk(1)
     @pytest.mark.parametrize("shuffle", [True, False])
+    @pytest.mark.slow
     def test_whole_file_is_the_same_from_any_layout(self, tmp_path, source, small, monkeypatch, shuffle):
         """Byte for byte: row groups, pages, dictionaries and metadata tell of no batch, bucket and input file."""
         table = people()
@@ -137,6 +139,7 @@ class TestSameAsInMemory:
 
     @pytest.mark.walk(2)
     @pytest.mark.parametrize("bucket_rows", [1, 10, 1_000, 10**6])
+    @pytest.mark.slow
     def test_any_number_of_buckets(self, tmp_path, source, monkeypatch, bucket_rows):
         monkeypatch.setattr(conversion, "BUCKET_ROWS", bucket_rows)
         plan = plan_of(people())

@@ -510,6 +510,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_a_forked_process_does_not_spend_the_budget_again():
     assert subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True).stdout == "0.0\n"
 

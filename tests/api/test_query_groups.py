@@ -120,6 +120,7 @@ def test_sets_that_are_null_or_too_large(keys):
         *(pytest.param(kind, delta, 200, marks=pytest.mark.slow) for kind in KINDS for delta in (0, 1e-6)),
     ],
 )
+@pytest.mark.slow
 def test_intervals_hold_the_tables_own_answers(people, keys, neighbours, delta, count):
     """Answers of a kind at fixed keys: a coverage of 95 % falls below 95 % − 5 sd with a chance of 1e-6."""
     few = people.head(1_000)

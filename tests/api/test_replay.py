@@ -132,6 +132,7 @@ def test_refusals_are_counted():
     assert "were refused, and a refusal that is seen reveals a value" in str(found)
 
 
+@pytest.mark.slow
 def test_the_command_line_audits_and_writes_nothing(tmp_path, capsys):
     CENSUS.to_parquet(tmp_path / "in.parquet", index=False)
     (tmp_path / "plan.json").write_text(plan().to_json(), encoding="utf-8")

@@ -136,6 +136,7 @@ def test_unknown_spaces_are_refused_before_anything_is_spent():
         dpf.plan(frame()[["age"]], target={"age": 1.0})
 
 
+@pytest.mark.slow
 def test_a_cap_on_rows_leaves_less_but_a_plan():
     capped = frame().dp.plan(target={"region": 0.02}, local_epsilon=3.0, **OPTIONS)
     assert capped.local.epsilon <= 3.0

@@ -677,6 +677,7 @@ def test_groups_and_mechanisms_by_number():
 # On real rows
 
 
+@pytest.mark.slow
 def test_a_search_over_adult(adult, adult_spaces):
     people = adult.drop(columns="fnlwgt").iloc[:3_000].reset_index(drop=True)
     X, y = people.drop(columns="income"), people["income"]

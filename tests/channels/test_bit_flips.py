@@ -327,6 +327,7 @@ def test_parquet_gives_the_same_release_in_any_batches(hobbies, tmp_path, shuffl
     assert digests == {safe.dp.release.digest}
 
 
+@pytest.mark.slow
 def test_wide_sets_are_written_in_smaller_row_groups(tmp_path):
     rows = 6_000
     table = pa.table({"x": pa.array([[0]] * rows)})
@@ -414,6 +415,7 @@ def test_grouped_sets_are_warned_of(hobbies):
         watch.warn()
 
 
+@pytest.mark.slow
 def test_spaces_read_off_the_data(hobbies, tmp_path):
     hobbies.to_parquet(tmp_path / "in.parquet")
     with pytest.warns(PrivacyLeakWarning, match="spaces of hobbies"):

@@ -277,6 +277,7 @@ def test_cases_cover_the_registry() -> None:
 
 @pytest.mark.walk(40)
 @pytest.mark.parametrize("one", CASES, ids=named)
+@pytest.mark.slow
 def test_mechanism(one: Case) -> None:
     tag, make, arguments = one
     mechanism = make(*arguments)
@@ -338,6 +339,7 @@ def test_little_of_a_large_epsilon_is_lost(cls: Callable[..., Mechanism], span: 
 @pytest.mark.walk(1)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-6, 1e-6), (40.0, 0.0)])
 @pytest.mark.parametrize("cls", [Geometric, null_geometric])
+@pytest.mark.slow
 def test_largest_grid(cls: Callable[..., Mechanism], epsilon: float, delta: float) -> None:
     mechanism = cls(LARGEST, epsilon, delta)
     codes = np.array([0, 1, LARGEST // 2, LARGEST, mechanism.size - 1] * 2_000)

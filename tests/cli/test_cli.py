@@ -63,6 +63,7 @@ def test_what_was_piped_in_is_kept_by_no_command_that_is_refused(run, tmp_path, 
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_plan_sanitize_inspect_estimate(files, run):
     source, plan, out = files / "in.parquet", files / "plan.json", files / "out.parquet"
     code, text, err = run("plan", source, "--epsilon", 3, "--spaces", files / "spaces.json", "-o", plan)
@@ -99,6 +100,7 @@ def test_plan_sanitize_inspect_estimate(files, run):
     assert "std_error" in run("estimate", out, "value-counts", "sex", "--normalize")[1]
 
 
+@pytest.mark.slow
 def test_a_plan_for_the_fewest_rows_of_any_night(files, run):
     source, plan, out = files / "in.parquet", files / "plan.json", files / "out.parquet"
     given = ("--epsilon", 1, "--spaces", files / "spaces.json", "--rows", 2_000)
@@ -228,6 +230,7 @@ def test_options_reach_the_plan(files, run):
     assert (data["passthrough"], data["drop"]) == (["age"], ["income"])
 
 
+@pytest.mark.slow
 def test_samples_and_allocations_are_options(files, run):
     source, out, spaces = files / "in.parquet", files / "out.parquet", files / "spaces.json"
     arguments = ["--epsilon", 3, "--spaces", spaces, "--sample", 300, "--allocation", "error"]
@@ -247,6 +250,7 @@ def test_samples_and_allocations_are_options(files, run):
     assert dpf.Plan.from_json(text) == dpf.plan(source, 0.1, 0, spaces=SPACES, sample="optimal")
 
 
+@pytest.mark.slow
 def test_a_plan_says_in_plain_words_what_to_expect_and_explains_its_accounting_when_asked(files, run):
     arguments = ["plan", files / "in.parquet", "--epsilon", 1, "--spaces", files / "spaces.json"]
     first, promise, expect, empty, *table = run(*arguments)[1].splitlines()
@@ -511,6 +515,7 @@ def test_refusals_say_what_to_write(files, run):
     assert row["estimate"] == pytest.approx(dpf.Estimates(out).count({"age": (60, None)})["estimate"])
 
 
+@pytest.mark.slow
 def test_as_a_process(files):
     """Exit code and streams as a shell sees them."""
     done = subprocess.run([sys.executable, "-m", "dpframe", "inspect", "no.parquet"], cwd=files, capture_output=True)
@@ -521,6 +526,7 @@ def test_as_a_process(files):
     assert b"sanitize" in done.stdout
 
 
+@pytest.mark.slow
 def test_adult_from_the_shell(adult, adult_spaces, tmp_path, run):
     """All 15 columns; from the output alone: income, sex by income, mean age by sex, beside the truth.
 
@@ -653,6 +659,7 @@ def test_importing_the_library_leaves_interruptions_alone(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_synthesize(files, run):
     source, safe, out, again = (files / f"{name}.parquet" for name in ("in", "safe", "out", "again"))
     assert run("sanitize", source, safe, "--epsilon", 20, "--delta", 0, "--spaces", files / "spaces.json")[0] == 0

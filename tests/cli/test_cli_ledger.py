@@ -237,6 +237,7 @@ def test_rows_in_kept_order_are_sent_to_the_other_accounting(shell, ledger):
     assert "80 % by addition: unshuffled releases belong in a dataset created with --accounting basic\n" in err
 
 
+@pytest.mark.slow
 def test_a_nightly_job(shell, ledger):
     """The plan pays for its inference once; every night pays for its rows, until nothing is left."""
     said = "plan in.parquet --epsilon 0.5 --delta 5e-7 --infer-share 0.2 --max-items 4 -o plan.json"
@@ -276,6 +277,7 @@ def test_a_run_that_was_done_says_so_in_a_line(shell, ledger, tmp_path):
     assert (code, err) == (2, shell("sanitize in.parquet out.parquet --epsilon 0.4 --dataset survey")[2])
 
 
+@pytest.mark.slow
 def test_private_inference_inside_a_job(shell, ledger):
     code, out, err = shell(
         "sanitize in.parquet out.parquet --epsilon 0.5 --delta 1e-7 --ledger l.sqlite --dataset survey"

@@ -112,6 +112,7 @@ def test_groups_and_conditions(source, run):
     assert (len(told["answer"]), told["neighbours"]) == (4, "add_remove")
 
 
+@pytest.mark.slow
 def test_wishart_noise(source, run):
     code, out, _ = run(source, "second-moments", "age", "--epsilon", 1, "--delta", 1e-6, *AGE, "--mechanism", "wishart")
     assert code == 0

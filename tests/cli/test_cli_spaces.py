@@ -59,6 +59,7 @@ def test_a_template_is_the_same_whatever_the_rows(run, source, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["json", "toml"])
+@pytest.mark.slow
 def test_a_template_is_filled_in_and_read(run, source, tmp_path, ending):
     file = tmp_path / f"spaces.{ending}"
     code, text, _ = run("spaces", source, "-o", file)
@@ -292,6 +293,7 @@ def test_an_option_reviews_no_draft(run, source, tmp_path):
 
 
 @pytest.mark.filterwarnings("always")  # the command shows warnings
+@pytest.mark.slow
 def test_dates_in_a_csv_file_and_in_a_frame_of_text(run, tmp_path):
     """A CSV file's text is read as what it writes; a frame's text has a type, and messages say what to do."""
     days = pd.Series(pd.date_range("2020-01-01", periods=600))

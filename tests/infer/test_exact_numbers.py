@@ -233,6 +233,7 @@ class TwiceNormed(Lists):
         ("another norm", TwiceNormed(Field("x", VECTOR, False), 6)),
     ],
 )
+@pytest.mark.slow
 def test_a_pass_whose_cells_a_row_is_in_twice_is_caught(case, broken):
     near = replace(CASES[case], reaches=tuple(2 for _ in CASES[case].reaches))
     assert excess(near.law(), near.spending.step) < 0

@@ -183,6 +183,7 @@ def test_columns_that_another_run_may_find_are_said_to_be_about_to_be_found():
     assert np.mean(said_so) >= 0.8
 
 
+@pytest.mark.slow
 def test_zeros_alone_are_not_found(recwarn):
     """Mostly zero, and the others spread over sizes: no bounds within the smallest float."""
     generator = np.random.default_rng(0)

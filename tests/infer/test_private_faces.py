@@ -174,6 +174,7 @@ def test_types_without_a_space_are_refused_whatever_they_hold(column: pa.Array) 
 # ------------------------------------------------------------------------------- the output follows from the plan
 
 
+@pytest.mark.slow
 def test_output_schema_follows_from_the_plan() -> None:
     """Two tables that differ in every value, under one plan."""
     types = {"i": pa.int64(), "f": pa.float64(), "s": pa.string(), "t": pa.timestamp("s"), "l": pa.list_(pa.string())}
@@ -317,6 +318,7 @@ def test_a_repeated_plan_warns(people: pd.DataFrame, tmp_path: Any) -> None:
     assert len(ledger.history("survey")) == 2
 
 
+@pytest.mark.slow
 def test_noise_is_bound_to_key_and_request(people: pd.DataFrame) -> None:
     def counts(key: bytes, **options: Any) -> Any:
         plan = dpf.Estimates(dpf.sanitize(people, epsilon=1.0, delta=DELTA, key=key, **options)).plan

@@ -244,6 +244,7 @@ def test_ordered_categoricals_with_nulls_are_nullable_ranks() -> None:
 @pytest.mark.walk(2)
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.9, 1.0])
 @pytest.mark.parametrize("kind", ["arrow", "objects"])
+@pytest.mark.slow
 def test_infinity_sets_no_bound(share: float, kind: str) -> None:
     """Bounds of 1e304 once, from a third of the rows being infinite."""
     values = [np.inf if i < share * N else -np.inf if i == N - 1 else (i % 100) / 2 for i in range(N)]

@@ -72,6 +72,7 @@ def test_one_call_releases_them(kind: str) -> None:
     assert {len(row) for row in rows if row is not None} == {6}
 
 
+@pytest.mark.slow
 def test_the_census_with_its_curves_needs_no_declaration() -> None:
     census = dpf.datasets.make_census(20_000, random_state=5)[["age", "region", "load_curve"]]
     safe = census.dp.sanitize(epsilon=1.0, delta=1e-6, key=KEY)
@@ -91,6 +92,7 @@ BROKEN: list[Any] = [None, [], [1.0], [0.5] * 7, [math.nan] * 6, [None, *[0.5] *
 
 
 @pytest.mark.parametrize("nullable", [True, False])
+@pytest.mark.slow
 def test_lists_that_are_no_vectors_of_the_column_are_null_or_imputed(nullable: bool) -> None:
     broken = [row for row in BROKEN if nullable or row is not None]
     for share in (0.0, 0.3):
@@ -116,6 +118,7 @@ def test_lists_that_are_no_vectors_of_the_column_are_null_or_imputed(nullable: b
 
 
 @pytest.mark.parametrize("kind", ["lists", "objects"])
+@pytest.mark.slow
 def test_lengths_of_which_none_stands_out_are_said(kind: str) -> None:
     rows = [[0.5] * (1 + i % 400) for i in range(800)]
     table = arrow(rows, pa.list_(pa.float64())) if kind == "lists" else pd.DataFrame({"c": rows})

@@ -86,6 +86,7 @@ def test_text_of_which_nothing_is_found_breaks_no_reader(nullable):
 
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("make", [pd.Categorical, lambda values: pd.Series(values, dtype=object)])
+@pytest.mark.slow
 def test_categories_and_objects_keep_the_type_of_their_values(kind, make):
     frame = pd.DataFrame({"x": make(VALUES[kind]), "y": PLACES % 5})
     safe = dpf.sanitize(frame, epsilon=4.0, key=KEY)

@@ -51,6 +51,7 @@ def test_multiples_of_a_step_are_put_on_its_grid(name, type_):
     assert space.lower == round(round(space.lower / WIDTHS[name]) * WIDTHS[name], 2)
 
 
+@pytest.mark.slow
 def test_whole_floats_come_back_whole_in_their_type_and_with_their_nulls():
     frame = pd.DataFrame(FLOATS)
     frame.loc[RNG.random(N) < 0.2, "whole"] = np.nan

@@ -199,6 +199,7 @@ def test_regression_is_unbiased_and_its_errors_are_honest():
 
 @pytest.mark.walk(1)
 @pytest.mark.parametrize("groups", [[("x", "y")], [("g", "x"), ("rank", "y")]], ids=str)
+@pytest.mark.slow
 def test_regression_on_columns_that_were_randomised_together(groups):
     # 12 releases of one table. Standard errors are those of the population, so that z-scores of noise alone are below
     # 1 in square; |mean z|·√12 above 4 has probability below 1e-4 for each of four coefficients (keys are fixed).
@@ -276,6 +277,7 @@ EACH = pytest.mark.parametrize("kind", ["ridge", "bayes", "logistic"])
 
 
 @EACH
+@pytest.mark.slow
 def test_ways_to_give_the_release(kind):
     model, safe, target = ready(kind)
     truth = people(50).fillna({"income": 0.0})

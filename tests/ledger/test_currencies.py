@@ -92,6 +92,7 @@ def test_domination_beyond_what_exponentials_hold_is_above_the_exact(epsilon):
 
 
 @pytest.mark.parametrize("times", [4, 16, 256])
+@pytest.mark.slow
 def test_equal_spends_fit_to_the_last_digit(ledger, times):
     step = Step(WHOLE.mu / math.isqrt(times))
     for number in range(times):
@@ -179,6 +180,7 @@ def check_filter(currency, steps):
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(STEPS, max_size=12))
+@pytest.mark.slow
 def test_spends_are_taken_as_exact_squares_say(steps):
     check_filter(GAUSSIAN, steps)
 
@@ -521,6 +523,7 @@ def test_many_migrate_one_ledger_at_once(old):
     assert len(dump(old, OLD_FIELDS)) == len(OLD) + 8
 
 
+@pytest.mark.slow
 def test_what_a_refused_release_is_said_to_leave_does_fit(tmp_path):
     frame = make_census(2_000, columns=["age", "sex"], random_state=3)
     spaces = {"age": (0, 120), "sex": ["F", "M"]}

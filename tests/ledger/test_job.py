@@ -55,6 +55,7 @@ def test_a_step_that_fails_is_the_last(step):
     assert tuple(diary.pages) == STEPS[: STEPS.index(step) + 1]
 
 
+@pytest.mark.slow
 def test_only_jobs_spend():
     """Outside of budgets and the ledger itself nothing enters a spend but the `spend` of a job."""
     stray = []

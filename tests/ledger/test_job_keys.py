@@ -156,6 +156,7 @@ def test_forget_starts_anew_though_nothing_changed(ledger):
     assert ledger.spent("survey").epsilon == 0.5
 
 
+@pytest.mark.slow
 def test_a_key_that_never_paid_is_no_obstacle(ledger, keys):
     """Killed between key and spend: nothing was drawn, so a changed input takes a fresh key."""
     with processes.child(processes.run_job, ledger, INPUT) as (process, connection):

@@ -113,6 +113,7 @@ DELTAS = st.sampled_from([0.0, 0.0, 1e-7, 1 / 3e7, 5e-324])
 
 @settings(max_examples=examples(25), deadline=None)
 @given(total=AMOUNTS, asked=st.lists(st.tuples(AMOUNTS, DELTAS), max_size=8))
+@pytest.mark.slow
 def test_spends_are_taken_as_exact_decimals_say(total, asked):
     """Against a model in fractions of the decimals that were written."""
     with tempfile.TemporaryDirectory() as folder:

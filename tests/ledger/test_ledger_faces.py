@@ -62,6 +62,7 @@ def spent(ledger: dpf.Ledger) -> list[tuple[str, float, float]]:
 # --------------------------------------------------------------------------------------------------- every face
 
 
+@pytest.mark.slow
 def test_every_face_spends_its_promise(people: pd.DataFrame, source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
     people.dp.sanitize(0.125, 1e-8, **TWO, **account(ledger))
     dpf.sanitize(
@@ -77,6 +78,7 @@ def test_every_face_spends_its_promise(people: pd.DataFrame, source: Path, tmp_p
 
 @pytest.mark.walk(2)
 @pytest.mark.parametrize("whole, share", [(1.0, 0.1), (1.0, 0.82), (0.3, 0.07), (0.7, 1 / 3)])
+@pytest.mark.slow
 def test_a_plan_and_its_release_cost_the_promise_together(
     people: pd.DataFrame, tmp_path: Path, whole: float, share: float
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_plan_and_its_release_cost_the_promise_together(
         people.dp.sanitize(plan=plan, **account(ledger))
 
 
+@pytest.mark.slow
 def test_parquet_takes_a_plan_that_is_paid_in_part(source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
     plan = dpf.plan(source, 0.4, 1e-7, **account(ledger))
     assert plan.inferred is not None
@@ -107,6 +110,7 @@ def test_parquet_takes_a_plan_that_is_paid_in_part(source: Path, tmp_path: Path,
     ]
 
 
+@pytest.mark.slow
 def test_only_what_was_paid_for_here_is_taken_off(people: pd.DataFrame, tmp_path: Path, ledger: dpf.Ledger) -> None:
     """A plan can be written by hand."""
     ledger.create("other", 9.0, 1e-5, accounting="basic")
@@ -139,6 +143,7 @@ def test_only_what_was_paid_for_here_is_taken_off(people: pd.DataFrame, tmp_path
     assert cost({}, "survey", elsewhere) == 0.02
 
 
+@pytest.mark.slow
 def test_a_receipt_says_nothing(people: pd.DataFrame, ledger: dpf.Ledger) -> None:
     """It is drawn at random, and stands for nothing outside the ledger."""
     plans = [people.dp.plan(0.05, 1e-8, **account(ledger)) for _ in range(2)]
@@ -150,6 +155,7 @@ def test_a_receipt_says_nothing(people: pd.DataFrame, ledger: dpf.Ledger) -> Non
 # ------------------------------------------------------------------------------------------------- what is refused
 
 
+@pytest.mark.slow
 def test_what_is_refused_costs_nothing(people: pd.DataFrame, source: Path, tmp_path: Path, ledger: dpf.Ledger) -> None:
     table = pa.Table.from_pandas(people, preserve_index=False)
     out = tmp_path / "out.parquet"
@@ -194,6 +200,7 @@ def test_an_exceeded_budget_leaves_nothing(
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["in.parquet", "ledger.sqlite"]
 
 
+@pytest.mark.slow
 def test_parts_cost_what_the_dearest_does(people: pd.DataFrame, source: Path, tmp_path: Path) -> None:
     """Parallel composition through every face: north and south are other people's rows."""
     ledger = dpf.Ledger(tmp_path / "parts.sqlite")
@@ -302,6 +309,7 @@ def interrupted(source: Path, out: Path, ledger: dpf.Ledger, **options: Any) -> 
 
 
 @pytest.mark.parametrize("options", [TWO, {}, {"drop": iter(["sex"])}], ids=["declared", "inferred", "read once"])
+@pytest.mark.slow
 def test_a_repeated_job_writes_what_it_would_have(
     options: Any, source: Path, tmp_path: Path, ledger: dpf.Ledger
 ) -> None:
@@ -536,6 +544,7 @@ def clinic(tmp_path: Path) -> dpf.Ledger:
 
 
 @pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
+@pytest.mark.slow
 def test_each_inference_is_charged_and_each_once(clinic: dpf.Ledger) -> None:
     """Five inferences of one request share all their public facts: only one of them was charged."""
     frame = dpf.datasets.make_census(3_000, columns=["age", "sex"])
@@ -564,6 +573,7 @@ def test_an_inference_without_an_id_is_charged_at_every_use(clinic: dpf.Ledger) 
 
 
 @pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
+@pytest.mark.slow
 def test_one_id_at_another_cost_is_refused(clinic: dpf.Ledger) -> None:
     frame = dpf.datasets.make_census(3_000, columns=["age", "sex"])
     one, other = an_inference(frame), frame.dp.plan(epsilon=0.7, delta=1e-6)

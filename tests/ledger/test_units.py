@@ -105,6 +105,7 @@ def test_it_is_refused_before_anything_is_spent(of_rows: dpf.Plan, ledger: dpf.L
         ({"privacy_id": "patient", "contributions": 2}, "person:patient"),
     ],
 )
+@pytest.mark.slow
 def test_an_inference_records_what_it_was_drawn_for(options: Any, unit: str) -> None:
     plan = inferred(**options)
     assert plan.inferred is not None
@@ -332,6 +333,7 @@ def test_tables_of_objects_without_bytes_are_known_by_nothing() -> None:
 # ---------------------------------------------------------------------------------------- inferences of several plans
 
 
+@pytest.mark.slow
 def test_every_inference_behind_a_plans_spaces_is_charged(ledger: dpf.Ledger) -> None:
     """A plan that found one column itself and took another's: of the two only its own was charged."""
     frame = census(3_000)

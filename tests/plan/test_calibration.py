@@ -325,6 +325,7 @@ def test_the_total_error_is_never_above_that_of_equal_shares(
     assert total("error") <= total("uniform")
 
 
+@pytest.mark.slow
 def test_error_allocation_finds_what_a_scan_finds() -> None:
     spaces = {"coarse": ["a", "b"], "fine": [f"{i:03}" for i in range(200)]}
 

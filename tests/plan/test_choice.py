@@ -24,6 +24,7 @@ def error(plan, name="x"):
 @pytest.mark.parametrize("space", [Subset(range(3)), Subset(range(20), 2), Nullable(Subset(range(5), 2))], ids=repr)
 @pytest.mark.parametrize(("n", "delta"), [(300, None), (20_000, None), (20_000, 0.0)])
 @pytest.mark.parametrize("others", [{}, {"age": (0, 50), "g": ["u", "v"]}], ids=["alone", "beside"])
+@pytest.mark.slow
 def test_the_default_is_within_a_quarter_of_the_best(space, n, delta, others):
     found = []
     for epsilon in (0.3, 1.0, 3.0, 5.0):
@@ -41,6 +42,7 @@ def test_the_default_is_within_a_quarter_of_the_best(space, n, delta, others):
         assert found[-1] == "randomized_response"
 
 
+@pytest.mark.slow
 def test_where_sets_are_many_or_a_mechanism_is_named_it_stays():
     few, many = Subset(range(3)), Subset(range(100), 6)
     options = {"epsilon": 4.0, "n": 50_000}

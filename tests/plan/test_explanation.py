@@ -40,6 +40,7 @@ LEVERS = {
 
 
 @pytest.mark.parametrize("name", LEVERS)
+@pytest.mark.slow
 def test_levers_are_the_plans_that_they_speak_of(name):
     options, lever = LEVERS[name]
     told = build_plan(SPACES, epsilon=1.0, n=10_000, **options).explain()
@@ -78,6 +79,7 @@ def test_what_inference_cost_is_a_lever_and_the_shell_explains(tmp_path, capsys)
     assert "What would help, most first" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_person_of_several_rows_is_located_by_all_of_them():
     """k located rows lose k times a row's loss, and never less than the release."""
     for rows, n in ((1, 1), (3, 15), (3, 10_000)):
@@ -91,6 +93,7 @@ def test_a_person_of_several_rows_is_located_by_all_of_them():
     assert kept.located == kept.release
 
 
+@pytest.mark.slow
 def test_a_lever_leaves_whole_groups():
     plan = build_plan(SPACES | {"b": (0, 4)}, epsilon=1.0, n=1_000, groups=[("age", "region")])
     (lever,) = [name for name in plan.explain().levers.index if name.startswith("half of the columns")]
@@ -99,6 +102,7 @@ def test_a_lever_leaves_whole_groups():
 
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 @pytest.mark.parametrize("options", [{}, {"sample": 500}, {"groups": [("sex", "region")]}, {"measure": None}])
+@pytest.mark.slow
 def test_a_setting_forecasts_what_its_plan_would(epsilon, options):
     census = dpf.datasets.make_census(6_000, columns=["age", "sex", "region"])
     spaces = {"age": (0, 120), "sex": list(dpf.datasets.SEXES), "region": list(dpf.datasets.REGIONS)}

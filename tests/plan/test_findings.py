@@ -153,6 +153,7 @@ QUESTIONS = {
 
 @pytest.mark.walk(3)
 @pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.slow
 def test_estimates_are_unknown_unless_clipped(name, lost):
     ask, safe = QUESTIONS[name], lost[0]
     for target in ("table", "population"):
@@ -181,6 +182,7 @@ def test_other_columns_keep_their_estimates():
     assert math.isnan(safe.dp.corr()["lower"].loc["age", "income"])
 
 
+@pytest.mark.slow
 def test_every_face_warns_once(tmp_path):
     frame = dpf.datasets.make_census(500, columns=["age", "region"])
     plan, said = quietly(frame.dp.plan, 1.0)

@@ -136,6 +136,7 @@ def test_without_delta_losses_are_added_up_anew():
         assert not changed(change, delta=0.0).verify().ok
 
 
+@pytest.mark.slow
 def test_a_person_with_many_rows_costs_more():
     assert plan(contributions=3).verify().ok
     assert "less noise" in " ".join(certify(plan(), contributions=3).failures)

@@ -119,6 +119,7 @@ def dpf_measures():
     return dpf.plan(table, 1.0, 1e-6, spaces=SPACES, rules=RULES).measures
 
 
+@pytest.mark.slow
 def test_joints_counts_and_synthetic_rows_keep_rules():
     table = frame()
     safe = table.dp.sanitize(epsilon=2, spaces=SPACES, rules=RULES, key=bytes(32))

@@ -153,6 +153,7 @@ def test_estimates_are_those_of_the_release(safe, html):
     assert f"{mean['estimate']:,.0f} ± {(mean['upper'] - mean['lower']) / 2:.0f}" in words
 
 
+@pytest.mark.slow
 def test_an_interval_that_reaches_further_to_one_side_is_written_by_its_ends():
     frame = pd.DataFrame({"cost": np.random.default_rng(1).pareto(2.0, 3_000) * 1_000, "sex": ["F", "M"] * 1_500})
     safe = dpf.sanitize(frame, epsilon=4, key=bytes(32))
@@ -170,6 +171,7 @@ def test_rows_clipped_to_a_declared_bound_are_noted():
     assert re.search(r"About (49|50|51) % of the rows seem to lie at the upper bound", words)
 
 
+@pytest.mark.slow
 def test_wide_bounds_make_no_mean_good():
     """The error is 5 % of the range at most, and more than 5 % of four standard deviations."""
     rng = np.random.default_rng(5)
@@ -180,6 +182,7 @@ def test_wide_bounds_make_no_mean_good():
     assert "cost" not in glance(plan, 1_000, dpf.Estimates(safe)).good
 
 
+@pytest.mark.slow
 def test_bins_of_whole_numbers_do_not_overlap_and_measured_numbers_have_a_distribution():
     frame = pd.DataFrame({"age": np.arange(2_000) % 80 + 18, "cost": np.arange(2_000.0)})
     safe = dpf.sanitize(frame, epsilon=4, spaces={"age": (18, 100), "cost": (0, 2_000.0)}, key=bytes(32))
@@ -222,6 +225,7 @@ def test_what_is_not_protected_is_named():
         assert text in words, text
 
 
+@pytest.mark.slow
 def test_spend_of_inference_is_shown():
     frame = dpf.datasets.make_census(3_000, columns=["age", "sex"])
     safe = frame.dp.sanitize(epsilon=1, key=KEY)
@@ -242,6 +246,7 @@ def test_spend_of_inference_is_shown():
         {"infer": "private", "shuffle": False},
     ],
 )
+@pytest.mark.slow
 def test_the_parts_of_the_budget_add_up(options):
     frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
     safe = frame.dp.sanitize(epsilon=1, key=KEY, **options)
@@ -258,6 +263,7 @@ def test_no_budget_bar_where_all_of_it_went_to_the_rows():
     assert "What the budget was spent on" not in visible(safe.dp.report().to_html())
 
 
+@pytest.mark.slow
 def test_the_first_page_says_what_is_empty():
     frame = dpf.datasets.make_census(300, columns=["age", "sex", "region"])
     with pytest.warns(dpf.InferenceWarning, match="did not find the spaces"):

@@ -82,6 +82,7 @@ def frame(space: Space) -> pd.DataFrame:
     return pd.DataFrame({"eggs": eggs, "sex": np.where(np.arange(ROWS) % 3, "F", "M")})
 
 
+@pytest.mark.slow
 def test_it_is_declared_written_and_read(space, frame, tmp_path):
     assert space_from_json(space.to_json()) == space
     assert space.contains(24)
@@ -98,6 +99,7 @@ def test_it_is_declared_written_and_read(space, frame, tmp_path):
 
 
 @pytest.mark.parametrize("measure", ["auto", None])
+@pytest.mark.slow
 def test_its_estimates_hold_the_truth(space, frame, measure):
     safe = dpf.sanitize(frame, epsilon=4, spaces={"eggs": space, "sex": ["F", "M"]}, measure=measure, key=KEY)
     present = frame.dropna()

@@ -36,6 +36,7 @@ def files(tmp_path, census):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_same_key_releases_the_same_rows_of_csv_and_of_parquet(files, census):
     spaces = SPACES | {"region": sorted(census["region"].unique())}
     plan = dpf.plan(files / "in.csv", 2, spaces=spaces)
@@ -53,6 +54,7 @@ def test_the_same_key_releases_the_same_rows_of_csv_and_of_parquet(files, census
     assert len(texts) == 1
 
 
+@pytest.mark.slow
 def test_one_call_finds_kinds_bounds_and_categories(files, census):
     with warnings.catch_warnings(action="error", category=InferenceWarning):
         dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 4, key=b"\1" * 32)
@@ -172,6 +174,7 @@ def test_leak_bytes_that_are_no_text_are_null(tmp_path):
         dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 8, spaces={"x": (0, 50), "note": ["n0", "n1"]})
 
 
+@pytest.mark.slow
 def test_a_plan_never_lies_beside_other_rows(files, monkeypatch):
     options = {"spaces": SPACES, "drop": ["region"]}
     dpf.sanitize_parquet(files / "in.csv", files / "a.csv", 0.5, **options)

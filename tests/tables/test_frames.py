@@ -547,6 +547,7 @@ def one(values: Any, dtype: Any = None) -> pd.DataFrame:
         (pa.table({"x": [b"swordfish"]}), ["a"], "^column 'x': has type binary"),
     ],
 )
+@pytest.mark.slow
 def test_columns_that_do_not_fit(table: Any, space: Any, match: str) -> None:
     refused(ColumnError if "lower" not in match else ParameterError, match, lambda: sanitized(table, {"x": space}))
 

@@ -25,6 +25,7 @@ TYPES = [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")]
 
 @pytest.mark.walk(2)
 @pytest.mark.parametrize("type_", TYPES, ids=str)
+@pytest.mark.slow
 def test_times_of_day_are_coded_from_midnight_and_come_back(type_, tmp_path):
     """Means within five standard errors: fails with probability 1e-6."""
     values = pa.array([*TIMES[:50], None, dt.time(0), dt.time(23, 59)], type_)
@@ -100,6 +101,7 @@ DECIMALS = [Decimal(int(x)) / 100 for x in RNG.integers(-500, 10_000, N)]
 
 @pytest.mark.walk(1)
 @pytest.mark.parametrize("type_", [pa.decimal128(10, 2), pa.decimal256(40, 2), pa.decimal128(12, 4)], ids=str)
+@pytest.mark.slow
 def test_decimals_are_released_exactly(type_, tmp_path):
     """Means within five standard errors: fails with probability 1e-6."""
     table = pa.table({"x": pa.array([*DECIMALS[:-1], None], type_)})
@@ -118,6 +120,7 @@ def test_decimals_are_released_exactly(type_, tmp_path):
     assert pq.read_schema(tmp_path / "out.parquet").field("x").type == type_
 
 
+@pytest.mark.slow
 def test_decimals_without_digits_are_whole_numbers_and_objects_are_numbers():
     table = pa.table({"x": pa.array([Decimal(i % 7) for i in range(N)], pa.decimal128(5, 0))})
     safe = dpf.sanitize(table, epsilon=8.0, delta=1e-5, spaces={"x": (0, 6)})
@@ -162,6 +165,7 @@ NARROW = {
 @pytest.mark.parametrize("infer", ["private", "data"])
 @pytest.mark.filterwarnings("ignore::dpframe.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore:about .* of the rows of 'x' seem to lie at its declared upper bound")
+@pytest.mark.slow
 def test_what_is_found_of_decimals_is_what_they_hold(name, infer):
     """Bounds that inference rounds outwards stay within the type; what is far out is clamped and does not wrap."""
     type_, values, most = NARROW[name]

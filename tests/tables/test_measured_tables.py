@@ -196,6 +196,7 @@ def test_rows_joined_with_the_tables_of_another_release_are_no_release():
     assert not joined.dp.verify()
 
 
+@pytest.mark.slow
 def test_faces_measure_by_request():
     options = {"spaces": SPACES, "measure": [("sex", "home")], "measure_share": 0.3}
     plan = dpf.plan(frame(), epsilon=1.0, delta=1e-6, **options)
@@ -324,6 +325,7 @@ def test_a_local_promise_that_tables_alone_exceed_costs_nothing(tmp_path, option
     assert ledger.spent("people").epsilon == 0.0
 
 
+@pytest.mark.slow
 def test_a_forecast_is_of_rows_and_tables():
     """60 releases: root mean squares of errors within a fifth of the forecast's (their own error is below a tenth)."""
     raw, table = frame(), PLAN.forecast()

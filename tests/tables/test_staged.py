@@ -85,6 +85,7 @@ def test_the_values_of_the_table_in_memory(frame, plan, kind, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"shuffle": False}, {"sample": 400}, {"passthrough": ["sex", "level", "hobbies"]}])
+@pytest.mark.slow
 def test_other_plans(frame, plan, options, tmp_path):
     spaces = {name: space for name, space in SPACES.items() if name not in options.get("passthrough", ())}
     plan = dpf.plan(frame, epsilon=3, spaces=spaces, drop=["person"], **options)
@@ -95,6 +96,7 @@ def test_other_plans(frame, plan, options, tmp_path):
         assert out[name].to_list() == expected[name].to_list(), name
 
 
+@pytest.mark.slow
 def test_rows_of_persons(frame, tmp_path):
     options = {"epsilon": 2, "delta": 1e-6, "spaces": SPACES, "privacy_id": "person", "contributions": 2, "key": KEY}
     dpf.sanitize_parquet(frame.lazy(), tmp_path / "out.parquet", **options)

@@ -80,6 +80,7 @@ def plan():
 
 @pytest.mark.walk(4)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_every_kind_returns_its_own_kind(kind):
     table = given(kind)
     safe = dpf.sanitize(table, plan=plan())

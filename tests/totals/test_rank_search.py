@@ -81,6 +81,7 @@ def search_laws(noises, tables, n, reach):
     return masses
 
 
+@pytest.mark.slow
 def test_the_law_of_a_whole_search_keeps_its_promise(monkeypatch):
     """All neighbours of two rows in three cells; the second reading is where the first says. Wrong noise is caught."""
     monkeypatch.setattr(rank_search, "_ENDS", ())

@@ -173,6 +173,7 @@ def test_a_margin_that_is_kept_holds_the_quantile(heap):
 
 @pytest.mark.parametrize("name", ["exponential", "noisy_max"])
 @pytest.mark.parametrize("unit", [Unit(), ADDED], ids=str)
+@pytest.mark.slow
 def test_the_exact_loss_of_a_quantile_and_its_interval(name, unit):
     """The law of the cell and then of the distance, over all neighbours; a quarter of the range is beyond it."""
     level = LEVELS[1]

@@ -171,6 +171,7 @@ def test_permute_and_flip_errs_less_at_the_same_rate():
 
 
 @pytest.mark.parametrize("name", LAWS)
+@pytest.mark.slow
 def test_choices_have_their_law(name):
     """4,000 choices at fixed keys; each frequency within 5 sd has a chance of 1e-5 to fail."""
     selector = LAWS[name][0].of(Scores(((1, 2),)), Portion(Budget(1.5)))

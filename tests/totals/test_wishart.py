@@ -86,6 +86,7 @@ def test_degrees_are_what_orthogonal_rows_need(epsilon, delta):
 
 @pytest.mark.walk(1)
 @pytest.mark.parametrize("mu", [0.05, 0.2, 0.3])
+@pytest.mark.slow
 def test_of_a_step_the_whole_profile_lies_under_its_curve(mu):
     step = Step(mu, 1e-7)
     m = of(2, 2.0, Budget(1.0, 1e-6), step=step).degrees - 1
@@ -177,6 +178,7 @@ def test_the_ratio_of_quadratic_forms_is_chi_squared():
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
+@pytest.mark.slow
 def test_degrees_are_below_those_of_the_paper(epsilon):
     ours = of(4, 1.0, Budget(epsilon, 1e-6)).degrees
     assert 4 < ours < 4 + 28 * math.log(4e6) / epsilon**2 / 8
@@ -201,6 +203,7 @@ def people():
 SPACES = {"age": (0, 120), "income": (0, 100_000)}
 
 
+@pytest.mark.slow
 def test_moments_are_positive_and_their_intervals_hold(people, monkeypatch):
     """200 answers at fixed keys: 95 % less five sd of a binomial."""
     truth = (people.T @ people / len(people)).to_numpy()
@@ -235,6 +238,7 @@ def test_what_is_refused(people):
     assert q.left == 1.0
 
 
+@pytest.mark.slow
 def test_a_part_of_the_budget_costs_its_part_of_mu(people):
     """In Gaussian accounting nearly all of the budget has nearly as little noise as all of it by itself."""
     whole, most, tenth = (

@@ -243,6 +243,7 @@ MAY_DIFFER = {
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.slow
 def test_a_coalition_sees_one_row_of_another_curator_in_noisy_codes_and_tables_alone(
     setting: str, tmp_path: Path
 ) -> None:
