@@ -311,6 +311,16 @@ def test_index(shuffle: bool) -> None:
     assert SECRET.encode() not in _whole(safe)
 
 
+@pytest.mark.parametrize("label", ["__arrow_array__", "__arrow_c_array__", "__arrow_c_device_array__"])
+def test_labels_of_rows_that_a_library_asks_for(label: str) -> None:
+    """Arrow looks up these names in a Series, which looks among its labels: one row's label refused the table."""
+    rows = pd.DataFrame({"x": [1, 2, 3], "y": [0.5, 1.5, 2.5]})
+    plan, safe = plan_for({"x": (0, 9), "y": dpf.Real(0, 9)}, n=3), []
+    for labels in (["a", "b", "c"], ["a", label, "c"]):
+        safe.append(dpf.sanitize(rows.set_axis(labels), plan=plan, key=KEY))
+    pd.testing.assert_frame_equal(*safe)
+
+
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_attrs(shuffle: bool) -> None:
     safe = dpf.sanitize(marked(), plan=plan_for(MARKED, shuffle=shuffle), key=KEY)

@@ -159,8 +159,11 @@ def as_arrow(values: Any) -> pa.Array:
 
 
 def _typed(values: Any) -> Any:
+    # Arrow asks a pandas Series for `__arrow_array__`, which is looked up among the labels of its index too: those of
+    # rows, which must decide nothing.
+    own = getattr(values, "array", values)
     try:
-        return pa.array(values, from_pandas=True)
+        return pa.array(own, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
 

@@ -193,7 +193,8 @@ def person_words(
         return np.stack([wide.view(np.uint64), np.zeros(len(ids), dtype=np.uint64)], axis=1)
     if not is_text(ids.type):
         raise ColumnError(f"has type {ids.type}, and {role} must be whole numbers or text; cast it to text")
-    texts = ids.cast(pa.large_string()).to_numpy(zero_copy_only=False)
+    # As bytes: text of a foreign maker may not be valid Unicode, and an error would quote it.
+    texts = ids.cast(pa.large_string()).cast(pa.large_binary()).to_numpy(zero_copy_only=False)
     secret = blake2b(b"persons", key=key, digest_size=16).hexdigest()
     halves = [pd.util.hash_array(texts, hash_key=half, categorize=False) for half in (secret[:16], secret[16:])]
     return np.stack(halves, axis=1)

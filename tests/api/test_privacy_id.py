@@ -301,3 +301,13 @@ def test_lists_of_views_are_taken_and_the_id_is_not_dropped_twice():
     assert len(dpf.sanitize(table, epsilon=1.0, spaces=spaces, privacy_id="patient")) == 30
     with pytest.raises(dpf.ParameterError, match="does not leave by itself; take it out of drop and passthrough"):
         dpf.sanitize(table, epsilon=1.0, spaces=spaces, privacy_id="patient", drop=["patient"])
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
+def test_ids_of_invalid_text_are_ids(type_):
+    """An error of Arrow's quoted the id; its bytes name a person as any others do."""
+    binary = pa.array([b"ann", b"\xff\xfe918", b"ann"] * 10, pa.binary() if type_ == pa.string() else pa.large_binary())
+    ids = pa.Array.from_buffers(type_, len(binary), binary.buffers())
+    table = pa.table({"visit": ["home", "ward", "home"] * 10, "patient": ids})
+    safe = dpf.sanitize(table, epsilon=1.0, delta=0, spaces={"visit": SPACES["visit"]}, privacy_id="patient")
+    assert len(safe) == 2
