@@ -145,7 +145,7 @@ class Misfit:
     def of_means(
         self, names: Sequence[str], weights: FloatArray, held: FloatArray, law_of_bins: FloatArray, apart: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the variances of means of groups about the truth, as `_of_sums` does.
+        """Return the variances of means of groups about the truth, and of what is drawn away, as `_of_sums` does.
 
         Means of groups may differ from that of all rows as in `interaction_variance`: of a number that is cut at its
         mean the group's mean moves by half of its mean deviation for every unit of the log odds ratio.
@@ -163,30 +163,32 @@ class Misfit:
         apart
             How far bins are from the group's mean (groups, bins).
         """
-        raw = self._raw_sums(self._models.around(names), names, weights)
-        if raw is None:
-            return np.zeros(held.shape), np.zeros(held.shape)
         moved = self._strength(names) * (law_of_bins * np.abs(apart)).sum(axis=1) / 2
         chance = (law_of_bins * apart**2).sum(axis=1) / (held * self._rows)
         rest = 1 - np.clip(held, 0.0, 1.0)
-        return self._of_sums(names, weights, *raw, (rest * moved) ** 2 + rest * chance)
+        return self._of_sums(names, weights, (rest * moved) ** 2 + rest * chance)
 
-    def _of_sums(
-        self, names: Sequence[str], weights: FloatArray, apart: FloatArray, noise: FloatArray, hidden: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def _of_sums(self, names: Sequence[str], weights: FloatArray, hidden: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the variances of weighted sums by a fit about the truth, from how far these are off measured ones.
 
-        ``noise`` is that of what was measured, ``hidden`` the variance of what a dependence of two columns may add.
-        The second array is what the fit draws of it to independence. Errors of replicas do not have it, for their truth
-        is drawn already; but the part of the noise that they follow is the part of a dependence that a fit shows.
+        Of two columns only what their margins leave open: a fit's margins have errors that replicas know. ``hidden`` is
+        the variance of what a dependence of two columns may add. The second array is what the fit draws of it to
+        independence. Errors of replicas do not have it, for their truth is drawn already; but the part of the noise
+        that they follow is the part of a dependence that a fit shows.
 
         The variance is what is more in this very distance than is usual, by the replicas or by noise; or what is more
         than noise, on average, in those of blocks of the pair's cells; or what is drawn to independence; and never
         less than a tenth of the noise: a fit follows what it was fitted to.
         """
+        model = self._models.around(names)
+        if len(names) == 2:
+            weights = _centred(weights, [model.joint([name]) for name in names])
+        raw = self._raw_sums(model, names, weights)
+        if raw is None:
+            return np.zeros(len(weights)), np.zeros(len(weights))
+        noise, apart = raw[1], raw[0] - np.tensordot(weights, model.joint(names), axes=len(names))
         usual, drawn = _SURPRISE**2 * noise, np.zeros(noise.shape)
         if len(names) == 2:
-            model = self._models.around(names)
             followed, distance = model.fitted.against(model.places(names), weights)
             usual = _UNUSUAL * np.minimum(noise, distance)
             drawn = (1 - followed) ** 2 * noise * hidden / np.maximum(noise + hidden, 1e-300)
@@ -213,19 +215,15 @@ class Misfit:
         the first cells on, whose distances from the fit are more than noise has by some factor.
         """
         inside, cover = (crossed(one) for one in (parts, [np.ceil(part) for part in parts]))
-        raw = self._raw_sums(self._models.around(names), names, np.stack([inside, cover]))
-        n = self._rows
-        if raw is None or not (raw[1][0] > 0 and raw[1][1] * n**2 < _UNMEASURED):
+        raw, n = self._raw_sums(self._models.around(names), names, cover[None]), self._rows
+        if raw is None or not 0 < raw[1][0] * n**2 < _UNMEASURED:
             return 0.0
-        (count, whole), (variance, noise) = raw
         hidden = np.zeros(1)
         if len(names) == 2:
             sides = sides_of(self._models.around(names).joint(names), parts) * n
             hidden = interaction_variance(sides, 2, self._strength(names)).flat[:1] / n**2
-        off = np.array([count - found])
-        excess = float(self._of_sums(names, inside[None], off, np.array([variance]), hidden)[0][0])
-        error = math.sqrt(noise)
-        unseen = float(truncated_spread(np.array([whole]), np.array([error]))[0]) * max(0.0, 1 - found / error)
+        excess, error = float(self._of_sums(names, inside[None], hidden)[0][0]), float(np.sqrt(raw[1][0]))
+        unseen = float(truncated_spread(raw[0], np.sqrt(raw[1]))[0]) * max(0.0, 1 - found / error)
         return math.hypot(math.sqrt(max(excess, 0.0)), unseen / 2)
 
     def _excess(self, names: Sequence[str]) -> float:
@@ -241,6 +239,13 @@ class Misfit:
                 found = max(float((apart**2 / noise).mean()) - 1.0, 0.0)
             self._excesses[key] = found
         return self._excesses.get(key, 0.0)
+
+
+def _centred(weights: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
+    """Return what weights of two columns' cells, shape (sums, cells, cells), add to sums of either column's cells."""
+    first, second = margins
+    mean = (weights @ second)[:, :, None]
+    return np.asarray(weights - mean - np.einsum("i,sij->sj", first, weights - mean)[:, None, :])
 
 
 def crossed(parts: Sequence[FloatArray]) -> FloatArray:

@@ -81,3 +81,12 @@ def test_an_error_does_not_shrink_with_the_estimate(shop, keys):
     # Where a fit has drawn all of a dependence away, it is off by how far the group is from all rows.
     pair = answers[answers["asked"] == "returned of gold"]
     assert pair["error"].min() > (pair["truth"].iloc[0] - shop["returned"].mean()) / 2
+
+
+def test_a_condition_that_all_rows_meet_adds_no_error(shop):
+    # The key is fixed. The noise of every cell of the pair would make the error 2.9 times as large by age.
+    spaces = {name: SPACES[name] for name in ("tier", "age", "visits")}
+    safe = dpf.sanitize(shop[list(spaces)], epsilon=1, spaces=spaces, key=bytes([2]) * 32).dp
+    one = safe.count({"tier": "gold"})["std_error"]
+    for name in ("age", "visits"):
+        assert safe.count({"tier": "gold", name: SPACES[name]})["std_error"] < 1.6 * one
