@@ -152,6 +152,7 @@ def census_spaces():
 def less_than_linux(request, monkeypatch, tmp_path_factory):
     """Run every test without what only some systems have, where ``DPFRAME_WITHOUT`` names it, or "all" (.ci/run)."""
     without = os.environ.get("DPFRAME_WITHOUT")
+    assert without in (None, "", "all", *AWAY), f"DPFRAME_WITHOUT must be one of all, {', '.join(AWAY)}"
     if without and not request.node.get_closest_marker("posix"):
         tmp_path_factory.getbasetemp()
         take_away(monkeypatch, *(AWAY if without == "all" else [without]))
