@@ -68,7 +68,7 @@ _RULES = (
 def _rules(path: Path) -> list[Any]:
     """Read a file of rules; `FileError` if it cannot be read, `ParameterError` if it holds no list."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError):
         raise FileError(f"{path} is not a readable file of rules") from None
     except ValueError:

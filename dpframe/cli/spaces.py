@@ -286,7 +286,7 @@ def read_spaces(path: Path) -> Mapping[str, Any]:
             check_declaration(spec)
         except DpframeError as error:
             raise ParameterError(f"{path}, column {name!r}: {error}") from None
-    return DraftedSpaces(data) if _UNREVIEWED.search(content.decode()) else data
+    return DraftedSpaces(data) if _UNREVIEWED.search(content.decode("utf-8-sig")) else data
 
 
 def _is_open(spec: Any) -> bool:
@@ -307,7 +307,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _parsed(path: Path, content: bytes) -> Any:
     toml = path.suffix.lower() == ".toml"
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")
         return (
             tomllib.loads(text) if toml else json.loads(re.sub(r"(?m)^[ \t]*//.*$", "", text), object_pairs_hook=_once)
         )

@@ -177,7 +177,7 @@ class Plan(PlanData):
     def read(cls, path: str | Path) -> Plan:
         """Read a plan from a JSON file; `FileError` without one."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+            return cls.from_json(Path(path).read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError):
             raise FileError(f"{path} is not a readable plan file") from None
 

@@ -109,7 +109,7 @@ class Record:
             If the file cannot be read, or is not written as a record.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError):
             raise FileError(f"{path} is not a readable record") from None
         own = dict(_leaves(self.fields["deployment"]))

@@ -20,6 +20,7 @@ import dpframe as dpf
 from dpframe.cli import main
 from dpframe.cli.estimate import STATISTICS
 from dpframe.cli.groups import GROUPS
+from dpframe.cli.spaces import read_spaces
 
 SPACES = {
     "age": {"lower": 0, "upper": 120},
@@ -441,6 +442,33 @@ def test_what_a_release_cannot_answer_or_be_written_to_is_one_line(files, run, m
         assert (files / "in.parquet").read_bytes() == before
     told = run("sanitize", "in.parquet", "out.csv", "--epsilon", 1, "--spaces", "spaces.json")[1]
     assert "\nout.csv.dpframe.json: what the release says of itself; whoever gets the rows needs it" in told
+
+
+def test_text_files_as_editors_of_windows_write_them(files, run, monkeypatch):
+    """A byte order mark, and lines that end with two characters."""
+    monkeypatch.chdir(files)
+
+    def rewritten(name):
+        lines = (files / name).read_text(encoding="utf-8-sig").splitlines()
+        (files / name).write_bytes(b"\xef\xbb\xbf" + "".join(f"{line}\r\n" for line in lines).encode())
+
+    rewritten("spaces.json")
+    (files / "rules.json").write_text("[]")
+    rewritten("rules.json")
+    made = ("--epsilon", 1, "--spaces", "spaces.json", "--rules", "rules.json")
+    assert run("plan", "in.parquet", *made, "-o", "plan.json")[0] == 0
+    plan = dpf.Plan.read("plan.json")
+    rewritten("plan.json")
+    assert dpf.Plan.read("plan.json") == plan
+    dpf.read("in.parquet").to_csv("in.csv", index=False)
+    rewritten("in.csv")
+    assert run("sanitize", "in.csv", "out.parquet", "--plan", "plan.json")[0] == 0
+    assert run("record", "out.parquet", "--output", "record.yaml")[0] == 0
+    rewritten("record.yaml")
+    assert run("verify", "out.parquet", "--record", "record.yaml")[0] == 0
+    (files / "spaces.toml").write_text('sex = ["F", "M"]\n')
+    rewritten("spaces.toml")
+    assert read_spaces(files / "spaces.toml") == {"sex": ["F", "M"]}
 
 
 def test_values_never_reach_the_terminal(files, run, monkeypatch):
