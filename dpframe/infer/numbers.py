@@ -33,8 +33,8 @@ _MOST_PARTS = (32, 1024)
 """Parts into which a cell with most of the mass is divided, in the second and in the third round."""
 
 _PARTS, _YEARLY = ((0.12, 1), (0.03, 2), (0.0, 4)), 0.05
-"""Parts of a doubling that are cells of an only round, by the part of the rows that a count's noise exceeds; and up to
-which part times have a cell for each year.
+"""Parts of a doubling that are cells of an only round, by the least noise of a count, as a part of the rows; and up to
+which noise times have a cell for each year.
 
 Bounds are ends of cells, and chosen among as many as there are. Of the columns found in real tables of 150 to 500 rows
 1.6 % were clipped by more than a standard deviation of their mean with halves, .3 % with whole doublings.
@@ -221,7 +221,7 @@ class Numbers(Task):
         return grid if self.most > 1 else self._only(grid)
 
     def _only(self, grid: Grid) -> Grid:
-        return only_grid(grid, next(parts for least, parts in _PARTS if self.noise > least))
+        return only_grid(grid, next(parts for least, parts in _PARTS if self.noise >= least))
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the cells of a round."""
