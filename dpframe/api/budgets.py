@@ -66,7 +66,12 @@ class ReleaseBudget:
         if self.account is not None:
             if self.account.part is not None:
                 warn_of_parts(self.account, content(table))
-            return self.account.spend(cost, what, self._identity(table, cost.wanted, codes))
+            identity = self._identity(table, cost.wanted, codes)
+            receipt = self.account.spend(cost, what, identity)
+            if identity is not None and self.keyed:
+                # Another process may have entered another table since: of two, one at the most goes on to draw.
+                self._check_key(self.account, identity[:10], identity[10:20])
+            return receipt
         if what == INFERENCE:
             _warn_if_repeated(table, cost.budget)
         elif self.ready is None:

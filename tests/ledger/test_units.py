@@ -256,6 +256,23 @@ def test_a_repeated_release_is_charged_once_and_another_table_again(ledger: dpf.
     assert len(ledger.history()) == 7
 
 
+class Overtaken(dpf.Ledger):
+    """A ledger that another process enters its own release in, between the look at a key and the spend."""
+
+    def spend(self, *args: Any, **options: Any) -> Any:
+        ledger = dpf.Ledger(self.path)
+        if not len(ledger.history()):
+            released(census().assign(age=1), ledger)
+        return super().spend(*args, **options)
+
+
+def test_of_two_tables_under_one_key_at_the_same_time_one_is_drawn(ledger: dpf.Ledger) -> None:
+    """It was looked up and then entered, so that two processes could draw the same noise for two tables."""
+    with pytest.raises(LedgerError, match=r"^key has drawn the same noise for another table, or for one"):
+        released(census(), Overtaken(ledger.path))
+    assert len(ledger.history()) == 2
+
+
 def test_a_repeated_release_whose_spaces_are_inferred_is_charged_once(ledger: dpf.Ledger) -> None:
     frame = census(3_000)
     first = released(frame, ledger, spaces=None)
