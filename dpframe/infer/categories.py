@@ -78,7 +78,7 @@ class Texts(Task):
         noisy, missing = self._noisy(np.concatenate([counter.counts, counts]), noise, stream)
         kept = np.flatnonzero(noisy >= threshold)
         pairs = zip(values.take(pa.array(kept)).to_pylist(), noisy[kept].tolist(), strict=True)
-        decoded = [(_decoded(value), count) for value, count in pairs]
+        decoded = [(text_of(value), count) for value, count in pairs]
         self._release([(text, count) for text, count in decoded if text is not None], noise.variance, missing)
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
@@ -104,7 +104,7 @@ class Texts(Task):
         return Categorical(cells, other=next((cell for cell in cells if cell.lower() == _OTHER), _OTHER))
 
 
-def _decoded(value: bytes) -> str | None:
+def text_of(value: bytes) -> str | None:
     """Return bytes as text, or None where they are none."""
     try:
         return value.decode()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
+from dpframe.infer.categories import text_of
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, Vector
 from dpframe.spaces.base import LARGEST_GRID, decoded
 from dpframe.spaces.field import Field
@@ -193,10 +194,12 @@ def _vectors(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 
 def texts(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     """Return the space of a column of text."""
-    values: set[Any] = set()
+    values: set[str] = set()
     for array in arrays:
-        values.update(pc.unique(array).to_pylist())
-    return Categorical(tuple(sorted(values - {None})) or ("other",), other="other")
+        entries = pc.unique(array).drop_null().cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
+        # What is not valid Unicode is no category.
+        values.update(text for entry in entries if (text := text_of(entry)) is not None)
+    return Categorical(tuple(sorted(values)) or ("other",), other="other")
 
 
 FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterable[pa.Array]], Space]]] = [

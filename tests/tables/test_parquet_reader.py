@@ -1,6 +1,7 @@
 """Parquet in: files, directories, partitions, globs, and everything that is none of these."""
 
 import os
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -8,11 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dpframe as dpf
 from dpframe.errors import ColumnError, FileError, ParameterError
 from dpframe.tables.parquet_reader import ParquetInput
 from dpframe.tables.types import plain_type
 
 ROWS = 1_000
+PROMISE = {"epsilon": 1.0, "delta": 1e-3, "spaces": {"n": (0, 9)}, "measure": None}
+OTHERS = PROMISE["spaces"] | {"a": dpf.Categorical(["x", "y"], other="y")}
 
 
 def table(start=0, stop=ROWS):
@@ -284,6 +288,17 @@ class TestRefusals:
             list(ParquetInput.open(path).batches(["a"], 100))
         with pytest.raises(FileError, match=r"is damaged: a part of it cannot be read$"):
             ParquetInput.open(path).read(["a"])
+
+    @pytest.mark.parametrize("options", [{"spaces": OTHERS}, {"infer": "data"}, {}, {"passthrough": ["a"]}])
+    def test_leak_text_of_one_row_that_is_not_valid_unicode(self, tmp_path, options):
+        """Spark and others write it; the whole file was refused as damaged, after the spend."""
+        texts = pa.array([b"x", b"y", b"\xff\xfe918"] * 100, pa.binary())
+        values = pa.Array.from_buffers(pa.string(), 300, texts.buffers())
+        pq.write_table(pa.table({"a": values, "n": np.arange(300) % 10}), tmp_path / "t.parquet")
+        with warnings.catch_warnings(action="ignore"):
+            info = dpf.sanitize(tmp_path / "t.parquet", tmp_path / "out.parquet", **PROMISE | options)
+        assert info.plan.n == 300
+        assert (b"918" in (tmp_path / "out.parquet").read_bytes()) == ("passthrough" in options)
 
     @pytest.mark.parametrize(
         "other",
