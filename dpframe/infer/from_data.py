@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.infer.categories import text_of
+from dpframe.infer.categories import is_text, text_of
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, Vector
 from dpframe.spaces.base import LARGEST_GRID, decoded
 from dpframe.spaces.field import Field
@@ -169,7 +169,7 @@ def _sets(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     items: set[Any] = set()
     most = 1
     for array in arrays:
-        items.update(pc.unique(array.flatten()).to_pylist())
+        items.update(_distinct(array.flatten()))
         most = max(most, pc.max(pc.list_value_length(array)).as_py() or 0)
     inner = type_.value_type.value_type if pa.types.is_dictionary(type_.value_type) else type_.value_type
     only = False if pa.types.is_boolean(inner) else 0 if pa.types.is_integer(inner) else "other"
@@ -194,12 +194,20 @@ def _vectors(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 
 def texts(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     """Return the space of a column of text."""
-    values: set[str] = set()
+    values: set[Any] = set()
     for array in arrays:
-        entries = pc.unique(array).drop_null().cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
-        # What is not valid Unicode is no category.
-        values.update(text for entry in entries if (text := text_of(entry)) is not None)
-    return Categorical(tuple(sorted(values)) or ("other",), other="other")
+        values.update(_distinct(array))
+    return Categorical(tuple(sorted(values - {None})) or ("other",), other="other")
+
+
+def _distinct(array: pa.Array) -> Iterable[Any]:
+    """Return the values there are; of text those that are valid Unicode, others are no category."""
+    found = pc.unique(array)
+    if pa.types.is_dictionary(found.type):
+        found = found.cast(found.type.value_type)
+    if not is_text(found.type):
+        return list(found.to_pylist())
+    return map(text_of, found.drop_null().cast(pa.large_string()).cast(pa.large_binary()).to_pylist())
 
 
 FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterable[pa.Array]], Space]]] = [

@@ -162,16 +162,20 @@ def _check_dictionaries(path: Path, table: pa.Table | pa.RecordBatch) -> None:
     Text of one row that is not valid Unicode refuses nothing: other systems than Arrow write it.
     """
     for values in table.columns:
-        if pa.types.is_dictionary(values.type) or _nests_dictionary(values.type):
-            for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
-                attempt(path, _DAMAGED, partial(_as_bytes(chunk).validate, full=True))
+        for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+            _check_entries(path, chunk)
 
 
-def _as_bytes(values: pa.Array) -> pa.Array:
-    """Return a dictionary of text as one of the bytes of its entries."""
-    if not (pa.types.is_dictionary(values.type) and is_text(values.type.value_type)):
-        return values
-    return pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(pa.large_binary()), safe=False)
+def _check_entries(path: Path, values: pa.Array) -> None:
+    t = pa.types
+    if t.is_dictionary(values.type) and is_text(values.type.value_type):
+        entries = values.dictionary.cast(pa.large_binary())
+        values = pa.DictionaryArray.from_arrays(values.indices, entries, safe=False)
+        attempt(path, _DAMAGED, partial(values.validate, full=True))
+    elif t.is_list(values.type) or t.is_large_list(values.type):
+        _check_entries(path, values.values)
+    elif t.is_dictionary(values.type) or _nests_dictionary(values.type):
+        attempt(path, _DAMAGED, partial(values.validate, full=True))
 
 
 def _nests_dictionary(type_: pa.DataType) -> bool:

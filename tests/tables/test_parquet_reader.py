@@ -16,7 +16,7 @@ from dpframe.tables.types import plain_type
 
 ROWS = 1_000
 PROMISE = {"epsilon": 1.0, "delta": 1e-3, "spaces": {"n": (0, 9)}, "measure": None}
-OTHERS = PROMISE["spaces"] | {"a": dpf.Categorical(["x", "y"], other="y")}
+OTHERS = PROMISE["spaces"] | {"a": dpf.Categorical(["x", "y"], other="y"), "s": dpf.Subset(["x", "y"], 1, other="y")}
 
 
 def table(start=0, stop=ROWS):
@@ -289,12 +289,13 @@ class TestRefusals:
         with pytest.raises(FileError, match=r"is damaged: a part of it cannot be read$"):
             ParquetInput.open(path).read(["a"])
 
-    @pytest.mark.parametrize("options", [{"spaces": OTHERS}, {"infer": "data"}, {}, {"passthrough": ["a"]}])
+    @pytest.mark.parametrize("options", [{"spaces": OTHERS}, {"infer": "data"}, {}, {"passthrough": ["a", "s"]}])
     def test_leak_text_of_one_row_that_is_not_valid_unicode(self, tmp_path, options):
         """Spark and others write it; the whole file was refused as damaged, after the spend."""
         texts = pa.array([b"x", b"y", b"\xff\xfe918"] * 100, pa.binary())
         values = pa.Array.from_buffers(pa.string(), 300, texts.buffers())
-        pq.write_table(pa.table({"a": values, "n": np.arange(300) % 10}), tmp_path / "t.parquet")
+        lists = pa.ListArray.from_arrays(pa.array(range(301), pa.int32()), values)
+        pq.write_table(pa.table({"a": values, "s": lists, "n": np.arange(300) % 10}), tmp_path / "t.parquet")
         with warnings.catch_warnings(action="ignore"):
             info = dpf.sanitize(tmp_path / "t.parquet", tmp_path / "out.parquet", **PROMISE | options)
         assert info.plan.n == 300
