@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -101,7 +102,9 @@ class Request:
 def check_plan(plan: Any) -> None:
     """Raise `ParameterError` for what is no plan."""
     if not isinstance(plan, Plan):
-        raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
+        # A path here is as often meant to be written as to be read.
+        written = '; a path to write is target="…"' if isinstance(plan, str | Path) else ""
+        raise ParameterError(f"plan must be a Plan; Plan.read(path) reads one from a file{written}")
 
 
 def raw_frame(table: Any, plan: Any, work: str) -> Frame:

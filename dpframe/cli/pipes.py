@@ -15,7 +15,7 @@ import typer
 
 from dpframe.disk import atomic, check_named
 from dpframe.errors import ParameterError
-from dpframe.tables.inputs import FileInput
+from dpframe.tables.files import FileInput
 from dpframe.tables.sinks import check_target
 
 PIPE = Path("-")

@@ -160,7 +160,7 @@ def test_bad_arguments():
     refuses("key must be 32 bytes", spaces=spaces, key=b"short")
     refuses('infer must be "private", "public" or "data"', infer="guess")
     refuses('nulls must be "error" or "impute"', nulls="drop", spaces=spaces)
-    refuses("plan must be a Plan", plan="plan.json", epsilon=None)
+    refuses("plan must be a Plan; .*; a path to write is target=", plan="plan.json", epsilon=None)
     refuses("spaces must be a mapping", spaces=[1])
     plan = dpf.plan(pd.DataFrame({"age": [1]}), 1, spaces={"age": (0, 9)})
     refuses("epsilon is already decided by the plan", plan=plan)
