@@ -8,6 +8,7 @@ import numbers
 import sys
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -247,6 +248,21 @@ class Integer(_Grid):
         return self.lower + codes.astype(np.float64) * self.step
 
 
+def _most_units(precision: int, scale: int) -> int:
+    """Return the most units of 10^−scale that so many digits and a float hold: the float next to them may be larger.
+
+    Examples
+    --------
+    >>> _most_units(4, 2), _most_units(22, 2) < 10**22 - 1
+    (9999, True)
+    """
+    most = 10**precision - 1
+    nearest = most / 10**scale
+    if Fraction(nearest) > Fraction(most, 10**scale):
+        most = math.floor(Fraction(math.nextafter(nearest, 0)) * 10**scale)
+    return most
+
+
 @register
 @dataclass(frozen=True)
 class Real(_Grid):
@@ -313,7 +329,7 @@ class Real(_Grid):
 
     def in_decimals(self, precision: int, scale: int) -> Real:
         """Return the space with multiples of 10^−scale as values, as wide as it was or as so many digits are."""
-        unit, most = Decimal(1).scaleb(-scale), 10**precision - 1
+        unit, most = Decimal(1).scaleb(-scale), _most_units(precision, scale)
         low, high, step = (Decimal(repr(x)) / unit for x in (self.lower, self.upper, self.step))
         if -most <= low and high <= most and all(x == x.to_integral_value() for x in (low, high, step)):
             return self
@@ -321,11 +337,13 @@ class Real(_Grid):
         last = min(int(high.to_integral_value(ROUND_CEILING)), most)
         if first >= last:  # nothing of it is within
             first, last = -most, most
-        wide, finest = 1, Decimal(8 * math.ulp(max(abs(self.lower), abs(self.upper)))) / unit
+        largest = min(max(abs(self.lower), abs(self.upper)), float(max(abs(first), abs(last)) * unit))
+        wide, finest = 1, Decimal(8 * math.ulp(largest)) / unit
         while (last - first) // wide >= LARGEST_GRID or wide < finest:
             wide *= 10
         steps = -(-(last - first) // wide)
         if first + steps * wide > most:
+            steps -= last - steps * wide < -most
             first = last - steps * wide
         return Real(float(first * unit), float((first + steps * wide) * unit), steps)
 

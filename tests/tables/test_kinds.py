@@ -153,6 +153,16 @@ def test_grids_in_decimals_are_as_wide_and_of_whole_digits(lower, upper, scale):
     assert dpf.Categorical(["a"]).in_decimals(4, 2) == dpf.Categorical(["a"])
 
 
+@pytest.mark.parametrize("ends", [(0.0, 1e20), (0.0, 1e40), (-1e22, 1e23), (-1e40, 1e40), (9.9e19, 1e20)])
+def test_bounds_of_many_digits_are_floats_that_the_decimals_hold(ends):
+    """10^20 is the float next to 10^20 − 0.01, and one digit too long; Arrow's error would show the bound."""
+    type_ = pa.decimal128(22, 2)
+    space = dpf.Real(*ends).in_decimals(22, 2)
+    assert -1e20 < space.lower < space.upper < 1e20
+    codes = np.array([0, space.size // 2, space.size - 1])
+    assert len(as_stored(space.decode(codes, pa.float64()), type_)) == 3
+
+
 NARROW = {
     "two behind": (pa.decimal128(4, 2), [Decimal(int(x)) / 100 for x in RNG.integers(0, 10_000, N)], 99.99),
     "whole": (pa.decimal128(2, 0), [Decimal(int(x)) for x in RNG.integers(0, 100, N)], 99),
