@@ -256,7 +256,7 @@ def _most_units(precision: int, scale: int) -> int:
     >>> _most_units(4, 2), _most_units(22, 2) < 10**22 - 1
     (9999, True)
     """
-    most = 10**precision - 1
+    most: int = 10**precision - 1
     nearest = most / 10**scale
     if Fraction(nearest) > Fraction(most, 10**scale):
         most = math.floor(Fraction(math.nextafter(nearest, 0)) * 10**scale)
