@@ -46,8 +46,11 @@ _SUSPECT, _NEAR, _HEAVY = 2.0, 8.0, 4.0
 """Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the
 power of its fall below which a tail is heavy."""
 
-_REMOTE, _REMOTE_SURE = 1024.0, 3.0
-"""The same of cells that lie further: among some twenty cells noise makes as much of one in 3 % of columns."""
+_REMOTE, _REMOTE_SURE = 1024.0, 3.5
+"""The same of cells that lie further: among some thirty cells noise makes as much of one in .7 % of columns.
+
+With 3, 4 % of columns: their means had errors of many standard deviations, by rows that were none.
+"""
 
 _HIDDEN = 2.0
 """How far beyond a bound rows that are seen nowhere may lie on average, in distances of the bound from the mean.
