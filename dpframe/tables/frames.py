@@ -196,7 +196,7 @@ class ArrowFrame(Frame):
             field = self.table.schema.field(name)
             if name in codes:
                 space = spaces[name]
-                released = codes[name] if order is None else codes[name][order]
+                released = codes[name] if order is None else codes[name].take(order, axis=0)
                 array = as_stored(space.decode(released, output_type(coded_type(field.type))), field.type)
                 fields.append(pa.field(name, array.type, nullable=field.nullable or space.has_null))
             else:
@@ -444,7 +444,7 @@ class PandasFrame(Frame):
         for name in self.output_names(plan):
             series = self.frame[name]
             if name in codes:
-                released = codes[name] if order is None else codes[name][order]
+                released = codes[name] if order is None else codes[name].take(order, axis=0)
                 data[name] = _restore(spaces[name], released, series.dtype, index)
             else:
                 data[name] = passed(series, order).set_axis(index)
@@ -517,9 +517,10 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         return _restore(space, codes, dtype.subtype, index).astype(dtype)
     if isinstance(dtype, pd.CategoricalDtype):
         labels: Any = space.labels()
-        values = codes.astype(np.int64)
+        values = codes.astype(np.min_scalar_type(-len(labels)))  # as narrow as pandas' own
         if labels[-1] is None:
-            labels, values = labels[:-1], np.where(values == len(labels) - 1, -1, values)
+            labels = labels[:-1]
+            values[values == len(labels)] = -1
         ordered = dtype.ordered and (not _is_category_of_intervals(dtype) or "line" in space.metric)
         return pd.Series(pd.Categorical.from_codes(values, labels, ordered=bool(ordered)), index=index)
     if _is_open(dtype):
