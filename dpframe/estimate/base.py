@@ -56,7 +56,6 @@ class Reading:
         self._use_measured = use_measured
         self._given_tables = tuple(tables)
         self.clipped = clipped
-        self._pairs: dict[str, tuple[FloatArray, FloatArray]] = {}
 
     @property
     def _z(self) -> float:

@@ -468,13 +468,10 @@ class CountEstimates(VectorEstimates):
 
         All pairs say how far pairs lie from chance, so that they are estimated together, once.
         """
-        items = len(mine.labels)
+        items, chosen = len(mine.labels), np.ix_(places, places)
         if items > sets.MOST_PAIRED:
             return self._fitted_pairs(mine, places)
-        name, chosen = mine.column.name, np.ix_(places, places)
-        if name not in self._pairs:
-            self._pairs[name] = self._fitted_pairs(mine, range(items))
-        estimate, variance = self._pairs[name]
+        estimate, variance = self._fitted_pairs(mine, range(items))
         return estimate[chosen], variance[chosen]
 
     def _fitted_pairs(self, mine: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:

@@ -13,6 +13,7 @@ Of pairs that were measured each error is right by itself: its interval reaches 
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from dpframe.arrays import FloatArray
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.sets import PRIOR, ItemTable
+from dpframe.plan.threads import remember
 
 FAR = 0.2
 """Share of pairs that may differ from what supports make likely by about as much as that is: bread and butter.
@@ -48,6 +50,11 @@ _HALF = 1.96
 """Half of a 95 % interval, in standard errors."""
 
 _LEAST = 1e-12
+
+_KEPT = 8
+"""Fits that are kept."""
+
+_kept: dict[bytes, tuple[FloatArray, FloatArray]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +90,8 @@ def likely_pairs(
 ) -> tuple[FloatArray, FloatArray]:
     """Return shares of pairs from unbiased ones and both items' supports, with their variances.
 
+    What was fitted in this process is known.
+
     Parameters
     ----------
     seen, spread
@@ -102,6 +111,26 @@ def likely_pairs(
     >>> bool(np.abs(found - 0.01).max() < 0.01), bool(np.sqrt(variances).max() < 0.03)
     (True, True)
     """
+    given = (seen, spread, *first, *second, *(() if chance is None else (chance,)))
+    digest = hashlib.sha256(repr((seen.shape, alike, measured)).encode())
+    for values in given:
+        digest.update(np.ascontiguousarray(values).tobytes())
+    key = digest.digest()
+    known = _kept.get(key)
+    return remember(
+        _kept, key, _fit(seen, spread, first, second, chance, alike, measured) if known is None else known, _KEPT
+    )
+
+
+def _fit(
+    seen: FloatArray,
+    spread: FloatArray,
+    first: tuple[FloatArray, FloatArray],
+    second: tuple[FloatArray, FloatArray],
+    chance: FloatArray | None,
+    alike: float,
+    measured: bool,
+) -> tuple[FloatArray, FloatArray]:
     (s, v), (t, w) = ((np.clip(x, 0.0, 1.0), y) for x, y in (first, second))
     known = np.isfinite(spread)
     precision = np.where(known, 1 / np.maximum(spread, _LEAST), 0.0)
