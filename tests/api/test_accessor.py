@@ -271,6 +271,10 @@ def test_a_misspelt_option_is_named_with_the_one_meant(call):
 def test_other_arguments_that_were_type_errors():
     frame = pd.DataFrame({"a": [1, 2]})
     for call, match in [
+        (
+            lambda: frame.dp.sanitize(1, neighbours="add_remove"),
+            "^neighbours is for Queries: a release shows how many rows",
+        ),
         (lambda: frame.dp.sanitize(1, shuffel=False), "^shuffel is no option of a plan; did you mean 'shuffle'"),
         (lambda: frame.dp.plan(), r"^give epsilon, e.g. epsilon=1.0$"),
         (lambda: dpf.plan(frame), r"^give epsilon, e.g. epsilon=1.0$"),
