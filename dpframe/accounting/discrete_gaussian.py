@@ -316,8 +316,10 @@ def _most_per_row(square: Callable[[int], float], k: int) -> float:
     Examples
     --------
     >>> seen = []
-    >>> _most_per_row(lambda s: seen.append(s) or float(s * s), 100_000) <= 100_100, len(seen) < 50
+    >>> 100_000 <= _most_per_row(lambda s: seen.append(s) or float(s * s), 100_000) <= 100_100, len(seen) < 50
     (True, True)
+    >>> _most_per_row(lambda s: float(s) if s < 700 else s + 350.0, 100_000)  # most where it jumps
+    1.5
     """
     most = found = square(k) / k
     parts = [(1, k)]
