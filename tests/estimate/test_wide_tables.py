@@ -87,7 +87,7 @@ class TestFits:
         some = people[["c0", "c3", "c6", "c9"]]
         spaces = {name: list("abcd") for name in some}
         measured = [(name,) for name in some]
-        safe = dpf.sanitize(some, epsilon=0.5, delta=1e-6, spaces=spaces, measure=measured, key=bytes(32))
+        safe = dpf.sanitize(some, epsilon=0.5, delta=1e-6, spaces=spaces, measure=measured, key=bytes([2]) * 32)
         found = dpf.Estimates(safe).count({"c0": "a", "c3": ["b", "c"]})
         true = ((some["c0"] == "a") & some["c3"].isin(["b", "c"])).sum()
         assert found["lower"] <= true <= found["upper"]
