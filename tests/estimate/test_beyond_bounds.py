@@ -16,7 +16,7 @@ from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Integer, Real
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "8"))
-KEYS = [bytes([release] * 32) for release in range(RELEASES)]
+KEYS = [bytes([release] * 32) for release in range(1, RELEASES + 1)]
 ROWS = 50_000
 EDGES = np.arange(0.0, 20.5, 0.5)
 COLUMNS = ["income", "price", "wait", "debt", "height", "share"]
