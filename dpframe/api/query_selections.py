@@ -218,7 +218,7 @@ def _check_utility(utility: Utility, rows: pd.DataFrame, candidates: Sequence[An
     """Raise `ParameterError` unless a utility has a finite number for rows that are made up."""
     try:
         found = _whole_scores(utility, rows, candidates, unit)
-    except Exception as error:
+    except Exception as error:  # the caller's own function may raise anything; no row of the table is in it
         raise ParameterError(
             f"utility fails for {len(rows)} made-up rows: {type(error).__name__}: {' '.join(str(error).split())}; it "
             f"is called as utility(rows, candidate), where rows has the columns {', '.join(rows.columns)}"

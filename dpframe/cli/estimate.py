@@ -115,8 +115,10 @@ STATISTICS: dict[str, _Statistic] = {
     "fidelity": _Statistic(range(1), frozenset(), lambda e, c, q: e.fidelity()),
     "quantile": _one("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
 }
-_SECONDS = pd.Timedelta(seconds=10)
 STATISTICS |= {name: one for name, one in _of_a_column().items() if name not in STATISTICS}
+
+_SECONDS = pd.Timedelta(seconds=10)
+"""Error of a time from which on parts of a second are noise."""
 
 
 def _whole_seconds(table: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -115,7 +114,8 @@ class Measure:
 
     def noise(self, spaces: Mapping[str, Space]) -> IntegerNoise:
         """Return what the accountant needs of the noise, of columns with these spaces."""
-        distance, space = _distance(self.sigma2), spaces[self.columns[0]]
+        distance = round_up(gaussian_table(self.sigma2).distance)
+        space = spaces[self.columns[0]]
         if self.kind == "sum":
             return IntegerNoise(self.sigma2, 1, space.values - 1, distance)
         if self.kind == "vectors":
@@ -158,12 +158,6 @@ class Measure:
     def from_json(cls, data: Any) -> Measure:
         """Read the measure back; `PlanError` for anything else."""
         return from_object(cls, data, "every measure")
-
-
-@lru_cache(maxsize=1024)
-def _distance(sigma2: float) -> float:
-    """Return how far the table of this noise is from the ideal law; many tables have the same, and are asked often."""
-    return round_up(gaussian_table(sigma2).distance)
 
 
 @dataclass(frozen=True, eq=False)
