@@ -12,6 +12,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import pandas as pd
 import pytest
 import stand_ins
+from fresh_keys import FreshKeys
 from hypothesis import settings
 from other_systems import AWAY, take_away
 
@@ -93,6 +94,7 @@ class Tiers:
 def pytest_configure(config: pytest.Config) -> None:
     """Collect and report as said above, in folders without a conftest too."""
     config.pluginmanager.register(Tiers(config))
+    config.pluginmanager.register(FreshKeys())
 
 
 DATA = Path(os.environ.get("DPFRAME_DATA", Path(__file__).parents[2] / "shared" / "data"))

@@ -1,7 +1,9 @@
 """The README's test command brings all that its tests need, and .ci/run runs it where nothing else is."""
 
+import hashlib
 import os
 import re
+import secrets
 from importlib.metadata import distribution, distributions
 from pathlib import Path
 
@@ -49,3 +51,10 @@ def test_each_python_gets_an_environment_that_only_the_readme_fills():
     assert not re.search(r"pip\"? install|uv", readme[1].replace("^pip install -e", ""))
     runs = re.findall(r"^ *run \".*?\" (\w+)", script, flags=re.MULTILINE)
     assert runs[0] == "readme", "before anything else could be installed beside it"
+
+
+def test_keys_that_are_taken_afresh_are_those_of_every_run(request: pytest.FixtureRequest) -> None:
+    """One draw of noise in many would fail a test that nobody could run again (tests/fresh_keys.py)."""
+    name = request.node.nodeid
+    drawn = [secrets.token_bytes(32) for _ in range(3)]
+    assert drawn == [hashlib.shake_256(f"{name} {i}".encode()).digest(32) for i in range(3)]
