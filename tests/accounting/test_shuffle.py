@@ -126,7 +126,7 @@ def test_products_of_columns_are_never_below_the_exact_divergence(name):
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(120))
 @given(st.data())
 def test_random_channels_are_never_below_the_exact_divergence(data):
     inputs, outputs = data.draw(st.integers(2, 3)), data.draw(st.integers(2, 3))

@@ -102,14 +102,13 @@ DELTAS = st.just(Fraction(0)) | st.fractions(0, Fraction(8, 9), max_denominator=
 # --- Theorem 2: sufficient sets -----------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(channels(3, 4), FACTORS, DELTAS)
 def test_theorem_2_subsets_of_the_sufficient_sets_decide(channel: Channel, t: Fraction, delta: Fraction) -> None:
     """(ε, δ) holds on all events if and only if it holds on the subsets of {y: P(y|x) > P(y|x')}."""
     assert is_private(channel, t, delta) == is_private_by_sets(channel, t, delta)
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(channels(3, 4), FACTORS)
 def test_the_boundary_itself_is_decided_rightly(channel: Channel, t: Fraction) -> None:
     """At the tight δ privacy holds, just below it does not."""
@@ -119,7 +118,6 @@ def test_the_boundary_itself_is_decided_rightly(channel: Channel, t: Fraction) -
         assert delta == 0 or not decide(channel, t, delta * (1 - Fraction(1, 10**12)))
 
 
-@settings(deadline=None)
 @given(channels(3, 4), FACTORS)
 def test_one_event_of_each_pair_is_the_worst(channel: Channel, t: Fraction) -> None:
     """P(A) − t·P'(A) is largest on {y: P > t·P'}, a subset of the sufficient set; its size is Σ max(0, P − t·P')."""
@@ -131,7 +129,6 @@ def test_one_event_of_each_pair_is_the_worst(channel: Channel, t: Fraction) -> N
     assert worst == tight(channel, t)
 
 
-@settings(deadline=None)
 @given(channels(3, 4, least=1), st.sampled_from([0.0, 0.25, 1.0]))
 def test_the_tight_delta_and_epsilon_are_the_librarys(channel: Channel, epsilon: float) -> None:
     total = math.lcm(*(p.denominator for law in channel for p in law))
@@ -145,7 +142,7 @@ def test_the_tight_delta_and_epsilon_are_the_librarys(channel: Channel, epsilon:
 # --- Lemma 3 with Theorem 5 of the metric-spaces paper: products --------------------------------------
 
 
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(15))
 @pytest.mark.parametrize("n", [2, 3])
 @given(channels(2, 2), FACTORS)
 def test_a_product_is_as_private_as_its_row(n: int, channel: Channel, t: Fraction) -> None:
@@ -154,7 +151,7 @@ def test_a_product_is_as_private_as_its_row(n: int, channel: Channel, t: Fractio
     assert tight(whole, t, near) == tight(channel, t)
 
 
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(15))
 @given(channels(3, 3), FACTORS)
 def test_a_product_is_as_private_as_its_row_by_sufficient_sets(channel: Channel, t: Fraction) -> None:
     """The same for three values and two rows, whose 510 events the sufficient sets stand for."""
@@ -179,7 +176,6 @@ def blocks_of(labels: Sequence[int]) -> list[list[int]]:
     return [[y for y, label in enumerate(labels) if label == k] for k in sorted(set(labels))]
 
 
-@settings(deadline=None)
 @given(channels(3, 4), FACTORS, st.lists(st.integers(0, 3), min_size=4, max_size=4))
 def test_theorem_3_and_corollary_1_a_partition_decides_without_delta(
     channel: Channel, t: Fraction, labels: list[int]
@@ -192,7 +188,6 @@ def test_theorem_3_and_corollary_1_a_partition_decides_without_delta(
     assert is_private(channel, t, pure) == holds_on_blocks(channel, blocks_of(labels), t, pure)
 
 
-@settings(deadline=None)
 @given(channels(3, 4), FACTORS)
 def test_theorem_3_and_corollary_1_of_singletons_one_comparison_each(channel: Channel, t: Fraction) -> None:
     """The finest partition: pure privacy is P(y|x) ≤ e^ε·P(y|x') for every y."""
@@ -215,7 +210,6 @@ def test_partitions_do_not_decide_with_delta(size: int) -> None:
     assert is_private(channel, Fraction(1), delta) == (size == 5)
 
 
-@settings(deadline=None)
 @given(channels(3, 4), FACTORS, st.lists(st.integers(0, 3), min_size=4, max_size=4), DELTAS)
 def test_blocks_prove_the_sum_of_their_deltas(
     channel: Channel, t: Fraction, labels: list[int], delta: Fraction
@@ -273,14 +267,14 @@ def is_exponentially_private(scores: Sequence[Sequence[int]], epsilon: Fraction)
 SCORES = st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=2, max_size=3)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(SCORES)
 def test_the_exponential_mechanism_is_within_twice_its_sensitivity(scores: list[list[int]]) -> None:
     """P ∝ e^u is 2Δu-private (McSherry and Talwar), as the normalisers differ by at most e^Δu."""
     assert is_exponentially_private(scores, Fraction(2 * spread(scores)))
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(st.lists(st.integers(-3, 3), min_size=3, max_size=4))
 def test_half_of_it_suffices_where_normalisers_agree(first: list[int]) -> None:
     """Inputs whose scores are the same up to order have one normaliser, and the loss is Δu exactly."""
@@ -315,7 +309,6 @@ def response(m: int, p: Fraction) -> list[list[Fraction]]:
     return [[1 - m * p if y == x else p for y in range(m + 1)] for x in range(m + 1)]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 4), st.fractions(0, 1, max_denominator=24), FACTORS, DELTAS)
 def test_theorem_8(m: int, share: Fraction, t: Fraction, delta: Fraction) -> None:
     """Keeping is at least as likely as any other value: private if and only if 1 − pm ≤ e^ε·p + δ."""
@@ -323,7 +316,7 @@ def test_theorem_8(m: int, share: Fraction, t: Fraction, delta: Fraction) -> Non
     assert is_private(response(m, p), t, delta) == (1 - p * m <= t * p + delta)
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(st.integers(1, 4), FACTORS, DELTAS)
 def test_theorem_8_with_equality(m: int, t: Fraction, delta: Fraction) -> None:
     """p = (1−δ)/(e^ε + m) is the least p that is private."""
@@ -332,7 +325,7 @@ def test_theorem_8_with_equality(m: int, t: Fraction, delta: Fraction) -> None:
     assert not is_private(response(m, p * (1 - Fraction(1, 10**9))), t, delta)
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(st.integers(1, 4), st.fractions(0, 1, max_denominator=24), FACTORS)
 def test_theorem_8_every_pair_has_the_same_delta(m: int, share: Fraction, t: Fraction) -> None:
     """By symmetry any single ordered pair decides, and its worst event is that x was kept."""

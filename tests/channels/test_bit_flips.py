@@ -47,7 +47,7 @@ def hobbies():
 # The space
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_a_column_is_coded_as_its_values_are(data):
     count = data.draw(st.sampled_from([1, 3, 64, 65, 130]))

@@ -48,7 +48,7 @@ def test_numbers_are_those_of_the_combinatorial_number_system(items, most):
     assert sums_over_sets(items, most) == (sum(map(len, listed)), sum(len(s) ** 2 for s in listed))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_a_set_survives_its_number(data):
     items = data.draw(st.integers(1, 24) | st.sampled_from([63, 64, 65, 128, 129, 250]))

@@ -247,7 +247,7 @@ WIDE = [pa.int16(), pa.int32(), pa.int64(), pa.uint16(), pa.uint32(), pa.uint64(
 
 
 @given(st.data(), st.sampled_from(WIDE))
-@settings(deadline=None, max_examples=examples(80))
+@settings(max_examples=examples(80))
 def test_bounds_of_integers_hold_the_values(data: st.DataObject, type_: pa.DataType) -> None:
     info = np.iinfo(type_.to_pandas_dtype())
     low, high = int(info.min), int(info.max)
@@ -264,7 +264,7 @@ def test_bounds_of_integers_hold_the_values(data: st.DataObject, type_: pa.DataT
 
 
 @given(st.data(), st.sampled_from([16, 32, 64]))
-@settings(deadline=None, max_examples=examples(80))
+@settings(max_examples=examples(80))
 def test_bounds_of_reals_hold_the_values(data: st.DataObject, width: Any) -> None:
     values = np.array(data.draw(st.lists(st.floats(width=width, allow_nan=False, allow_infinity=False), max_size=4)))
     values = values.astype(f"f{width // 8}")
@@ -293,7 +293,7 @@ EDGES = [-(2**63), -(2**62), -62_135_596_800, -1, 0, 1, 253_402_300_799, 2**31, 
 
 
 @given(st.lists(st.sampled_from(EDGES) | st.integers(-(10**12), 10**12), max_size=4), st.data())
-@settings(deadline=None, max_examples=examples(80))
+@settings(max_examples=examples(80))
 def test_bounds_of_times_never_fail(ticks: list[int], data: st.DataObject) -> None:
     temporal = [t for t in TYPES if pa.types.is_timestamp(t) or pa.types.is_duration(t)]
     type_ = data.draw(st.sampled_from(temporal))

@@ -277,7 +277,7 @@ def test_items_of_slices_and_under_null_rows():
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefgh")), max_size=12), st.integers(1, 5), st.randoms())
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 def test_rows_are_cut_to_distinct_items_by_themselves(baskets, cap, random):
     def counts(rows: list[list[str]], objects: bool) -> dict[bytes, int]:
         counter = Values(CutRows(cap, KEY))
@@ -368,7 +368,7 @@ def tables(draw) -> tuple[dict[str, Any], Budget]:
 
 
 @given(tables())
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 def test_no_table_makes_inference_fail(drawn):
     columns, budget = drawn
     found = infer(columns, budget, rows=1000)

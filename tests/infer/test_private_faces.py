@@ -131,7 +131,7 @@ def tables(draw: st.DrawFn) -> Any:
 
 @pytest.mark.slow
 @given(tables(), st.sampled_from([1e-3, 1.0, 20.0]))
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(12))
 def test_no_table_makes_private_inference_fail(table: Any, epsilon: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -235,7 +235,7 @@ def people() -> pd.DataFrame:
 
 
 @given(st.floats(0.05, 8), st.floats(0.01, 0.99))
-@settings(max_examples=examples(6), deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(6), phases=[Phase.explicit, Phase.generate])
 def test_the_spend_is_inside_the_promise(epsilon: float, share: float) -> None:
     frame = pd.DataFrame({"x": np.arange(500) % 7, "y": np.arange(500) % 2 == 0})
     plan = dpf.plan(frame, epsilon, DELTA, infer_share=share)

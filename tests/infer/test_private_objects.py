@@ -173,7 +173,7 @@ def test_leak_one_odd_object_changes_nothing_but_noisy_counts(name: str, place: 
 
 
 @given(st.lists(st.sampled_from(range(len(ODD))), max_size=12), st.sampled_from(range(len(ODD))), st.booleans())
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
 def test_leak_what_is_asked_is_a_function_of_public_facts(rows: list[int], odd: int, category: bool) -> None:
     """Tables of any objects of as many rows are asked the same histograms, of the same noise and thresholds."""
 

@@ -178,7 +178,7 @@ def check_filter(currency, steps):
     assert tally.left() == Sum(square, pool)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(STEPS, max_size=12))
 @pytest.mark.slow
 def test_spends_are_taken_as_exact_squares_say(steps):

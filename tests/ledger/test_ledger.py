@@ -111,7 +111,7 @@ AMOUNTS = st.one_of(
 DELTAS = st.sampled_from([0.0, 0.0, 1e-7, 1 / 3e7, 5e-324])
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 @given(total=AMOUNTS, asked=st.lists(st.tuples(AMOUNTS, DELTAS), max_size=8))
 @pytest.mark.slow
 def test_spends_are_taken_as_exact_decimals_say(total, asked):

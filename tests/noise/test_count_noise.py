@@ -176,7 +176,7 @@ def test_the_tail_bound():
     st.floats(1e-14, 1e-2),
     st.integers(1, 5),
 )
-@settings(max_examples=examples(8), deadline=None)
+@settings(max_examples=examples(8))
 def test_what_is_spent_is_at_most_the_budget(parts, epsilon, delta, contributions):
     budget = Budget(epsilon, delta)
     spending = spend(budget, [Histogram(*part) for part in parts], 1000, contributions)
@@ -192,7 +192,7 @@ def test_what_is_spent_is_at_most_the_budget(parts, epsilon, delta, contribution
 
 
 @given(st.lists(st.floats(0.01, 5), min_size=1, max_size=20), st.floats(1e-2, 20), st.integers(1, 5))
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 def test_without_delta_what_is_spent_is_at_most_epsilon(shares, epsilon, contributions):
     histograms = [Histogram("intervals", 1, share) for share in shares]
     try:

@@ -62,7 +62,7 @@ KINDS = [
 ]
 
 
-@settings(deadline=None, max_examples=examples(25))
+@settings(max_examples=examples(25))
 @given(
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=4),
     epsilon=st.floats(0.05, 6),
@@ -305,7 +305,7 @@ def test_ready_mechanisms_with_a_delta_fall_back_to_basic_composition() -> None:
 
 # --- allocation="error" -------------------------------------------------------------------------------
 @pytest.mark.slow
-@settings(deadline=None, max_examples=examples(12))
+@settings(max_examples=examples(12))
 @given(
     kinds=st.lists(st.sampled_from(KINDS[:6]), min_size=2, max_size=4),
     epsilon=st.floats(0.3, 4),
@@ -471,7 +471,7 @@ def drawing(sample: int | None, n: int, **options: Any) -> Plan:
     return build_plan({"row": (0, max(1, n - 1))}, epsilon=1.0, delta=0, n=n, sample=sample, **options)
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(data=st.data(), n=st.integers(1, 300), key=st.binary(min_size=32, max_size=32))
 def test_a_selection_is_the_lowest_words(data: st.DataObject, n: int, key: bytes) -> None:
     """Against sorting all words as whole numbers; and however the rows are cut into stretches."""

@@ -106,7 +106,7 @@ SPACES: list[Space] = [
     *(Vector(2, 1.0), Vector(2, 1.0, "l1"), Subset([f"{i}" for i in range(64)] + ["a"], other="b")),
 ]
 ALL = [*SPACES, *map(Nullable, SPACES)]
-SOON = settings(max_examples=examples(80), deadline=None)
+SOON = settings(max_examples=examples(80))
 
 
 def alone(space: Space, value: Any, lenient: bool) -> int | str | None:

@@ -31,7 +31,7 @@ TYPES = [pa.list_(pa.string()), pa.list_(pa.int64()), pa.list_(pa.float64())]
 LISTS = st.lists(st.lists(st.sampled_from(ITEMS), max_size=3), max_size=12)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @example(rows=[[math.nan], [0.5]], kind=list, type_=pa.list_(pa.float64()))
 @given(LISTS, st.sampled_from([list, tuple]), st.sampled_from(TYPES))
 def test_leak_collections_are_read_as_each_is_alone(rows: list[list[Any]], kind: type[Any], type_: pa.DataType) -> None:

@@ -24,9 +24,7 @@ from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space, as_arrow
 
 DAY = dt.timedelta(days=1)
-SOON = settings(
-    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+SOON = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def unitless(kind: type[Any], value: Any) -> Any:

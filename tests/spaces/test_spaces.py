@@ -37,9 +37,7 @@ from dpframe.spaces import (
 )
 
 DAY = dt.timedelta(days=1)
-SOON = settings(
-    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+SOON = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 SECRET = "swordfish"
 
 
@@ -174,7 +172,7 @@ def test_categorical_codes_follow_the_declaration_not_the_data() -> None:
 
 
 @given(st.lists(st.text(max_size=3).filter(str.isprintable), min_size=1, unique=True), st.lists(st.text(max_size=3)))
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 def test_categorical_beside_a_dictionary(categories: list[str], values: list[str]) -> None:
     assume(all(v.isprintable() for v in values))
     table = {c: i for i, c in enumerate(categories)}

@@ -21,7 +21,7 @@ from dpframe.spaces.vectors import _CHUNK
 ORDERS = {"l1": 1, "l2": 2, "linf": math.inf}
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_no_rounding_leaves_the_ball(data: st.DataObject) -> None:
     """The codes' own norm is at most U in integers, and a vector moves by little more than half a step a coordinate."""

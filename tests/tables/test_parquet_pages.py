@@ -16,7 +16,7 @@ from dpframe.tables import thrift
 from dpframe.tables.parquet_pages import PackedColumn, PackedLists, PackedWriter, packed_bits
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 20), st.integers(0, 70), st.integers(0, 2**32))
 def test_packed_bits_are_those_of_the_format(width, count, seed):
     codes = np.random.default_rng(seed).integers(0, 1 << width, count)
@@ -38,7 +38,7 @@ KINDS = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(sorted(KINDS)),
     st.sampled_from([1, 2, 3, 4, 5, 9, 17, 64, 100, 255]),
@@ -86,7 +86,7 @@ def test_readers_give_what_was_written(kind, count, nulls, groups, codec, seed):
     pd.testing.assert_frame_equal(pd.read_parquet(file), whole.to_pandas())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["text", "whole", "float", "day"]),
     st.sampled_from([1, 2, 3, 8, 24, 63, 64, 65, 127, 130, 255]),

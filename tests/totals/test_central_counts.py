@@ -182,7 +182,7 @@ def test_a_sample_is_measured_whole(monkeypatch):
     assert math.isfinite(plan.local.epsilon)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_joints_counted_in_few_passes_are_those_counted_one_by_one(data):
     """Blocks of columns, margins of their joints, and columns on their own give the same whole numbers."""
