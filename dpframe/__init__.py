@@ -139,7 +139,7 @@ _RARE = {
     "errors": (
         "AlreadySanitizedError AlteredReleaseWarning LargeEpsilonWarning LedgerError PlanError RepeatedReleaseWarning"
     ),
-    "learning": "DebiasedLogisticRegression DebiasedNaiveBayes DebiasedRidge",
+    "learning": "DebiasedNaiveBayes DebiasedRidge",
     "plan.certificate": "Certificate",
     "plan.columns": "Column Group",
     "tables.info": "ReleaseInfo",

@@ -5,8 +5,7 @@ predictor draws its coefficient to 0. Here moments and tables are estimated thro
 the fitted model is one of the *true* columns: predict on true, un-noised rows.
 """
 
-from dpframe.learning.logistic import DebiasedLogisticRegression
 from dpframe.learning.naive_bayes import DebiasedNaiveBayes
 from dpframe.learning.ridge import DebiasedRidge
 
-__all__ = ["DebiasedLogisticRegression", "DebiasedNaiveBayes", "DebiasedRidge"]
+__all__ = ["DebiasedNaiveBayes", "DebiasedRidge"]

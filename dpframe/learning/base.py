@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 
 from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, ColumnError, InferenceWarning, ParameterError, name_list, warn
@@ -60,35 +60,6 @@ class ReleaseModel(BaseEstimator, ABC):
     @abstractmethod
     def _learn(self, source: Source, target: Column, columns: list[Column]) -> None:
         """Set what is learnt of a target by feature columns."""
-
-
-class ReleaseClassifier(ClassifierMixin, ReleaseModel):
-    """A classifier of true rows that says the logarithms of its probabilities."""
-
-    classes_: npt.NDArray[Any]
-
-    @abstractmethod
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        """Return the logarithm of `predict_proba`."""
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of every class for true rows, shape (n, k).
-
-        Parameters
-        ----------
-        X
-            A table with the feature columns; others are ignored.
-
-        Raises
-        ------
-        ColumnError
-            If a feature is missing or does not fit its space.
-        """
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the likeliest class of true rows, shape (n,)."""
-        return np.asarray(self.classes_[np.argmax(self.predict_log_proba(X), axis=1)])
 
 
 # Rows and their target

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy.special import logsumexp
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpframe.arrays import FloatArray
@@ -24,7 +26,7 @@ from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import count_classes, joint_cells
 from dpframe.learning.base import (
-    ReleaseClassifier,
+    ReleaseModel,
     check_number,
     common_source,
     encode_rows,
@@ -42,7 +44,7 @@ LEAST_RATIO = 0.05
 """Least share of a cell relative to independence: noise never says that something is impossible."""
 
 
-class DebiasedNaiveBayes(ReleaseClassifier):
+class DebiasedNaiveBayes(ClassifierMixin, ReleaseModel):
     """Naive Bayes on true columns, learnt from a release.
 
     Parameters
@@ -167,6 +169,25 @@ class DebiasedNaiveBayes(ReleaseClassifier):
         shrunk = 1 + self.prior_sd**2 / (self.prior_sd**2 + noise) * (relative - 1)
         joint = (independent * np.maximum(shrunk, LEAST_RATIO))[:, : len(self.classes_)]
         return pd.DataFrame(joint / joint.sum(axis=0), index=axis.labels, columns=self.classes_)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the likeliest class of true rows, shape (n,)."""
+        return np.asarray(self.classes_[np.argmax(self.predict_log_proba(X), axis=1)])
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of every class for true rows, shape (n, k).
+
+        Parameters
+        ----------
+        X
+            A table with the feature columns; others are ignored.
+
+        Raises
+        ------
+        ColumnError
+            If a feature is missing or does not fit its space.
+        """
+        return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Return the logarithm of `predict_proba`."""

@@ -269,11 +269,11 @@ def ready(kind="ridge"):
     spaces = {**SPACES, "income": dpf.Real(0, 250_000)}
     # Tables go where the description goes, and a plan given by hand has none.
     safe = dpf.sanitize(people(300).fillna({"income": 0.0}), epsilon=80, spaces=spaces, key=KEY, measure=None)
-    models = {"ridge": dpf.learning.DebiasedRidge(), "bayes": dpf.learning.DebiasedNaiveBayes()}
-    return models.get(kind, dpf.learning.DebiasedLogisticRegression()), safe, "income" if kind == "ridge" else "sex"
+    model = dpf.learning.DebiasedRidge() if kind == "ridge" else dpf.learning.DebiasedNaiveBayes()
+    return model, safe, "income" if kind == "ridge" else "sex"
 
 
-EACH = pytest.mark.parametrize("kind", ["ridge", "bayes", "logistic"])
+EACH = pytest.mark.parametrize("kind", ["ridge", "bayes"])
 
 
 @EACH
