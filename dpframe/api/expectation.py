@@ -105,7 +105,7 @@ def expect(
     >>> print(expect(frame, epsilon=1))  # doctest: +ELLIPSIS
     To expect of 400 rows at epsilon=1, delta=1e-06 (95 % intervals):
       counts within ± ... of 400 rows, means within ± ... % of their range
-      columns that inference will probably not find: about ... of 3, and in addition those of text ...
+      columns that inference will probably not find: about ... of 3, besides text of many different values
     ...
     """
     return expected(wrap(table), epsilon, delta, options)

@@ -37,7 +37,7 @@ def first_lines(value: Mapping[str, float], rows: int, of: str, texts: bool) -> 
         f"counts within ± {digits(value['counts'])} of {rows:,} rows" if "counts" in value else "",
         f"means within ± {digits(100 * value['means'])} % of their range" if "means" in value else "",
     ]
-    more = ", and in addition those of text with many different values (free text, dates as text)" if texts else ""
+    more = ", besides text of many different values" if texts else ""
     lost = f"about {value['lost']:.0f} of {of}" if "lost" in value else "none"
     return [", ".join(text for text in first if text), f"columns that inference will probably not find: {lost}{more}"]
 

@@ -8,10 +8,7 @@ from dpframe.errors import InferenceWarning, warn
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found_lines
 
-_WRITTEN = (
-    "convert text of a frame that writes dates or numbers, e.g. with pd.to_datetime, or several items, such as a;b, "
-    'with .str.split(";"), '
-)
+_WRITTEN = 'convert text that writes dates (pd.to_datetime), numbers, or several items (.str.split(";")), '
 """Text of a CSV file is read as what it writes; that of a frame has a type of its own, which is text.
 
 Whether cells look like lists is not looked up: the hint would be an answer about the data. It is for any text.
@@ -37,9 +34,8 @@ def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
     grounds = "; ".join([grounds, *nearly_found_lines(plan)])
     is_text = any(missing.placeholder == "[CATEGORY, …]" for missing in plan.not_found)
     warn(
-        f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns "
-        f"({grounds}); estimates of them are NaN unless asked for with clipped=True: declare spaces={{{entries}}}, "
-        f"{_WRITTEN if is_text else ''}or raise epsilon or infer_share "
-        f"({'; '.join(['df.dp.expect(epsilon=…) says what to expect', *expected])})",
+        f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns, whose "
+        f"estimates are NaN ({grounds}); declare spaces={{{entries}}}, {_WRITTEN if is_text else ''}or raise epsilon "
+        f"or infer_share; df.dp.expect(epsilon=…) says what to expect{': ' * bool(expected)}{'; '.join(expected)}",
         InferenceWarning,
     )

@@ -35,12 +35,11 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"sanitise it first, or, if it was released and lost.*attach\(table, plan\)", "make one with dpframe sanitize"),
     (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _spaces_file),
     (r"declare its space, spaces=\{('[^']*'): …\}", r"declare the space of \1 in --spaces FILE"),
-    (r"\bdeclare spaces=\{(.*)\}(?=, (?:convert text|or raise))", _spaces_file),
+    (r"\bdeclare spaces=\{(.*)\}(?=,? (?:convert text|or raise))", _spaces_file),
     (
-        r"convert text of a frame that writes dates or numbers, e\.g\. with pd\.to_datetime, or several items, such as "
-        r"a;b, with \.str\.split\(\";\"\)",
-        "give text of a CSV file that writes dates or numbers its bounds, --space COLUMN=LOWER,UPPER, write several "
-        "items, such as a;b, as lists to a Parquet file",
+        r"convert text that writes dates \(pd\.to_datetime\), numbers, or several items \(\.str\.split\(\";\"\)\)",
+        "give text that writes dates or numbers bounds, --space COLUMN=LOWER,UPPER, write several items as lists to a "
+        "Parquet file",
     ),
     (r"\bspaces=(\{…\}|(?=\)))", "--spaces FILE"),
     (r"\bspaces=draft\.confirm\(\)", "reviewed: true in the file"),
