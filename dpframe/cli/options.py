@@ -70,7 +70,7 @@ def _rules(path: Path) -> list[Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError):
-        raise FileError(f"{path} is not a readable file of rules") from None
+        raise FileError(f"{path} is not a readable file of rules; give a JSON list of rules") from None
     except ValueError:
         raise ParameterError(f"{path} holds no JSON; give a list of rules") from None
     return list(as_rules(found))

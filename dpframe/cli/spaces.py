@@ -275,7 +275,7 @@ def read_spaces(path: Path) -> Mapping[str, Any]:
     try:
         content = path.read_bytes()
     except OSError:
-        raise FileError(f"{path} is not a readable file of spaces") from None
+        raise FileError(f"{path} is not a readable file of spaces; dpframe spaces writes one") from None
     data = _parsed(path, content)
     if not isinstance(data, dict):
         raise FileError(f"{path} must hold one JSON object {{column: space}}")

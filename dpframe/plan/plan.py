@@ -179,7 +179,7 @@ class Plan(PlanData):
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError):
-            raise FileError(f"{path} is not a readable plan file") from None
+            raise FileError(f"{path} is not a readable plan file; dpframe plan --output writes one") from None
 
     def summary(self) -> pd.DataFrame:
         """Return a table with a row per randomised column, and one for all columns of a group.

@@ -69,7 +69,7 @@ def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
     data = _json_object(text)
     schema = data.pop("schema", None)
     if type(schema) is not int or schema < 1:
-        raise PlanError('this is no plan: it has no "schema" number')
+        raise PlanError(f'this is no plan, as it has no "schema" number; {_WRITERS}')
     if schema > SCHEMA:
         raise PlanError(f"the plan has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
     unknown = sorted(set(data) - set(known))
@@ -95,11 +95,14 @@ def read_parts(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, **parts}
 
 
+_WRITERS = "plan.to_json() and dpframe plan write them"
+
+
 def _json_object(text: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise PlanError("this is no plan: it is not a JSON object")
+        raise PlanError(f"this is no plan, as it is no JSON object; {_WRITERS}")
     return data

@@ -111,7 +111,7 @@ class Record:
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError):
-            raise FileError(f"{path} is not a readable record") from None
+            raise FileError(f"{path} is not a readable record; dpframe record writes one") from None
         own = dict(_leaves(self.fields["deployment"]))
         other = dict(_leaves(read_yaml(text, str(path)).get("deployment")))
         failures = [

@@ -40,8 +40,13 @@ def _open(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     options: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False, "read_dictionary": list(dictionaries)}
     # Damage that decodes to other values would go unnoticed; where pages have checksums, they cost next to nothing.
     options["page_checksum_verification"] = True
-    others = "" if path.suffix.lower() in _ENDINGS else "; a CSV file is known by its name, which ends in .csv"
-    return attempt(path, f"is not a readable Parquet file{others}", lambda: pq.ParquetFile(path, **options))
+    is_one = path.suffix.lower() in _ENDINGS
+    hint = (
+        "it is damaged or cut off, so write it anew"
+        if is_one
+        else "a CSV file is known by its name, which ends in .csv"
+    )
+    return attempt(path, f"is not a readable Parquet file; {hint}", lambda: pq.ParquetFile(path, **options))
 
 
 _ENDINGS = ("", ".parquet", ".pq")

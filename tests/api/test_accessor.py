@@ -281,7 +281,7 @@ def test_other_arguments_that_were_type_errors():
         (lambda: frame.dp.plan(1, drop=3), "^drop must be a list of column names, e.g. drop="),
         (lambda: frame.dp.plan(1, spaces={"a": (0, 3)}).forecast(types=3), "^types must be a mapping {column: shares"),
         (lambda: dpf.read_parquet(3), "^a Parquet source is a path"),
-        (lambda: dpf.Plan.from_json(3), "^this is no plan: it is not a JSON object"),
+        (lambda: dpf.Plan.from_json(3), "^this is no plan, as it is no JSON object; plan"),
     ]:
         with pytest.raises((dpf.ParameterError, dpf.errors.PlanError), match=match) as caught:
             call()

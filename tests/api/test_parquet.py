@@ -547,7 +547,10 @@ class TestRefusals:
         target = tmp_path / "out.parquet"
         assert refused(tmp_path, tmp_path / "x", target) == f"{tmp_path}/x does not exist or holds no Parquet file"
         (tmp_path / "x").write_bytes(source.read_bytes()[:5_000])
-        assert refused(tmp_path, tmp_path / "x", target) == f"{tmp_path}/x is not a readable Parquet file"
+        assert (
+            refused(tmp_path, tmp_path / "x", target)
+            == f"{tmp_path}/x is not a readable Parquet file; it is damaged or cut off, so write it anew"
+        )
 
     @pytest.mark.parametrize("shuffle", [True, False])
     def test_damage_far_inside(self, tmp_path, shuffle):

@@ -69,7 +69,11 @@ def test_parquet_cut_short(share: float, tmp_path: Path, ledger: dpf.Ledger) -> 
     pq.write_table(people(), tmp_path / "in.parquet", row_group_size=3_000)
     raw = (tmp_path / "in.parquet").read_bytes()
     (tmp_path / "in.parquet").write_bytes(raw[: int(len(raw) * share)])
-    refused(FileError, "in.parquet is not a readable Parquet file$", job(tmp_path / "in.parquet", ledger))
+    refused(
+        FileError,
+        "in.parquet is not a readable Parquet file; it is damaged or cut off, so write it anew$",
+        job(tmp_path / "in.parquet", ledger),
+    )
     assert spends(ledger) == []
     assert not (tmp_path / "out.parquet").exists()
 

@@ -132,8 +132,8 @@ def edited(**changes):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("[1, 2", "it is not a JSON object"),
-        ("[]", "it is not a JSON object"),
+        ("[1, 2", "it is no JSON object"),
+        ("[]", "it is no JSON object"),
         ("{}", 'it has no "schema" number'),
         (edited(schema=4), "schema 4, this version reads up to 3; upgrade dpframe"),
         (edited(surprise=1), "unknown field 'surprise'"),

@@ -257,14 +257,14 @@ class TestRefusals:
     def test_no_parquet(self, tmp_path, content):
         path = tmp_path / "t.parquet"
         path.write_bytes(content)
-        assert refusal(path) == f"{path} is not a readable Parquet file"
-        assert refusal(tmp_path) == f"{path} is not a readable Parquet file"
+        assert refusal(path) == f"{path} is not a readable Parquet file; it is damaged or cut off, so write it anew"
+        assert refusal(tmp_path) == f"{path} is not a readable Parquet file; it is damaged or cut off, so write it anew"
 
     def test_truncated(self, tmp_path):
         path = tmp_path / "t.parquet"
         pq.write_table(table(), path)
         path.write_bytes(path.read_bytes()[:-20])
-        assert refusal(path) == f"{path} is not a readable Parquet file"
+        assert refusal(path) == f"{path} is not a readable Parquet file; it is damaged or cut off, so write it anew"
 
     def test_damaged_pages(self, tmp_path):
         path = tmp_path / "t.parquet"
@@ -336,7 +336,9 @@ class TestRefusals:
         pq.write_table(table().select(["a"]), paths[1])
         assert refusal(tmp_path) == f"{shown} has other columns or types than {shown}; convert them separately"
         paths[0].write_bytes(b"no table")
-        assert refusal(tmp_path) == f"{shown} is not a readable Parquet file"
+        assert (
+            refusal(tmp_path) == f"{shown} is not a readable Parquet file; it is damaged or cut off, so write it anew"
+        )
         pq.write_table(table(0, 50_000), paths[0])
         raw = bytearray(paths[0].read_bytes())
         raw[4:5_000] = bytes(4_996)
