@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from dpframe.arrays import FloatArray
 from dpframe.channels import mechanism_for
@@ -77,6 +78,12 @@ class Asked:
     def coded(self) -> Space:
         """The space in which null, and what the column's own space cannot hold, is one code past the last."""
         return self.space if self.space.has_null else Nullable(self.space)
+
+    @property
+    def may_be_null(self) -> bool:
+        """Whether a value may be null, or be read as null: by the column's type and its space, never by its rows."""
+        lists_all = not self.space.is_listed or pa.types.is_boolean(self.field.type)
+        return self.field.nullable or self.space.has_null or not lists_all
 
     @cached_property
     def column(self) -> Column:

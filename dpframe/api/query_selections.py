@@ -55,13 +55,31 @@ class Gathered:
     def _series(self, column: Asked) -> pd.Series[Any]:
         # Of no rows there is no batch.
         codes = [part[column.name] for part in self.parts] or [column.coded.code_array([])]
-        found: pd.Series[Any] = pa.chunked_array([column.coded.decode(part) for part in codes]).to_pandas()
+        array = pa.chunked_array([column.coded.decode(part) for part in codes])
+        # One null row must not change the dtype, and with it what the utility makes of all others.
+        dtype_of = _dtype_with_null if column.may_be_null else None
+        found: pd.Series[Any] = array.to_pandas(types_mapper=dtype_of, date_as_object=False)
         return found
 
     def made_up(self) -> pd.DataFrame:
-        """Return two rows that no table was read for: of the first and the last value of each column."""
-        ends = {column.name: column.coded.code_array([0, column.space.values - 1]) for column in self.columns}
-        return replace(self, parts=[ends]).frame()
+        """Return three rows that no table was read for: the first and last value of each column, and null if it may be.
+
+        A utility that fails at a null is refused by the last one, whether the table has a null or not.
+        """
+        rows = {}
+        for column in self.columns:
+            last = column.space.values - 1
+            rows[column.name] = column.coded.code_array([0, last, last + column.may_be_null])
+        return replace(self, parts=[rows]).frame()
+
+
+def _dtype_with_null(type_: pa.DataType) -> Any:
+    """Return the dtype of whole numbers and truth values that holds null as well; None for others, which all do."""
+    if pa.types.is_boolean(type_):
+        return pd.BooleanDtype()
+    if pa.types.is_integer(type_):
+        return pd.UInt64Dtype() if pa.types.is_uint64(type_) else pd.Int64Dtype()
+    return None
 
 
 class Selections(Asking):
@@ -98,9 +116,10 @@ class Selections(Asking):
             What to choose from, 65,536 at most; public.
         utility
             Function of the rows (a DataFrame of ``columns``, whose values lie in their spaces; what a space cannot hold
-            is null) and of one candidate, which returns a number. It is tried on two made-up rows first, and on no rows
-            where rows are added or removed. A value that is not finite counts as far below all others; an exception
-            after that has spent the share.
+            is null) and of one candidate, which returns a number. Columns that may be null have the dtypes ``Int64``
+            and ``boolean``, with or without a null. It is tried on three made-up rows first, the last of them of nulls,
+            and on no rows where rows are added or removed. A value that is not finite counts as far below all others;
+            an exception after that has spent the share.
         sensitivity
             The most by which one replaced row moves the utility of a candidate. It is taken on trust: the answer is
             private only if that is right.
@@ -221,7 +240,8 @@ def _check_utility(utility: Utility, rows: pd.DataFrame, candidates: Sequence[An
     except Exception as error:  # the caller's own function may raise anything; no row of the table is in it
         raise ParameterError(
             f"utility fails for {len(rows)} made-up rows: {type(error).__name__}: {' '.join(str(error).split())}; it "
-            f"is called as utility(rows, candidate), where rows has the columns {', '.join(rows.columns)}"
+            f"is called as utility(rows, candidate), where rows has the columns {', '.join(rows.columns)}, and nulls "
+            "where these may be null"
         ) from error
     if None in found:
         raise ParameterError(

@@ -74,7 +74,45 @@ def test_a_utility_sees_values_within_their_spaces(keys):
     assert list(rows) == ["bid", "who"]
     assert rows["bid"].tolist()[::2] == [0.0, 10.0]
     assert rows["who"].isna().tolist() == [True, False, True]
-    assert len(seen[0]) == 2  # tried on made-up rows
+    assert len(seen[0]) == 3  # tried on made-up rows
+
+
+ONE_ODD_ROW = {
+    "boolean": (pd.Series([True] * 5 + [None], dtype="boolean"), dpf.Boolean()),
+    "truth values as objects": (pd.Series([True] * 5 + [None], dtype=object), dpf.Boolean()),
+    "Int64": (pd.Series([1] * 5 + [None], dtype="Int64"), (0, 9)),
+    "listed numbers": (pd.Series([1] * 5 + [7]), dpf.Categorical([0, 1])),
+    "dates": (pd.Series([pd.Timestamp("2024-01-02")] * 5 + [pd.NaT]), dpf.Datetime("2024-01-01", "2024-01-31", "D")),
+    "sets": (pd.Series([["a"]] * 5 + [None]), dpf.Subset(["a", "b"])),
+}
+
+
+@pytest.mark.parametrize("name", ONE_ODD_ROW)
+def test_no_row_decides_the_dtypes_that_a_utility_sees(keys, name):
+    """With one null, truth values came as objects, of which ~ makes other numbers, and whole numbers as floats."""
+    values, space = ONE_ODD_ROW[name]
+    odd, plain = pd.DataFrame({"x": values}), pd.DataFrame({"x": values})
+    plain.loc[5, "x"] = plain.loc[4, "x"]
+    seen = []
+
+    def look(rows, candidate):
+        seen.append(rows["x"])
+        return candidate
+
+    for frame in (odd, plain):
+        dpf.Queries(frame, 1.0, delta=0, spaces={"x": space}).select([0, 1], look, sensitivity=1, share=1)
+    assert [len(rows) for rows in seen] == [3, 3, 6, 6] * 2
+    assert all(rows.dtype == seen[0].dtype for rows in seen)
+    assert seen[0].isna().tolist() == [False, False, True]
+
+
+def test_a_utility_that_fails_at_a_null_is_refused_whether_there_is_one_or_not(keys):
+    with_null, without = (pd.DataFrame({"tags": [["a"], ["b"], last]}) for last in (None, ["a"]))
+    for frame in (with_null, without):
+        q = dpf.Queries(frame, 1.0, delta=0, spaces={"tags": dpf.Subset(["a", "b"])})
+        with pytest.raises(dpf.ParameterError, match=r"utility fails for 3 made-up rows: TypeError.* and nulls where"):
+            q.select(["a", "b"], lambda rows, tag: sum(tag in tags for tags in rows["tags"]), sensitivity=1, share=1)
+        assert q.left == 1.0
 
 
 def test_monotone_and_balanced_utilities_err_less(keys):
@@ -93,7 +131,7 @@ def test_monotone_and_balanced_utilities_err_less(keys):
 
 def test_a_score_that_is_not_finite_lies_far_below(keys):
     def odd(rows, candidate):
-        return math.nan if len(rows) > 2 and candidate else 0
+        return math.nan if len(rows) > 3 and candidate else 0
 
     q = dpf.Queries(BIDS, 1.0, delta=0, spaces=SPACES)
     assert {q.select([0, 1], odd, sensitivity=1, share=0.01)["choice"] for _ in range(30)} == {0}
@@ -105,7 +143,7 @@ def test_an_utility_that_fails_on_real_rows_has_spent_its_share(keys, tmp_path):
     ledger.create("survey", 1.0)
 
     def fails(rows, candidate):
-        if len(rows) > 2:
+        if len(rows) > 3:
             raise KeyError
         return 0
 
@@ -142,7 +180,7 @@ WRONG = [
     ({"candidates": 5}, "candidates must be .* in a list"),
     ({"candidates": {"low": 1}}, "candidates must be .* in a list"),
     ({"utility": "bid"}, "utility must be a function of rows and a candidate"),
-    ({"utility": lambda rows: 1}, "utility fails for 2 made-up rows: TypeError: .* called as utility.rows, candidate."),
+    ({"utility": lambda rows: 1}, "utility fails for 3 made-up rows: TypeError: .* called as utility.rows, candidate."),
     ({"utility": lambda rows, c: rows["height"].sum()}, "utility fails .* KeyError: 'height'; .* columns bid, who"),
     ({"columns": []}, "columns must name at least one column"),
     ({"sensitivity": 0}, "sensitivity must be finite and above 0"),
