@@ -16,7 +16,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from dpframe.disk import new_file, write_text
+from dpframe.disk import new_file, sync_folder, write_text
 from dpframe.errors import FileError, ParameterError
 
 SIGNING, PUBLIC, SHARED, USED = "signing.key", "public.key", "shared.secret", "used"
@@ -100,6 +100,7 @@ class Identity:
         """Mark something as done, for good; `FileError` if it was."""
         try:
             (self.folder / USED).mkdir(exist_ok=True)
+            sync_folder(self.folder)
             mark(self.folder / USED / what)
         except FileExistsError:
             self.check_unused(what, noun)
@@ -108,8 +109,13 @@ class Identity:
 
 
 def mark(path: Path) -> None:
-    """Make an empty file, or raise `FileExistsError`: of two processes one succeeds."""
-    os.close(new_file(path))
+    """Make an empty file that outlives a loss of power, or raise `FileExistsError`: of two processes one succeeds."""
+    descriptor = new_file(path)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_folder(path.parent)
 
 
 def write_secret(path: Path, secret: bytes) -> None:

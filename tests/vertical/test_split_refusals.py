@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import stat
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from checks import refused
 from parties import Parties
 
 import dpframe as dpf
+from dpframe.disk import Folder
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError, PlanError
 from dpframe.ledger.ledger import Ledger
 from dpframe.tables.parquet_pages import PackedWriter
@@ -60,6 +62,27 @@ def forged(parties: Parties, name: str, rows: int, **facts: Any) -> None:
         writer = MessageWriter(file, spaces)
         writer.write({column: np.zeros(rows, dtype=space.code_type) for column, space in spaces.items()})
         writer.finish(Header("codes", parties.run.id, name, 0, facts), Identity(parties.root / name))
+
+
+def test_a_run_is_marked_as_used_on_disk_before_anything_leaves(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark that a loss of power took would let a curator draw its tables and pads twice for one spend."""
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def seen(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    parties.encrypt("alice")
+    used = parties.root / "alice" / "used"
+    (mark,) = used.iterdir()
+    first = min(synced.index(path.stat().st_ino) for path in (parties.message("alice"), parties.pad("alice")))
+    with Folder.opened(used) as folder:  # where none is opened, the system puts names on disk by itself
+        there = (mark,) if folder.descriptor is None else (mark, used, used.parent)
+    assert all(path.stat().st_ino in synced[:first] for path in there)
 
 
 # --- what a curator refuses ---------------------------------------------------------------------------
