@@ -47,6 +47,12 @@ def _mills(t: FloatArray) -> FloatArray:
     return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(t / math.sqrt(2)), dtype=np.float64)
 
 
+def _difference(a: FloatArray, mu: FloatArray) -> FloatArray:
+    """Return M(a) − M(a + μ) of Mills' ratio M, by the integral of its slope: small differences do not cancel so."""
+    inner = a[..., None] + mu[..., None] * (0.5 + 0.5 * _POINTS)
+    return np.asarray(0.5 * mu * ((1 - inner * _mills(inner)) @ _WEIGHTS))
+
+
 def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return bounds from below and from above on ln G_μ(x), for μ > 0 and x ≥ 0, element by element.
 
@@ -61,14 +67,15 @@ def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[FloatArray, Float
         ratio = xs / mus
         start, end = ratio - mus / 2, ratio + mus / 2
         a, b = np.clip(start, -_DEEPEST, _DEEPEST), np.minimum(end, 1e100)
-        narrow = np.minimum(mus, 1.0)
-        inner = a[..., None] + narrow[..., None] * (0.5 + 0.5 * _POINTS)
-        integral = 0.5 * narrow * ((1 - inner * _mills(inner)) @ _WEIGHTS)
-        apart = np.where(mus <= 1, integral, _mills(np.maximum(a, -1.0)) - _mills(b))
+        near, most = mus <= 1, (a <= -1) & (mus > 1)
+        # Each formula only where some element needs it: plans ask thousands of times for one.
+        apart = _difference(a, np.minimum(mus, 1.0)) if near.any() else np.zeros(())
+        if not near.all():
+            apart = np.where(near, apart, _mills(np.maximum(a, -1.0)) - _mills(b))
         log_g = -0.5 * a * a - _LOG_ROOT + np.log(apart)
-        missing = np.exp(-0.5 * a * a - _LOG_ROOT) * (_mills(np.abs(a)) + _mills(b))
-        most = (a <= -1) & (mus > 1)
-        log_g = np.where(most, np.log1p(-np.minimum(missing, 0.75)), log_g)
+        if most.any():
+            missing = np.exp(-0.5 * a * a - _LOG_ROOT) * (_mills(np.abs(a)) + _mills(b))
+            log_g = np.where(most, np.log1p(-np.minimum(missing, 0.75)), log_g)
         error = _ROUND * (50 + 8 * np.where(most, np.minimum(b, 1e4), (1 + np.abs(a)) * (1 + np.minimum(b, 1e4))))
         deep = start > _DEEPEST
         low = np.where(deep, -np.inf, log_g - error)

@@ -307,7 +307,15 @@ class Reading:
             return None
         space, rows = self._source.column(column).space, self.plan.inferred_rows or self.rows
         tails = tails_of(self.plan.inferred, column, space, rows)
-        return None if tails is None else tails.with_piles(self._joints.tables.piles(column))
+        if tails is None:
+            return None
+        # The rows that inference counted may be another table's, and so more or fewer.
+        scale = rows / max(self.rows, 1)
+        piles = (
+            None if pile is None else (pile[0] * scale, pile[1] * scale**2)
+            for pile in self._joints.tables.piles(column)
+        )
+        return tails.with_piles(tuple(piles))
 
     def _is_open(self, column: str) -> bool:
         """Return whether rows may lie beyond a column's bounds: inference found them, or found none."""

@@ -46,6 +46,9 @@ _SUSPECT, _NEAR, _HEAVY = 2.0, 8.0, 4.0
 """Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the
 power of its fall below which a tail is heavy."""
 
+_APART = 1.5
+"""Standard errors by which more rows are counted beyond a bound than lie at it from where on they are noise."""
+
 _REMOTE, _REMOTE_SURE = 1024.0, 3.5
 """The same of cells that lie further: among some thirty cells noise makes as much of one in .7 % of columns.
 
@@ -105,6 +108,7 @@ class Tail:
     go on at the most. ``hidden`` are the rows that may lie beyond for all that is counted elsewhere: a tail over sizes
     of many magnitudes shows in no cell. Of these ``piled`` are surely seen at the bound, where all rows beyond it are.
     ``doubt`` is the root of the chance that they lie ``farther`` than a column of two values lets them; 0 of others.
+    ``is_noise`` says that more rows were counted beyond the bound than lie at it, where all of them are.
     """
 
     distance: float
@@ -119,6 +123,7 @@ class Tail:
     piled: float = 0.0
     doubt: float = 0.0
     farther: float = 0.0
+    is_noise: bool = False
 
     def with_pile(self, pile: Known | None) -> Tail:
         """Return the tail if so many rows lie at the bound itself: no more can lie beyond it."""
@@ -126,7 +131,18 @@ class Tail:
             return self
         rows, error = max(pile[0], 0.0), math.sqrt(pile[1])
         surely = max(rows - _SUSPECT * error, 0.0)
-        return replace(self, hidden=min(self.hidden, math.hypot(rows, error)), piled=min(self.hidden, surely))
+        seen, own = max(self.rows, 0.0) + max(float(self.counts.sum()), 0.0), self.count[1]
+        less = min((rows + _SUSPECT * error) / max(seen, own, 1e-300), 1.0)
+        return replace(
+            self,
+            rows=self.rows * less,
+            error=self.error * less,
+            counts=self.counts * less,
+            variances=self.variances * less**2,
+            hidden=min(self.hidden, math.hypot(rows, error)),
+            piled=min(self.hidden, surely),
+            is_noise=seen - rows > _APART * math.hypot(own, error),
+        )
 
     @property
     def unseen_only(self) -> Tail:
@@ -182,6 +198,8 @@ class Tails:
     upper: Tail
     present: float
     variance: float
+    is_short: bool = False
+    """Whether the column is a short scale, where one value with most of the rows puts any bound far out."""
 
     def with_piles(self, piles: Sequence[Known | None]) -> Tails:
         """Return the tails if so many rows lie at either bound: counts and their variances, None where not counted."""
@@ -239,7 +257,7 @@ class Tails:
         """
         sd = math.sqrt(self.variance)
         ends = [tail for tail in (self.lower, self.upper) if not tail.farther]
-        far = [tail for tail in ends if _FAR * sd < tail.distance < _FARTHEST * sd]
+        far = [tail for tail in ends if _FAR * sd < tail.distance < _FARTHEST * sd and not self.is_short]
         most = max((tail.hidden * (min(_HIDDEN * tail.distance, tail.room) / sd) ** 2 for tail in far), default=0.0)
         value, error = self.of_variance()[1]
         unsaid = most / self.present > max(_MATTERS, (value + error) / max(self.variance, 1e-300))
@@ -255,8 +273,9 @@ class Tails:
     @property
     def matter(self) -> bool:
         """Whether rows beyond the bounds surely add more than a fifth to the variance, or a heavy tail may."""
-        value, error = self.of_variance()[1]
-        return self.is_heavy or (self.share > 0 and value - _SUSPECT * error > _MATTERS * self.variance)
+        sure = sum(tail.excess(2)[0] for tail in (self.lower, self.upper) if not tail.is_noise)
+        least = sure / self.present - _SUSPECT * self.of_variance()[1][1]
+        return self.is_heavy or (self.share > 0 and least > _MATTERS * self.variance)
 
 
 def _added(tails: Sequence[Sequence[Tail]]) -> tuple[FloatArray, FloatArray]:
@@ -347,6 +366,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> 
         ),
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
+        bool(space.inner_space.is_whole and space.values - space.has_null <= _SHORT),
     )
 
 

@@ -59,7 +59,13 @@ class Grid:
     def count(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return how many values lie in every cell; infinities belong to the outermost cells."""
         edges = np.array(self.edges, dtype=np.int64 if values.dtype.kind == "i" else np.float64)
-        return np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1).astype(np.int64)
+        weights = None
+        if values.dtype.kind == "i" and len(values) and int(values.max()) - int(values.min()) < len(values):
+            # Whole numbers that repeat are counted by value first, which is far faster than to look each one up.
+            weights = np.bincount(values - values.min())
+            values = np.arange(len(weights)) + values.min()
+        cells = np.searchsorted(edges, values, side="right")
+        return np.bincount(cells, weights, minlength=len(edges) + 1).astype(np.int64)
 
     def opened(self) -> Grid:
         """Return the grid with cells for the infinities, where values may be infinite."""

@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -214,6 +215,27 @@ class TestTails:
         counts = [0, 600, 300, 100, 10, *[20] * (len(edges) - 4)]
         tails = counted(8.0, edges, counts, variance=2_500.0).with_piles([None, (pile, 25.0)])
         assert tails.is_heavy == tails.matter == heavy
+
+    @pytest.mark.parametrize(("pile", "matter"), [(2.0, False), (60.0, True)])
+    def test_no_more_rows_are_thought_to_lie_beyond_a_bound_than_lie_at_it(self, pile, matter):
+        """Of 60 at about 24, three standard errors, there are at most 12 where 2 lie at the bound, give or take 5."""
+        edges, counts = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0], (0, 600, 300, 100, 0, 0, 60, 0)
+        alone = counted(4.0, edges, counts, variance=400.0)
+        tails = alone.with_piles([None, (pile, 25.0)])
+        (value, error), (before, most) = tails.of_mean()[1], alone.of_mean()[1]
+        assert alone.matter
+        assert tails.matter == matter
+        assert tails.upper.counts.sum() <= pile + 10
+        assert error <= most
+        assert value == pytest.approx(before) if matter else value + error < 0.3 * before
+
+    def test_short_scales_end_where_they_end(self):
+        """Where 94 of 100 are 0, a bound of 2 is seven standard deviations away, and that says nothing."""
+        edges, counts = (0, 1, 2, 3, 4, 8), (0, 940, 60, 0, 0, 0, 0)
+        measured = Measured("x", "intervals", edges, counts, 100.0)
+        tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Integer(0, 2), 1_000)
+        assert not tails.is_heavy
+        assert replace(tails, is_short=False).is_heavy
 
     @pytest.mark.parametrize("power", [2.5, 4.0])
     def test_a_power_is_held(self, power):
