@@ -175,11 +175,11 @@ def lattice_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
     s = np.arange(-reach, reach + 1, dtype=np.float64)
     # All numbers move by `moved`: L = moved·(m·moved − 2S)/2σ², which falls in S.
     loss = moved * (m * moved - 2 * s) / (2 * noise.sigma2)
-    error, rounded = 4 * _ROUND * float(np.abs(loss).max()), 1 + _ROUND * (1000 + len(law))
+    rising, error, rounded = -loss, 4 * _ROUND * float(np.abs(loss).max()), 1 + _ROUND * (1000 + len(law))
     excess = _summed_excess(law, loss) if len(law) > _LONG else _term_by_term(law, loss)
 
     def profile(x: float) -> float:
-        value = excess(int(np.searchsorted(-loss, -(x - error), side="left")), x - error)
+        value = excess(int(np.searchsorted(rising, -(x - error), side="left")), x - error)
         return min(1.0, max(0.0, value) * rounded + beyond + beta * (1 + math.exp(min(x, 700.0))))
 
     return profile

@@ -46,7 +46,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import lru_cache
 from typing import Self
 
@@ -335,14 +334,15 @@ def check_losses(parts: Sequence[ColumnLoss]) -> tuple[ColumnLoss, ...]:
     if not all(isinstance(part, ColumnLoss) for part in parts):
         raise ParameterError("parts must be a sequence of ColumnLoss, one for each randomised column")
     lossy = (part for part in parts if part.epsilon > 0 and part.blanket < 1)
-    return tuple(part.at(max(part.epsilon, _LEAST), part.blanket) for part in lossy)
+    return tuple(part if part.epsilon >= _LEAST else part.at(_LEAST, part.blanket) for part in lossy)
 
 
 def total_epsilon(parts: Sequence[ColumnLoss]) -> float:
     """Return Σε rounded up: the pure loss of a whole row."""
-    exact = sum((Fraction(part.epsilon) for part in parts), Fraction(0))
-    value = float(exact)
-    return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
+    losses = [part.epsilon for part in parts]
+    value = math.fsum(losses)
+    # A sum by fsum is the exact one, rounded once: its sign is exact.
+    return value if math.fsum([*losses, -value]) <= 0 else math.nextafter(value, math.inf)
 
 
 def dominating(part: ColumnLoss) -> DominatingLaw:

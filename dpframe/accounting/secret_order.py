@@ -38,6 +38,9 @@ _STEEP = 7.5
 """d ln μ/d ln(total loss), where nothing better is known."""
 _LEAST = 1e-12
 _TURNS = 40
+_WHERE = 1e-7
+"""Relative width to which the start of a search is found."""
+_SECANTS = 12
 
 
 @dataclass(frozen=True)
@@ -209,10 +212,45 @@ def _reach(step: Step) -> float:
 
 
 def _where(parts_of: Callable[[float], Sequence[ColumnLoss]], rows: Rows, log_mu: float, most: float) -> float:
-    """Return the total at which the normal law's μ has this logarithm."""
+    """Return the total at which the normal law's μ has this logarithm.
+
+    By bisection, which asks for few μ of its own once secants have found two totals close by on either side.
+    """
+    below, above = 0.0, math.inf  # the nearest totals known on either side
+
+    def gap(total: float) -> float:
+        nonlocal below, above
+        mu = _normal_mu(check_losses(parts_of(total)), rows)
+        short = mu == 0 or math.log(mu) < log_mu
+        below, above = (max(below, total), above) if short else (below, min(above, total))
+        return math.log(mu) - log_mu if mu else -math.inf
+
+    def reaches(total: float) -> bool:
+        if below < total < above:
+            gap(total)
+        return total >= above
+
+    _close_in(gap, min(1.0, most), most)
     low, high = _LEAST, most
-    while high > low * (1 + 1e-7):
+    while high > low * (1 + _WHERE):
         middle = math.sqrt(low * high)
-        mu = _normal_mu(check_losses(parts_of(middle)), rows)
-        low, high = (middle, high) if mu == 0 or math.log(mu) < log_mu else (low, middle)
+        low, high = (low, middle) if reaches(middle) else (middle, high)
     return high
+
+
+def _close_in(gap: Callable[[float], float], total: float, most: float) -> None:
+    """Ask for a rising gap at totals on either side of where it is 0, and close by, where secants get there."""
+    distance, slope = gap(total), 1.0
+    for _ in range(_SECANTS):
+        if not math.isfinite(distance):
+            return
+        if abs(distance) < _WHERE / 100:
+            gap(total * (1 - _WHERE / 10))
+            gap(total * (1 + _WHERE / 10))
+            return
+        last, before = total, distance
+        total = min(most, total * math.exp(min(max(-distance / slope, -5.0), 5.0)))
+        if total == last:
+            return
+        distance = gap(total)
+        slope = min(max((distance - before) / math.log(total / last), 0.5), 100.0)

@@ -38,11 +38,11 @@ def integer_weights(ideal: Sequence[int], total: int = WORD) -> list[int]:
     """
     whole = sum(ideal)
     shares = [divmod(part * total, whole) for part in ideal]
-    shares = [(quotient, remainder) if quotient else (1, 0) for quotient, remainder in shares]
-    weights = [quotient for quotient, _ in shares]
+    weights = [quotient or 1 for quotient, _ in shares]
     missing = total - sum(weights)
     if missing >= 0:
-        by_remainder = sorted(range(len(shares)), key=lambda i: shares[i][1], reverse=True)
+        remainders = [remainder if quotient else 0 for quotient, remainder in shares]
+        by_remainder = sorted(range(len(shares)), key=remainders.__getitem__, reverse=True)
         for i in by_remainder[:missing]:
             weights[i] += 1
     else:
@@ -53,7 +53,8 @@ def integer_weights(ideal: Sequence[int], total: int = WORD) -> list[int]:
 def relative_spread(weights: Sequence[int], ideal: Sequence[int], total: int = WORD) -> float:
     """Return ln(max/min) of weight over ideal, rounded up: what rounding can add to a log-ratio."""
     whole = sum(ideal)
-    errors = [(w * whole - part * total) / (part * total) for w, part in zip(weights, ideal, strict=True)]
+    exact = [part * total for part in ideal]
+    errors = [(w * whole - part) / part for w, part in zip(weights, exact, strict=True)]
     return (math.log1p(max(errors)) - math.log1p(min(errors))) * (1 + 2**-40)
 
 
@@ -233,6 +234,17 @@ class ResponseTable:
             np.copyto(out[start : start + CHUNK], w, casting="unsafe")
 
 
+@dataclass(frozen=True)
+class _GeometricWeights:
+    """The integers of two-sided geometric noise: values and weights of each alias table, and the spread of both."""
+
+    block: int
+    values: list[int]
+    high: list[int]
+    low: list[int] | None
+    spread: float
+
+
 @dataclass(frozen=True, eq=False)
 class GeometricTable:
     """Two-sided geometric noise, P(k) ∝ e^(−rate·|k|), for a grid of ``span`` steps.
@@ -240,15 +252,37 @@ class GeometricTable:
     D ≥ 0 with probability 1/(1+α), then D = G, else D = −1−G, with G = block·q + r geometric: r and
     (sign, q) are independent and have one alias table each. The last q starts at or beyond the span and
     carries all the tail, which the bounds absorb. ``spread`` bounds ln(P/ideal) from above minus below,
-    over every event that the saturated noise can make.
+    over every event that the saturated noise can make. Plans need no alias table: they are made for the first draw.
     """
 
     span: int
     rate: float
-    block: int
-    low: AliasTable | None
-    high: AliasTable
-    spread: float = field(default=0.0)
+    integers: _GeometricWeights = field(repr=False)
+
+    @property
+    def block(self) -> int:
+        """The steps of one value of q."""
+        return self.integers.block
+
+    @property
+    def spread(self) -> float:
+        """What the weights' rounding can add to a log-ratio."""
+        return self.integers.spread
+
+    @cached_property
+    def high(self) -> AliasTable:
+        """The table of block·q and of its complements."""
+        return AliasTable.build(self.integers.values, self.integers.high, self._dtype)
+
+    @cached_property
+    def low(self) -> AliasTable | None:
+        """The table of r, if blocks have more than one step."""
+        weights = self.integers.low
+        return None if weights is None else AliasTable.build(range(self.block), weights, self._dtype)
+
+    @property
+    def _dtype(self) -> type[np.signedinteger]:
+        return np.int32 if 3 * self.span + 4 * self.block < 2**31 else np.int64
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         """Write the codes plus noise, clipped to 0…span, into ``out``; two 64-bit words a row."""
@@ -308,17 +342,6 @@ def _fixed(x: Decimal) -> int:
     return int(x * (1 << _FIXED))
 
 
-@dataclass(frozen=True)
-class _GeometricWeights:
-    """The integers of two-sided geometric noise: values and weights of each alias table, and the spread of both."""
-
-    block: int
-    values: list[int]
-    high: list[int]
-    low: list[int] | None
-    spread: float
-
-
 @lru_cache(maxsize=256)
 def _geometric_weights(span: int, rate: float) -> _GeometricWeights:
     single = span <= _SINGLE_TABLE_SPAN
@@ -360,15 +383,11 @@ def geometric_spread(span: int, rate: float) -> float:
 
 @lru_cache(maxsize=256)
 def geometric_table(span: int, rate: float) -> GeometricTable:
-    """Build the tables of two-sided geometric noise with loss ``rate`` per grid step.
+    """Return the tables of two-sided geometric noise with loss ``rate`` per grid step.
 
     Notes
     -----
     The ideal law is written in 192-bit fixed point from a 80-digit exponential; weights are then rounded
     to integers over 2^64, and ``spread`` is what that rounding can add to any log-ratio.
     """
-    law = _geometric_weights(span, rate)
-    dtype = np.int32 if 3 * span + 4 * law.block < 2**31 else np.int64
-    high = AliasTable.build(law.values, law.high, dtype)
-    low = None if law.low is None else AliasTable.build(range(law.block), law.low, dtype)
-    return GeometricTable(span, rate, law.block, low, high, law.spread)
+    return GeometricTable(span, rate, _geometric_weights(span, rate))

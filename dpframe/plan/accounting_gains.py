@@ -95,7 +95,7 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
     if any(unit.step for unit in units):  # which no order hides
         settings.pop("secret order", None)
     for name, setting in settings.items():
-        calibrated = _units_under(units, setting)
+        calibrated = tuple(units) if setting == terms else _units_under(units, setting)
         lost = noise = math.nan
         if calibrated is not None and terms.rows:
             lost = compose(unit.certified for unit in calibrated).epsilon

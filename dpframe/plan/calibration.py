@@ -319,6 +319,7 @@ def likely_units(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomise
     model = _Model.beside([], shares, terms)
     if not model.curved:
         return recalibrate(units, terms)
+    model.learn(total, [unit.column_loss for unit in units])
     guess = _guessed([unit.remade for unit in units], shares, model)[0]
     return tuple(unit.remade(guess * share, 0.0) for unit, share in zip(units, shares, strict=True))
 
@@ -437,8 +438,11 @@ def _curved(
 def _guessed(makers: Sequence[Maker], shares: Sequence[float], model: _Model) -> tuple[float, float]:
     """Return about the largest total loss that lies under the curve, and how μ grows, by a model of units made."""
     most = _MOST / min(shares)
-    total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
-    for _ in range(_GUESSES):
+    if model.known:
+        total, slope = model.under_curve(most)
+    else:
+        total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
+    for _ in range(_GUESSES - model.known):
         model.learn(total, [make(total * share, 0.0).column_loss for make, share in zip(makers, shares, strict=True)])
         total, slope = model.under_curve(most)
     return total, slope
