@@ -311,7 +311,9 @@ class CountEstimates(VectorEstimates):
             A randomised column of sets; or of few values, in the space's order.
         items
             Items of an item set: the share of rows that hold them all, or any of them. For two items whose supports
-            were measured, the rows' share or that of `cooccurrence`, whichever errs less.
+            were measured, that of `cooccurrence`: unless their pairs were measured too
+            (``measure=[(column, column)]``), and the rows tell little, its interval reaches to all that both supports
+            allow.
         how
             ``"all"`` or ``"any"`` of the items.
         by
@@ -358,7 +360,7 @@ class CountEstimates(VectorEstimates):
         places = None if items is None else mine.places(items)
         if not is_one_of(how, ["all", "any"]) or (how == "any" and (places is None or by is not None)):
             raise ParameterError('how must be "all", or "any" of the items that are named, without by')
-        index, source = pd.Index(mine.labels, name=column), "rows"
+        index, source, least = pd.Index(mine.labels, name=column), "rows", -np.inf
         if places is not None:
             index = pd.Index([_JOINED[how].join(str(mine.labels[i]) for i in places)], name=column)
         if by is not None:
@@ -372,14 +374,13 @@ class CountEstimates(VectorEstimates):
             estimate, variance, source = self._supports(column, normalize, target)
             if places is not None:
                 estimate, variance = estimate[list(places)], variance[list(places)]
+        elif len(places) == 2 and self._items(column) is not None:
+            estimate, variance = self._support_of_two(mine, places, how, normalize, target)
+            source, least = "both", 0.0
         else:
             counted = self._counted(mine, places, how, self._source.codes([column]), None)
             estimate, variance = self._weighted(*_only(counted.share(normalize, sampling)), normalize)
-            if len(places) == 2 and self._items(column) is not None:
-                likely = self._support_of_two(mine, places, how, normalize, target)
-                if likely[1] < variance:
-                    (estimate, variance), source = likely, "both"
-        return self._results(estimate, variance).frame(index, {"source": source})
+        return self._results(estimate, variance).within(least).frame(index, {"source": source})
 
     @staticmethod
     def _counted(
@@ -436,8 +437,8 @@ class CountEstimates(VectorEstimates):
             Give shares of the rows that are not null instead of counts.
         method
             ``"inverse"``: unbiased. ``"auto"``: where supports of items were measured, drawn towards what these make
-            likely; else the same. Where pairs were measured, each interval reaches beyond what was measured and holds
-            however often the two go together; else it holds for pairs as they come, not for those farthest from chance.
+            likely; else the same. Each interval holds however often the two go together: where pairs were not measured
+            it reaches to all that both supports allow, and ``measure=[(column, column)]`` makes it shorter.
         target
             See the class.
 
@@ -459,8 +460,10 @@ class CountEstimates(VectorEstimates):
         else:
             drawn, counted = False, mine.count_pairs(places, self._source.codes([column]))
             estimate, variance = self._weighted(*counted.share(normalize, sampling), normalize)
-        return self._results(estimate, variance).wide(
-            index, index, {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"}
+        return (
+            self._results(estimate, variance)
+            .within(0.0 if drawn else -np.inf)
+            .wide(index, index, {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"})
         )
 
     def _likely_pairs(self, mine: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
@@ -495,7 +498,6 @@ class CountEstimates(VectorEstimates):
             (supports[second], variances[second]),
             chance[first, second],
             alike,
-            measured is not None,
         )
         estimate, variance = np.diag(supports), np.diag(variances)
         for a, b in ((first, second), (second, first)):

@@ -35,10 +35,13 @@ def test_errors_are_smaller_than_either_and_known(noise, spread):
         assert error < 0.1 * noise
 
 
-@pytest.mark.parametrize("noise", [3e-3, 0.01, 0.03])
+@pytest.mark.parametrize("noise", [3e-3, 0.01, 0.03, 0.3])
 @pytest.mark.parametrize("lift", [1.0, 3.0, 9.0])
-def test_intervals_of_measured_pairs_hold_however_far_they_are_from_chance(noise, lift):
-    """Of 300 pairs 15 go together: fewer than .9 of 600 hold with a chance of .04 if .92 do, which is the least."""
+def test_intervals_of_pairs_hold_however_far_they_are_from_chance(noise, lift):
+    """Noise of .3 is that of rows alone.
+
+    Of 300 pairs 15 go together: fewer than .9 of 600 hold with a chance of .04 if .92 do, which is the least.
+    """
     inside, errors, alone = [], [], []
     for seed in range(40):
         generator = np.random.default_rng(seed)
@@ -47,7 +50,7 @@ def test_intervals_of_measured_pairs_hold_however_far_they_are_from_chance(noise
         truth = np.minimum(truth, np.minimum(first, second))
         seen = truth + noise * generator.standard_normal(300)
         supports = [(one, np.full(300, 1e-8)) for one in (first, second)]
-        found, variances = likely_pairs(seen, np.full(300, noise**2), *supports, measured=True)
+        found, variances = likely_pairs(seen, np.full(300, noise**2), *supports)
         inside.append((np.abs(found - truth) <= 1.96 * np.sqrt(variances))[:15])
         errors.append(found - truth)
         alone.append(seen - truth)
@@ -59,9 +62,8 @@ def test_supports_that_noise_hides_leave_pairs_unsure():
     """Supports of .01 seen as 0 with an error of .01: pairs may be as frequent as these errors allow."""
     supports = np.zeros(190), np.full(190, 1e-4)
     seen = 0.03 * np.random.default_rng(0).standard_normal(190)
-    for measured in (False, True):
-        found, variances = likely_pairs(seen, np.full(190, 9e-4), supports, supports, measured=measured)
-        assert (np.abs(found - 1e-4) < 1.96 * np.sqrt(variances)).all()
+    found, variances = likely_pairs(seen, np.full(190, 9e-4), supports, supports)
+    assert (np.abs(found - 1e-4) < 1.96 * np.sqrt(variances)).all()
 
 
 def test_rows_that_know_nothing_leave_the_product():

@@ -118,7 +118,10 @@ KEYS = ("estimate", "lower", "upper")
 
 
 def test_whether_a_set_holds_two_items_from_measured_pairs():
-    """Items that go together though each is rare: pairs show it, supports and sizes do not. Five errors of a key."""
+    """Items that go together though each is rare: pairs show it, supports and sizes do not, but leave it possible.
+
+    Five errors of a key; 95 % intervals of two keys.
+    """
     generator = np.random.default_rng(4)
     held = generator.random((6_000, 10)) < 0.15
     held[:, 1] = np.where(generator.random(6_000) < 0.9, held[:, 0], held[:, 1])
@@ -132,6 +135,7 @@ def test_whether_a_set_holds_two_items_from_measured_pairs():
             found[kind] = dpf.Estimates(safe).support("x", ITEMS[:2], how=how).iloc[0]
         assert abs(found["pairs"]["estimate"] - right) < 5 * found["pairs"]["std_error"] < 0.05
         assert abs(found["pairs"]["estimate"] - right) < abs(found["items"]["estimate"] - right) / 3
+        assert 0 <= found["items"]["lower"] <= right <= found["items"]["upper"]
 
 
 def test_sizes_that_noise_hides_leave_supports_to_the_rows():
