@@ -28,6 +28,7 @@ from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarn
 from dpframe.infer.drafted import DraftedSpaces
 from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.plan.plan import Plan
+from dpframe.spaces.object_reading import floated
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.table import Codes, Table
 
@@ -252,15 +253,15 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 raise ParameterError("X has a column name twice; names must be unique")
             validate_data(self, X, skip_check_array=True, reset=reset)
             return X
+        fault = None
         try:
-            array = validate_data(self, X, dtype="numeric", ensure_all_finite=self._finite(reset), reset=reset)
+            array = validate_data(
+                self, _as_floats(X), dtype="numeric", ensure_all_finite=self._finite(reset), reset=reset
+            )
         except ValueError as error:
-            if "could not convert" not in str(error):
-                raise
-            # NumPy shows the value that is no number.
-            raise ParameterError(
-                "X is an array with text; pass a DataFrame, each of whose columns has a type"
-            ) from None
+            fault = _without_values(error)
+        if fault is not None:  # out here, for what is raised within keeps the error, which may quote values
+            raise fault
         names = [f"x{i}" for i in range(array.shape[1])] if reset or self._names is None else self._names
         return pd.DataFrame(array, columns=names)
 
@@ -353,6 +354,33 @@ class _StepBudget(ReleaseBudget):
         same = None if self.ready is None else self.ready + repr(cost.budget).encode() + self.mark
         _SPENT.watch(row_hashes(table, table.names, self.labels), cost.budget, same, inference=what == INFERENCE)
         return None
+
+
+def _as_floats(X: Any) -> Any:
+    """Return what has no type of its own, a list or an array of objects, as objects that scikit-learn reads as floats.
+
+    The type that NumPy gives a list follows its values: one fraction would make floats of all whole numbers.
+    """
+    if not isinstance(X, list | tuple) and not (isinstance(X, np.ndarray) and X.dtype == object):
+        return X
+    objects = np.asarray(X, dtype=object)
+    return np.frompyfunc(_held, 1, 1)(objects) if objects.ndim else objects
+
+
+def _held(value: Any) -> Any:
+    """Return whole numbers that no float holds as infinite."""
+    return floated(value) if isinstance(value, int) else value
+
+
+def _without_values(error: ValueError) -> ValueError:
+    """Return an error of scikit-learn without what it quotes: arrays of a wrong shape or type, and text."""
+    first, *more = str(error).split("\n")
+    if "could not convert" in first:
+        return ParameterError("X is an array with text; pass a DataFrame, each of whose columns has a type")
+    advice = more[-1].rstrip(".") if more and more[-1].startswith("Reshape your data") else ""
+    if "contains NaN" in first:
+        advice = "declare Nullable(…), or pass nulls='impute'"
+    return ParameterError("; ".join(filter(None, [first.rstrip(".:"), advice])))
 
 
 def _is_table(X: Any) -> bool:

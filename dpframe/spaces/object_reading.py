@@ -281,7 +281,7 @@ def _readers(type_: pa.DataType) -> Mapping[str, Callable[[Any], Any]]:
     if t.is_int64(type_):
         return {"whole number": lambda v: _clamped(int(v)), "number": _rounded}
     if t.is_float64(type_):
-        return {"whole number": _floated, "number": lambda v: None if is_missing(v) else float(v)}
+        return {"whole number": floated, "number": lambda v: None if is_missing(v) else float(v)}
     if t.is_string(type_):
         return {"text": _stored, "bytes": bytes.decode}
     if t.is_duration(type_):
@@ -344,7 +344,8 @@ def _rounded(value: Any) -> int | None:
     return _clamped(round(min(max(number, -(2.0**63)), 2.0**63)))
 
 
-def _floated(value: Any) -> float:
+def floated(value: Any) -> float:
+    """Return a whole number as a float, infinite where no float holds it."""
     number = int(value)
     if abs(number) < 2**1023:
         return float(number)

@@ -301,6 +301,39 @@ def test_refusals(options, rule):
         fit(**options)
 
 
+SECRET = 77_123.5
+QUOTED = {
+    "one dimension": np.full(30, SECRET),
+    "no dimension": np.float64(SECRET),
+    "complex": np.full((30, 2), SECRET + 1j),
+    "text among objects": np.array([[SECRET, "77123.5x"]] * 30, dtype=object),
+    "a list of numbers": [SECRET] * 30,
+    "records": np.array([(SECRET, 1)] * 30, dtype=[("a", float), ("b", int)]),
+}
+
+
+@pytest.mark.parametrize("name", QUOTED)
+@pytest.mark.parametrize("fitted", [False, True])
+def test_no_refusal_of_an_array_quotes_it(name, fitted):
+    """scikit-learn shows arrays of a wrong shape or type, and NumPy the text that is no number."""
+    model = dpf.Sanitizer(4.0, spaces=(0, 10))
+    call = model.fit(np.ones((30, 2))).transform if fitted else model.fit
+    with pytest.raises(dpf.ParameterError) as caught:
+        call(QUOTED[name])
+    assert not [error for error in (caught.value, caught.value.__context__) if "77123" in repr(error)]
+
+
+@pytest.mark.parametrize("last", [2, 2.5, 10**400])
+def test_no_number_of_a_list_decides_the_type_of_all(last):
+    model = dpf.Sanitizer(4.0, spaces=(0, 10), delta=0, nulls="impute").fit([[1], [1]])
+    assert model.plan_["x0"].space == dpf.Real(0, 10)
+    if last < 10**300:
+        assert model.transform([[1], [last]]).dtype == np.float64
+    else:  # as of any array
+        with pytest.raises(dpf.ParameterError, match="contains infinity or a value too large"):
+            model.transform([[1], [last]])
+
+
 def test_a_release_is_not_sanitised_again():
     safe = dpf.sanitize(table(), epsilon=1, spaces=SPACES, drop=["id"])
     with pytest.raises(dpf.errors.AlreadySanitizedError):
