@@ -133,15 +133,30 @@ def test_intervals_of_variances_hold_what_may_lie_beyond(releases):
     assert missed([safe.dp.var("income") for safe in safes], frame["income"].var()) <= 1
 
 
-def test_variances_warn_of_what_surely_lies_beyond():
+@pytest.fixture(scope="module")
+def far():
+    """A number that is 1,000,000 in one of 300 rows, and its release."""
     rng = np.random.default_rng(0)
     draw, rows = rng.random(30_000), rng.gamma(2, 2_500, 30_000).round()
-    far = pd.DataFrame({"gain": np.where(draw < 0.003, 1_000_000, np.where(draw < 0.08, rows, 0)).astype(int)})
-    safe = far.dp.sanitize(epsilon=1, key=bytes(32))
+    frame = pd.DataFrame({"gain": np.where(draw < 0.003, 1_000_000, np.where(draw < 0.08, rows, 0)).astype(int)})
+    return frame, frame.dp.sanitize(epsilon=1, key=bytes(32))
+
+
+def test_variances_warn_of_what_surely_lies_beyond(far):
+    _, safe = far
     told = r"of column 'gain' are of values clipped.* declare spaces={'gain': \(LOWER, UPPER\)}"
     for statistic in (safe.dp.var, safe.dp.std):
         with pytest.warns(dpf.InferenceWarning, match=told):
             assert statistic("gain").attrs["beyond_bounds"]["gain"] > 0.002
+
+
+@pytest.mark.slow
+def test_a_tenth_of_the_table_that_inference_counted_lies_beyond_as_often(far):
+    """Its rows at the bound are compared as a share: ten of 3,000 are as many as a hundred of 30,000."""
+    frame, safe = far
+    plan = dpf.Estimates(safe).plan.replan(3_000)
+    few = dpf.sanitize(frame.head(3_000), plan=plan, key=bytes([1]) * 32)
+    assert few.dp.mean("gain").attrs["beyond_bounds"]["gain"] > 0.004
 
 
 def test_declared_bounds_are_the_curators_word():

@@ -408,6 +408,12 @@ def test_first_grids_cover_every_value():
     assert first_grid(pa.float64()).count(np.array([-np.inf, np.inf, 0.0])).tolist()[0] == 1
 
 
+@pytest.mark.parametrize("values", [[7], [0, 1, 1, 5, 5, 5], [2**63 - 1] * 3 + [2**63 - 2], [-(2**63)] * 2, [-3, 9]])
+def test_whole_numbers_that_repeat_lie_in_the_same_cells(values):
+    cells, grid = np.searchsorted(first_grid(pa.int64()).edges, values, side="right"), first_grid(pa.int64())
+    assert grid.count(np.array(values)).tolist() == np.bincount(cells, minlength=len(grid.edges) + 1).tolist()
+
+
 # ------------------------------------------------------------------------------------------------------- contract
 
 
