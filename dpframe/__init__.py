@@ -187,9 +187,11 @@ class _Accessor:
     """``df.dp``, whose module is imported when it is first used."""
 
     def __get__(self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]) -> typing.Any:
-        from dpframe.api.accessor import DpAccessor
+        if frame is None:
+            return importlib.import_module("dpframe.api.accessor").DpAccessor
+        from dpframe.api.raw_accessor import accessor_of
 
-        return DpAccessor if frame is None else DpAccessor(frame)
+        return accessor_of(frame)
 
 
 pd.DataFrame.dp = _Accessor()  # type: ignore[attr-defined]

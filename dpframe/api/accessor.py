@@ -8,13 +8,10 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Unpack
 
-import pandas as pd
-
 from dpframe.api.curator_check import CuratorCheck, check
 from dpframe.api.expectation import Expectation, draft_spaces, expect
-from dpframe.api.options import PlanOptions, as_method_of, documented
-from dpframe.api.verbs import plan as plan_of
-from dpframe.api.verbs import sanitize
+from dpframe.api.options import PlanOptions, documented
+from dpframe.api.verbs import EXAMPLES, FrameVerbs
 from dpframe.errors import NotSanitizedError, did_you_mean, refusing_misfit_calls
 from dpframe.estimate import Estimates
 from dpframe.infer.drafted import DraftedSpaces
@@ -38,42 +35,27 @@ _INSTEAD = {
 """Methods of pandas that are looked for, and what serves in their place."""
 
 _EXAMPLES = {
+    **EXAMPLES,
     "check": "check(plan)",
     "draft": "draft()",
     "estimates": "estimates(confidence_level=0.9)",
     "expect": "expect(epsilon=1)",
     "explain": "explain()",
-    "plan": 'plan(epsilon=1, spaces={"age": (0, 120)})',
     "record": 'record(curators=["Statistics Office"])',
     "report": 'report().save("report.html")',
-    "sanitize": 'sanitize(epsilon=1, spaces={"age": (0, 120)})',
     "verify": "verify()",
 }
 """What to write, for who wrote what no signature takes."""
 
 
 @refusing_misfit_calls(_EXAMPLES)
-class DpAccessor:
+class DpAccessor(FrameVerbs):
     """Differential privacy for a DataFrame: ``df.dp.sanitize(epsilon=…)``, then ``safe.dp.mean("age")``.
 
     On a raw frame: `plan` and `sanitize`. On a release: all methods of `Estimates`, which take the noise into account,
     where plain pandas would be biased. Each takes ``clipped=True``, for estimates of columns whose spaces private
     inference did not find: else they are NaN, see `Estimates`.
     """
-
-    def __init__(self, frame: pd.DataFrame) -> None:
-        # pandas does not cache accessors any more: no state but the frame.
-        self._frame = frame
-
-    @as_method_of(plan_of, "source", "id")
-    def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
-        """Plan how the frame would be sanitised; see `dpframe.plan`."""
-        return plan_of(self._frame, epsilon, delta, **options)
-
-    @as_method_of(sanitize, "source", "id", "batch_rows", "threads", "progress")
-    def sanitize(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Any:
-        """Randomise every row of the frame, and return a DataFrame; see `dpframe.sanitize`."""
-        return sanitize(self._frame, epsilon=epsilon, delta=delta, **options)
 
     @documented
     def expect(

@@ -18,10 +18,10 @@ from dpframe.api.files import check_codec, read, write
 from dpframe.api.identity import table_digest
 from dpframe.api.job import Ready, carry_out, planned
 from dpframe.api.memory import drawn
-from dpframe.api.options import PlanOptions, documented
+from dpframe.api.options import PlanOptions, as_method_of, documented
 from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
-from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, warn
+from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, refusing_misfit_calls, warn
 from dpframe.ledger.account import OpenAccount
 from dpframe.plan.plan import Plan
 from dpframe.tables.conversion import Conversion, Progress
@@ -358,3 +358,29 @@ def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataF
         As `read`.
     """
     return read(path, columns)
+
+
+EXAMPLES = {
+    "plan": 'plan(epsilon=1, spaces={"age": (0, 120)})',
+    "sanitize": 'sanitize(epsilon=1, spaces={"age": (0, 120)})',
+}
+"""What to write, for who wrote what no signature takes."""
+
+
+@refusing_misfit_calls(EXAMPLES)
+class FrameVerbs:
+    """What every frame can be asked: `plan` and `sanitize`."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        # pandas does not cache accessors any more: no state but the frame.
+        self._frame = frame
+
+    @as_method_of(plan, "source", "id")
+    def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
+        """Plan how the frame would be sanitised; see `dpframe.plan`."""
+        return plan(self._frame, epsilon, delta, **options)
+
+    @as_method_of(sanitize, "source", "id", "batch_rows", "threads", "progress")
+    def sanitize(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Any:
+        """Randomise every row of the frame, and return a DataFrame; see `dpframe.sanitize`."""
+        return sanitize(self._frame, epsilon=epsilon, delta=delta, **options)
