@@ -552,7 +552,7 @@ class CountEstimates(VectorEstimates):
             population, source = target == "population", "tables"
             estimate, variance = measured.by_size(normalize, population)
             mean = measured.mean_size(population)
-        attrs = {"mean_size": self._results(*mean).series("size").to_dict(), "source": source}
+        attrs = {"mean_size": self._results(*mean).within(least=0.0).series("size").to_dict(), "source": source}
         return self._results(estimate, variance).within(least=0.0).frame(index, attrs)
 
     @nan_if_unread

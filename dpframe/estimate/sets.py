@@ -58,6 +58,12 @@ _SHORTEST_TAIL, _TAIL = 4, 3.0
 Chosen on six kinds of baskets and reported on seven others.
 """
 
+_ON_THE_WAY, _LEAST_SLOPE = 0.75, 2.0
+"""Sizes from which a slope is told, as a part of the first size that noise hides; and the slope where there are none.
+
+With a slope of 2 the mean size is as large as the largest set allows.
+"""
+
 _MOST_SHARE, _WIDEST = 0.999, 2.0
 """Largest support and widest κ that are fitted."""
 
@@ -525,7 +531,8 @@ class SizeTable:
         """Return by how much larger sets than those that stand out raise the mean size, and the mean square about it.
 
         Their counts are unbiased and their excess is not negative: a normal law cut at zero. Only as many cells count
-        as a tail has that falls as what stands out does, for the noise of cells far out would hide the rest.
+        as a tail has that falls as what stands out does, for the noise of cells far out would hide the rest: what may
+        lie there is in the error alone.
         """
         excess = float(self.shares @ np.maximum(self.sizes - size, 0.0))
         first = self._last + 1
@@ -537,7 +544,34 @@ class SizeTable:
         found = float(self.counts[first:reach] @ apart)
         lift, kept = (float(one[0]) for one in cut_below(np.array([found / error])))
         likeliest = max(found, 0.0)
-        return likeliest, error**2 * kept + (found + error * lift - likeliest) ** 2
+        return likeliest, error**2 * kept + (found + error * lift - likeliest) ** 2 + self._farther(size, reach)
+
+    def _farther(self, size: float, reach: int) -> float:
+        """Return the mean square of what sets beyond the reach of a tail add to the mean size.
+
+        Their numbers may fall slowly, as a power of the size: from what noise may hide of the first cell that does not
+        stand out, as steeply as on the way to it. What that adds is the scale of a half-normal prior, and the counts
+        bound it: where they are precise it is little.
+        """
+        first = self._last + 1
+        if reach >= len(self.sizes):
+            return 0.0
+        held, beyond = self.shares / self.widths, slice(reach, None)
+        level = _SEEN * math.sqrt(self.sigma2) / self.rows / self.widths[first]
+        near = (self.sizes <= _ON_THE_WAY * self.sizes[first]) & (held > 0)
+        slopes = np.log(np.maximum(held[near] / level, 1.0)) / np.log(
+            self.sizes[first] / np.maximum(self.sizes[near], 0.5)
+        )
+        slope = float(np.median(slopes[-3:])) if len(slopes) else _LEAST_SLOPE
+        apart = self.sizes[beyond] - size
+        prior = (level * float(self.widths[beyond] * apart @ (self.sizes[beyond] / self.sizes[first]) ** -slope)) ** 2
+        noise = self.sigma2 * float(apart @ apart) / self.rows**2
+        if prior <= 0:
+            return 0.0
+        gain = prior / (prior + noise)
+        middle, error = gain * float(self.counts[beyond] @ apart) / self.rows, math.sqrt(gain * noise)
+        lift, kept = (float(one[0]) for one in cut_below(np.array([middle / error])))
+        return (middle + error * lift) ** 2 + error**2 * kept
 
 
 @dataclass(frozen=True, eq=False)

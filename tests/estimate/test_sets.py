@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 
 import matplotlib as mpl
 import numpy as np
@@ -355,3 +356,21 @@ def test_the_mean_size_knows_of_large_sets_that_noise_hides() -> None:
         found = safe.dp.set_sizes("x").attrs["mean_size"]
         hits += bool(found["lower"] <= right <= found["upper"])
     assert hits >= 11
+
+
+@pytest.mark.parametrize("power", [1.5, 2.5])
+@pytest.mark.parametrize(("rows", "sigma"), [(2_000, 26.0), (8_000, 9.0)])
+def test_the_mean_size_knows_of_tails_that_fall_slowly(rows: int, sigma: float, power: float) -> None:
+    """Sizes with Pareto's law, of which noise hides all but the smallest: 100 releases, each of other sets.
+
+    If .92 hold, fewer than 83 do with a chance of 2e-3, under fixed seeds. Without sets beyond the tail of those that
+    stand out 24 do in the worst of the four.
+    """
+    starts, most, hits = np.array([*range(17), 17, 22, 28, 35, 44, 55]), 60, 0
+    for seed in range(100):
+        generator = np.random.default_rng(seed)
+        held = np.minimum(generator.pareto(power, rows).astype(int) + 1, most)
+        counts = np.histogram(held, np.append(starts, most + 1))[0] + sigma * generator.standard_normal(len(starts))
+        found, variance = sets.SizeTable(starts, most, counts, sigma**2).mean_size(False)
+        hits += bool(abs(found[0] - held.mean()) <= 1.96 * math.sqrt(variance[0]))
+    assert hits >= 83
