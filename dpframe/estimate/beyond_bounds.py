@@ -172,6 +172,7 @@ class Tail:
         """Return what a sum of distances, to a power, lacks as rows beyond the bound count as it, and its error."""
         with np.errstate(over="ignore", invalid="ignore"):
             each = self.distance**power * power / max(self.fall - power, _LEAST_FALL)
+            each = min(each, (self.distance + self.room) ** power - self.distance**power)
             ways = self.further**power - self.distance**power
             value = max(self.rows, 0.0) * each + max(float(self.counts @ ways), 0.0)
             error = math.hypot(self.error * each, math.sqrt(float(self.variances @ ways**2)))

@@ -300,6 +300,9 @@ class TestTails:
         inferred = Inferred(Budget(1.0, 1e-6), ("x",), (measured,))
         tails = tails_of(inferred, "x", Real(low, 8.0), 1_000)
         assert (tails.lower.room, tails.upper.room) == (room, math.inf)
+        # Rows that noise may put below the bound lack no more than the room.
+        unsure = replace(tails.lower.unseen_only, error=10.0, fall=0.0)
+        assert unsure.excess(1) == (0.0, 10.0 * min(unsure.distance, room))
         assert tails.of_mean()[0][1] >= min(tails.lower.excess(1)[1] / 1_000, 1.0)
 
     def test_a_tail_that_is_not_seen_has_no_noise_of_cells_far_beyond(self):
