@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -216,13 +217,13 @@ def _from_polars(frame: Any) -> pa.Table:
 
 
 def _from_pandas(frame: pd.DataFrame) -> pa.Table:
-    text = frame.attrs.get("dpframe")
-    try:
+    text, arrow = frame.attrs.get("dpframe"), None
+    with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
         stored = frame.apply(_listed, axis=0) if len(frame.columns) else frame.copy(deep=False)
         stored.attrs = {}
         arrow = pa.Table.from_pandas(stored, preserve_index=False)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it") from None
+    if arrow is None:  # out here, for what Arrow raises quotes the value, and would be kept as this error's context
+        raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it")
     if not isinstance(text, str):
         return arrow
     return arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **arrow_metadata(text)})
