@@ -187,11 +187,15 @@ class _Accessor:
     """``df.dp``, whose module is imported when it is first used."""
 
     def __get__(self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]) -> typing.Any:
-        if frame is None:
-            return importlib.import_module("dpframe.api.accessor").DpAccessor
-        from dpframe.api.raw_accessor import accessor_of
+        from dpframe.tables.frames import release_text
 
-        return accessor_of(frame)
+        if frame is not None and release_text(frame) is None:
+            from dpframe.api.raw_accessor import RawAccessor
+
+            return RawAccessor(frame)
+        from dpframe.api.accessor import DpAccessor
+
+        return DpAccessor if frame is None else DpAccessor(frame)
 
 
 pd.DataFrame.dp = _Accessor()  # type: ignore[attr-defined]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from dpframe.api.verbs import FrameVerbs
-from dpframe.tables.frames import release_text
 
 if TYPE_CHECKING:
     from dpframe.api.accessor import DpAccessor
@@ -39,9 +36,3 @@ class RawAccessor(FrameVerbs):
 
     def _repr_html_(self) -> str:
         return self._whole._repr_html_()
-
-
-def accessor_of(frame: pd.DataFrame) -> RawAccessor | DpAccessor:
-    """Return ``frame.dp``."""
-    raw = RawAccessor(frame)
-    return raw if release_text(frame) is None else raw._whole

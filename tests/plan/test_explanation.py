@@ -54,7 +54,8 @@ def test_levers_are_the_plans_that_they_speak_of(name):
 
 def test_a_plan_is_explained_on_one_page():
     plan = build_plan(SPACES, epsilon=1.0, n=10_000, contributions=2)
-    text, page = str(plan.explain()), plan.explain()._repr_html_()
+    told = plan.explain()
+    text, page = str(told), told._repr_html_()
     for said in ("73.2 % sure at most", "Except with a chance of 1 in 1 million", "2 rows at most, which is believed"):
         assert said in text
         assert said in page

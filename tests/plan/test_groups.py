@@ -765,7 +765,7 @@ def test_forecast_of_a_large_group_needs_no_matrix():
     assert row["std_error"] == pytest.approx(math.sqrt(variance / 10**6), rel=1e-6)
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["table", "population"])
 def test_intervals_cover(target):
     """40 releases with fixed keys, 95 % intervals of all cells with at least 60 rows, within a group and across.
