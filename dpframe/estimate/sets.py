@@ -66,6 +66,8 @@ With a slope of 2 the mean size is as large as the largest set allows.
 
 _MOST_SHARE, _WIDEST = 0.999, 2.0
 """Largest support and widest κ that are fitted."""
+_NEAR = 1e-3
+"""Relative width to which κ is found, and what is as good as 0: without that it would be halved to the last float."""
 
 _MOST_SIZES = 1 << 22
 """Sizes by released sizes for which a matrix is made."""
@@ -482,7 +484,7 @@ class SizeTable:
         def spread(much: float) -> Held:
             return Held(likely[likely > 0], np.maximum(1 + much * (self.sizes / size - 1), 0.0), self.shares)
 
-        much = bisected(lambda much: spread(much).pairs <= pairs, 0.0, _WIDEST, 1e-3)
+        much = bisected(lambda much: spread(much).pairs <= pairs, 0.0, _WIDEST, _NEAR, _NEAR)
         each = np.repeat(self.shares / self.widths, self.widths.astype(np.int64))
         return replace(spread(much), supports=supports, sizes=each)
 

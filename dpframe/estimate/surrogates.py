@@ -47,6 +47,8 @@ UNPACKED = 1 << 13
 
 LARGEST_TABLE = 1 << 20
 """Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
+_CODES_A_ROW = 4
+"""Codes for each row that was asked for, beyond which no table is made yet."""
 
 
 LARGEST_JOINT = 50_000_000
@@ -185,11 +187,12 @@ class Sums:
 
 
 class Surrogates:
-    """Surrogates of products of functions of columns, tabulated once."""
+    """Surrogates of products of functions of columns, tabulated once where rows are not few for that."""
 
     def __init__(self, columns: Mapping[str, Column], groups: Sequence[Group] = ()) -> None:
         self._columns, self._groups = columns, groups
         self._tables: dict[Feature, FloatArray] = {}
+        self._rows: dict[Feature, int] = {}
         self._means: dict[Feature, float] = {}
 
     def of(self, term: Term, codes: Codes, seen: dict[Feature, FloatArray] | None = None) -> FloatArray:
@@ -227,6 +230,9 @@ class Surrogates:
         if column.mechanism.outputs > LARGEST_TABLE:
             return column.mechanism.surrogate_at(product, codes)
         if key not in self._tables:
+            self._rows[key] = self._rows.get(key, 0) + len(codes)
+            if column.mechanism.outputs > _CODES_A_ROW * self._rows[key]:
+                return column.mechanism.surrogate_at(product, codes)
             self._tables[key] = column.mechanism.surrogate_at(product, np.arange(column.mechanism.outputs))
         return np.asarray(self._tables[key][codes])
 
