@@ -266,7 +266,7 @@ def test_noise_of_measured_sums_is_of_a_stream_of_its_own() -> None:
     assert np.abs(one.counts - two.counts.sum(axis=0)).min() > 1_000
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize("options", [{}, {"mechanisms": {"v": "gaussian"}, "shuffle": False}])
 def test_covariances_are_unbiased_and_covered(null, options):

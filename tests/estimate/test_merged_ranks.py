@@ -18,7 +18,7 @@ def frame() -> pd.DataFrame:
     return pd.DataFrame({"grade": pd.Categorical(values, GRADES, ordered=True), "x": np.arange(len(values)) % 7})
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["table", "population"])
 def test_intervals_hold_of_ranks_whose_neighbours_were_merged_into_them(target):
     # 30 releases of fixed keys; at 95 % fewer than 84 % of some 90 intervals cover with probability below 1e-4.

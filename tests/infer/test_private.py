@@ -368,7 +368,7 @@ def tables(draw) -> tuple[dict[str, Any], Budget]:
 
 
 @given(tables())
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(12))
 def test_no_table_makes_inference_fail(drawn):
     columns, budget = drawn
     found = infer(columns, budget, rows=1000)

@@ -235,7 +235,7 @@ def people() -> pd.DataFrame:
 
 
 @given(st.floats(0.05, 8), st.floats(0.01, 0.99))
-@settings(max_examples=examples(6), phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(3), phases=[Phase.explicit, Phase.generate])
 def test_the_spend_is_inside_the_promise(epsilon: float, share: float) -> None:
     frame = pd.DataFrame({"x": np.arange(500) % 7, "y": np.arange(500) % 2 == 0})
     plan = dpf.plan(frame, epsilon, DELTA, infer_share=share)
