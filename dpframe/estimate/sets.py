@@ -573,7 +573,7 @@ class SizeTable:
         gain = prior / (prior + noise)
         middle, error = gain * float(self.counts[beyond] @ apart) / self.rows, math.sqrt(gain * noise)
         lift, kept = (float(one[0]) for one in cut_below(np.array([middle / error])))
-        return (middle + error * lift) ** 2 + error**2 * kept
+        return float((middle + error * lift) ** 2 + error**2 * kept)
 
 
 @dataclass(frozen=True, eq=False)
