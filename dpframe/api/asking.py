@@ -6,7 +6,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -331,13 +331,17 @@ def _declared(spaces: Any, names: Sequence[str]) -> Mapping[str, Any]:
     return dict(spaces)
 
 
-def named_mechanisms(mechanism: Any) -> tuple[str, ...]:
+def check_mechanism(mechanism: Any, known: Iterable[str]) -> None:
+    """Raise `ParameterError` unless a mechanism is one of those that an answer knows, or None."""
+    names = list(known)
+    if mechanism is not None and not is_one_of(mechanism, names):
+        raise ParameterError(f"mechanism must be one of {', '.join(names)}, or None for the one that errs less")
+
+
+def named_mechanisms(mechanism: str | None) -> tuple[str, ...]:
     """Return the mechanisms to choose from."""
-    if mechanism is None:
-        return AUTO
-    if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
-        raise ParameterError(f"mechanism must be one of {', '.join(MECHANISMS)}, or None for the one of less noise")
-    return (mechanism,)
+    check_mechanism(mechanism, MECHANISMS)
+    return AUTO if mechanism is None else (mechanism,)
 
 
 def fitted_noises(question: Question, portion: Portion, named: Sequence[str]) -> tuple[str, tuple[Noise, ...]]:

@@ -11,12 +11,13 @@ import pandas as pd
 
 from dpframe.accounting.budget import Budget
 from dpframe.api.asked import Asked
-from dpframe.api.asking import Asking, Paid, facts_of
+from dpframe.api.asking import Asking, Paid, check_mechanism, facts_of
 from dpframe.api.quantile_ways import SEARCHING, Choices, Counts, Search, best_way
 from dpframe.api.query_answers import checked_levels, squared_z
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.results import RESULTS
+from dpframe.totals.answers import MECHANISMS
 from dpframe.totals.questions import Tree
 from dpframe.totals.ranks import Ranks
 from dpframe.totals.selection import SELECTORS
@@ -96,6 +97,7 @@ class QuantileQueries(Asking):
         given = Ranks(column, asked.space, self.unit, groups), levels, self.confidence_level, mechanism
         counts = Counts(*given, Tree(column, asked.space, self.unit, groups.conditions), self._public_rows)
         ways = [way for way in (Search(*given), Choices(*given), counts) if by is None or way.groups]
+        check_mechanism(mechanism, [*MECHANISMS, *SELECTORS])
         usable = [way for way in ways if way.takes(mechanism)]
         if by is not None and not usable:
             known = ", ".join([*SELECTORS, SEARCHING])

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
 from dpframe.api.asked import Asked
-from dpframe.api.asking import Asking, Paid, facts_of
+from dpframe.api.asking import Asking, Paid, check_mechanism, facts_of
 from dpframe.errors import ParameterError
 from dpframe.estimate.base import column_names
 from dpframe.totals.answers import Portion
@@ -200,8 +200,7 @@ class Selections(Asking):
 
 
 def _fit(moved: Scores, mechanism: str | None, weighted: bool) -> Callable[[Portion], tuple[str, Selector, Budget]]:
-    if mechanism is not None and (not isinstance(mechanism, str) or mechanism not in SELECTORS):
-        raise ParameterError(f"mechanism must be one of {', '.join(SELECTORS)}, or None for the one that errs less")
+    check_mechanism(mechanism, SELECTORS)
     if weighted and mechanism == "noisy_max":
         raise ParameterError('noisy_max takes no base weights; leave base out, or take mechanism="exponential"')
 

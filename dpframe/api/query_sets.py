@@ -13,10 +13,10 @@ import pandas as pd
 from dpframe.accounting.budget import Budget
 from dpframe.api import asking
 from dpframe.api.asked import Asked, linear, series
-from dpframe.api.asking import AUTO, Asking, Paid, counted_axis, facts_of, fitted_noises, with_facts
+from dpframe.api.asking import AUTO, Asking, Paid, check_mechanism, counted_axis, facts_of, fitted_noises, with_facts
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.noise.keystream import Keystream
-from dpframe.totals.answers import Noise, Portion
+from dpframe.totals.answers import MECHANISMS, Noise, Portion
 from dpframe.totals.groups import Holds
 from dpframe.totals.questions import Cells, Question
 from dpframe.totals.selection import SELECTORS, Scores, Selector, best_selector, whole_cost
@@ -91,6 +91,7 @@ class SetQueries(Asking):
         counted, labels = self._kinds(asked, holds, cut=True)
         scored, _ = self._kinds(asked, holds, cut=False)
         check_whole(k, "k", 1, len(labels), of="values")
+        check_mechanism(mechanism, [*MECHANISMS, *SELECTORS])
         # All of the budget at once pays for more of pure choices, and for as much Gaussian noise.
         portion = self._portions(share)[-1]
         if mechanism in SELECTORS or (mechanism is None and self._choice_errs_less(counted, scored, k, portion)):

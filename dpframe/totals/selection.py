@@ -227,7 +227,8 @@ def check_base(base: Sequence[float], count: int) -> list[int]:
     [2, 1]
     """
     try:
-        found = [float(weight) for weight in base]
+        # Of one weight each: unlike float, it takes no text.
+        found = [math.fsum([weight]) for weight in base]
     except (TypeError, ValueError, OverflowError):
         found = []
     valid = len(found) == count and all(math.isfinite(weight) and weight > 0 for weight in found)

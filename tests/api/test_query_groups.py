@@ -232,6 +232,8 @@ WRONG = [
     (lambda q: q.mean("age", where={"height": 1}, share=0.1), "'height' is not a column"),
     (lambda q: q.mean("age", by="sex", share=0.1, mechanism="staircase"), "staircase is for an answer of one number"),
     (lambda q: q.quantile("age", by="sex", share=0.1, mechanism="geometric"), "mechanism must be one of exponential"),
+    (lambda q: q.quantile("age", share=0.1, mechanism="gumbel"), "mechanism must be one of .*, exponential, noisy_max"),
+    (lambda q: q.most_common("region", 1, share=0.1, mechanism=["geometric"]), "mechanism must .*, noisy_max, or None"),
     (lambda q: q.count(share=0.1), "where is needed"),
     (lambda q: q.crosstab("sex", "sex", share=0.1), "index and columns must be two columns"),
     (lambda q: q.crosstab("sex", "age", bins={"region": 3}, share=0.1), "index and columns must be two columns"),

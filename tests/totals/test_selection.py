@@ -217,6 +217,6 @@ def test_contributions_lower_the_rate():
 def test_what_is_refused():
     with pytest.raises(ParameterError, match="epsilon is too small for this answer"):
         Exponential.of(Scores(((1, 2),)), Portion(Budget(1e-13)))
-    for base in ([1, 0], [1, -1], [1], [1, math.inf], [1, "a"], [1, 1e9]):
+    for base in ([1, 0], [1, -1], [1], [1, math.inf], [1, "a"], [1, 1e9], "12"):
         with pytest.raises(ParameterError, match="base must have a positive weight for each of the 2 candidates"):
             check_base(base, 2)
