@@ -28,10 +28,11 @@ from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, r
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
-from dpframe.estimate.misfit import Misfit, crossed, of_noisy_rows, sides_of, within_cells
+from dpframe.estimate.misfit import OF_TWO, Misfit, crossed, of_noisy_rows, sides_of, within_cells
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results, with_none
 from dpframe.estimate.table_column import TableColumn, aggregation
+from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.estimate.tables.pair_bounds import MOST_BOUNDED, bounds_by_pairs
 
 GRID_CELLS = 128
@@ -54,6 +55,9 @@ NOISY = 0.5
 
 NEGLIGIBLE = 0.005
 """Expected total error of shares below which raw counts are as good as any."""
+
+_ROOM = 1.5
+"""Times as far as a column's own interval goes that a count of two conditions may lie: both have to hold."""
 
 _STRETCHES = 16
 """Stretches of a column's cells whose profile likelihood is looked at."""
@@ -119,8 +123,9 @@ class Joints:
         never = self._source.plan.bound_rules.impossible({name: one.ends for name, one in asked.values.items()})
         if never is not None and never.all():
             return Results(*np.zeros((4, 1))), {"source": "rules"}
-        known = [(self._unbiased_count(asked, population, z), {"source": "rows"})]
-        known += [self._fitted_count(asked.values, population, z)] if fits else []
+        unbiased = self._unbiased_count(asked, population, z)
+        known = [(unbiased, {"source": "rows"})]
+        known += [self._fitted_count(asked.values, population, z, float(unbiased.std_error[0]))] if fits else []
         return min(known, key=lambda one: float(one[0].std_error[0]))
 
     def _unbiased_count(self, asked: Where, population: bool, z: float) -> Results:
@@ -135,8 +140,9 @@ class Joints:
         return Results.of(np.array([rows[0] * weight]), np.array([rows[1] * weight**2]), z)
 
     def _fitted_count(
-        self, conditions: Mapping[str, ValueCondition], population: bool, z: float
+        self, conditions: Mapping[str, ValueCondition], population: bool, z: float, noise: float
     ) -> tuple[Results, dict[str, Any]]:
+        """Return how many rows meet conditions by what is known of least error; ``noise`` is the unbiased count's."""
         names, rows = list(conditions), self._source.n * self._source.weight
         if len(names) == 1 and not has_few_values(conditions[names[0]].column.space):
             law = self.law(names[0])
@@ -147,15 +153,66 @@ class Joints:
         axes = join_axes([condition.axis for condition in conditions.values()], self._source.plan.groups)
         if math.prod(axis.cells for axis in axes) > MOST_ASKED:
             return Results.of(np.array([np.nan]), np.array([np.inf]), z), {"source": "rows"}
-        answer = self.answer(Question(axes, False, (), False, population), "auto")
-        inside = crossed([conditions[axis.name].share_of_cells(axis.ends) for axis in axes])
+        results, source = self._count_of_cells(conditions, axes, population, z, noise)
+        return results, {"source": source}
+
+    def _count_of_cells(
+        self,
+        conditions: Mapping[str, ValueCondition],
+        axes: Sequence[Axis],
+        population: bool,
+        z: float,
+        noise: float,
+    ) -> tuple[Results, str]:
+        """Return how many rows meet conditions by a joint's cells, and what it was made of; see `_fitted_count`."""
+        rows, parts = self._source.n * self._source.weight, [conditions[a.name].share_of_cells(a.ends) for a in axes]
+        inside = crossed(parts)
+        answer = self.answer(Question(axes, False, (), False, population, inside), "auto")
         found = float((answer.estimate * inside).sum())
-        # How the errors of cells go together is not known: at worst all go one way.
+        # Where how the errors of cells go together is not known, at worst all go one way.
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
+        if answer.sum_error is not None and len(axes) == 2:
+            drawn = self._drawn_of_sides(axes, parts, sides_of(answer.estimate, parts), noise)
+            error = min(error, math.hypot(answer.sum_error, drawn))
+        known = self._known_alone(conditions, population, z)
         if answer.source == "rows" and answer.method != "inverse":
-            error = math.hypot(error, self._unresolved(conditions, z) * rows)
+            error = math.hypot(error, self._unresolved(conditions, known, z) * rows)
         error = math.hypot(error, self._unsupported(conditions, found))
-        return Results.of(np.array([found]), np.array([error**2]), z), {"source": answer.source}
+        least, most = 0.0, 1.0
+        if len(axes) > 1:
+            # What each column's own rows leave: no more than the fewest, no less than all of them have to share.
+            low, high = (known[0] + _ROOM * (end - known[0]) for end in known[2:])
+            least, most = max(0.0, 1 - float((1 - low).sum())), min(1.0, float(high.min()))
+        error = min(error, (most - least) * rows / 2)
+        return Results.of(np.array([found]), np.array([error**2]), z).clipped(least * rows, most * rows), answer.source
+
+    def _known_alone(self, conditions: Mapping[str, ValueCondition], population: bool, z: float) -> FloatArray:
+        """Return shares of rows that meet each condition by itself, with errors and intervals."""
+        sampling, found = self._sampling(population), []
+        for name, condition in conditions.items():
+            law = self.law(name)
+            found.append(law.parts_of(condition.share_of_cells(law.edges)[None], sampling, z)[:, 0])
+        return np.stack(found, axis=1)
+
+    def _drawn_of_sides(
+        self, axes: Sequence[Axis], parts: Sequence[FloatArray], sides: FloatArray, noise: float
+    ) -> float:
+        """Return how far off a fit's count of two conditions is by what it draws to independence; see `of_noisy_rows`.
+
+        ``sides`` are the counts by condition, met first, and ``noise`` is the error of the unbiased count.
+        """
+        if not all(axis.column.space.is_listed for axis in axes):
+            return math.sqrt(1 / (1 / float(interaction_variance(sides, 2, OF_TWO).flat[0]) + 1 / noise**2))
+
+        def counted(places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+            some = [axes[place] for place in places]
+            counts, variances = self._of_rows(Question(some, False, (), False, False), sampling=0.0)
+            asked = [parts[place] for place in places]
+            alone = sides_of(variances, asked)
+            return sides_of(counts, asked), np.full(alone.shape, noise**2) if len(places) > 1 else alone
+
+        rows = max(self._source.n * self._source.weight, 1.0)
+        return math.sqrt(float(of_noisy_rows(sides / rows, counted, rows).flat[0])) * rows
 
     def _unsupported(self, conditions: Mapping[str, ValueCondition], found: float) -> float:
         """Return how far a count from rows is off that of independent columns, where tables cover each by itself.
@@ -172,19 +229,17 @@ class Joints:
         shares = [float(condition.share_of_cells(m.axis.ends) @ m.shares) for condition, m in known]
         return abs(found - math.prod(shares) * self._source.n * self._source.weight)
 
-    def _unresolved(self, conditions: Mapping[str, ValueCondition], z: float) -> float:
+    def _unresolved(self, conditions: Mapping[str, ValueCondition], known: FloatArray, z: float) -> float:
         """Return the share of rows that a fit to rows may put on the wrong side of conditions on numbers.
 
         For each number what its own distribution leaves open, among the rows that may meet the other conditions at
         most: two spikes that noise hides may be of the same rows. It is no more than all of these rows.
         """
-        laws = {name: self.law(name) for name in conditions}
-        parts = {name: condition.share_of_cells(laws[name].edges) for name, condition in conditions.items()}
-        known = {name: laws[name].parts_of(part, 0.0, z)[:, 0] for name, part in parts.items()}
         found = 0.0
-        for name, (point, _, low, high) in known.items():
-            if not has_few_values(conditions[name].column.space):
-                most = min((float(ends[3]) for other, ends in known.items() if other != name), default=1.0)
+        for place, condition in enumerate(conditions.values()):
+            point, _, low, high = known[:, place]
+            if condition.is_number:
+                most = float(np.delete(known[3], place).min(initial=1.0))
                 found = max(found, min(float(max(point - low, high - point)) * math.sqrt(most), most))
         return found / z
 
@@ -313,11 +368,17 @@ class Joints:
         counts = surrogates.count_classes(axes, self._source.codes(question.names))
         shares = fitted(counts[..., None])[..., 0]
         presented = self._presenting(question, merge)
-        errors = bootstrap_errors(refits(shares, domain, n, fitted, self._sampling(question.population)), presented)
+        again = list(refits(shares, domain, n, fitted, self._sampling(question.population)))
+        errors = bootstrap_errors(again, presented)
         cells = merge(shares)
         errors = np.hypot(errors, self._left_open(question, cells))
         drawn = self._drawn(question.axes, cells) / question.unit(cells, n * self._source.weight) ** 2
-        return Answer(presented(shares), errors**2 + drawn, method, "rows")
+        found = Answer(presented(shares), errors**2 + drawn, method, "rows")
+        if question.weights is None or not all(axis.inverts for axis in axes):
+            return found
+        weights = question.weights
+        summed = bootstrap_errors(again, lambda some: np.asarray((presented(some) * weights).sum()))
+        return replace(found, sum_error=float(summed))
 
     def _drawn(self, axes: Sequence[Axis], shares: FloatArray) -> FloatArray:
         """Return the variance of cells about a fit to noisy rows that neither it nor its replicas know of.
@@ -380,8 +441,12 @@ class Joints:
             errors = np.hypot(errors, np.sqrt(self._misfit.of_cells(model, names, shares)))
             if len(names) > 2 and model.known(names) is None:
                 errors = with_none(shares, errors)
-        answer = self._shown(question, model, shares, errors, "model", source)
-        return replace(answer, hidden=guarded is not None)
+        answer = replace(self._shown(question, model, shares, errors, "model", source), hidden=guarded is not None)
+        if question.weights is None or not of_rows or guarded is not None:
+            return answer
+        weights, n = question.weights, float(self._source.rows)
+        summed = model.errors(names, self._source.weight, lambda shares: np.asarray((shares * weights).sum()))
+        return replace(answer, sum_error=float(summed) * n)
 
     def _shown(
         self, question: Question, model: Model, shares: FloatArray, errors: FloatArray, method: str, source: str

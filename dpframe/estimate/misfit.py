@@ -22,7 +22,7 @@ from dpframe.estimate.tables.guard import interaction_variance
 _FOLLOWED = 0.1
 """Part of the noise's variance that a fit has at least."""
 
-_OF_TWO, _OF_THREE = 1.0, 0.2
+OF_TWO, _OF_THREE = 1.0, 0.2
 """Standard deviations of log odds ratios of two columns, and of three given their pairs, about, in real tables.
 
 With 0.2 the cells of three columns in samples of 600 to 32,561 rows of twenty tables differ from what their true pairs
@@ -94,7 +94,7 @@ class Misfit:
         if len(names) == 1:
             return np.zeros(shares.shape)
         noise = (self._excess(names) + _FOLLOWED) * known.variances
-        return np.asarray(np.minimum(noise, interaction_variance(shares * n, 2, _OF_TWO)) / n**2)
+        return np.asarray(np.minimum(noise, interaction_variance(shares * n, 2, OF_TWO)) / n**2)
 
     def unseen(self, model: Model, names: Sequence[str], shares: FloatArray) -> FloatArray:
         """Return by how much more of the rows cells may hold than a fit of tables has in them; see `unseen`."""
@@ -301,7 +301,7 @@ def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArr
     others = [tuple(other for other in places if other != place) for place in places]
     margins = [np.maximum(counts.sum(axis=rest) / rows, 1 / rows) for rest in others]
     likely, sure = (odds_spread(counts, rows * crossed(margins), noise, sign * _SURPRISE) for sign in (1, -1))
-    moved = interaction_variance(shares * rows, 2, min(likely, max(sure, _OF_TWO)))
+    moved = interaction_variance(shares * rows, 2, min(likely, max(sure, OF_TWO)))
     drawn = noise * moved / (noise + moved) / rows**2
     margins, odds = [shares.sum(axis=rest) for rest in others], math.exp(min(sure, _STRONGEST))
     apart = counts / rows - shares

@@ -148,13 +148,17 @@ def with_none(estimates: FloatArray, errors: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked of a joint: counts or shares, within which axes, with or without nulls, of which target."""
+    """What is asked of a joint: counts or shares, within which axes, with or without nulls, of which target.
+
+    ``weights`` are those of its cells in a sum, where it is asked for one.
+    """
 
     axes: Sequence[Axis]
     normalize: bool
     given: tuple[int, ...]
     dropna: bool
     population: bool
+    weights: FloatArray | None = None
 
     @property
     def names(self) -> list[str]:
@@ -207,6 +211,7 @@ class Answer:
     """Estimates and variances of all cells, by which method, from ``"tables"``, ``"rows"`` or ``"both"``.
 
     ``hidden`` says that rows showed structure that pairs do not hold, ``counted`` that counts of inference are part.
+    ``sum_error`` is the standard error of the question's sum by replicas, where these know it.
     """
 
     estimate: FloatArray
@@ -215,6 +220,7 @@ class Answer:
     source: str
     hidden: bool = False
     counted: bool = False
+    sum_error: float | None = None
 
     @property
     def said(self) -> dict[str, Any]:

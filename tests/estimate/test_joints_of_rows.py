@@ -64,3 +64,55 @@ def test_errors_of_columns_that_follow_from_each_other():
     held, far = judged(plants(), [("kind0", "soil0"), ("kind1", "soil1")], 2, epsilon=3, measure=None)
     assert held > 0.92
     assert far < 0.01
+
+
+def visits(rows: int = 4_000) -> pd.DataFrame:
+    """A number with a spike, one with a heap, a few whole numbers, and two texts that follow from them."""
+    rng = np.random.default_rng(5)
+    hours, seen = np.where(rng.random(rows) < 0.6, 40, rng.integers(1, 100, rows)), rng.integers(0, 20, rows)
+    spent = np.where(rng.random(rows) < 0.7, 0.0, rng.gamma(2, 60, rows)).clip(0, 2_000)
+    kind = np.where(hours == 40, "full", rng.choice(["full", "part", "none"], rows))
+    paid = np.where((spent > 0) & (rng.random(rows) < 0.8), "card", rng.choice(["cash", "none"], rows))
+    return pd.DataFrame({"hours": hours, "spent": spent, "seen": seen, "kind": kind, "paid": paid})
+
+
+QUESTIONS = (
+    {"hours": (40, 40), "kind": "full"},
+    {"hours": (41, None), "kind": "part"},
+    {"spent": (0.0, 0.0), "paid": "card"},
+    {"spent": (50.0, None), "paid": "card"},
+    {"spent": (None, 100.0), "hours": (30, 50)},
+    {"seen": (5, 12), "kind": "full"},
+    {"seen": (None, 9), "spent": (0.0, 0.0)},
+    {"kind": "full", "paid": "none"},
+)
+"""Conditions on two columns each."""
+
+
+@pytest.mark.slow
+def test_counts_of_two_conditions_know_of_what_their_columns_know():
+    """Of 32 intervals of four keys 31 hold (two keys are tried here), and none is wider than the table.
+
+    By the sum of all cells' errors counts were of more rows than there are, with intervals as wide as ten tables.
+    """
+    table = visits()
+    spaces = {"hours": (1, 99), "spent": dpf.Real(0, 2_000), "seen": (0, 19)}
+    spaces |= {name: sorted(table[name].unique()) for name in ("kind", "paid")}
+    held, far, widths = [], [], []
+    for key in range(2):
+        safe = dpf.sanitize(table, epsilon=1, spaces=spaces, measure=None, key=bytes([key + 21]) * 32)
+        for where in QUESTIONS:
+            met = [table[c].between(*_ends(w)) if isinstance(w, tuple) else table[c].eq(w) for c, w in where.items()]
+            right, found = float((met[0] & met[1]).sum()), safe.dp.count(where)
+            held.append(found["lower"] <= right <= found["upper"])
+            far.append(abs(found["estimate"] - right) > 5 * found["std_error"])
+            widths.append(found["upper"] - found["lower"])
+            assert 0 <= found["estimate"] <= len(table)
+    assert np.mean(held) > 0.92
+    assert not any(far)
+    assert np.max(widths) <= len(table)
+
+
+def _ends(asked: tuple[float | None, float | None]) -> tuple[float, float]:
+    low, high = asked
+    return (-np.inf if low is None else low, np.inf if high is None else high)
