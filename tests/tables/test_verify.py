@@ -437,7 +437,7 @@ def test_a_columns_claim_below_what_it_loses_is_caught(tabulated: Path) -> None:
         (lambda text: text[:-5], "metadata is damaged"),
         (lambda text: "[]", "metadata is damaged"),
         (lambda text: json.dumps(json.loads(text) | {"n": "many"}), "metadata is damaged"),
-        (lambda text: json.dumps(json.loads(text) | {"plan": 5}), "not a JSON object"),
+        (lambda text: json.dumps(json.loads(text) | {"plan": 5}), "no JSON object"),
         (replanned(lambda plan: plan.update(epsilon=-1)), "epsilon must be finite and above 0"),
         (replanned(lambda plan: plan.update(epsilon="much")), "epsilon must be a number"),
         (replanned(lambda plan: plan.pop("epsilon")), "no epsilon"),
