@@ -32,7 +32,10 @@ _TURNS: list[tuple[str, Turn]] = [
         r"\bmean_curve (estimates it, and) release\.drop\(columns=\['([^']*)'\]\)\.dp\.synthesize\(\)",
         r"dpframe estimate RELEASE mean-curve \2 \1 --drop \2",
     ),
-    (r"sanitise it first, or, if it was released and lost.*attach\(table, plan\)", "make one with dpframe sanitize"),
+    (
+        r"sanitise it first, or, if it was released and lost.*attach\(table, plan\)",
+        "make one with dpframe sanitize, or, if it is one in CSV, put its .dpframe.json next to it",
+    ),
     (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _spaces_file),
     (r"declare its space, spaces=\{('[^']*'): …\}", r"declare the space of \1 in --spaces FILE"),
     (r"\bdeclare spaces=\{(.*)\}(?=,? (?:convert text|or raise))", _spaces_file),

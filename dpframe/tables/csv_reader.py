@@ -11,6 +11,7 @@ refused.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -176,7 +177,7 @@ def _is_flat(type_: pa.DataType) -> bool:
 
 
 def _decoded(column: pa.Array, single: bool) -> pa.Array:
-    """Return bytes as a dictionary of text; what is no UTF-8 is null, for a refusal would reveal its row.
+    """Return bytes as a dictionary of text, each value by itself: a refusal of one would reveal its row.
 
     Nothing is null in a ``single`` column, which pandas writes in quotes there: an empty line would be lost.
     """
@@ -189,11 +190,12 @@ def _decoded(column: pa.Array, single: bool) -> pa.Array:
     return texts.take(coded.indices).dictionary_encode()
 
 
-def _text(value: bytes) -> str | None:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return None
+def _text(value: bytes) -> str:
+    """Return text; what is no UTF-8 is as Windows writes Western European, in which few bytes have no letter."""
+    for encoding in ("utf-8", "cp1252"):
+        with contextlib.suppress(UnicodeDecodeError):
+            return value.decode(encoding)
+    return value.decode("latin-1")
 
 
 def _type_of(space: Space, name: str) -> pa.DataType:

@@ -532,7 +532,10 @@ def test_refusals_say_what_to_write(files, run):
     refused = [
         (("plan", files / "in.parquet", "--epsilon", 1, "--space", "age=18-100"), "bounds are written age=18,100"),
         (("sanitize", files / "in.parquet", out, "--epsilon", "abc"), "see dpframe sanitize --help"),
-        (("estimate", files / "in.parquet", "mean", "age"), "carries no release plan; make one with dpframe sanitize"),
+        (
+            ("estimate", files / "in.parquet", "mean", "age"),
+            "carries no release plan; make one with dpframe sanitize, or",
+        ),
         (("estimate", out, "mean", "aeg"), "did you mean 'age'?"),
     ]
     for arguments, said in refused:
