@@ -303,12 +303,12 @@ def test_dates_in_a_csv_file_and_in_a_frame_of_text(run, tmp_path):
     assert code == 0
     assert dpf.Plan.from_json(text).spaces["day"].inner_space.tag == "datetime"
     assert 'pass --spaces FILE, which holds {"note": ["CATEGORY", …]}' in said
-    assert "give text of a CSV file that writes dates or numbers its bounds, --space COLUMN=LOWER,UPPER, write" in said
+    assert "give text that writes dates or numbers bounds, --space COLUMN=LOWER,UPPER, write" in said
     frame = pd.read_csv(source, dtype="string").head(599)
     with pytest.raises(dpf.ColumnError, match="convert text that writes dates or numbers first"):
         frame.dp.plan(epsilon=1, spaces={"day": ("2020-01-01", "2024-12-31")}, drop=["note"])
     with pytest.warns(
-        dpf.InferenceWarning, match=r"convert text of .* pd\.to_datetime, or several items, .*, or raise"
+        dpf.InferenceWarning, match=r"convert text that writes dates \(pd\.to_datetime\), numbers, .*, or raise"
     ):
         frame.dp.plan(epsilon=1, drop=["note"])
     dated = frame.assign(day=pd.to_datetime(frame["day"]))
