@@ -182,10 +182,14 @@ def _decoded(column: pa.Array, single: bool) -> pa.Array:
     Nothing is null in a ``single`` column, which pandas writes in quotes there: an empty line would be lost.
     """
     coded = column.dictionary_encode()
-    texts = pa.array(list(map(_text, coded.dictionary.to_pylist())), pa.string())
+    try:
+        texts, distinct = coded.dictionary.cast(pa.string()), True
+    except pa.ArrowInvalid:
+        # A text that is written in two ways is one value: entries of a dictionary are distinct.
+        texts, distinct = pa.array(list(map(_text, coded.dictionary.to_pylist())), pa.string()), False
     if single:
         texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-    if not texts.null_count:
+    if distinct and not texts.null_count:
         return pa.DictionaryArray.from_arrays(coded.indices, texts)
     return texts.take(coded.indices).dictionary_encode()
 

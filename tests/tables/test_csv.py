@@ -176,6 +176,13 @@ def test_text_of_windows_is_read_as_it_was_written(tmp_path):
     assert rows[0] == rows[1] == dict.fromkeys(countries, 300)
 
 
+def test_a_person_who_is_written_in_two_encodings_is_one(tmp_path):
+    rows = [f"Mü{i},1\n".encode(encoding) for i in range(300) for encoding in ("utf-8", "cp1252")]
+    (tmp_path / "in.csv").write_bytes(b"who,x\n" + b"".join(rows))
+    options = {"delta": 0, "spaces": {"x": (0, 1)}, "privacy_id": "who", "key": bytes(32)}
+    assert dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.parquet", 4, **options).n == 300
+
+
 def test_leak_bytes_that_are_no_text_are_not_refused(tmp_path):
     good = b"x,note\n" + b"".join(b"%d,n%d\n" % (i % 50, i % 3) for i in range(1_000))
     (tmp_path / "in.csv").write_bytes(good.replace(b"7,n1\n", b"7,\xff\n", 1).replace(b"8,n2", b"8,\xed\xb2\x80", 1))
