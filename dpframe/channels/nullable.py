@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.arrays import FloatArray
+from dpframe.arrays import FloatArray, replaced
 from dpframe.channels.base import (
     Channel,
     CodeFunction,
@@ -166,7 +166,7 @@ class WithNull(Mechanism):
             out[:, inside.shape[1] :] = 0
             out[hidden] = self._null_words
         else:
-            np.copyto(out, out.dtype.type(self._null_released), where=hidden)
+            out[:] = replaced(out, hidden, self._null_released)
 
     @property
     def _null_words(self) -> npt.NDArray[np.uint64]:
@@ -180,7 +180,7 @@ class WithNull(Mechanism):
     def _inside(self, codes: IntArray, absent: npt.NDArray[np.bool_]) -> IntArray:
         """Return codes of values: the centre's where null."""
         if not self.code_words:
-            return np.where(absent, codes.dtype.type(self.inner.centre), codes)
+            return replaced(codes, absent, self.inner.centre)
         words = self.inner.code_words
         raw = self.inner.centre.to_bytes(8 * words, "little")
         return np.where(absent[:, None], np.frombuffer(raw, dtype="<u8").astype(np.uint64), codes[:, :words])

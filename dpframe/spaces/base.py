@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpframe.arrays import replaced
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.spaces.entries import Entries
 from dpframe.spaces.json_form import from_object, to_object
@@ -50,7 +51,15 @@ def register(cls: S) -> S:
 
 def missing_of(array: pa.Array) -> Mask:
     """Return where an Arrow array is null, or None where it nowhere is."""
-    return None if array.null_count == 0 else np.asarray(pc.is_null(array))
+    if array.null_count == 0:
+        return None
+    bitmap = array.buffers()[0]
+    if bitmap is None:
+        return np.asarray(pc.is_null(array))
+    # From the bits themselves: Arrow hands booleans to NumPy one by one.
+    first, last = array.offset, array.offset + len(array)
+    bits = np.frombuffer(bitmap, dtype=np.uint8)[first // 8 : -(-last // 8)]
+    return np.unpackbits(bits, bitorder="little")[first % 8 : first % 8 + len(array)] == 0
 
 
 def decoded(array: pa.Array) -> pa.Array:
@@ -322,7 +331,10 @@ class Space(ABC):
                     "is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'",
                     row=first_row(missing),
                 )
-            codes = np.where(missing.reshape(-1, *[1] * (codes.ndim - 1)), self.code_array([self.fixed_point]), codes)
+            if self.code_words:
+                codes = np.where(missing[:, None], self.code_array([self.fixed_point]), codes)
+            else:
+                codes = replaced(codes, missing, self.fixed_point)
         return codes
 
     def decode(self, codes: npt.ArrayLike, type_: pa.DataType | None = None) -> pa.Array:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpframe.arrays import by_pieces
 from dpframe.errors import ColumnError, ParameterError, check_whole
 from dpframe.spaces.base import (
     LARGEST_GRID,
@@ -215,15 +216,16 @@ class Integer(_Grid):
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         values, missing = self._numeric(array, lenient)
+        return by_pieces(self._steps, values, self.code_type), missing
+
+    def _steps(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         clipped = np.clip(values, values.dtype.type(self.lower), values.dtype.type(self.upper))
         if clipped.dtype.kind == "f":
-            steps = np.rint((clipped.astype(np.float64) - self.lower) / self.step)
-        elif self.lower == 0 and self.step == 1:
-            steps = clipped
-        else:
-            # uint64 keeps the difference of far-apart int64 bounds from overflowing.
-            steps = _nearest(clipped.astype(np.uint64) - np.uint64(self.lower % 2**64), self.step)
-        return steps.astype(self.code_type), missing
+            return np.rint((clipped.astype(np.float64) - self.lower) / self.step)
+        if self.lower == 0 and self.step == 1:
+            return clipped
+        # uint64 keeps the difference of far-apart int64 bounds from overflowing.
+        return _nearest(clipped.astype(np.uint64) - np.uint64(self.lower % 2**64), self.step)
 
     def _object_code(self, value: Any, lenient: bool) -> int:
         number = min(max(self._number(value, lenient), self.lower), self.upper)
@@ -623,9 +625,12 @@ class Datetime(_Grid):
         values = np.asarray(ticks if missing is None else ticks.fill_null(0)).astype(np.int64, copy=False)
         tick = self._tick(array.type)
         low, per_step = self._start // tick, self._width // tick
-        clipped = np.clip(values, low, low + (self.size - 1) * per_step)
-        steps = _nearest(clipped.astype(np.uint64) - np.uint64(low % 2**64), per_step)
-        return steps.astype(self.code_type), missing
+
+        def steps(ticks: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            clipped = np.clip(ticks, low, low + (self.size - 1) * per_step)
+            return _nearest(clipped.astype(np.uint64) - np.uint64(low % 2**64), per_step)
+
+        return by_pieces(steps, values, self.code_type), missing
 
     def _object_code(self, value: Any, lenient: bool) -> int:
         ticks = nanoseconds(value, self.is_duration)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpframe.arrays import replaced
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_object, refuse_type, register
 from dpframe.spaces.object_codes import UNKNOWN, PlainCodes
@@ -186,13 +187,11 @@ class _Listed(Space):
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         codes, missing = self.find(array)
-        unknown = codes < 0 if missing is None else (codes < 0) & ~missing
+        unknown = codes < 0
         if unknown.any():
             if self._other is None:
                 raise ColumnError(_OUTSIDE, row=first_row(unknown))
-            codes = np.where(unknown, codes.dtype.type(self._other), codes)
-        if missing is not None:
-            codes = np.where(missing, codes.dtype.type(0), codes)
+            codes = replaced(codes, unknown, self._other)
         return codes.astype(self.code_type), missing
 
     def _known(self, array: pa.Array) -> pa.Array:
@@ -204,23 +203,24 @@ class _Listed(Space):
         return taken.take(pa.array(np.arange(len(array)), mask=~known))
 
     def find(self, array: pa.Array) -> tuple[npt.NDArray[np.signedinteger], Mask]:
-        """Return the code of every value (−1, or anything, where it is not listed) and where values are null."""
+        """Return the code of every value (−1 where it is not listed, 0 where null) and where values are null."""
         if not pa.types.is_dictionary(array.type):
             return self._look_up(array)
         entry_codes, null_entry = self._look_up(array.dictionary)
-        absent = missing_of(array.indices)
-        index = np.asarray(array.indices if absent is None else array.indices.fill_null(0))
-        if len(entry_codes) == 0:
-            entry_codes, null_entry = np.full(1, -1, dtype=np.int32), np.ones(1, dtype=np.bool_)
         # A byte for most columns: what follows goes over every row several times.
-        narrow = entry_codes.astype(np.min_scalar_type(-max(self.size, 1)))
-        codes, missing = narrow.take(index), null_entry[index] if null_entry is not None else None
-        if absent is not None:
-            missing = absent if missing is None else missing | absent
-        return codes, missing
+        narrow = np.append(entry_codes, 0).astype(np.min_scalar_type(-max(self.size, 1)))
+        indices, null = array.indices, len(entry_codes)
+        if indices.null_count:
+            wide = null > np.iinfo(indices.type.to_pandas_dtype()).max
+            indices = (indices.cast(pa.int64()) if wide else indices).fill_null(null)
+        index = np.asarray(indices)
+        codes = narrow.take(index)
+        if null_entry is not None:
+            return codes, np.append(null_entry, True).take(index)
+        return codes, index == null if array.indices.null_count else None
 
     def _look_up(self, values: pa.Array) -> tuple[npt.NDArray[np.int32], Mask]:
-        """Return the code of every value (−1 where unknown) and where values are null."""
+        """Return the code of every value (−1 where unknown, 0 where null) and where values are null."""
         if pa.types.is_string_view(values.type):
             values = values.cast(pa.large_string())
         missing, mine = missing_of(values), self._value_set.cast(values.type)
@@ -231,7 +231,8 @@ class _Listed(Space):
             missing = nan if missing is None else missing | nan
             # Arrow distinguishes −0.0 and 0.0; adding 0.0 makes them one.
             values, mine = (pc.add(part, pa.scalar(0.0, values.type)) for part in (values, mine))
-        return np.asarray(pc.index_in(values, value_set=mine).fill_null(-1)), missing
+        codes = np.asarray(pc.index_in(values, value_set=mine).fill_null(-1))
+        return codes if missing is None else replaced(codes, missing, 0), missing
 
     @cached_property
     def _code_of(self) -> dict[Any, int]:

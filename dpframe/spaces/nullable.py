@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpframe.arrays import replaced
 from dpframe.errors import ParameterError, PlanError
 from dpframe.spaces.base import Codes, Mask, Space, register, space_from_json
 from dpframe.spaces.declare import TWO_NUMBERS, as_space, two_numbers
@@ -192,17 +193,20 @@ class Nullable(Space):
         codes = codes.astype(self.code_type, copy=False)
         if self.code_words > self.inner.code_words:
             codes = np.pad(codes, ((0, 0), (0, 1)))
-        if missing is not None:
-            codes = np.where(missing[:, None] if self.code_words else missing, self.code_array([self.null]), codes)
-        return codes, None
+        if missing is None:
+            return codes, None
+        if self.code_words:
+            return np.where(missing[:, None], self.code_array([self.null]), codes), None
+        return replaced(codes, missing, self.null), None
 
     def _inside(self, codes: Codes) -> tuple[Codes, npt.NDArray[np.bool_]]:
         """Return the codes of the values, the first one where codes are null's, and where they are."""
         null = self.is_null(codes)
         # What lies under a null slot must not matter.
-        inside = np.where(null[:, None] if self.code_words else null, codes.dtype.type(0), codes)
         if self.code_words:
-            inside = inside[:, : self.inner.code_words]
+            inside = np.where(null[:, None], codes.dtype.type(0), codes)[:, : self.inner.code_words]
+        else:
+            inside = replaced(codes, null, 0)
         return inside.astype(self.inner.code_type, copy=False), null
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:

@@ -38,8 +38,9 @@ def set_sizes(codes: U64) -> npt.NDArray[np.int64]:
     >>> set_sizes(np.array([[3, 1], [0, 0]], dtype=np.uint64)).tolist()
     [3, 0]
     """
-    out = np.zeros(len(codes), dtype=np.int64)
-    for word in codes.T:  # a sum along short rows would be slow
+    first, *others = codes.T
+    out = np.bitwise_count(first).astype(np.int64)
+    for word in others:  # a sum along short rows would be slow
         out += np.bitwise_count(word)
     return out
 

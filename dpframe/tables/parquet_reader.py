@@ -13,9 +13,11 @@ from typing import IO, Any, ClassVar
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpframe.tables.files import FileInput, attempt, repeated
+from dpframe.errors import FileError
+from dpframe.tables.files import FileInput, attempt, repeated, shown
 from dpframe.tables.info import metadata_text
 from dpframe.tables.kinds import as_coded
 from dpframe.tables.parquet_form import ParquetForm
@@ -174,13 +176,20 @@ def _check_dictionaries(path: Path, table: pa.Table | pa.RecordBatch) -> None:
 def _check_entries(path: Path, values: pa.Array) -> None:
     t = pa.types
     if t.is_dictionary(values.type) and is_text(values.type.value_type):
-        entries = values.dictionary.cast(pa.large_binary())
-        values = pa.DictionaryArray.from_arrays(values.indices, entries, safe=False)
-        attempt(path, _DAMAGED, partial(values.validate, full=True))
+        attempt(path, _DAMAGED, partial(values.dictionary.cast(pa.large_binary()).validate, full=True))
+        _check_within(path, values)
     elif t.is_list(values.type) or t.is_large_list(values.type):
         _check_entries(path, values.values)
     elif t.is_dictionary(values.type) or _nests_dictionary(values.type):
         attempt(path, _DAMAGED, partial(values.validate, full=True))
+
+
+def _check_within(path: Path, values: pa.DictionaryArray) -> None:
+    """Raise `FileError` where indices are beyond the dictionary; Arrow's validation takes twenty times as long."""
+    ends = pc.min_max(values.indices)
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    if low is not None and (low < 0 or high >= len(values.dictionary)):
+        raise FileError(f"{shown(path)} {_DAMAGED}")
 
 
 def _nests_dictionary(type_: pa.DataType) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpframe.tables.batches import Batch, joined, length
 from dpframe.tables.hidden_file import HiddenFile
-from dpframe.tables.release import numbered, rank_halves
+from dpframe.tables.release import rank_halves
 
 SPILL_ROWS = 1 << 17
 
@@ -69,12 +69,11 @@ class Spill:
 
     def _parted(self, high: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Return the positions that sort rows by bucket, otherwise in their order, and where each bucket begins."""
-        bits = max(len(high) - 1, 0).bit_length()
-        kind: type[np.unsignedinteger] = np.uint32 if self._bits + bits <= 32 else np.uint64
-        bucket = (high >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(high)).astype(kind)
-        order = numbered(bucket, kind(bits))
-        edges = np.searchsorted(bucket, np.arange(self.buckets + 1, dtype=kind))
-        return order, edges
+        bucket = high >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(high)
+        # By a radix: NumPy has one for numbers of a byte or two.
+        narrow = bucket.astype(np.min_scalar_type(self.buckets - 1))
+        edges = np.append(0, np.bincount(narrow, minlength=self.buckets).cumsum())
+        return np.argsort(narrow, kind="stable"), edges
 
     def read(self, bucket: int, *, words: bool = False) -> Batch:
         """Return a bucket's rows, in the order of their words; these too on request, under the empty name."""

@@ -29,6 +29,9 @@ Places = npt.NDArray[np.intp]
 _BITS = 1 << 22
 """Bits of sets that are unpacked at a time."""
 
+_BITS_OF_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
+"""Which bits are set in each byte, shape (256, 8)."""
+
 _PENDING = 1 << 20
 """Partial counts of values that are kept before they are added up."""
 
@@ -133,11 +136,13 @@ class Items(Counter):
         for start in range(0, len(codes), step):
             words_of = partial(stream.words, 0, first_row + start)
             part = cut(codes[start : start + step].astype(np.uint64), self.most, words_of)
-            held = np.unpackbits(part.astype("<u8").view(np.uint8), axis=1, bitorder="little")
-            self.counts += self._of(held[:, : item_count(self.space)])
+            self.counts += self._of(part.astype("<u8").view(np.uint8)[:, : -(-item_count(self.space) // 8)])
 
-    def _of(self, held: npt.NDArray[np.uint8]) -> Ints:
-        return np.asarray(held.sum(axis=0, dtype=np.int64))
+    def _of(self, raw: npt.NDArray[np.uint8]) -> Ints:
+        """Return the counts of sets, given by the bytes that their items lie in."""
+        # How often each byte comes says how often each of its bits is set.
+        counts = [np.bincount(column, minlength=256) @ _BITS_OF_BYTES for column in raw.T]
+        return np.concatenate(counts)[: len(self.counts)]
 
 
 @dataclass
@@ -158,10 +163,11 @@ class ItemPairs(Items):
     def __post_init__(self) -> None:
         self.counts = np.zeros(math.comb(item_count(self.space), 2), dtype=np.int64)
 
-    def _of(self, held: npt.NDArray[np.uint8]) -> Ints:
+    def _of(self, raw: npt.NDArray[np.uint8]) -> Ints:
+        items = item_count(self.space)
         # Counts of so few rows are whole in short floats.
-        short = held.astype(np.float32)
-        return np.asarray((short.T @ short)[np.triu_indices(held.shape[1], 1)].astype(np.int64))
+        held = np.unpackbits(raw, axis=1, count=items, bitorder="little").astype(np.float32)
+        return np.asarray((held.T @ held)[np.triu_indices(items, 1)].astype(np.int64))
 
 
 @dataclass
@@ -187,8 +193,9 @@ class SetSizes(Counter):
         """Count sets by their size."""
         space: Any = self.space
         kept = codes[~space.is_null(codes)] if space.has_null else codes
-        cells = np.searchsorted(size_starts(space), set_sizes(kept.astype(np.uint64)), side="right") - 1
-        self.counts += np.bincount(cells, minlength=len(self.counts))
+        starts = size_starts(space)
+        sizes = np.bincount(set_sizes(kept.astype(np.uint64)), minlength=starts[-1] + 1)
+        self.counts += np.add.reduceat(sizes, starts)
 
 
 @dataclass
