@@ -59,7 +59,8 @@ def missing_of(array: pa.Array) -> Mask:
     # From the bits themselves: Arrow hands booleans to NumPy one by one.
     first, last = array.offset, array.offset + len(array)
     bits = np.frombuffer(bitmap, dtype=np.uint8)[first // 8 : -(-last // 8)]
-    return np.unpackbits(bits, bitorder="little")[first % 8 : first % 8 + len(array)] == 0
+    present = np.unpackbits(bits, bitorder="little")[first % 8 : first % 8 + len(array)]
+    return np.logical_not(present.view(np.bool_))
 
 
 def decoded(array: pa.Array) -> pa.Array:

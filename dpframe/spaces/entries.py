@@ -75,7 +75,7 @@ class Entries:
         else:
             table: npt.NDArray[Any] = np.zeros((len(objects), *codes.shape[1:]), codes.dtype)
             table[used] = codes
-            rows: npt.NDArray[Any] = table[self.codes]
+            rows: npt.NDArray[Any] = table.take(self.codes, axis=0)
             return rows
         raise fault
 

@@ -221,9 +221,10 @@ class Integer(_Grid):
     def _steps(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         clipped = np.clip(values, values.dtype.type(self.lower), values.dtype.type(self.upper))
         if clipped.dtype.kind == "f":
-            return np.rint((clipped.astype(np.float64) - self.lower) / self.step)
+            steps: npt.NDArray[Any] = np.rint((clipped.astype(np.float64) - self.lower) / self.step)
+            return steps
         if self.lower == 0 and self.step == 1:
-            return clipped
+            return np.asarray(clipped)
         # uint64 keeps the difference of far-apart int64 bounds from overflowing.
         return _nearest(clipped.astype(np.uint64) - np.uint64(self.lower % 2**64), self.step)
 

@@ -39,7 +39,7 @@ def set_sizes(codes: U64) -> npt.NDArray[np.int64]:
     [3, 0]
     """
     first, *others = codes.T
-    out = np.bitwise_count(first).astype(np.int64)
+    out: npt.NDArray[np.int64] = np.bitwise_count(first).astype(np.int64)
     for word in others:  # a sum along short rows would be slow
         out += np.bitwise_count(word)
     return out
