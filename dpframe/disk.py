@@ -58,7 +58,7 @@ class Folder:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, path: Path, *, follow: bool = True) -> Iterator[Folder]:
-        """Open a folder; ``NotADirectoryError`` for what is none, or a link to one unless these are followed.
+        """Open a folder; ``NotADirectoryError`` for anything else, or a link to one unless these are followed.
 
         Examples
         --------
@@ -120,7 +120,7 @@ class Folder:
             os.fsync(self.descriptor)
 
     def open_unnamed(self, mode: int) -> int | None:
-        """Open a file that has no name, or return None where there are none, or none can be named later."""
+        """Open a file that has no name, or return None where the system cannot, or cannot name it later."""
         if self.descriptor is None or not hasattr(os, "O_TMPFILE") or not Path(DESCRIPTORS).is_dir():
             return None
         with contextlib.suppress(OSError):  # a file system without them

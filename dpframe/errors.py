@@ -112,7 +112,7 @@ def check_whole(
 
 
 def is_one_of(value: Any, names: Collection[Any]) -> bool:
-    """Return whether a value is one of some names; arrays, frames and ``<NA>`` are none, and raise nothing."""
+    """Return whether a value is one of some names; for arrays, frames and ``<NA>`` it is False, without an error."""
     return isinstance(value, str) and value in names
 
 

@@ -129,7 +129,7 @@ class ReleaseBudget:
 
 
 def _told(path: Path) -> ReleaseInfo | None:
-    """Return what a file says about itself, or None if it is none, damaged or no release."""
+    """Return what a file says about itself, or None if it is missing, damaged or no release."""
     try:
         text = open_input(path).text
         return None if text is None else read_info(text)

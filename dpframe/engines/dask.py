@@ -10,31 +10,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from dpframe.api.accessor import DpAccessor
-from dpframe.api.files import check_codec
-from dpframe.api.job import planned
-from dpframe.api.options import PlanOptions, as_method_of, documented
-from dpframe.api.planning import Request
+from dpframe.api.options import as_method_of
 from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import Form, PandasForm, ReadForm
-from dpframe.engines.job import PreparedRelease, released
-from dpframe.engines.readers import PandasReader, ParquetReader, Part, parquet_parts
+from dpframe.engines.job import PreparedRelease
+from dpframe.engines.readers import PandasReader, ParquetReader, Part, parquet_files, parquet_parts, without_rows
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
-from dpframe.engines.staging import check_target
-from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
+from dpframe.engines.table import EngineTable, Outcome, check_id, check_unique
+from dpframe.engines.verbs import Verbs
 from dpframe.engines.work import Pieces
-from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
-from dpframe.ledger.account import OpenAccount
+from dpframe.errors import DpframeError, ParameterError
 from dpframe.plan.plan import Plan
-from dpframe.tables.frames import ArrowFrame, PandasFrame, wrap
-from dpframe.tables.info import ReleaseInfo, arrow_metadata
-from dpframe.tables.inputs import open_input
+from dpframe.tables.frames import PandasFrame, wrap
+from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.parquet_reader import ParquetInput
 from dpframe.tables.persons import Counts
@@ -173,9 +168,7 @@ def open_table(source: Any, id: str | None = None) -> DaskTable:
     names = list(source.columns)
     template = wrap(source._meta)
     if id is not None:
-        if id not in names:
-            raise ParameterError(f"id names {id!r}, which is not a column; columns are {name_list(names)}")
-        check_id(template.fields([id])[0], id)
+        check_id(template, id)
         names.remove(id)
         _check_unique(source[id], id)
         template = wrap(source._meta[names])
@@ -188,123 +181,14 @@ def open_table(source: Any, id: str | None = None) -> DaskTable:
 def _check_unique(ids: Any, name: str) -> None:
     sizes = ids.to_frame().groupby(name, dropna=False).size(split_out=ids.npartitions)
     missing, most = dask.compute(ids.isna().sum(), sizes.max())
-    if missing:
-        raise ColumnError("is null in some rows, and id names every row; drop such rows, or fill them", column=name)
-    if most > 1:
-        raise ColumnError(TWICE, column=name)
+    check_unique(bool(missing), int(most), name)
 
 
 def _of_files(source: str | Path) -> DaskTable:
-    files = open_input(source)
-    if not isinstance(files, ParquetInput):
-        raise FileError(f"{source} is {files.form}, and engines cannot read parts of it; convert it to Parquet")
-    metadata = None if files.text is None else arrow_metadata(files.text)
-    template = ArrowFrame(files.schema.with_metadata(metadata).empty_table())
-    return DaskTable(
-        template,
-        files.n,
-        ParquetReader(files, files.names),
-        parquet_parts(files),
-        files,
-        by_id=False,
-        partitions=tuple(files.partitions),
-    )
-
-
-@documented
-def plan(
-    source: Any,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    *,
-    id: str | None = None,
-    ledger: Any = None,
-    dataset: str | None = None,
-    **options: Unpack[PlanOptions],
-) -> Plan:
-    """Plan how a Dask frame or Parquet files would be sanitised; see `dpframe.plan`.
-
-    Private inference reads the columns whose spaces are not declared three or four times; workers count, and the noise
-    is added here.
-
-    Parameters
-    ----------
-    source, id
-        As for `sanitize`.
-    epsilon, delta, ledger, dataset
-        As for `dpframe.plan`.
-    {options}
-    """
-    return planned(open_table(source, id), epsilon, delta, OpenAccount.of(ledger, dataset), options)
-
-
-plan_frame = plan
-"""The same by a name that methods and arguments called ``plan`` leave free."""
-
-
-@documented
-def sanitize(
-    source: Any,
-    plan: Plan | None = None,
-    target: str | Path | None = None,
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    id: str | None = None,
-    key: bytes | None = None,
-    ledger: Any = None,
-    dataset: str | None = None,
-    compression: str = "snappy",
-    **options: Unpack[PlanOptions],
-) -> Any:
-    """Randomise every row of a Dask frame, or of Parquet files, by Dask's workers.
-
-    Parameters
-    ----------
-    source
-        A Dask DataFrame, or the path of Parquet files that the workers see as well.
-    plan
-        A ready plan; see `plan`.
-    target
-        A new directory to write, of Parquet files whose footers have the plan. It appears whole or not at all. Without
-        it a lazy frame is returned.
-    id
-        A column of a frame that names every row once: whole numbers or text. Rows are then known by it in any
-        partition, and the column is left out. Without it rows are known by their place, and partitions
-        must not change.
-    key
-        32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. It travels to the
-        workers inside tasks, and appears in no name, repr or log of them.
-    ledger, dataset
-        A `Ledger`, or its path, and the dataset in it (or a `Ledger.account`) from which the release spends, before any
-        task draws. With ``target``, a job that is interrupted keeps its key next to the ledger, as
-        `dpframe.sanitize` does.
-    compression
-        Parquet compression codec.
-    epsilon, delta
-        The promise, replace-one, per person, in place of a plan. ``delta=None`` is min(1e-6, n^−1.5). Under a ledger
-        private inference is entered by itself, before the release.
-    {options}
-
-    Returns
-    -------
-    A shuffled Dask DataFrame, with the plan in its ``attrs``, that is the same however often and wherever
-    it is computed; or, with ``target``, what the release says about itself.
-
-    Raises
-    ------
-    FileError
-        If files are missing or damaged, the target exists or the workers cannot write it, or rows or partitions have
-        changed since they were counted; a lazy frame raises this when it is computed.
-    ParameterError, ColumnError, AlreadySanitizedError, BudgetExceeded, LedgerError
-        As `dpframe.sanitize`.
-    """
-    check_codec(compression)
-    account = OpenAccount.of(ledger, dataset)
-    path = None if target is None else check_target(target)
-    table = open_table(source, id)
-    request = Request(epsilon, delta, plan, options)
-    return released(table, request, account, key, path, compression, _lazy)
+    files = parquet_files(source)
+    parts, folders = parquet_parts(files), tuple(files.partitions)
+    reader = ParquetReader(files, files.names)
+    return DaskTable(without_rows(files), files.n, reader, parts, files, by_id=False, partitions=folders)
 
 
 def _lazy(table: DaskTable, ready: PreparedRelease) -> Any:
@@ -315,6 +199,10 @@ def _lazy(table: DaskTable, ready: PreparedRelease) -> Any:
     parts = table.buckets(ready, Gather(ready))
     meta = ready.work.form.table({}, 0, ready.text)
     return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False)
+
+
+_verbs = Verbs(open_table, _lazy, open_table)
+plan, sanitize = _verbs.plan, _verbs.sanitize
 
 
 def opened(frame: Any) -> EngineRelease:
@@ -336,10 +224,10 @@ class DaskAccessor(DpAccessor):
         meta: pd.DataFrame = frame._meta
         return meta
 
-    @as_method_of(plan_frame, "source")
+    @as_method_of(plan, "source")
     def plan(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Plan:
         """Plan how the frame would be sanitised."""
-        return plan_frame(self._frame, epsilon, delta, **options)
+        return plan(self._frame, epsilon, delta, **options)
 
     @as_method_of(sanitize, "source")
     def sanitize(self, epsilon: float | None = None, delta: float | None = None, **options: Any) -> Any:

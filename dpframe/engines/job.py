@@ -46,7 +46,7 @@ class PreparedRelease:
     info: ReleaseInfo
     buckets: tuple[Bucket, ...]
     digest: bytes = field(default=b"", repr=False)
-    """Of the rows that were read, under the key."""
+    """A digest under the key of the rows that were read."""
     blocks: tuple[tuple[Block, ...], ...] = field(default=(), repr=False)
     """Where the rows of each bucket are, if the first pass wrote them."""
 

@@ -11,10 +11,12 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.engines.work import Pieces
-from dpframe.errors import ColumnError
+from dpframe.errors import ColumnError, FileError
 from dpframe.noise.keystream import U64, derived_key
 from dpframe.tables.files import BATCH_ROWS
 from dpframe.tables.frames import ArrowFrame, PandasFrame
+from dpframe.tables.info import arrow_metadata
+from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_reader import ParquetInput
 from dpframe.tables.persons import person_words
 
@@ -97,6 +99,20 @@ class ParquetReader:
             frame = ArrowFrame(pa.table(batch))
             yield frame, first
             first += frame.n
+
+
+def parquet_files(source: str | Path) -> ParquetInput:
+    """Open Parquet files; `FileError` for those of another format, of which no parts can be read."""
+    files = open_input(source)
+    if not isinstance(files, ParquetInput):
+        raise FileError(f"{source} is {files.form}, and engines cannot read parts of it; convert it to Parquet")
+    return files
+
+
+def without_rows(files: ParquetInput) -> ArrowFrame:
+    """Return a table of the same columns and description, without rows."""
+    metadata = None if files.text is None else arrow_metadata(files.text)
+    return ArrowFrame(files.schema.with_metadata(metadata).empty_table())
 
 
 def parquet_parts(files: ParquetInput) -> list[tuple[tuple[str, dict[str, str | None], int, int], int]]:

@@ -12,27 +12,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlparse
 
 from dpframe.api.files import check_codec
-from dpframe.api.job import planned
-from dpframe.api.options import PlanOptions, documented
-from dpframe.api.planning import Request
 from dpframe.engines.forms import ArrowForm, Form
-from dpframe.engines.job import PreparedRelease, released
-from dpframe.engines.readers import ParquetReader, Part, parquet_parts
+from dpframe.engines.job import PreparedRelease
+from dpframe.engines.readers import ParquetReader, Part, parquet_files, parquet_parts, without_rows
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
 from dpframe.engines.staging import check_target
-from dpframe.engines.table import TWICE, EngineTable, Outcome, check_id
+from dpframe.engines.table import EngineTable, Outcome, check_id, check_unique
+from dpframe.engines.verbs import Verbs
 from dpframe.engines.work import Pieces
-from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError, name_list
-from dpframe.ledger.account import OpenAccount
+from dpframe.errors import DpframeError, FileError, NotSanitizedError, ParameterError
 from dpframe.plan.plan import Plan
 from dpframe.tables.frames import ArrowFrame, Frame, wrap
 from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
-from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.parquet_reader import ParquetInput
 from dpframe.tables.released import read_info
@@ -171,9 +167,7 @@ def open_table(source: Any, id: str | None = None) -> SparkTable:
     if id is None:
         addressed, firsts, count = _by_file(frame)
         return SparkTable(template, count, SparkReader(names, firsts), session, addressed, by_id=False)
-    if id not in names:
-        raise ParameterError(f"id names {id!r}, which is not a column; columns are {name_list(names)}")
-    check_id(template.fields([id])[0], id)
+    check_id(template, id)
     names.remove(id)
     template = _template(frame.drop(id))
     return SparkTable(template, _by_id(frame, id), SparkReader(names, id=id), session, frame, by_id=True)
@@ -183,21 +177,12 @@ def _table(source: Any, id: str | None) -> SessionTable:
     """Return a table that is not to be a frame again: files are read without Spark where this process sees them."""
     if id is not None or not isinstance(source, str | Path) or not Path(source).exists():
         return open_table(source, id)
-    files = _parquet(source)
+    files = parquet_files(source)
     spark = session()
     _own_python(spark)
-    metadata = None if files.text is None else arrow_metadata(files.text)
-    template = ArrowFrame(files.schema.with_metadata(metadata).empty_table())
     parts, folders = parquet_parts(files), tuple(files.partitions)
     reader = ParquetReader(files, files.names)
-    return SparkFiles(template, files.n, reader, spark, parts, files, by_id=False, partitions=folders)
-
-
-def _parquet(source: str | Path) -> ParquetInput:
-    files = open_input(source)
-    if not isinstance(files, ParquetInput):
-        raise FileError(f"{source} is {files.form}, and engines cannot read parts of it; convert it to Parquet")
-    return files
+    return SparkFiles(without_rows(files), files.n, reader, spark, parts, files, by_id=False, partitions=folders)
 
 
 def _template(frame: Any) -> Frame:
@@ -221,7 +206,7 @@ def _read(source: str | Path) -> Any:
                 return session().read.parquet(str(source))
         except AnalysisException:
             raise FileError(f"{source} does not exist, or holds no Parquet files; name files or a directory") from None
-    files = _parquet(source)
+    files = parquet_files(source)
     path = str(Path(source).absolute())
     frame = session().read.parquet(path)
     if files.partitions:
@@ -314,108 +299,12 @@ def _by_id(frame: Any, name: str) -> int:
     sizes = frame.groupBy(_quoted(name).alias(ROW)).agg(sf.count("*").alias("rows"))
     found = sizes.agg(sf.sum("rows"), sf.max("rows"), sf.max(sf.col(ROW).isNull().cast("int"))).collect()[0]
     count, most, missing = (int(value or 0) for value in found)
-    if missing:
-        raise ColumnError("is null in some rows, and id names every row; drop such rows, or fill them", column=name)
-    if most > 1:
-        raise ColumnError(TWICE, column=name)
+    check_unique(bool(missing), most, name)
     return count
 
 
-@documented
-def plan(
-    source: Any,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    *,
-    id: str | None = None,
-    ledger: Any = None,
-    dataset: str | None = None,
-    **options: Unpack[PlanOptions],
-) -> Plan:
-    """Plan how a Spark frame or Parquet files would be sanitised; see `dpframe.plan`.
-
-    Private inference reads the columns whose spaces are not declared three times; workers count, and the noise is added
-    here.
-
-    Parameters
-    ----------
-    source, id
-        As for `sanitize`.
-    epsilon, delta, ledger, dataset
-        As for `dpframe.plan`.
-    {options}
-    """
-    return planned(_table(source, id), epsilon, delta, OpenAccount.of(ledger, dataset), options)
-
-
-@documented
-def sanitize(
-    source: Any,
-    plan: Plan | None = None,
-    target: str | Path | None = None,
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    id: str | None = None,
-    key: bytes | None = None,
-    ledger: Any = None,
-    dataset: str | None = None,
-    compression: str = "snappy",
-    **options: Unpack[PlanOptions],
-) -> Any:
-    """Randomise every row of a Spark frame, or of Parquet files, by Spark's workers.
-
-    Parameters
-    ----------
-    source
-        A Spark DataFrame, or the path of Parquet files. A frame's rows are known by their files and places there, and
-        it has all rows of these files; other frames need ``id``.
-    plan
-        A ready plan; see `plan`.
-    target
-        A new directory to write, that the driver and the workers see under one path, of Parquet files whose footers
-        have the plan. It appears whole or not at all. Without it a lazy frame is returned.
-    id
-        A column that names every row once: whole numbers or text. Rows are then known by it, and it is left out.
-    key
-        32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. It travels to the
-        workers inside functions, and appears in no query plan, log or repr.
-    ledger, dataset
-        A `Ledger`, or its path, and the dataset in it (or a `Ledger.account`) from which the release spends, before any
-        task draws. With ``target``, a job that is interrupted keeps its key next to the ledger, as
-        `dpframe.sanitize` does.
-    compression
-        Parquet compression codec.
-    epsilon, delta
-        The promise, replace-one, per person, in place of a plan. ``delta=None`` is min(1e-6, n^−1.5). Under a ledger
-        private inference is entered by itself, before the release.
-    {options}
-
-    Returns
-    -------
-    A shuffled Spark DataFrame, whose columns carry the plan in their metadata, that is the same however
-    often it is computed; or, with ``target``, what the release says about itself.
-
-    Raises
-    ------
-    FileError
-        If there is no Java, the target exists or cannot be written, or rows have changed since they were counted; of
-        a lazy frame Spark reports this when it is computed.
-    ParameterError, ColumnError, AlreadySanitizedError, BudgetExceeded, LedgerError
-        As `dpframe.sanitize`.
-    """
-    check_codec(compression)
-    account = OpenAccount.of(ledger, dataset)
-    path = None if target is None else check_target(target)
-    table = open_table(source, id) if path is None else _table(source, id)
-    request = Request(epsilon, delta, plan, options)
-    return released(table, request, account, key, path, compression, _lazy)
-
-
-def _lazy(table: EngineTable, ready: PreparedRelease) -> Any:
-    """Return the release as a Spark frame."""
-    assert isinstance(table, SparkTable)
-    return table.released(ready)
+_verbs = Verbs(open_table, SparkTable.released, _table)
+plan, sanitize = _verbs.plan, _verbs.sanitize
 
 
 def write(frame: Any, target: str | Path, compression: str = "snappy") -> None:

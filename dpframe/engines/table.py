@@ -20,7 +20,7 @@ from dpframe.engines.forms import Form
 from dpframe.engines.memory import memory_kept
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, row_checks
-from dpframe.errors import ColumnError, DpframeError, FileError
+from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
 from dpframe.noise.keystream import choice_key
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_arrow
@@ -33,8 +33,6 @@ from dpframe.tables.row_checks import RowChecks, sum_bytes
 from dpframe.tables.table import Codes, Counters
 
 T = TypeVar("T")
-
-TWICE = "names some rows twice, and id must name every row once; take another column, or none"
 
 
 @dataclass(frozen=True)
@@ -226,7 +224,20 @@ class EngineTable(ABC):
         return whole
 
 
-def check_id(field: Field, name: str) -> None:
-    """Raise `ColumnError` for a type of ids that cannot be distinguished."""
-    if not (pa.types.is_integer(field.type) or pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
-        raise ColumnError(f"has type {field.type}, and id must be whole numbers or text; cast it to text", column=name)
+def check_id(template: Frame, name: str) -> None:
+    """Refuse a column of ids that is not there, or whose type cannot be distinguished."""
+    if name not in template.names:
+        raise ParameterError(f"id names {name!r}, which is not a column; columns are {name_list(template.names)}")
+    type_ = template.fields([name])[0].type
+    if not (pa.types.is_integer(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_)):
+        raise ColumnError(f"has type {type_}, and id must be whole numbers or text; cast it to text", column=name)
+
+
+def check_unique(missing: bool, most: int, name: str) -> None:
+    """Refuse ids of which some are missing, or the most frequent occurs more than once."""
+    if missing:
+        raise ColumnError("is null in some rows, and id names every row; drop such rows, or fill them", column=name)
+    if most > 1:
+        raise ColumnError(
+            "names some rows twice, and id must name every row once; take another column, or none", column=name
+        )

@@ -127,7 +127,7 @@ class Constant(Block):
 class ColumnBlock(Block):
     """A column's functions: its scaled value (or rank), or indicators of all values but the first.
 
-    ``scale`` is None with indicators.
+    Indicators have no ``scale``.
     """
 
     column: Column

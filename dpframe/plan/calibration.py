@@ -184,7 +184,7 @@ class Terms:
         return Bound(min(1.0, max(bound.value, excess)), bound.method)
 
     def delta_of_losses(self, parts: Sequence[ColumnLoss]) -> Bound:
-        """Return the same for pure columns of which the accountant knows this much."""
+        """Return the same for pure columns, from what the accountant knows."""
         losses = tuple(parts)
         if self.central is None:
             bound = _cost(losses, self.shuffled_rows, self.sampled_budget.epsilon)
@@ -478,7 +478,7 @@ def _with_steps(
     terms: Terms,
     slacks: Sequence[float],
 ) -> list[Randomised]:
-    """Return units in known order some of which are steps: what is lost follows only from what is asked of them.
+    """Return unshuffled units with steps among them: what is lost follows only from what is asked of them.
 
     As in `_beside`. A unit with a δ of its own is made for the largest step within its (ε, δ).
     """
@@ -615,7 +615,7 @@ class _Model:
         return min(total * math.exp(-gap / slope), cap), slope
 
     def _within(self, budget: Budget, most: float) -> float:
-        """Return about the largest total of which a row whose place is known loses no more than this."""
+        """Return about the largest total at which a row whose place is known loses no more than this."""
 
         def fits(total: float) -> bool:
             return composed_delta([*self._ready, *self.parts(total)], budget.epsilon) <= budget.delta
@@ -627,7 +627,7 @@ class _Model:
 def _under_curve(
     shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, most: float
 ) -> tuple[float, float]:
-    """Return `_Model.under_curve` of units none of which has been made: plans of as many columns begin alike."""
+    """Return `_Model.under_curve` of units that are not made yet: plans of as many columns begin alike."""
     return _Model(shares, ready, terms).under_curve(most)
 
 

@@ -99,7 +99,7 @@ class Inferred:
     ``unit`` is what it was drawn for; older versions wrote none: what a plan found itself was drawn for the plan's own
     unit, and what it took from another counts as drawn for a row. ``earlier`` are those whose spaces that other
     plan had taken itself: all of them are paid for. ``asked`` are all histograms that might have been asked of every
-    column, whatever it holds: what was spent follows from them. Older versions wrote none. ``rows`` is how many rows
+    column, with any content: what was spent follows from them. Older versions wrote none. ``rows`` is how many rows
     were measured where a plan was made for another number afterwards.
 
     ``step`` is what is composed with the rows. Plans of older schemas have none: there the ``budget``, which else only

@@ -120,7 +120,7 @@ class Measure:
             return IntegerNoise(self.sigma2, 1, space.values - 1, distance)
         if self.kind == "vectors":
             # A row leaves one cell and enters another, or moves within one: by ‖(u, U)‖ in each, √2·√2·U in all, or by
-            # ‖u − u'‖ alone, neither of which is more than `move`.
+            # ‖u − u'‖ alone, and neither is more than `move`.
             ball = ball_of(space)
             return BallNoise(self.sigma2, 2 * (ball.length + 1), ball.room * ball.move, distance)
         changed = 2

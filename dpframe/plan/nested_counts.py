@@ -1,4 +1,4 @@
-"""Counts of nested cells: several noisy histograms of one column, each of which divides cells of the one before."""
+"""Counts of nested cells: several noisy histograms of one column, each dividing cells of the one before."""
 
 from __future__ import annotations
 

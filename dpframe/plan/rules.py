@@ -162,7 +162,7 @@ def _condition(wanted: Any, what: str) -> Any:
 
 @dataclass(frozen=True)
 class _Listed:
-    """Values of which a condition takes any."""
+    """The values that meet a condition."""
 
     values: tuple[Any, ...]
 

@@ -42,7 +42,7 @@ _remembering = threading.Lock()
 
 
 def remember(kept: dict[K, V], key: K, value: V, most: int) -> V:
-    """Keep a value as the latest of so many, and return it; the oldest are forgotten, whatever thread kept them.
+    """Keep a value as the latest of so many, and return it; the oldest are forgotten, in every thread.
 
     >>> kept = {"a": 1, "b": 2}
     >>> remember(kept, "a", 1, 2), remember(kept, "c", 3, 2), kept

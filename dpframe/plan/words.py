@@ -32,7 +32,7 @@ _WIDEST = 200
 """Letters of each of them."""
 
 KEPT = "How the promise is kept"
-"""What stands above the words of accounting."""
+"""What precedes the words of accounting."""
 
 _OF_ERRORS = (
     "expected_error: of a single released value, at worst; error_bound: the least that any mechanism could have for it "

@@ -69,7 +69,7 @@ class _Pass:
         object.__setattr__(self, "_counting", coo_array(self.whole.shape, dtype=np.int32))
 
     def add(self, numbers: Sequence[Numbers], scratch: _Scratch) -> None:
-        """Count rows by the numbers of their tuples in every block, all of which are below its size."""
+        """Count rows by the numbers of their tuples in every block; they are below its size."""
         *others, last = (numbers[key] for key in self.key)
         rows, number = len(last), scratch.numbers[: len(last)]
         at = others[0] if others else scratch.zeros[:rows]

@@ -4,7 +4,7 @@ With q = a/b, the score of a cell is minus the distance of the goal a·n from th
 that the cell has; it is 0 of the cell that holds the quantile (Smith 2011). n is the number of rows of the group, which
 moves with them. A row that is replaced within a group moves a score by at most b, so that scores move apart by 2b; one
 that enters or leaves moves it by max(a, b − a), and with several groups a replaced row may leave one and enter another.
-A cell before the first and one after the last, of no rows, make 0 the best score whatever the goal.
+A cell before the first and one after the last, of no rows, make 0 the best score for any goal.
 
 An interval is one more choice: of how far it goes to both sides of the chosen cell, in distances that double in four
 steps. Its **margin** is the fewer of b·(rows) that it has between the goal and either of its ends; of an end that is

@@ -217,7 +217,7 @@ def best_selector(scores: Scores, portion: Portion, weighted: bool = False) -> s
 
 
 def check_base(base: Sequence[float], count: int) -> list[int]:
-    """Return base weights as whole numbers in exactly their proportion; `ParameterError` for weights that are none.
+    """Return base weights as whole numbers in exactly their proportion; `ParameterError` for others.
 
     Rounded ones would add up to other normalisers than weights for which a choice is balanced.
 

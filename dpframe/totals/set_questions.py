@@ -59,7 +59,7 @@ def holds_items(count: int, places: Sequence[int], how: str, wrong: bool) -> Hol
 class ItemCounts(Question):
     """In how many sets each item lies, each set cut to ``most`` items by its row's word.
 
-    Without a stream sets are not cut: for scores, which move by 1 each whatever the sets' sizes.
+    Without a stream sets are not cut: for scores, which move by 1 each for sets of any size.
 
     Examples
     --------

@@ -1,0 +1,137 @@
+"""`plan` and `sanitize` of an engine, which differ only in how its tables are opened and its lazy frames are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar, Unpack
+
+from dpframe.api.files import check_codec
+from dpframe.api.job import planned
+from dpframe.api.options import PlanOptions, documented
+from dpframe.api.planning import Request
+from dpframe.engines.job import PreparedRelease, released
+from dpframe.engines.staging import check_target
+from dpframe.engines.table import EngineTable
+from dpframe.ledger.account import OpenAccount
+from dpframe.plan.plan import Plan
+
+T = TypeVar("T", bound=EngineTable)
+
+
+@dataclass(frozen=True)
+class Verbs(Generic[T]):
+    """The two functions of an engine's module."""
+
+    opened: Callable[[Any, str | None], T]
+    """Opens a source that may leave as a frame."""
+    lazy: Callable[[T, PreparedRelease], Any]
+    """Returns a release as a frame of the engine."""
+    read: Callable[[Any, str | None], EngineTable]
+    """Opens a source that is only read."""
+
+    @property
+    def plan(self) -> Callable[..., Plan]:
+        """The function that makes plans."""
+
+        @documented
+        def plan(
+            source: Any,
+            epsilon: float | None = None,
+            delta: float | None = None,
+            *,
+            id: str | None = None,
+            ledger: Any = None,
+            dataset: str | None = None,
+            **options: Unpack[PlanOptions],
+        ) -> Plan:
+            """Plan how a frame of Dask or Spark, or Parquet files, would be sanitised; see `dpframe.plan`.
+
+            Private inference reads the columns whose spaces are not declared three or four times; workers count, and
+            the noise is added here.
+
+            Parameters
+            ----------
+            source, id
+                As for `sanitize`.
+            epsilon, delta, ledger, dataset
+                As for `dpframe.plan`.
+            {options}
+            """
+            return planned(self.read(source, id), epsilon, delta, OpenAccount.of(ledger, dataset), options)
+
+        return plan
+
+    @property
+    def sanitize(self) -> Callable[..., Any]:
+        """The function that releases tables."""
+
+        @documented
+        def sanitize(
+            source: Any,
+            plan: Plan | None = None,
+            target: str | Path | None = None,
+            *,
+            epsilon: float | None = None,
+            delta: float | None = None,
+            id: str | None = None,
+            key: bytes | None = None,
+            ledger: Any = None,
+            dataset: str | None = None,
+            compression: str = "snappy",
+            **options: Unpack[PlanOptions],
+        ) -> Any:
+            """Randomise every row of a frame of Dask or Spark, or of Parquet files, by the engine's workers.
+
+            Parameters
+            ----------
+            source
+                A frame, or the path of Parquet files that the workers see as well. Rows of a Spark frame are known by
+                their files and places there, and it has all rows of these files; other Spark frames need ``id``.
+            plan
+                A ready plan; see `plan`.
+            target
+                A new directory to write, that the driver and the workers see under one path, of Parquet files whose
+                footers have the plan. It appears whole or not at all. Without it a lazy frame is returned.
+            id
+                A column of a frame that names every row once: whole numbers or text. Rows are then known by it in any
+                partition, and the column is left out. Without it rows of a Dask frame are known by their place, and
+                partitions must not change.
+            key
+                32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. It travels
+                to the workers inside tasks, and appears in no name, query plan, repr or log of them.
+            ledger, dataset
+                A `Ledger`, or its path, and the dataset in it (or a `Ledger.account`) from which the release spends,
+                before any task draws. With ``target``, a job that is interrupted keeps its key next to the ledger, as
+                `dpframe.sanitize` does.
+            compression
+                Parquet compression codec.
+            epsilon, delta
+                The promise, replace-one, per person, in place of a plan. ``delta=None`` is min(1e-6, n^−1.5). Under a
+                ledger private inference is entered by itself, before the release.
+            {options}
+
+            Returns
+            -------
+            A shuffled frame, with the plan in a Dask frame's ``attrs`` or in the metadata of a Spark frame's columns,
+            that is the same however often and wherever it is computed; or, with ``target``, what the release says about
+            itself.
+
+            Raises
+            ------
+            FileError
+                If there is no Java for Spark, files are missing or damaged, the target exists or the workers cannot
+                write it, or rows or partitions have changed since they were counted; of a lazy frame when it is
+                computed.
+            ParameterError, ColumnError, AlreadySanitizedError, BudgetExceeded, LedgerError
+                As `dpframe.sanitize`.
+            """
+            check_codec(compression)
+            account = OpenAccount.of(ledger, dataset)
+            path = None if target is None else check_target(target)
+            table: Any = self.opened(source, id) if path is None else self.read(source, id)
+            request = Request(epsilon, delta, plan, options)
+            return released(table, request, account, key, path, compression, self.lazy)
+
+        return sanitize
