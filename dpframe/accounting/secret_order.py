@@ -122,11 +122,6 @@ def _normal_mu(parts: Sequence[ColumnLoss], rows: Rows) -> float:
 def shuffled_profile(parts: Sequence[ColumnLoss], rows: Rows) -> Profile:
     """Return bounds from above on the profile of shuffled rows with these columns.
 
-    Raises
-    ------
-    ParameterError
-        For parts of another type.
-
     Examples
     --------
     >>> profile = shuffled_profile([ColumnLoss(1.0, 0.6)] * 4, Rows(10_000))
@@ -154,11 +149,6 @@ def shuffled_profile(parts: Sequence[ColumnLoss], rows: Rows) -> Profile:
 
 def rows_cover(parts: Sequence[ColumnLoss], rows: Rows, allowed: Step, tolerance: float = _TOLERANCE) -> Cover:
     """Return the least step that certainly covers rows with these columns, relative to the one that is allowed.
-
-    Raises
-    ------
-    ParameterError
-        For parts of another type.
 
     Examples
     --------

@@ -20,8 +20,7 @@ from dpframe.plan.plan import Plan
 from dpframe.report.record import Record, record_of
 from dpframe.report.report import Report
 from dpframe.tables.frames import release_text
-from dpframe.tables.info import ReleaseInfo
-from dpframe.tables.introduction import NUMBERS, ReleaseExplanation
+from dpframe.tables.info import NUMBERS, ReleaseExplanation, ReleaseInfo
 from dpframe.tables.released import Source, read_info
 
 _EXTREMES = "the least and the largest value are single rows'; the plan's spaces have public bounds, see quantile"

@@ -13,7 +13,7 @@ from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import ParameterError
 from dpframe.infer.drafted import DraftedSpaces, drafted
-from dpframe.plan.losses import expected_losses
+from dpframe.plan.findings import expected_losses
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.threads import one_thread
 from dpframe.plan.words import digits

@@ -1,19 +1,20 @@
-"""Errors and losses to expect of a plan, from the schema and the number of rows alone."""
+"""Errors and losses to expect of a plan, from the schema and the number of rows; and the warning of what was lost."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from dpframe.errors import InferenceWarning, warn
 from dpframe.infer.categories import is_text
 from dpframe.infer.numbers import is_number
 from dpframe.infer.types import any_space
 from dpframe.plan.plan import Plan
-from dpframe.plan.words import digits
+from dpframe.plan.words import digits, nearly_found_lines
 from dpframe.spaces import Categorical, Integer, Nullable, Space
 from dpframe.spaces.field import Field
 
@@ -70,3 +71,36 @@ def expected_errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
         parts = [float(error) / (float(plan[name].space.diameter) or 1.0) for name, error in means.items()]
         found["means"] = (float(np.median(parts)) * TWO_SIDED, "range")
     return found
+
+
+_WRITTEN = 'convert text that writes dates (pd.to_datetime), numbers, or several items (.str.split(";")), '
+"""Text of a CSV file is read as what it writes; that of a frame has a type of its own, which is text.
+
+Whether cells look like lists is not looked up: the hint would be an answer about the data. It is for any text.
+"""
+
+
+def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
+    """Warn, in one line for all columns, of spaces that private inference did not find, with what to declare.
+
+    Parameters
+    ----------
+    expected
+        What is to be expected of a release of so few rows.
+    """
+    if not plan.not_found:
+        return
+    reasons = dict.fromkeys(missing.why for missing in plan.not_found)
+    grounds = "; ".join(
+        f"{', '.join(repr(missing.column) for missing in plan.not_found if missing.why == why)}: {why}"
+        for why in reasons
+    )
+    entries = ", ".join(f"{missing.column!r}: {missing.placeholder}" for missing in plan.not_found)
+    grounds = "; ".join([grounds, *nearly_found_lines(plan)])
+    is_text = any(missing.placeholder == "[CATEGORY, …]" for missing in plan.not_found)
+    warn(
+        f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns, whose "
+        f"estimates are NaN ({grounds}); declare spaces={{{entries}}}, {_WRITTEN if is_text else ''}or raise epsilon "
+        f"or infer_share; df.dp.expect(epsilon=…) says what to expect{': ' * bool(expected)}{'; '.join(expected)}",
+        InferenceWarning,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dpframe.api.budgets import ReleaseBudget
 from dpframe.api.options import PlanOptions, check_names
@@ -24,7 +24,12 @@ from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread
 from dpframe.tables.checks import check_released_types, located
+from dpframe.tables.frames import Frame
+from dpframe.tables.info import ReleaseInfo
+from dpframe.tables.noisy_tables import measured_tables
 from dpframe.tables.order_watch import SortedWatch
+from dpframe.tables.release import Digest, permutation, release
+from dpframe.tables.released import described
 from dpframe.tables.table import SHUFFLED, Codes, Table
 
 T = TypeVar("T", bound=Table)
@@ -34,15 +39,7 @@ RELEASE = "release"
 
 
 def of_persons(table: T, request: Request, key: bytes) -> T:
-    """Return a table with as many rows of every person, where a request names the column that identifies them.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such column, or the number of rows is not a whole number from 1 on.
-    ColumnError
-        If a row has no id, or ids are neither whole numbers nor text.
-    """
+    """Return a table with as many rows of every person, where a request names the column that identifies them."""
     plan, options = request.plan, request.options
     name = options.get("privacy_id") if plan is None else plan.privacy_id
     if name is None or table.text is not None:
@@ -195,3 +192,15 @@ def _watch_order(plan: Plan, codes: Codes) -> None:
         watch = SortedWatch()
         watch.update(codes)
         watch.warn()
+
+
+def drawn(frame: Frame, ready: Ready) -> Any:
+    """Return the release of a frame that is ready for it, as a table of its kind."""
+    plan, key = ready.plan, ready.key
+    released, order = release(ready.codes, plan, key), permutation(plan, key, frame.n)
+    tables, digest = measured_tables(ready.codes, plan, key), Digest(plan)
+    digest.update(released if plan.sample is None else {name: codes[order] for name, codes in released.items()})
+    rows = None if plan.sample is None else frame.n
+    count = digest.count if plan.columns else frame.n
+    info = ReleaseInfo(plan, count, digest.hexdigest(tables), rows, ready.own, tables, ready.part)
+    return frame.rebuild(plan, plan.released_spaces, released, order, described(info))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.unit import ROW, Unit
-from dpframe.api.expected_errors import expected_errors, first_lines, typical_space
+from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_not_found
 from dpframe.api.identity import request_digest
 from dpframe.api.mechanism_options import (
     check_bounded,
@@ -24,7 +24,6 @@ from dpframe.api.mechanism_options import (
     taking,
     widens,
 )
-from dpframe.api.not_found_warning import warn_not_found
 from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.channels import Mechanism
 from dpframe.channels.base import check_tag
@@ -54,9 +53,8 @@ from dpframe.ledger.account import Cost, cost_of_promise
 from dpframe.noise.keystream import inference_id
 from dpframe.plan.asked import AskedOf
 from dpframe.plan.build import build_plan, default_delta
-from dpframe.plan.findings import judge_spaces
+from dpframe.plan.findings import expected_losses, judge_spaces
 from dpframe.plan.inferred import Inferred
-from dpframe.plan.losses import expected_losses
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import BoundRules

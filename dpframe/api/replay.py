@@ -115,19 +115,6 @@ def replayed(
 ) -> ReplayAudit:
     """Release neighbouring tables under one key, and report differences that must not be.
 
-    Parameters
-    ----------
-    table
-        The table to be released: a pandas or polars DataFrame, a pyarrow Table.
-    plan
-        The plan of its release.
-    edits
-        Changed tables to try: rows replaced by another row, by random values or by extreme ones, and other layouts.
-    random_state
-        Seed of the edits.
-    faces
-        What releases a table, by name; by default frames in memory, and files.
-
     Raises as `dpframe.audit`, which calls it.
     """
     check_whole(edits, "edits", of="changed tables")

@@ -18,8 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpframe.api.budgets import ReleaseBudget
-from dpframe.api.job import carry_out
-from dpframe.api.memory import drawn
+from dpframe.api.job import carry_out, drawn
 from dpframe.api.options import DEFAULTS, PlanOptions
 from dpframe.api.planning import Request
 from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes

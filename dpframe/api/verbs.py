@@ -16,8 +16,7 @@ import pandas as pd
 from dpframe.api.budgets import ReleaseBudget, budget_of, budget_of_input, done_before
 from dpframe.api.files import check_codec, read, write
 from dpframe.api.identity import table_digest
-from dpframe.api.job import Ready, carry_out, planned
-from dpframe.api.memory import drawn
+from dpframe.api.job import Ready, carry_out, drawn, planned
 from dpframe.api.options import PlanOptions, as_method_of, documented
 from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
@@ -37,15 +36,7 @@ from dpframe.tables.table import Table
 
 @contextmanager
 def opened(source: Any, id: str | None = None) -> Iterator[Table]:
-    """Give a table of any kind as planning reads it.
-
-    Raises
-    ------
-    ParameterError
-        If it is no table, or ``id`` is given for one that is no engine's.
-    FileError
-        If files are missing or damaged, or a stream breaks off.
-    """
+    """Give a table of any kind as planning reads it."""
     engine = engine_of(source)
     if engine is not None:
         yield engine.open_table(source, id)

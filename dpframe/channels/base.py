@@ -403,6 +403,12 @@ class Mechanism(Channel):
         """The (ε, δ) that was asked for."""
         return Budget(self.epsilon, self.delta)
 
+    def _check_span(self, span: int, most: int) -> None:
+        """Check and set the largest code and the number of codes of noise on 0…span, and check its budget."""
+        object.__setattr__(self, "span", check_whole(span, "span", 1, most))
+        object.__setattr__(self, "size", int(span) + 1)
+        self._check_budget(self.epsilon, self.delta)
+
     @property
     def own_metric(self) -> str:
         """The only metric that the mechanism is for, or the discrete one."""

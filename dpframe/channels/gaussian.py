@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -12,11 +12,10 @@ import numpy as np
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.arrays import FloatArray
-from dpframe.channels.base import IntArray, Mechanism, register
-from dpframe.channels.tabulated import LARGEST_TABLE, MOST_CONDITION, Weights, condition
-from dpframe.errors import ParameterError, check_whole
-from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import WORD, ChannelTable, integer_weights
+from dpframe.channels.base import Mechanism, register
+from dpframe.channels.tabulated import LARGEST_TABLE, MOST_CONDITION, Weights, Written, condition
+from dpframe.errors import ParameterError
+from dpframe.noise.tables import WORD, integer_weights
 from dpframe.spaces import Space
 
 _SIGMAS = 1e-2, 1e9
@@ -31,7 +30,7 @@ _FLOOR = math.exp(-38.0)
 
 @register
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
+class Gaussian(Written, Mechanism):
     """The discrete Gaussian mechanism on 0…span, P(k) ∝ e^(−k²/2σ²), saturated at both ends.
 
     σ is the least whose exact loss meets (ε, δ): the classical Δ√(2 ln(1.25/δ))/ε holds for ε < 1 only (Balle and Wang
@@ -67,9 +66,7 @@ class Gaussian(Mechanism):
     retired: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_TABLE - 1))
-        object.__setattr__(self, "size", self.span + 1)
-        self._check_budget(self.epsilon, self.delta)
+        self._check_span(self.span, LARGEST_TABLE - 1)
         if not condition(self.transition()) < MOST_CONDITION:
             raise ParameterError(
                 f"gaussian noise of scale {self.sigma:.3g} on {self.span} steps gives a matrix that is as good as "
@@ -98,24 +95,9 @@ class Gaussian(Mechanism):
         return _calibrated(self.span, self.epsilon, self.delta)[0]
 
     @property
-    def _laws_given(self) -> Weights:
+    def laws(self) -> Weights:
+        """The law of every value."""
         return _calibrated(self.span, self.epsilon, self.delta)[1]
-
-    @cached_property
-    def loss(self) -> FiniteLoss:
-        """The exact privacy loss, all inputs being neighbours."""
-        return FiniteLoss(self._laws_given, WORD)
-
-    @cached_property
-    def _channel(self) -> ChannelTable:
-        return ChannelTable.build(self._laws_given)
-
-    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        self._channel.sample(codes, stream, first_row, out)
-
-    def weights(self, code: int) -> tuple[list[int], int]:
-        """Return the weights over 2^64, read back from the alias table."""
-        return self._channel.weights(code), WORD
 
 
 @lru_cache(maxsize=256)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from operator import attrgetter
+from typing import Any, ClassVar
 
 from scipy import special
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.few_digits import fewer_digits_up
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, pure_step
+from dpframe.accounting.step_loss import StepLoss
+from dpframe.channels.base import Channel, Mechanism
 from dpframe.channels.response_table import response_loss, response_table
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable, gaussian_table
@@ -21,6 +25,43 @@ _BELOW = 1 - 1e-12
 
 _ATTEMPTS, _MORE = 20, 1e-5
 """How often σ² is raised until its law is proved to lie under a curve, and by how much above what the proof asks."""
+
+
+class GaussianNoise(Mechanism):
+    """Gaussian noise as it is calibrated, on one number or several: what follows from its table and its step."""
+
+    takes_delta: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def table(self) -> GaussianTable:
+        """The integers that noise is sampled from."""
+
+    @property
+    @abstractmethod
+    def own_step(self) -> Step:
+        """The largest step within the budget."""
+
+    @property
+    @abstractmethod
+    def step_from_centre(self) -> Step:
+        """What the noise costs of a value against the centre."""
+
+    @classmethod
+    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
+        """Return a flag and noise at the whole μ: flag and the way from the centre come to μ together."""
+        make: Any = cls
+        values: GaussianNoise = make(*shape, epsilon, delta)
+        return flag_within(values.own_step, values.step_from_centre), values
+
+    @property
+    def sigma(self) -> float:
+        """Scale of the noise in grid steps."""
+        return math.sqrt(self.table.sigma2)
+
+    def loss_beside(self, flag: ResponseTable) -> StepLoss:
+        """Return the curve above value against value, null against value and back."""
+        return StepLoss(step_beside(flag, self.own_step, self.step_from_centre))
 
 
 def claimed_step(epsilon: float, delta: float, remedy: str) -> Step:

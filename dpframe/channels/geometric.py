@@ -210,9 +210,7 @@ class Geometric(GeometricChannel, Mechanism):
     metrics: ClassVar[frozenset[str]] = frozenset({"line"})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_SPAN))
-        object.__setattr__(self, "size", self.span + 1)
-        self._check_budget(self.epsilon, self.delta)
+        self._check_span(self.span, LARGEST_SPAN)
         _ = self.table
 
     @classmethod

@@ -31,8 +31,8 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.step_loss import StepLoss
 from dpframe.arrays import FloatArray
 from dpframe.channels.ball_channel import CHUNK, BallChannel
-from dpframe.channels.base import Channel, IntArray, Mechanism, register
-from dpframe.channels.gaussian_step import claimed_step, flag_within, least_table, step_beside
+from dpframe.channels.base import IntArray, register
+from dpframe.channels.gaussian_step import GaussianNoise, claimed_step, least_table
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable
 from dpframe.noise.keystream import ColumnStream
@@ -49,7 +49,7 @@ _PLANES = 4
 
 @register
 @dataclass(frozen=True)
-class Process(BallChannel, Mechanism):
+class Process(BallChannel, GaussianNoise):
     """Discrete Gaussian noise on every coordinate of a vector: a Gaussian process, where they are a curve's.
 
     σ is the least whose proved profile lies under (1 − δ₀)·G_μ + δ₀, the largest such curve through (ε, δ): about
@@ -87,7 +87,6 @@ class Process(BallChannel, Mechanism):
     tag: ClassVar[str] = "process"
     aliases: ClassVar[tuple[str, ...]] = ("gaussian",)
     metrics: ClassVar[frozenset[str]] = frozenset({"vector"})
-    takes_delta: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", self.ball.size)
@@ -112,13 +111,6 @@ class Process(BallChannel, Mechanism):
         wide: Space = vectors if room <= ball.room else vectors.with_room(room)
         return wide
 
-    @classmethod
-    def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
-        """Return a flag and noise at the whole μ: flag and the way from the centre come to μ together."""
-        make: Any = cls
-        values: Process = make(*shape, epsilon, delta)
-        return flag_within(values.own_step, values.step_from_centre), values
-
     @cached_property
     def ball(self) -> Ball:
         """The ball that vectors are drawn to."""
@@ -140,11 +132,6 @@ class Process(BallChannel, Mechanism):
         return _fitting(self.ball, self.own_step)
 
     @property
-    def sigma(self) -> float:
-        """Scale of the noise in grid steps."""
-        return math.sqrt(self.table.sigma2)
-
-    @property
     def loss(self) -> StepLoss:
         """The curve that the noise was made for, and is proved to lie under."""
         return StepLoss(self.own_step)
@@ -164,10 +151,6 @@ class Process(BallChannel, Mechanism):
     def variances(self) -> tuple[float, float]:
         """Variance of u for a coordinate next to 0, and the largest: the same."""
         return 4 * float(self.table.sigma2), 4 * float(self.table.sigma2)
-
-    def loss_beside(self, flag: ResponseTable) -> StepLoss:
-        """Return the curve above vector against vector, null against vector and back."""
-        return StepLoss(step_beside(flag, self.own_step, self.step_from_centre))
 
     def blanket_beside(self, flag: ResponseTable) -> float:
         """Return 0."""

@@ -17,7 +17,7 @@ from dpframe.accounting.budget import check_delta
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.arrays import FloatArray
 from dpframe.channels.base import IntArray, shared_mass
-from dpframe.channels.tabulated import LARGEST_TABLE, WORD, Weights, law_weights, refuse_zeros
+from dpframe.channels.tabulated import LARGEST_TABLE, WORD, Weights, law_matrix, law_weights, refuse_zeros
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ChannelTable
@@ -109,7 +109,7 @@ class RectangularMatrix:
 
     def transition(self) -> FloatArray:
         """Return A[y, x] = P(y | x), shape (outputs, inputs), from the integers that are sampled."""
-        return np.array([[w / WORD for w in law] for law in self.table]).T
+        return law_matrix(self.table)
 
     def surrogate(self, f: npt.ArrayLike) -> FloatArray:
         """Return the φ of least norm with E[φ(Y) | x] = f(x), shape (outputs,).

@@ -7,6 +7,7 @@ All that is stated (law, loss, blanket, errors, inverse) is computed from them.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -21,7 +22,7 @@ from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import check_delta, check_epsilon, round_up
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.arrays import FloatArray
-from dpframe.channels.base import WRITTEN_METRICS, IntArray, Mechanism, distances, register
+from dpframe.channels.base import WRITTEN_METRICS, Channel, IntArray, Mechanism, distances, register
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ChannelTable, integer_weights
@@ -43,8 +44,33 @@ _STEEPEST = 42.0
 """Largest log-ratio of two weights of one input that 64 bits resolve."""
 
 
+class Written(Channel):
+    """A channel on a few codes whose laws are written out: all that follows from their weights over 2^64."""
+
+    @property
+    @abstractmethod
+    def laws(self) -> Weights:
+        """One law per input: the weights of all outputs, which sum to 2^64."""
+
+    @cached_property
+    def loss(self) -> FiniteLoss:
+        """The exact privacy loss, all inputs being neighbours."""
+        return FiniteLoss(self.laws, WORD)
+
+    @cached_property
+    def _channel(self) -> ChannelTable:
+        return ChannelTable.build(self.laws)
+
+    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
+        self._channel.sample(codes, stream, first_row, out)
+
+    def weights(self, code: int) -> tuple[list[int], int]:
+        """Return the weights over 2^64, read back from the alias table."""
+        return self._channel.weights(code), WORD
+
+
 @dataclass(frozen=True)
-class Tabulated(Mechanism):
+class Tabulated(Written, Mechanism):
     """A channel on a few codes, given by the integers that are sampled.
 
     Parameters
@@ -79,30 +105,24 @@ class Tabulated(Mechanism):
                 "use a larger epsilon or another mechanism"
             )
 
-    @cached_property
-    def _channel(self) -> ChannelTable:
-        return ChannelTable.build(self.table)
+    @property
+    def laws(self) -> Weights:
+        """The table."""
+        return self.table
 
     @cached_property
     def _matrix(self) -> FloatArray:
-        return np.array([[w / WORD for w in law] for law in self.table]).T
-
-    @cached_property
-    def loss(self) -> FiniteLoss:
-        """The exact privacy loss, all inputs being neighbours."""
-        return FiniteLoss(self.table, WORD)
-
-    def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        self._channel.sample(codes, stream, first_row, out)
-
-    def weights(self, code: int) -> tuple[list[int], int]:
-        """Return the weights over 2^64, read back from the alias table."""
-        return self._channel.weights(code), WORD
+        return law_matrix(self.table)
 
     def to_json(self) -> dict[str, Any]:
         """Return the mechanism as a JSON object, with a string of hexadecimal weights per input."""
         digits = max(16, len(f"{max(map(max, self.table)):x}"))
         return super().to_json() | {"table": ["".join(f"{w:0{digits}x}" for w in law) for law in self.table]}
+
+
+def law_matrix(table: Weights) -> FloatArray:
+    """Return A[y, x] = P(y | x) of laws."""
+    return np.array([[w / WORD for w in law] for law in table]).T
 
 
 def condition(matrix: FloatArray) -> float:

@@ -26,11 +26,11 @@ from scipy import special
 from dpframe.accounting.budget import round_down, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise
 from dpframe.accounting.gaussian_dp import Step
-from dpframe.accounting.step_loss import NoiseLoss, StepLoss
+from dpframe.accounting.step_loss import NoiseLoss
 from dpframe.arrays import FloatArray
-from dpframe.channels.base import Channel, CodeFunction, IntArray, Mechanism, register
-from dpframe.channels.gaussian_step import claimed_step, flag_within, least_table, step_beside
-from dpframe.errors import ParameterError, check_whole
+from dpframe.channels.base import CodeFunction, IntArray, register
+from dpframe.channels.gaussian_step import GaussianNoise, claimed_step, least_table
+from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import CHUNK, ResponseTable
@@ -63,7 +63,7 @@ _SMOOTH = 64.0
 
 @register
 @dataclass(frozen=True)
-class WideGaussian(Mechanism):
+class WideGaussian(GaussianNoise):
     """Discrete Gaussian noise on 0…span, released on a grid that goes ``room`` steps beyond both ends.
 
     σ is the least whose proved profile lies under (1 − δ₀)·G_μ + δ₀, the largest such curve through (ε, δ): about
@@ -100,13 +100,10 @@ class WideGaussian(Mechanism):
     aliases: ClassVar[tuple[str, ...]] = ("gaussian",)
     label: ClassVar[str] = "gaussian"
     metrics: ClassVar[frozenset[str]] = frozenset({"line"})
-    takes_delta: ClassVar[bool] = True
     widens: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "span", check_whole(self.span, "span", 1, LARGEST_SPAN))
-        object.__setattr__(self, "size", self.span + 1)
-        self._check_budget(self.epsilon, self.delta)
+        self._check_span(self.span, LARGEST_SPAN)
         _ = self.table
 
     @classmethod
@@ -130,13 +127,6 @@ class WideGaussian(Mechanism):
             )
         return (space.size - 1,)
 
-    @classmethod
-    def beside_flag(cls, shape: tuple[int, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
-        """Return a flag and noise at the whole μ: flag and the way from the centre come to μ together."""
-        (span,) = shape
-        values = cls(span, epsilon, delta)
-        return flag_within(values.own_step, values.step_from_centre), values
-
     @cached_property
     def own_step(self) -> Step:
         """The largest step within the budget."""
@@ -152,11 +142,6 @@ class WideGaussian(Mechanism):
     def table(self) -> GaussianTable:
         """The integers that noise is sampled from."""
         return _fitting(self.span, self.own_step)
-
-    @property
-    def sigma(self) -> float:
-        """Scale of the noise in grid steps."""
-        return math.sqrt(self.table.sigma2)
 
     @cached_property
     def room(self) -> int:
@@ -181,10 +166,6 @@ class WideGaussian(Mechanism):
     def blanket(self) -> float:
         """γ: what the laws of both ends share, as those between lie above the lower of the two; rounded down."""
         return round_down(1 - Fraction(self.loss.delta(0.0)))
-
-    def loss_beside(self, flag: ResponseTable) -> StepLoss:
-        """Return the curve above value against value, null against value and back."""
-        return StepLoss(step_beside(flag, self.own_step, self.step_from_centre))
 
     def blanket_beside(self, flag: ResponseTable) -> float:
         """Return what null and the ends' laws share at least: null's own flag, and noise that it shows."""

@@ -115,15 +115,7 @@ class _BeforeJob(OpenAccount):
 
 
 def plan_for(table: EngineTable, request: Request, account: OpenAccount | None, path: Path | None) -> Plan:
-    """Return a ready plan, or the one that a promise and options decide, for which inference reads the table.
-
-    Raises
-    ------
-    ParameterError
-        For options that break their rules.
-    LedgerError
-        If inference would be paid for while a run of the same job is interrupted, which it cannot be repeated with.
-    """
+    """Return a ready plan, or the one that a promise and options decide, for which inference reads the table."""
     plan = request.plan
     if account is not None and path is not None:
         account = _BeforeJob(account.ledger, account.dataset, account.part, account.run, job=job_name(path))
@@ -200,13 +192,7 @@ def write_release(
 
 
 def counted(table: EngineTable, ready: Ready, spill: Spill | None = None) -> PreparedRelease:
-    """Do the first pass of a release that is paid for, which writes the released rows where there is a ``spill``.
-
-    Raises
-    ------
-    FileError
-        If the table has not the rows that were counted.
-    """
+    """Do the first pass of a release that is paid for, which writes the released rows where there is a ``spill``."""
     plan, key = ready.plan, ready.key
     form: Form = table.form(plan)
     bits = ((plan.sample or table.n) // BUCKET_ROWS).bit_length()

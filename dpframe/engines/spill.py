@@ -41,11 +41,6 @@ class Spill:
         """Do the first pass over a part of a table, and write its released rows to a file.
 
         A second attempt writes another file: which one is read is decided by whose result arrives.
-
-        Raises
-        ------
-        FileError
-            If the file cannot be written, for one where the worker does not see the folder.
         """
         path = Path(self.folder, secrets.token_hex(16))
         blocks: list[tuple[int, Block]] = []
@@ -65,13 +60,7 @@ class Spill:
         return first_pass
 
     def read(self, blocks: Sequence[Block]) -> Iterator[bytes]:
-        """Yield sealed rows.
-
-        Raises
-        ------
-        FileError
-            If a file is gone, or shorter than it was.
-        """
+        """Yield sealed rows."""
         for name, offset, size in blocks:
             try:
                 with Path(self.folder, name).open("rb") as file:

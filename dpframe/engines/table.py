@@ -178,15 +178,7 @@ class EngineTable(ABC):
         inferred: Collection[str] = (),
         checks: RowChecks | None = None,
     ) -> tuple[int, int]:
-        """Read every value, and return the sum of the rows' checks, if any are made.
-
-        Raises
-        ------
-        ColumnError
-            For a column whose type does not fit its space, or a value that the space cannot hold.
-        FileError
-            If the table has not the rows that were counted.
-        """
+        """Read every value, and return the sum of the rows' checks, if any are made."""
         # What objects are is read row by row.
         check_types([f for f in self.fields(list(spaces)) if not (self.objects and is_open(f.type))], spaces)
         plain = () if checks is None else checks.plain

@@ -25,7 +25,7 @@ from functools import lru_cache
 
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import integer_weights, relative_spread
+from dpframe.noise.tables import fixed, integer_weights, powers, relative_spread
 
 LEAST_RATE, MOST_RATE = 1e-12, 40.0
 """Rates below are refused, rates above are taken as the larger one: a chance of e^−40 is negligible."""
@@ -194,13 +194,13 @@ def stair_noise(width: int, plateau: int, rate: float) -> StairNoise:
     rate = min(rate, MOST_RATE)
     with localcontext(Context(prec=120)):
         exact = Decimal(rate)
-        beta = _fixed((-exact).exp())
+        beta = fixed((-exact).exp(), _FIXED)
         digits: list[Digit] = []
         while exact * _BASE <= 1:
-            digits.append(Digit.of(_powers(_fixed((-exact).exp()), _BASE)))
+            digits.append(Digit.of(powers(fixed((-exact).exp(), _FIXED), _BASE, _FIXED)))
             exact *= _BASE
         places = max(1, math.floor(_DEEPEST / float(exact)))
-        last = Digit.of(_powers(_fixed((-exact).exp()), places))
+        last = Digit.of(powers(fixed((-exact).exp(), _FIXED), places, _FIXED))
         chance = (-exact * places).exp()
         coin = int(chance * _TOTAL)
         error = float(abs((Decimal(coin) / (chance * _TOTAL)).ln())) * (1 + _ROUND)
@@ -224,14 +224,3 @@ def staircase(width: int, rate: float) -> StairNoise:
     ideal = width / (1 + math.exp(min(rate, MOST_RATE) / 2))
     places = {min(max(math.floor(ideal) + more, 1), width) for more in (0, 1, 2)}
     return min((stair_noise(width, place, rate) for place in sorted(places)), key=lambda noise: noise.error)
-
-
-def _fixed(x: Decimal) -> int:
-    return int(x * (1 << _FIXED))
-
-
-def _powers(base: int, count: int) -> list[int]:
-    found = [1 << _FIXED]
-    while len(found) < count:
-        found.append(found[-1] * base >> _FIXED)
-    return found

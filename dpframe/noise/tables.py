@@ -338,8 +338,9 @@ class GeometricTable:
         return column
 
 
-def _fixed(x: Decimal) -> int:
-    return int(x * (1 << _FIXED))
+def fixed(x: Decimal, bits: int = _FIXED) -> int:
+    """Return a number in fixed point, with so many fractional bits."""
+    return int(x * (1 << bits))
 
 
 @lru_cache(maxsize=256)
@@ -348,31 +349,31 @@ def _geometric_weights(span: int, rate: float) -> _GeometricWeights:
     block = 1 if single else 1 << round(math.log2(span) / 2)
     blocks = -(-span // block) + 1
     with localcontext(Context(prec=80)):
-        alpha = _fixed((-Decimal(rate)).exp())
-        beta = _fixed((-Decimal(rate) * block).exp())
+        alpha = fixed((-Decimal(rate)).exp())
+        beta = fixed((-Decimal(rate) * block).exp())
     one = 1 << _FIXED
     # One sign's blocks: (1−β)β^q, and just β^q for the last, which is everything from there on. Negative
     # noise starts at −1, so its blocks reach −span sooner; one more would only round a rarer event.
-    powers = _powers(beta, blocks)
+    above = powers(beta, blocks)
     below = -(-(span - 1) // block) + 1
-    inner = [power * (one - beta) >> _FIXED for power in powers]
-    upper, lower = [*inner[:-1], powers[-1]], [*inner[: below - 1], powers[below - 1]]
+    inner = [power * (one - beta) >> _FIXED for power in above]
+    upper, lower = [*inner[:-1], above[-1]], [*inner[: below - 1], above[below - 1]]
     both = [*upper, *(part * alpha >> _FIXED for part in lower)]
     values = [*(block * q for q in range(blocks)), *(~(block * q) for q in range(below))]
     high = integer_weights(both)
     spread, low = relative_spread(high, both), None
     if not single:
-        inside = _powers(alpha, block)
+        inside = powers(alpha, block)
         low = integer_weights(inside)
         spread += relative_spread(low, inside)
     return _GeometricWeights(block, values, high, low, spread + 2.0**-100)
 
 
-def _powers(base: int, count: int) -> list[int]:
+def powers(base: int, count: int, bits: int = _FIXED) -> list[int]:
     """Return the first powers of a number, both in fixed point."""
-    found = [1 << _FIXED]
+    found = [1 << bits]
     while len(found) < count:
-        found.append(found[-1] * base >> _FIXED)
+        found.append(found[-1] * base >> bits)
     return found
 
 

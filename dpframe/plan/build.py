@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, shares_of
@@ -32,6 +32,10 @@ GROUPED_METRICS = ("discrete", "line", "nullable line")
 
 _NOTHING = 1e-9
 """The ε of a column of a single possible value, about which there is nothing to learn: no share of the budget."""
+
+
+Units = tuple[tuple[Column, ...], tuple[Group, ...]]
+"""The columns of a plan, those of a group with the channel that they see, and its groups."""
 
 
 def default_delta(n: int | None) -> float:
@@ -140,106 +144,77 @@ def build_units(
     mechanisms: Any,
     groups: Any,
     numbers: str = "laplace",
-) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
+) -> Units:
     """Divide what a release may cost over columns and groups, and calibrate their mechanisms.
 
     Where no mechanism is named, numbers have what ``numbers`` says, and ranks the square wave or Laplace noise,
     whichever is forecast the smaller error; sets have whole-set response where that is forecast to be clearly better.
-
-    Returns
-    -------
-    The columns in the order of ``known``, those of a group with the channel that they see, and the groups.
-
-    Raises
-    ------
-    ParameterError
-        For names that are not known, appear twice or in two options, a group of too many tuples, an
-        allocation that does not add up, or a share too small for its column.
     """
     chosen = _check_mechanisms(mechanisms, known)
     joined = _check_groups(groups, known, chosen)
-    return _searched(_Request.of(known, terms, allocation, chosen, joined, check_numbers(numbers)))
+    return _searched(_Request(dict(known), terms, allocation, chosen, joined, check_numbers(numbers)))
 
 
 @dataclass(frozen=True)
 class _Request:
     """What is calibrated, distinguished by how it is written: equal values 1 and 1.0 release different numbers."""
 
-    text: str
-    terms: Terms
     known: Mapping[str, Space] = field(compare=False)
+    terms: Terms
     allocation: str | Mapping[Any, float] = field(compare=False)
     chosen: Mapping[str, Any] = field(compare=False)
     joined: Sequence[tuple[str, ...]] = field(compare=False)
     numbers: str
+    text: str = field(init=False)
 
-    @classmethod
-    def of(
-        cls,
-        known: Mapping[str, Space],
-        terms: Terms,
-        allocation: str | Mapping[Any, float],
-        chosen: Mapping[str, Any],
-        joined: Sequence[tuple[str, ...]],
-        numbers: str,
-    ) -> _Request:
-        spaces = [[name, space.to_json()] for name, space in known.items()]
-        named = [[name, one.to_json() if isinstance(one, Mechanism) else one] for name, one in chosen.items()]
-        shares = repr(list(allocation.items()) if isinstance(allocation, Mapping) else allocation)
-        text = json.dumps([spaces, named, shares, joined])
-        return cls(text, terms, dict(known), allocation, chosen, joined, numbers)
+    def __post_init__(self) -> None:
+        spaces = [[name, space.to_json()] for name, space in self.known.items()]
+        named = [[name, one.to_json() if isinstance(one, Mechanism) else one] for name, one in self.chosen.items()]
+        shares = repr(list(self.allocation.items()) if isinstance(self.allocation, Mapping) else self.allocation)
+        object.__setattr__(self, "text", json.dumps([spaces, named, shares, self.joined]))
+
+    @cached_property
+    def grouped(self) -> set[str]:
+        """The columns of all groups."""
+        return {name for names in self.joined for name in names}
 
 
 # The same table is planned for anew by every call that is not given its plan.
 @lru_cache(maxsize=64)
-def _searched(request: _Request) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
+def _searched(request: _Request) -> Units:
     """Return calibrated units, of mechanisms that are named or else chosen."""
-    known, terms, allocation, joined = request.known, request.terms, request.allocation, request.joined
-    made, chosen = _with_stand_ins(known, terms, allocation, request.chosen, joined, request.numbers)
+    made, chosen = _with_stand_ins(request)
     for column in made[0]:
         rival = None if column.name in chosen else promising_rival(column)
         if rival is None:
             continue
         with contextlib.suppress(ParameterError):
-            trial = _calibrated(known, terms, allocation, {**chosen, column.name: rival}, joined)
+            trial = _calibrated(request, {**chosen, column.name: rival})
             mine = [next(one for one in units if one.name == column.name) for units in (trial[0], made[0])]
             if is_clearly_better(*mine):
                 made, chosen = trial, {**chosen, column.name: rival}
     return made
 
 
-def _with_stand_ins(
-    known: Mapping[str, Space],
-    terms: Terms,
-    allocation: str | Mapping[Any, float],
-    chosen: Mapping[str, Any],
-    joined: Sequence[tuple[str, ...]],
-    numbers: str,
-) -> tuple[tuple[tuple[Column, ...], tuple[Group, ...]], Mapping[str, Any]]:
+def _with_stand_ins(request: _Request) -> tuple[Units, Mapping[str, Any]]:
     """Return calibrated units, and the chosen mechanisms with those that replace additive noise."""
-    grouped = {name for names in joined for name in names}
-    free = {name: space for name, space in known.items() if name not in chosen and name not in grouped}
-    tags = {name: stand_in(space, numbers) for name, space in free.items()}
+    known, chosen = request.known, request.chosen
+    free = {name: space for name, space in known.items() if name not in chosen and name not in request.grouped}
+    tags = {name: stand_in(space, request.numbers) for name, space in free.items()}
     tried = {name: tag for name, tag in tags.items() if tag is not None}
     with contextlib.suppress(ParameterError):  # an ε too small for one of them
-        made = _calibrated(known, terms, allocation, {**chosen, **tried}, joined)
-        judged = {name for name in tried if numbers == "least_error" or known[name].is_listed}
+        made = _calibrated(request, {**chosen, **tried})
+        judged = {name for name in tried if request.numbers == "least_error" or known[name].is_listed}
         worse = {column.name for column in made[0] if column.name in judged and errs_more(column)}
         kept = {**chosen, **{name: tag for name, tag in tried.items() if name not in worse}}
-        return (_calibrated(known, terms, allocation, kept, joined) if worse else made), kept
-    return _calibrated(known, terms, allocation, chosen, joined), chosen
+        return (_calibrated(request, kept) if worse else made), kept
+    return _calibrated(request, chosen), chosen
 
 
-def _calibrated(
-    known: Mapping[str, Space],
-    terms: Terms,
-    allocation: str | Mapping[Any, float],
-    chosen: Mapping[str, Any],
-    joined: Sequence[tuple[str, ...]],
-) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
+def _calibrated(request: _Request, chosen: Mapping[str, Any]) -> Units:
     """Return calibrated columns and groups, once mechanisms are chosen."""
+    known, terms, allocation, joined = request.known, request.terms, request.allocation, request.joined
     ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}
-    grouped = {name for names in joined for name in names}
     named = set(allocation) if isinstance(allocation, Mapping) else set()
     # With central steps and no shuffling, no share may follow from what inference gave (`calibration`); channels that
     # may fail are accounted for as unshuffled.
@@ -247,9 +222,9 @@ def _calibrated(
     fails = bool(taking) or any(column.mechanism.delta > 0 for column in ready.values())
     moving = terms.central is None or (terms.shuffled_rows is not None and not fails)
     for name in known:
-        if moving and known[name].size == 1 and name not in {*ready, *grouped, *named, *chosen}:
+        if moving and known[name].size == 1 and name not in {*ready, *request.grouped, *named, *chosen}:
             ready[name] = Column(name, known[name], mechanism_for(known[name], _NOTHING, 0.0, None))
-    rest: list[Any] = [*joined, *(name for name in known if name not in ready and name not in grouped)]
+    rest: list[Any] = [*joined, *(name for name in known if name not in ready and name not in request.grouped)]
     makers: list[Maker] = [_maker(unit, known, chosen) for unit in rest]
     # A group has its columns' shares together, so that grouping leaves the budget of the others as it was.
     weights = [len(unit) if isinstance(unit, tuple) else 1 for unit in rest]

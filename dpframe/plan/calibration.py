@@ -13,9 +13,9 @@ import numpy as np
 from dpframe.accounting import Bound, ColumnLoss, composed_delta, shuffled_delta, unsampled
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, compose
+from dpframe.accounting.composition import mixed_delta, response_parts
 from dpframe.accounting.few_digits import fewer_digits_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, remaining_step, step_delta
-from dpframe.accounting.kept_order import mixed_delta, response_parts
 from dpframe.accounting.secret_order import Rows, likely_total, rows_cover
 from dpframe.accounting.undercurve import Cover
 from dpframe.arrays import FloatArray
@@ -462,13 +462,19 @@ def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, mode
     def fits(total: float) -> bool:
         return allowed.delta_of_losses(losses(total)).value <= allowed.budget.delta
 
-    low, high = 0.0, min(allowed.budget.epsilon, most)
+    total = _last_total(fits, allowed.budget.epsilon, most, bool(model.ready))
+    return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+
+
+def _last_total(fits: Callable[[float], bool], start: float, most: float, ready: bool) -> float:
+    """Return nearly the largest total loss that fits; where none does, say that too much is ready, or central."""
+    low, high = 0.0, min(start, most)
     while high < most and fits(high):
         low, high = high, min(2 * high, most)
-    total = _alike(bisected(fits, low, high, _WIDTH, allowed.budget.epsilon * 1e-9), most)
+    total = _alike(bisected(fits, low, high, _WIDTH, start * 1e-9), most)
     if total == 0:
-        raise ParameterError(_READY if model.ready else _CENTRAL)
-    return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+        raise ParameterError(_READY if ready else _CENTRAL)
+    return total
 
 
 def _with_steps(
@@ -491,13 +497,7 @@ def _with_steps(
         bound = terms.delta_of_steps([*steps, *taken], [*losses, *pure], failing)
         return bound.value <= terms.sampled_budget.delta
 
-    start, most = terms.sampled_budget.epsilon, _MOST / min(shares)
-    low, high = 0.0, min(start, most)
-    while high < most and fits(high):
-        low, high = high, min(2 * high, most)
-    total = _alike(bisected(fits, low, high, _WIDTH, start * 1e-9), most)
-    if total == 0:
-        raise ParameterError(_READY if ready else _CENTRAL)
+    total = _last_total(fits, terms.sampled_budget.epsilon, _MOST / min(shares), bool(ready))
     return [make(total * share, slack) for make, (share, slack) in zip(makers, pairs, strict=True)]
 
 
@@ -515,12 +515,13 @@ class _Model:
 
     1/γ − 1 is (e^ε − 1)/size for randomised response and about e^(ε/2) for grids, so that the logarithm of its
     ratio to e^ε − 1 is nearly linear; so is ε in the total, but for the rounding of tables. Before any is made they
-    are taken as grids.
+    are taken as grids. ``ready`` are the losses of units that are made already, and ``terms`` take channels that
+    may fail into account.
     """
 
     def __init__(self, shares: Sequence[float], ready: Sequence[ColumnLoss], terms: Terms) -> None:
         self._shares = np.array(shares)
-        self._ready, self._terms = list(ready), terms
+        self.ready, self.terms = list(ready), terms
         self._kinds = [ColumnLoss(1.0, 0.5) for _ in shares]
         self._seen: dict[float, tuple[FloatArray, FloatArray]] = {}
 
@@ -535,7 +536,7 @@ class _Model:
     @property
     def curved(self) -> bool:
         """Whether the rows are to lie under a curve."""
-        return self._terms.central is not None and self._terms.shuffled_rows is not None
+        return self.terms.central is not None and self.terms.shuffled_rows is not None
 
     @property
     def known(self) -> int:
@@ -566,25 +567,15 @@ class _Model:
         masses = np.maximum(np.exp(np.maximum(logs, -losses)), _FLOOR)
         return [k.at(float(loss), float(mass)) for k, loss, mass in zip(self._kinds, losses, masses, strict=True)]
 
-    @property
-    def terms(self) -> Terms:
-        """What the promise rests on, channels that may fail taken into account."""
-        return self._terms
-
-    @property
-    def ready(self) -> list[ColumnLoss]:
-        """The losses of units that are made already."""
-        return self._ready
-
     def largest(self, start: float, most: float) -> float:
         """Return the total at which the model's cost is just below δ, searched for about a start.
 
         Regula falsi (Illinois) on logarithms, in which δ of the total is nearly straight.
         """
-        target = math.log(self._terms.sampled_budget.delta) + math.log((1 + _USED) / 2)
+        target = math.log(self.terms.sampled_budget.delta) + math.log((1 + _USED) / 2)
 
         def excess(x: float) -> float:
-            value = self._terms.delta_of_losses([*self._ready, *self.parts(math.exp(x))]).value
+            value = self.terms.delta_of_losses([*self.ready, *self.parts(math.exp(x))]).value
             return math.log(max(value, 5e-324)) - target
 
         x = math.log(start)
@@ -603,22 +594,22 @@ class _Model:
 
     def under_curve(self, most: float) -> tuple[float, float]:
         """Return about the largest total whose rows lie under the curve and within the local cap, and how μ grows."""
-        terms, total = self._terms, most
+        terms, total = self.terms, most
         if terms.local is not None:
             total = self._within(terms.local, most)
-        least = [*self._ready, *self.parts(total)]
+        least = [*self.ready, *self.parts(total)]
         if total < most and _needed(least, terms) <= 1:
             return total, _STEEP
         cap = total
-        total, slope = likely_total(lambda x: [*self._ready, *self.parts(x)], terms.permutation, terms.curve, cap)
-        gap = math.log(min(max(_needed([*self._ready, *self.parts(total)], terms), 1 / _FAR), _FAR)) + _AIM
+        total, slope = likely_total(lambda x: [*self.ready, *self.parts(x)], terms.permutation, terms.curve, cap)
+        gap = math.log(min(max(_needed([*self.ready, *self.parts(total)], terms), 1 / _FAR), _FAR)) + _AIM
         return min(total * math.exp(-gap / slope), cap), slope
 
     def _within(self, budget: Budget, most: float) -> float:
         """Return about the largest total at which a row whose place is known loses no more than this."""
 
         def fits(total: float) -> bool:
-            return composed_delta([*self._ready, *self.parts(total)], budget.epsilon) <= budget.delta
+            return composed_delta([*self.ready, *self.parts(total)], budget.epsilon) <= budget.delta
 
         return bisected(fits, 0.0, most, _LEAP / 2) or math.ulp(0.0)
 

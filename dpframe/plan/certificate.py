@@ -20,10 +20,10 @@ from typing import Any
 
 from dpframe.accounting import Bound, ColumnLoss, sampled
 from dpframe.accounting.budget import Budget, round_down, round_up
+from dpframe.accounting.composition import response_parts
 from dpframe.accounting.dominating import BitsLoss, ItemsLoss
 from dpframe.accounting.finite import tight_epsilon
 from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta
-from dpframe.accounting.kept_order import response_parts
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.channels import Mechanism

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from dpframe.accounting import composed_epsilon
 from dpframe.accounting.budget import Budget, check_epsilon, compose, round_down
@@ -22,9 +21,6 @@ from dpframe.plan.measures import Measure, check_measures, measures_step
 from dpframe.plan.rules import BoundRules, Rule, as_rules
 from dpframe.plan.steps import central_budget, rows_budget, steps_of, terms_of
 from dpframe.spaces import Space
-
-if TYPE_CHECKING:
-    pass
 
 NULLS = ("error", "impute")
 

@@ -42,10 +42,20 @@ _INFINITE = "is infinite; declare Nullable(…) or pass nulls='impute' to have i
 class _Grid(Space):
     """Coding shared by the spaces that are a numeric grid."""
 
+    lower: Any
+    upper: Any
+
     @property
     def metric(self) -> str:
         """Distance of values."""
         return "line"
+
+    @property
+    def contents(self) -> str:
+        """What a column may hold."""
+        return f"{number(self.lower)} to {number(self.upper)}" + (
+            f", in steps of {number(self.step)}" if self.step != 1 else ""
+        )
 
     def _numeric(self, array: pa.Array, lenient: bool) -> tuple[npt.NDArray[Any], Mask]:
         """Return numbers (0 where null) and where they are missing; refuse infinities unless lenient."""
@@ -122,10 +132,6 @@ def _integer_range(type_: pa.DataType) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _range(lower: float, upper: float, step: float) -> str:
-    return f"{number(lower)} to {number(upper)}" + (f", in steps of {number(step)}" if step != 1 else "")
-
-
 @register
 @dataclass(frozen=True)
 class Integer(_Grid):
@@ -154,11 +160,6 @@ class Integer(_Grid):
     step: int = 1
 
     tag: ClassVar[str] = "integer"
-
-    @property
-    def contents(self) -> str:
-        """What a column may hold."""
-        return _range(self.lower, self.upper, self.step)
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "step"):
@@ -294,11 +295,6 @@ class Real(_Grid):
     steps: int = 65536
 
     tag: ClassVar[str] = "real"
-
-    @property
-    def contents(self) -> str:
-        """What a column may hold."""
-        return _range(self.lower, self.upper, self.step)
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):

@@ -26,11 +26,10 @@ from dpframe.spaces.object_reading import read_as
 from dpframe.spaces.python_values import elements
 from dpframe.tables.checks import located
 from dpframe.tables.info import METADATA_KEY, arrow_metadata, metadata_text
-from dpframe.tables.kinds import as_coded, as_stored, coded_field, coded_type
 from dpframe.tables.passthrough import Order, copied, passed
 from dpframe.tables.persons import row_counts
 from dpframe.tables.table import SHUFFLED, Codes, Counters, Spaces
-from dpframe.tables.types import output_type
+from dpframe.tables.types import as_coded, as_stored, coded_field, coded_type, output_type
 from dpframe.totals.counts import counting
 
 _MOST_CATEGORIES = 1_000_000

@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from dpframe.errors import PlanError, name_list
+from dpframe.plan.explanation import person_lines
 from dpframe.plan.measures import MeasuredTable
+from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.plan.text import SCHEMA
-from dpframe.plan.words import mind_lines, promise_line
-from dpframe.tables.introduction import ReleaseExplanation, explained_release
+from dpframe.plan.words import KEPT, mind_lines, promise_line
 from dpframe.tables.packed import packed, unpacked
 from dpframe.tables.release import sealed
 
@@ -40,6 +41,35 @@ def metadata_text(metadata: Mapping[bytes, bytes] | None) -> str | None:
     except (KeyError, ValueError, TypeError, RecursionError):
         return None
     return found if isinstance(found, str) else None
+
+
+NUMBERS = 'Numbers: .dp.mean("…"), .dp.value_counts("…"); plain pandas on noisy rows is biased. More: .dp.explain()'
+"""The last line, for frames."""
+
+
+@dataclass(frozen=True)
+class ReleaseExplanation:
+    """What a release promises in detail; prints as text, and shows as HTML in a notebook.
+
+    Parameters
+    ----------
+    person
+        What the promise means for one person, in sentences.
+    details
+        Both guarantees, the order of the rows, what inference and tables measured, and what each costs.
+    """
+
+    person: tuple[str, ...]
+    details: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(["What it means for one person", *self.person, "", KEPT, *self.details])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        parts = [("What it means for one person", self.person), (KEPT, self.details)]
+        return notebook_html("What this release promises", parts)
 
 
 @dataclass(frozen=True)
@@ -83,7 +113,7 @@ class ReleaseInfo:
         >>> info.explain().details[0]
         'Release: epsilon=1, delta=0 (replace-one, per person with one row)'
         """
-        return explained_release(self.plan)
+        return ReleaseExplanation(tuple(person_lines(self.plan)), tuple(self.plan.lines()))
 
     @property
     def row_digest(self) -> str:

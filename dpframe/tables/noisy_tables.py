@@ -48,15 +48,7 @@ _ROWS_OF_A_CELL = 8
 
 
 class Tables:
-    """The tables of one release, from the codes of all of its rows.
-
-    Parameters
-    ----------
-    plan
-        The plan; its digest enters the noise.
-    key
-        32 secret bytes that serve this table under this plan only.
-    """
+    """The tables of one release, from the codes of all of its rows."""
 
     def __init__(self, plan: Plan, key: bytes) -> None:
         self._cuts = Cuts(plan)

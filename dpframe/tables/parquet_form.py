@@ -17,9 +17,8 @@ from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, indexed, length
 from dpframe.tables.info import ReleaseInfo, arrow_metadata
-from dpframe.tables.kinds import as_stored, coded_type
 from dpframe.tables.parquet_pages import FEW_VALUES, MOST_VALUES, Packed, PackedColumn, PackedLists, PackedWriter
-from dpframe.tables.types import is_list, is_text, output_type, plain_type
+from dpframe.tables.types import as_stored, coded_type, is_list, is_text, output_type, plain_type
 
 ROW_GROUP_ROWS = 1 << 19
 
@@ -42,17 +41,7 @@ GROUP_ITEMS = 32
 
 @dataclass(frozen=True)
 class ParquetForm:
-    """How released codes, and columns passed through, are written.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    source
-        Columns and types of the input.
-    pandas_types
-        The pandas extension dtypes that the input's columns had.
-    """
+    """How released codes, and columns passed through, are written."""
 
     plan: Plan
     source: pa.Schema

@@ -154,17 +154,7 @@ class ValuePage:
         return cls(path, column[1][1], b"".join(page), len(values))
 
     def chunk(self, levels: Pieces, codes: npt.NDArray[np.unsignedinteger], count: int) -> tuple[Pieces, Struct]:
-        """Return the bytes of some entries, and what the footer says of them, as if they began the file.
-
-        Parameters
-        ----------
-        levels
-            What is nested and null among the entries.
-        codes
-            The codes of those that are values.
-        count
-            How many entries there are.
-        """
+        """Return the bytes of some entries, and what the footer says of them, as if they began the file."""
         width = max(1, (self.values - 1).bit_length())
         content = [*levels, bytes([width]), *_run(packed_bits(codes, width), width)]
         header: Struct = {1: (I32, count), 2: (I32, _RLE_DICTIONARY), 3: (I32, _RLE), 4: (I32, _RLE)}
@@ -203,15 +193,7 @@ class Packed(Protocol):
 
 @dataclass(frozen=True)
 class PackedColumn:
-    """A column of few values; the code after the last value is null's.
-
-    Parameters
-    ----------
-    values
-        What the codes mean.
-    nullable
-        Whether the file says that there may be nulls.
-    """
+    """A column of few values; the code after the last value is null's."""
 
     values: ValuePage
     nullable: bool
@@ -238,15 +220,7 @@ class PackedColumn:
 
 @dataclass(frozen=True)
 class PackedLists:
-    """A column of sets of few items, each written as the list of them; bit i of a code is item i.
-
-    Parameters
-    ----------
-    items
-        What the bits mean. The bit after theirs is null's.
-    lists, elements
-        Whether the file says that lists, and items in them, may be null.
-    """
+    """A column of sets of few items, each written as the list of them; bit i of a code is item i, the next null."""
 
     items: ValuePage
     lists: bool
@@ -288,17 +262,7 @@ class PackedLists:
 
 
 class PackedWriter:
-    """An open Parquet file that row groups are written to: packed columns as codes, others as Arrow's arrays.
-
-    Parameters
-    ----------
-    file
-        Where it is written, from its beginning.
-    schema
-        Names and types of all columns, in order.
-    options
-        How Arrow writes the others.
-    """
+    """An open Parquet file that row groups are written to: packed columns as codes, others as Arrow's arrays."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, options: Mapping[str, Any]) -> None:
         self._file, self._options = file, dict(options)

@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 from dpframe.errors import FileError
 from dpframe.tables.files import FileInput, attempt, repeated, shown
 from dpframe.tables.info import metadata_text
-from dpframe.tables.kinds import as_coded
 from dpframe.tables.parquet_form import ParquetForm
-from dpframe.tables.types import is_list, is_text
+from dpframe.tables.types import as_coded, is_list, is_text, nests_dictionary
 from dpframe.tables.writers import Rows, Writer
 
 _INDEX = re.compile(r"__index_level_\d+__")
@@ -135,7 +134,7 @@ class ParquetInput(FileInput):
 
     def _read(self, reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         groups: list[list[int] | None] = [None if self.groups is None else list(self.groups)]
-        if self.groups is None and any(_nests_dictionary(reader.schema_arrow.field(name).type) for name in names):
+        if self.groups is None and any(nests_dictionary(reader.schema_arrow.field(name).type) for name in names):
             # Arrow cannot read these across the border of two row groups.
             groups = [[group] for group in range(reader.num_row_groups)]
         for group in groups:
@@ -180,7 +179,7 @@ def _check_entries(path: Path, values: pa.Array) -> None:
         _check_within(path, values)
     elif t.is_list(values.type) or t.is_large_list(values.type):
         _check_entries(path, values.values)
-    elif t.is_dictionary(values.type) or _nests_dictionary(values.type):
+    elif t.is_dictionary(values.type) or nests_dictionary(values.type):
         attempt(path, _DAMAGED, partial(values.validate, full=True))
 
 
@@ -190,11 +189,6 @@ def _check_within(path: Path, values: pa.DictionaryArray) -> None:
     low, high = ends["min"].as_py(), ends["max"].as_py()
     if low is not None and (low < 0 or high >= len(values.dictionary)):
         raise FileError(f"{shown(path)} {_DAMAGED}")
-
-
-def _nests_dictionary(type_: pa.DataType) -> bool:
-    inner = [type_.field(i).type for i in range(type_.num_fields)]
-    return any(pa.types.is_dictionary(t) or _nests_dictionary(t) for t in inner)
 
 
 def pandas_types(schema: pa.Schema) -> dict[str, str]:

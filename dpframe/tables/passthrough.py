@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.spaces import as_arrow
-from dpframe.tables.types import is_list
+from dpframe.tables.types import is_list, nests_dictionary
 
 Order = npt.NDArray[np.intp] | None
 
@@ -31,14 +31,9 @@ def copied(column: pa.ChunkedArray, order: Order) -> Any:
         return column.cast(stored).take(places).cast(type_)
     if pa.types.is_struct(type_):
         return _struct(column.combine_chunks(), order)
-    if is_list(type_) and _nests_dictionary(type_):
+    if is_list(type_) and nests_dictionary(type_):
         return _list(column.unify_dictionaries().combine_chunks().take(places))
     return column.take(places)
-
-
-def _nests_dictionary(type_: pa.DataType) -> bool:
-    inner = [type_.field(i).type for i in range(type_.num_fields)]
-    return any(pa.types.is_dictionary(t) or _nests_dictionary(t) for t in inner)
 
 
 def _list(array: pa.Array) -> pa.Array:

@@ -38,24 +38,6 @@ Positions = npt.NDArray[np.int64]
 def row_counts(read: Callable[[], Iterable[pa.Array]], n: int, rows: int, key: bytes, at_once: int = AT_ONCE) -> Counts:
     """Return how often each row is taken, so that there are ``rows`` of every person.
 
-    Parameters
-    ----------
-    read
-        Gives the column of ids, from its beginning, as Arrow arrays.
-    n
-        Rows of the table.
-    rows
-        Rows to take of each person.
-    key
-        32 secret bytes. The choice is a function of these and of the rows' positions.
-    at_once
-        Rows whose persons are held in memory at a time.
-
-    Raises
-    ------
-    ColumnError
-        For an id that is null, or of a type that is neither whole numbers nor text.
-
     Examples
     --------
     >>> ids = pa.array(["ann", "bob", "ann", "ann", "eve"])

@@ -94,13 +94,6 @@ _NUMBERED = 1 << 14
 class Selection:
     """Which rows of a table are released: those of the lowest words of a keyed plane, or all.
 
-    Parameters
-    ----------
-    plan, key
-        As for `release`.
-    count
-        Rows of the table.
-
     Raises
     ------
     PlanError
@@ -205,15 +198,7 @@ class Digest:
 
 
 def mixed_rows(codes: Mapping[str, Codes], factors: Mapping[str, Sequence[U64]]) -> Iterator[U64]:
-    """Yield a word for each row, some rows at a time, into which all words of its columns are mixed.
-
-    Parameters
-    ----------
-    codes
-        Codes by column, 1-d or of several words a row.
-    factors
-        For each column and word what it is shifted and multiplied by.
-    """
+    """Yield a word for each row, some rows at a time, into which all words of its columns are mixed."""
     count = len(next(iter(codes.values()))) if codes else 0
     for start in range(0, count, 1 << 15):
         rows: U64 = np.zeros(min(1 << 15, count - start), dtype=np.uint64)

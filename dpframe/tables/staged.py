@@ -22,9 +22,8 @@ from dpframe.tables.frames import ArrowFrame, without_views, wrap
 from dpframe.tables.hidden_file import HiddenFile
 from dpframe.tables.info import metadata_text
 from dpframe.tables.inputs import open_input
-from dpframe.tables.kinds import as_coded
 from dpframe.tables.row_checks import RowChecks, added, sum_bytes
-from dpframe.tables.types import is_text
+from dpframe.tables.types import as_coded, is_text
 
 Stream = tuple[pa.Schema, Iterator[pa.Table]]
 """The schema of a table without views, and its rows, some at a time."""

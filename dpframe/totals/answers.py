@@ -32,7 +32,7 @@ from statistics import NormalDist
 import numpy as np
 from scipy import special
 
-from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
+from dpframe.accounting.budget import Budget, round_down, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, lattice_profile, noise_step
 from dpframe.accounting.gaussian_dp import Step, gaussian_mu, pure_step, share_of_step, step_delta
 from dpframe.errors import ParameterError, check_whole
@@ -418,46 +418,3 @@ MECHANISMS: Mapping[str, Fit] = {
     "vector": geometric,
 }
 """What noise answers may have, by name; laplace and vector are names of geometric on reals and on several numbers."""
-
-
-def classical_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return Δ√(2 ln(1.25/δ))/ε, the classical noise of the Gaussian mechanism, which is proved only for ε < 1.
-
-    For comparison only: at large ε it is too small (Balle–Wang 2018, §2).
-
-    Examples
-    --------
-    >>> round(classical_sigma(0.5, 1e-6), 2)
-    10.6
-    """
-    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / check_epsilon(epsilon)
-
-
-def laplace_scale(epsilon: float, delta: float = 0.0, sensitivity: float = 1.0) -> float:
-    """Return Δ/(ε − 2 ln(1 − δ)), the least scale b at which Laplace noise on a real number is (ε, δ)-private.
-
-    Its divergence is δ(ε) = 1 − e^((ε − Δ/b)/2) exactly. See `sufficient_laplace_scale` for the one that is published.
-
-    Raises
-    ------
-    ParameterError
-        Unless ε is positive and 0 ≤ δ < 1.
-
-    Examples
-    --------
-    >>> laplace_scale(0.5), round(laplace_scale(0.5, 0.1), 4), round(sufficient_laplace_scale(0.5, 0.1), 4)
-    (2.0, 1.407, 1.6519)
-    """
-    return sensitivity / (check_epsilon(epsilon) - 2 * math.log1p(-check_delta(delta)))
-
-
-def sufficient_laplace_scale(epsilon: float, delta: float = 0.0, sensitivity: float = 1.0) -> float:
-    """Return Δ/(ε − ln(1 − δ)), the scale that Holohan, Leith and Mason prove to suffice ("Differential privacy in
-    metric spaces", Example 5): up to twice `laplace_scale`, which is less noise for the same promise.
-
-    Raises
-    ------
-    ParameterError
-        Unless ε is positive and 0 ≤ δ < 1.
-    """
-    return sensitivity / (check_epsilon(epsilon) - math.log1p(-check_delta(delta)))

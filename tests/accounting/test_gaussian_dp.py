@@ -12,6 +12,7 @@ from mpmath import mp
 
 from dpframe.accounting import ColumnLoss, shuffled_delta
 from dpframe.accounting.budget import Budget
+from dpframe.accounting.composition import mixed_delta, response_parts
 from dpframe.accounting.discrete_gaussian import IntegerNoise, lattice_profile, noise_step
 from dpframe.accounting.gaussian_dp import (
     Step,
@@ -28,7 +29,6 @@ from dpframe.accounting.gaussian_dp import (
     step_delta,
     step_epsilon,
 )
-from dpframe.accounting.kept_order import mixed_delta, response_parts
 from dpframe.accounting.secret_order import Rows, likely_total, rows_cover, shuffled_profile
 from dpframe.accounting.undercurve import cover, unproved
 from dpframe.errors import ParameterError

@@ -13,8 +13,8 @@ import dpframe as dpf
 from dpframe.errors import FileError
 from dpframe.tables.files import FileInput, sidecar
 from dpframe.tables.inputs import FORMATS
-from dpframe.tables.kinds import as_coded
 from dpframe.tables.staged import StagedInput
+from dpframe.tables.types import as_coded
 from dpframe.tables.writers import Writer
 
 KEY = bytes(range(32))

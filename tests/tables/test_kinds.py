@@ -14,7 +14,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.tables.frames import wrap
-from dpframe.tables.kinds import as_coded, as_stored, coded_type
+from dpframe.tables.types import as_coded, as_stored, coded_type
 
 N = 2_000
 RNG = np.random.default_rng(0)
