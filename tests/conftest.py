@@ -17,7 +17,7 @@ from hypothesis import settings
 from other_systems import AWAY, take_away
 
 import dpframe as dpf
-from dpframe.api import budgets
+from dpframe.api import asking, budgets
 
 # The same examples in every run of CI, fresh ones elsewhere; a few for further Pythons. A busy machine fails no test.
 settings.register_profile("fresh", deadline=None)
@@ -114,6 +114,19 @@ ADULT_BOUNDS = {
 def requests_of_other_tests_are_forgotten():
     """Inference of tables of as many rows and of the same names warns, whichever test of this process was first."""
     budgets._requests.clear()
+
+
+@pytest.fixture
+def keys(monkeypatch):
+    """Fresh keys of answers become fixed ones, a new one each time; returns how many were taken."""
+    taken = []
+
+    def fixed():
+        taken.append(len(taken))
+        return len(taken).to_bytes(32, "big")
+
+    monkeypatch.setattr(asking, "fresh_key", fixed)
+    return taken
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import Unit
 from dpframe.channels import WideGaussian
 from dpframe.totals.answers import Portion
-from dpframe.totals.selection import Exponential, NoisyMax, Scores, weights
+from dpframe.totals.selection import ExponentialSelector, NoisyMax, Scores, weights
 from dpframe.totals.wishart import WishartNoise
 
 NEIGHBOURS = ["replace_one", "add_remove"]
@@ -60,7 +60,7 @@ def test_1_the_rate_of_a_choice_is_that_of_definition_2_or_of_theorem_4(epsilon,
 def test_1_the_exponential_mechanism_beside_forty_digits(epsilon):
     """Weights of a choice from e^(k·u) in decimals, and the loss of cyclic scores, whose normaliser is one: ε."""
     scores, base = [0, -1, -3, -40], [1, 3, 2, 5]
-    selector = Exponential.of(Scores(((1, 80),), balanced=True), Portion(Budget(epsilon)))
+    selector = ExponentialSelector.of(Scores(((1, 80),), balanced=True), Portion(Budget(epsilon)))
     assert selector.rate == pytest.approx(epsilon / 40, rel=1e-12)
     own = [w * b for w, b in zip(weights(selector.rate, scores), base, strict=True)]
     with localcontext(Context(prec=40)):

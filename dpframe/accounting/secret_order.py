@@ -44,7 +44,7 @@ _SECANTS = 12
 
 
 @dataclass(frozen=True)
-class Rows:
+class ShuffledRows:
     """Rows that are shuffled together.
 
     Parameters
@@ -113,18 +113,18 @@ def _moment(parts: Sequence[ColumnLoss]) -> float:
     return min(single, blanket)
 
 
-def _normal_mu(parts: Sequence[ColumnLoss], rows: Rows) -> float:
+def _normal_mu(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> float:
     """Return the μ that rows would have if their profile were Gaussian: where searches start, no bound."""
     share = rows.shuffled_rows / rows.n * rows.contributions
     return share * math.sqrt(_moment(parts) / rows.shuffled_rows) if parts else 0.0
 
 
-def shuffled_profile(parts: Sequence[ColumnLoss], rows: Rows) -> Profile:
+def shuffled_profile(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> Profile:
     """Return bounds from above on the profile of shuffled rows with these columns.
 
     Examples
     --------
-    >>> profile = shuffled_profile([ColumnLoss(1.0, 0.6)] * 4, Rows(10_000))
+    >>> profile = shuffled_profile([ColumnLoss(1.0, 0.6)] * 4, ShuffledRows(10_000))
     >>> f"{profile(0.2):.1e}"
     '2.1e-06'
     """
@@ -147,12 +147,12 @@ def shuffled_profile(parts: Sequence[ColumnLoss], rows: Rows) -> Profile:
     return rows.around(inner)
 
 
-def rows_cover(parts: Sequence[ColumnLoss], rows: Rows, allowed: Step, tolerance: float = _TOLERANCE) -> Cover:
+def rows_cover(parts: Sequence[ColumnLoss], rows: ShuffledRows, allowed: Step, tolerance: float = _TOLERANCE) -> Cover:
     """Return the least step that certainly covers rows with these columns, relative to the one that is allowed.
 
     Examples
     --------
-    >>> found = rows_cover([ColumnLoss(1.0, 0.6)] * 4, Rows(10_000), Step(0.06, 1e-7))
+    >>> found = rows_cover([ColumnLoss(1.0, 0.6)] * 4, ShuffledRows(10_000), Step(0.06, 1e-7))
     >>> round(found.step.mu, 3), found.ratio <= 1
     (0.055, True)
     """
@@ -160,7 +160,7 @@ def rows_cover(parts: Sequence[ColumnLoss], rows: Rows, allowed: Step, tolerance
 
 
 def likely_total(
-    parts_of: Callable[[float], Sequence[ColumnLoss]], rows: Rows, allowed: Step, most: float = 500.0
+    parts_of: Callable[[float], Sequence[ColumnLoss]], rows: ShuffledRows, allowed: Step, most: float = 500.0
 ) -> tuple[float, float]:
     """Return about the largest total loss whose rows lie under the allowed step's curve, and d ln μ/d ln(total) there.
 
@@ -171,7 +171,7 @@ def likely_total(
     Examples
     --------
     >>> response = lambda total: [ColumnLoss(total / 4, 2 / (1 + math.exp(total / 4)))] * 4
-    >>> total, slope = likely_total(response, Rows(10_000), Step(0.06, 1e-7))
+    >>> total, slope = likely_total(response, ShuffledRows(10_000), Step(0.06, 1e-7))
     >>> round(total / 4, 1), 1 < slope < 8
     (1.0, True)
     """
@@ -201,7 +201,7 @@ def _reach(step: Step) -> float:
     return step.mu * (step.mu / 2 + math.sqrt(-2 * math.log(max(step.delta, 1e-300)))) * 0.85
 
 
-def _where(parts_of: Callable[[float], Sequence[ColumnLoss]], rows: Rows, log_mu: float, most: float) -> float:
+def _where(parts_of: Callable[[float], Sequence[ColumnLoss]], rows: ShuffledRows, log_mu: float, most: float) -> float:
     """Return the total at which the normal law's μ has this logarithm.
 
     By bisection, which asks for few μ of its own once secants have found two totals close by on either side.

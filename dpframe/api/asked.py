@@ -34,14 +34,14 @@ _SMALL = 1 << 24
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryColumn:
     """A column that questions may be about."""
 
     field: Field
     space: Space
 
     @classmethod
-    def of(cls, field: Field, declared: Mapping[str, Any]) -> Asked:
+    def of(cls, field: Field, declared: Mapping[str, Any]) -> QueryColumn:
         """Take the declared space of a column, or the one that its type says.
 
         Raises
@@ -96,7 +96,7 @@ class Asked:
         """What is said of an answer about its values: ``nulls`` is ``"middle"`` where a null may count as that."""
         return {"nulls": "middle"} if self.field.nullable and not self.space.has_null else {}
 
-    def numeric(self, question: str, times: bool = True) -> Asked:
+    def numeric(self, question: str, times: bool = True) -> QueryColumn:
         """Return it, or raise `ParameterError` unless its values are numbers on a line (or booleans)."""
         line = self.space.inner_space.metric == "line" or self.space.values <= 2
         if not self.space.is_numeric or not line:
@@ -134,14 +134,14 @@ class Asked:
         return Results(**results).in_units(self.space, self.zone).parts
 
 
-def check_types(columns: Sequence[Asked]) -> None:
+def check_types(columns: Sequence[QueryColumn]) -> None:
     """Raise `ColumnError` for a column whose type does not fit its space; a type is no fact of a row."""
     for column in columns:
         if not is_open(column.field.type):
             column.space.check_type(output_type(column.field.type))
 
 
-def batches(table: Table, columns: Sequence[Asked]) -> Iterator[dict[str, Codes]]:
+def batches(table: Table, columns: Sequence[QueryColumn]) -> Iterator[dict[str, Codes]]:
     """Yield the codes of columns, 2¹⁶ rows at a time; of no columns nothing."""
     if not columns:
         return

@@ -17,13 +17,11 @@ import pandas as pd
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import NEIGHBOURS, Unit
-from dpframe.api.asked import Asked, batches, check_types
+from dpframe.api.asked import QueryColumn, batches, check_types, linear
 from dpframe.api.identity import content, warn_of_parts
 from dpframe.api.planning import promise_of
-from dpframe.api.query_answers import (
-    Answered,
-)
-from dpframe.api.query_budget import Spending, TotalBudget, check_share
+from dpframe.api.query_answers import Answered
+from dpframe.api.query_budget import QuerySpending, TotalBudget, check_share
 from dpframe.errors import (
     AlreadySanitizedError,
     DpframeWarning,
@@ -104,7 +102,7 @@ class Asking:
         if self._account is not None and self._account.part is not None:
             warn_of_parts(self._account, content(self._table))
         known_rows = None if self.unit.added else self._table.n
-        self._spending = Spending(TotalBudget.of(_promise(budget, epsilon, delta, known_rows), accounting))
+        self._spending = QuerySpending(TotalBudget.of(_promise(budget, epsilon, delta, known_rows), accounting))
 
     def __repr__(self) -> str:
         rows = "a secret number of" if self.unit.added else f"{self.n:,}"
@@ -146,7 +144,7 @@ class Asking:
         """What the share that is left comes to as (ε, δ), by itself."""
         return self._spending.total.amount(1 - self._spending.spent, down)
 
-    def _column(self, name: Any) -> Asked:
+    def _column(self, name: Any) -> QueryColumn:
         """Return a column; `ParameterError` if the table has none of this name."""
         listed = name_list(self._table.names)
         if not isinstance(name, str):
@@ -156,9 +154,11 @@ class Asking:
         if name not in self._table.names:
             raise ParameterError(f"{name!r} is not a column of the table; columns are {listed}")
         (field,) = self._table.fields([name])
-        return Asked.of(field, self._declared)
+        return QueryColumn.of(field, self._declared)
 
-    def _where(self, where: Mapping[str, Any] | None, *columns: Asked) -> tuple[list[Asked], dict[str, Holds]]:
+    def _where(
+        self, where: Mapping[str, Any] | None, *columns: QueryColumn
+    ) -> tuple[list[QueryColumn], dict[str, Holds]]:
         """Return columns with those that conditions read, and the conditions."""
         asked = {column.name: column for column in columns}
         if where is None:
@@ -172,8 +172,8 @@ class Asking:
         return list(asked.values()), holds
 
     def _groups(
-        self, by: str | None, where: Mapping[str, Any] | None, *columns: Asked
-    ) -> tuple[list[Asked], Groups, pd.Index[Any] | None]:
+        self, by: str | None, where: Mapping[str, Any] | None, *columns: QueryColumn
+    ) -> tuple[list[QueryColumn], Groups, pd.Index[Any] | None]:
         """Return the columns that are read, the groups of rows, and what these are called, if there are several."""
         asked, holds = self._where(where, *columns)
         if by is None:
@@ -210,6 +210,11 @@ class Asking:
 
         return self._drawn(question.add, list(columns), share, kind, lambda _: least, drawn)
 
+    def _counted(self, told: Answered, labels: pd.Index[Any]) -> pd.DataFrame:
+        """Return a table of counts, each with its noise's own interval."""
+        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
+        return with_facts(pd.DataFrame(results, index=labels), told)
+
     def _portions(self, share: float) -> list[Portion]:
         """Return the ways in which an answer may spend a share; a ledger adds it up with others, and leaves one."""
         portions = self._spending.total.portions(check_share(share))
@@ -218,7 +223,7 @@ class Asking:
     def _drawn(
         self,
         add: Callable[[dict[str, Codes]], None],
-        asked: Sequence[Asked],
+        asked: Sequence[QueryColumn],
         share: float,
         kind: str,
         fit: Callable[[Portion], Fitted],
@@ -229,7 +234,9 @@ class Asking:
         ``add`` is given the codes of every batch; ``fit`` finds the noise of a portion, and what it costs by itself, or
         refuses.
         """
-        return _Answer(self._table, self._spending, self._account, self.unit, add, asked, share, kind, fit, draw).run()
+        return _AnswerJob(
+            self._table, self._spending, self._account, self.unit, add, asked, share, kind, fit, draw
+        ).run()
 
 
 @dataclass(frozen=True)
@@ -242,15 +249,15 @@ class Paid(Generic[Fitted]):
 
 
 @dataclass(frozen=True)
-class _Answer(Job[tuple[Fraction, Portion, Fitted], D], Generic[Fitted, D]):
+class _AnswerJob(Job[tuple[Fraction, Portion, Fitted], D], Generic[Fitted, D]):
     """The job of one answer: its noise is found and its rows are counted before anything is spent."""
 
     table: Table
-    spending: Spending
+    spending: QuerySpending
     account: OpenAccount | None
     unit: Unit
     add: Callable[[dict[str, Codes]], None]
-    asked: Sequence[Asked]
+    asked: Sequence[QueryColumn]
     share: float
     kind: str
     fit: Callable[[Portion], Fitted]
@@ -289,7 +296,7 @@ def fresh_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-def counted_axis(asked: Asked, bins: Any) -> Axis:
+def counted_axis(asked: QueryColumn, bins: Any) -> Axis:
     """Return the cells that a column's rows are counted in: its values, or bins of numbers and times."""
     listed = asked.space.is_listed or asked.space.values <= 2
     return make_axis(asked.column, 10 if bins is None and not listed else bins)

@@ -165,7 +165,7 @@ def _warn_if_repeated(table: Table, share: Budget) -> None:
 class JobBudget(ReleaseBudget):
     """Pays for a job once, however often it is repeated, and has its key, which is kept as long as that."""
 
-    job: job_keys.Job = field(kw_only=True)
+    job: job_keys.KeyedJob = field(kw_only=True)
     request: Request = field(kw_only=True)
 
     def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:

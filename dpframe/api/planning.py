@@ -182,14 +182,11 @@ class CheckedRequest:
         options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused(declared), _unit_of(options))}
         wish = wish_of(options, promise)
         names = [column.name for column in columns]
-        if not left:
-            plan = built({n: known[n] for n in names}, promise, options, wish)
-            return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         _check_types(left, table.objects)
         check_bounded(left, options)
         rounds = rounds_of(left, table.n, promise, options["contributions"])
         histograms = histograms_of(left, table.n, most, rounds)
-        if not histograms:  # types say it all, and nothing is to be paid for
+        if not histograms:  # declarations and types say it all, and nothing is to be paid for
             known |= {column.name: space for column in left if (space := from_type(column)) is not None}
             plan = built({n: known[n] for n in names}, promise, options, wish)
             return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)

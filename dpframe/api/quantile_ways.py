@@ -20,10 +20,10 @@ from dpframe.errors import ParameterError, is_one_of
 from dpframe.noise.keystream import ColumnStream, Keystream
 from dpframe.totals.answers import Noise, Portion, gaussian
 from dpframe.totals.counts import Codes
-from dpframe.totals.questions import Tree
+from dpframe.totals.questions import CellTree
 from dpframe.totals.rank_search import ERROR, REACH, search_shares, searched
-from dpframe.totals.ranks import Ranks, distance_weights, distances, level_of
-from dpframe.totals.selection import SELECTORS, Exponential, Selector, best_selector, whole_cost
+from dpframe.totals.ranks import RankCounts, distance_weights, distances, level_of
+from dpframe.totals.selection import SELECTORS, ExponentialSelector, Selector, best_selector, whole_cost
 
 _PARTS = (3.0, 1.0)
 """How a level's portion is divided between a choice and that of its interval."""
@@ -36,7 +36,7 @@ SEARCHING = "gaussian"
 
 
 @dataclass(frozen=True)
-class Way(ABC):
+class QuantileWay(ABC):
     """A way to answer levels of quantiles.
 
     Parameters
@@ -51,7 +51,7 @@ class Way(ABC):
         The noise, or None for the one that errs less.
     """
 
-    ranks: Ranks
+    ranks: RankCounts
     levels: FloatArray
     confidence: float
     mechanism: str | None
@@ -95,7 +95,7 @@ class Way(ABC):
 
 
 @dataclass(frozen=True)
-class Choices(Way):
+class Choices(QuantileWay):
     """A cell of the rank, and how far its interval goes, chosen by scores."""
 
     @classmethod
@@ -112,7 +112,8 @@ class Choices(Way):
         parts = portion.split(_PARTS * len(moved))
         name = self.mechanism or best_selector(moved[0], parts[0])
         found: list[list[Selector]] = [
-            [SELECTORS[name](one, parts[2 * i]), Exponential.of(one, parts[2 * i + 1])] for i, one in enumerate(moved)
+            [SELECTORS[name](one, parts[2 * i]), ExponentialSelector.of(one, parts[2 * i + 1])]
+            for i, one in enumerate(moved)
         ]
         return name, found, whole_cost([selector for one in found for selector in one], portion)
 
@@ -153,7 +154,7 @@ class Choices(Way):
 
 
 @dataclass(frozen=True)
-class Search(Way):
+class Search(QuantileWay):
     """Counts at one place after another; see `dpframe.totals.rank_search`."""
 
     @classmethod
@@ -199,10 +200,10 @@ class Search(Way):
 
 
 @dataclass(frozen=True)
-class Counts(Way):
+class Counts(QuantileWay):
     """Cumulative counts of a tree's cells, of all levels at once; ``rows`` is how many rows there are, if public."""
 
-    tree: Tree
+    tree: CellTree
     rows: int | None
 
     groups: ClassVar[bool] = False
@@ -248,6 +249,6 @@ class Counts(Way):
         return np.array(found)
 
 
-def best_way(ways: Sequence[Way], portions: Sequence[Portion]) -> tuple[Way, Portion]:
+def best_way(ways: Sequence[QuantileWay], portions: Sequence[Portion]) -> tuple[QuantileWay, Portion]:
     """Return the way that is least unsure, and of which portion, the first of those that are equally so."""
     return min(product(ways, portions), key=lambda pair: pair[0].unsure(pair[1]))

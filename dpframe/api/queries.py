@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.api.asked import Asked, linear, normal, series
+from dpframe.api.asked import QueryColumn, linear, normal, series
 from dpframe.api.asking import counted_axis, with_facts
 from dpframe.api.query_answers import Answered, ratios, squared_z
 from dpframe.api.query_moments import MomentQueries
@@ -20,7 +20,7 @@ from dpframe.api.query_sets import SetQueries
 from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, refusing_misfit_calls
 from dpframe.estimate.results import RESULTS
-from dpframe.totals.questions import Cells, Met, Summed
+from dpframe.totals.questions import CellCounts, Summed
 
 MOST_CELLS = 1 << 20
 """Most cells of a cross table."""
@@ -167,7 +167,9 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
                 'where is needed: the number of all rows is public, n, but with neighbours="add_remove"'
             )
         asked, holds = self._where(where)
-        question = Met(holds, self.unit, 0 if holds else self._table.n)
+        question = CellCounts({}, self.unit, holds)
+        if not holds:
+            question.counts[:] = self._table.n
         told = self._answer(question, asked, share, mechanism, "count")
         results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
         return with_facts(series(results, "count"), told)
@@ -270,7 +272,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
 
     def _summed(
         self,
-        asked: Asked,
+        asked: QueryColumn,
         by: str | None,
         where: Mapping[str, Any] | None,
         weight: float,
@@ -292,14 +294,14 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
             return with_facts(series(found, asked.name), said)
         return with_facts(pd.DataFrame(found, index=labels), said)
 
-    def _of_all(self, question: Summed, asked: Asked, told: Answered) -> dict[str, FloatArray]:
+    def _of_all(self, question: Summed, asked: QueryColumn, told: Answered) -> dict[str, FloatArray]:
         """Return the sum over all rows, whose number is public."""
         start, step = asked.line
         # What rounding down left off is half a unit on average.
         codes = told.values[0] * question.rounded + (question.rounded - 1) / 2
         return linear(start * self.n + step * codes, told.noises[0], step * question.rounded, self.confidence_level)
 
-    def _of_some(self, question: Summed, asked: Asked, told: Answered, kind: str) -> dict[str, FloatArray]:
+    def _of_some(self, question: Summed, asked: QueryColumn, told: Answered, kind: str) -> dict[str, FloatArray]:
         """Return sums or means of groups, from sums about the middle and numbers of values."""
         start, step = asked.line
         middle, half = start + step * question.last / 2, step / 2
@@ -361,10 +363,9 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         asked = self._column(column)
         axis = counted_axis(asked, bins)
         read, holds = self._where(where, asked)
-        question = Cells({column: (axis.cells, axis.cell_of)}, self.unit, holds)
+        question = CellCounts({column: (axis.cells, axis.cell_of)}, self.unit, holds)
         told = self._answer(question, read, share, mechanism, "histogram")
-        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
-        return with_facts(pd.DataFrame(results, index=axis.labels), told)
+        return self._counted(told, axis.labels)
 
     def crosstab(
         self,
@@ -419,7 +420,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
             raise ParameterError(f"bins give more than {MOST_CELLS:,} cells; take fewer")
         read, holds = self._where(where, *asked)
         parts = {column.name: (axis.cells, axis.cell_of) for column, axis in zip(asked, axes, strict=True)}
-        question = Cells(parts, self.unit, holds)
+        question = CellCounts(parts, self.unit, holds)
         told = self._answer(question, read, share, mechanism, "crosstab")
         results = linear(told.values[0].reshape(question.shape), told.noises[0], 1.0, self.confidence_level)
         tables = {

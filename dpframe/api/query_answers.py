@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.api.asked import Asked, normal
+from dpframe.api.asked import QueryColumn, normal
 from dpframe.arrays import FloatArray
 from dpframe.errors import (
     ParameterError,
 )
 from dpframe.totals.answers import Noise
-from dpframe.totals.questions import Moments, Tree
+from dpframe.totals.questions import CellTree, ProductSums
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def squared_z(level: float) -> float:
     return float(normal(np.zeros(1), np.ones(1), level)["upper"][0] ** 2)
 
 
-def placed(tree: Tree, excess: FloatArray, reach: FloatArray, values: int) -> tuple[float, float, float]:
+def placed(tree: CellTree, excess: FloatArray, reach: FloatArray, values: int) -> tuple[float, float, float]:
     """Return where a cumulative count passes its goal: middle, first and last code that noise does not exclude.
 
     With c the true cell, that up to c reaches the goal and that up to c − 1 does not; each is wrong only by noise
@@ -81,7 +81,7 @@ def placed(tree: Tree, excess: FloatArray, reach: FloatArray, values: int) -> tu
     return float(centre), float(starts[low]), float(min(starts[high + 1], values) - 1)
 
 
-def halves_of(question: Moments, asked: Sequence[Asked]) -> tuple[list[float], list[float]]:
+def halves_of(question: ProductSums, asked: Sequence[QueryColumn]) -> tuple[list[float], list[float]]:
     """Return what half a code is in each column's units, and the middle of its bounds."""
     halves = [column.line[1] * grain / 2 for column, grain in zip(asked, question.grains, strict=True)]
     middles = [
@@ -91,7 +91,7 @@ def halves_of(question: Moments, asked: Sequence[Asked]) -> tuple[list[float], l
     return halves, middles
 
 
-def back_matrix(question: Moments, asked: Sequence[Asked]) -> FloatArray:
+def back_matrix(question: ProductSums, asked: Sequence[QueryColumn]) -> FloatArray:
     """Return the matrix that takes (1, u/N) of a row, each number in [−1, 1], to (1, its values)."""
     halves, middles = halves_of(question, asked)
     back = np.diag([1.0, *(half * last for half, last in zip(halves, question.lasts, strict=True))])
@@ -99,7 +99,7 @@ def back_matrix(question: Moments, asked: Sequence[Asked]) -> FloatArray:
     return back
 
 
-def unit_moments(question: Moments, n: int) -> FloatArray:
+def unit_moments(question: ProductSums, n: int) -> FloatArray:
     """Return the sum of z zᵀ over rows z = (1, u/N), |z|² ≤ 1 + the number of columns."""
     lasts = np.array(question.lasts, dtype=np.float64)
     found = np.zeros((len(lasts) + 1, len(lasts) + 1))
@@ -111,7 +111,7 @@ def unit_moments(question: Moments, n: int) -> FloatArray:
 
 
 def moment_matrices(
-    question: Moments, asked: Sequence[Asked], told: Answered, rows: int | None, central: bool
+    question: ProductSums, asked: Sequence[QueryColumn], told: Answered, rows: int | None, central: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Return second moments or covariances, and their errors by the delta method; without ``rows``, over noisy ones."""
     n = max(float(told.values[-1][0]), 1.0) if rows is None else float(rows)

@@ -101,7 +101,7 @@ def check_share(share: Any) -> Fraction:
 
 
 @dataclass
-class Spending:
+class QuerySpending:
     """What the threads of one process spent of a total budget; spends of other processes are not added."""
 
     total: TotalBudget

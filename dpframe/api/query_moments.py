@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.asked import Asked, normal
+from dpframe.api.asked import QueryColumn, normal
 from dpframe.api.asking import Asking, Paid, facts_of, with_facts
 from dpframe.api.query_answers import (
     Answered,
@@ -20,7 +20,7 @@ from dpframe.api.query_answers import (
 from dpframe.errors import ParameterError, is_one_of, name_list
 from dpframe.estimate.base import column_names
 from dpframe.totals.answers import Portion
-from dpframe.totals.questions import Moments
+from dpframe.totals.questions import ProductSums
 from dpframe.totals.wishart import WishartNoise
 
 WISHART = "wishart"
@@ -106,7 +106,7 @@ class MomentQueries(Asking):
 
     def _moments(
         self, columns: Sequence[str], kind: str, where: Mapping[str, Any] | None
-    ) -> tuple[list[str], list[Asked], Moments, list[Asked]]:
+    ) -> tuple[list[str], list[QueryColumn], ProductSums, list[QueryColumn]]:
         """Return the columns' names, the columns, what is counted of them, and all columns that are read for it."""
         names = column_names(columns, "columns")
         asked = [self._column(name).numeric(kind, times=False) for name in names]
@@ -126,7 +126,7 @@ class MomentQueries(Asking):
                     f"±{_WIDEST:g}"
                 )
         read, holds = self._where(where, *asked)
-        question = Moments(tuple(names), tuple(column.space for column in asked), self.unit, holds)
+        question = ProductSums(tuple(names), tuple(column.space for column in asked), self.unit, holds)
         return names, asked, question, read
 
     def covariance(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.asked import Asked
+from dpframe.api.asked import QueryColumn
 from dpframe.api.asking import Asking, Paid, check_mechanism, facts_of
 from dpframe.api.quantile_ways import SEARCHING, Choices, Counts, Search, best_way
 from dpframe.api.query_answers import checked_levels, squared_z
@@ -18,8 +18,8 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.results import RESULTS
 from dpframe.totals.answers import MECHANISMS
-from dpframe.totals.questions import Tree
-from dpframe.totals.ranks import Ranks
+from dpframe.totals.questions import CellTree
+from dpframe.totals.ranks import RankCounts
 from dpframe.totals.selection import SELECTORS
 
 
@@ -94,8 +94,8 @@ class QuantileQueries(Asking):
         """
         asked, levels = self._column(column).numeric("quantile"), checked_levels(q)
         read, groups, labels = self._groups(by, where, asked)
-        given = Ranks(column, asked.space, self.unit, groups), levels, self.confidence_level, mechanism
-        counts = Counts(*given, Tree(column, asked.space, self.unit, groups.conditions), self._public_rows)
+        given = RankCounts(column, asked.space, self.unit, groups), levels, self.confidence_level, mechanism
+        counts = Counts(*given, CellTree(column, asked.space, self.unit, groups.conditions), self._public_rows)
         ways = [way for way in (Search(*given), Choices(*given), counts) if by is None or way.groups]
         check_mechanism(mechanism, [*MECHANISMS, *SELECTORS])
         usable = [way for way in ways if way.takes(mechanism)]
@@ -118,7 +118,7 @@ class QuantileQueries(Asking):
     def _public_rows(self) -> int | None:
         return None if self.unit.added else self.n
 
-    def _presented(self, asked: Asked, found: FloatArray, index: pd.Index[Any]) -> pd.DataFrame:
+    def _presented(self, asked: QueryColumn, found: FloatArray, index: pd.Index[Any]) -> pd.DataFrame:
         """Return a table of middles, first and last codes, shape (answers, 3)."""
         start, step = asked.line
         middle, low, high = start + step * found.T

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.asked import Asked
+from dpframe.api.asked import QueryColumn
 from dpframe.api.asking import Asking, Paid, check_mechanism, facts_of
 from dpframe.errors import ParameterError
 from dpframe.estimate.base import column_names
@@ -45,14 +45,14 @@ _ABYSS = 1 << 100
 class Gathered:
     """The rows of some columns, as values of their spaces."""
 
-    columns: Sequence[Asked]
+    columns: Sequence[QueryColumn]
     parts: list[dict[str, Codes]] = field(default_factory=list)
 
     def frame(self) -> pd.DataFrame:
         """Return them as a table: values beyond bounds are clamped, what the space cannot hold is null."""
         return pd.DataFrame({column.name: self._series(column) for column in self.columns})
 
-    def _series(self, column: Asked) -> pd.Series[Any]:
+    def _series(self, column: QueryColumn) -> pd.Series[Any]:
         # Of no rows there is no batch.
         codes = [part[column.name] for part in self.parts] or [column.coded.code_array([])]
         array = pa.chunked_array([column.coded.decode(part) for part in codes])

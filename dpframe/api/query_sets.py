@@ -12,15 +12,15 @@ import pandas as pd
 
 from dpframe.accounting.budget import Budget
 from dpframe.api import asking
-from dpframe.api.asked import Asked, linear, series
+from dpframe.api.asked import QueryColumn, linear, series
 from dpframe.api.asking import AUTO, Asking, Paid, check_mechanism, counted_axis, facts_of, fitted_noises, with_facts
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import MECHANISMS, Noise, Portion
 from dpframe.totals.groups import Holds
-from dpframe.totals.questions import Cells, Question
+from dpframe.totals.questions import CellCounts, Question
 from dpframe.totals.selection import SELECTORS, Scores, Selector, best_selector, whole_cost
-from dpframe.totals.set_questions import Chosen, Distinct, ItemCounts, Sizes
+from dpframe.totals.set_questions import ChosenCounts, Distinct, ItemCounts, size_places
 
 _SPREAD = math.pi / math.sqrt(6)
 """Standard deviation of the noise that the exponential mechanism comes to, in units of 1/k (Gumbel's law)."""
@@ -102,11 +102,13 @@ class SetQueries(Asking):
         table = pd.DataFrame(results, index=labels).sort_values("estimate", ascending=False, kind="stable")
         return with_facts(table.head(int(k)), told)
 
-    def _kinds(self, asked: Asked, holds: Mapping[str, Holds], cut: bool) -> tuple[Cells | ItemCounts, pd.Index[Any]]:
+    def _kinds(
+        self, asked: QueryColumn, holds: Mapping[str, Holds], cut: bool
+    ) -> tuple[CellCounts | ItemCounts, pd.Index[Any]]:
         """Return what counts a column's values, or the items of its sets, cut or not; and what they are called."""
         if not asked.space.holds_sets:
             axis = counted_axis(asked, None)
-            return Cells({asked.name: (axis.cells, axis.cell_of)}, self.unit, holds), axis.labels
+            return CellCounts({asked.name: (axis.cells, axis.cell_of)}, self.unit, holds), axis.labels
         space = asked.sets("most_common")
         # The choice that cuts a set rests on its row and a word that serves for nothing else.
         stream = Keystream(asking.fresh_key()).column("cut", "measure") if cut and space.most < space.count else None
@@ -124,7 +126,7 @@ class SetQueries(Asking):
         parts = first.split([1] * k)
         name = mechanism or best_selector(self._moved(), parts[0])
         selectors = [SELECTORS[name](self._moved(), part) for part in parts]
-        _, noises = fitted_noises(Chosen(scored, tuple(range(k))), second, AUTO)
+        _, noises = fitted_noises(ChosenCounts(scored, tuple(range(k))), second, AUTO)
         costs = whole_cost(selectors, first), second.spent_by(noises)
         pure = all(cost.delta == 0 for cost in costs) and portion.step is not None
         budget = Budget(math.fsum(cost.epsilon for cost in costs) * (1 + 1e-15)) if pure else portion.budget
@@ -142,9 +144,9 @@ class SetQueries(Asking):
 
     def _chosen_kinds(
         self,
-        scored: Cells | ItemCounts,
+        scored: CellCounts | ItemCounts,
         labels: pd.Index[Any],
-        read: Sequence[Asked],
+        read: Sequence[QueryColumn],
         share: float,
         choices: Fit,
     ) -> pd.DataFrame:
@@ -207,9 +209,7 @@ class SetQueries(Asking):
         asked.sets("support")
         read, holds = self._where(where, asked)
         question, labels = self._kinds(asked, holds, cut=True)
-        told = self._answer(question, read, share, mechanism, "support")
-        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
-        return with_facts(pd.DataFrame(results, index=labels), told)
+        return self._counted(self._answer(question, read, share, mechanism, "support"), labels)
 
     def set_sizes(
         self,
@@ -248,9 +248,9 @@ class SetQueries(Asking):
         asked = self._column(column)
         count = asked.sets("set_sizes").count
         read, holds = self._where(where, asked)
-        told = self._answer(Sizes(column, count, self.unit, holds), read, share, mechanism, "set_sizes")
-        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
-        return with_facts(pd.DataFrame(results, index=pd.RangeIndex(count + 1, name=column)), told)
+        question = CellCounts({column: (count + 1, size_places(count))}, self.unit, holds)
+        told = self._answer(question, read, share, mechanism, "set_sizes")
+        return self._counted(told, pd.RangeIndex(count + 1, name=column))
 
     def nunique(
         self,
@@ -306,11 +306,11 @@ class SetQueries(Asking):
         }
         return with_facts(series(results, column), told)
 
-    def _values(self, asked: Asked, holds: Mapping[str, Holds]) -> tuple[Question, int, int]:
+    def _values(self, asked: QueryColumn, holds: Mapping[str, Holds]) -> tuple[Question, int, int]:
         """Return what counts a column's values but null, how many there are, and how many a row holds at most."""
         if asked.space.holds_sets:
             question, labels = self._kinds(asked, holds, cut=True)
             return question, len(labels), asked.sets("nunique").most
         axis = counted_axis(asked, None)
         size = asked.space.values
-        return Cells({asked.name: (size, axis.cell_of)}, self.unit, holds), size, 1
+        return CellCounts({asked.name: (size, axis.cell_of)}, self.unit, holds), size, 1

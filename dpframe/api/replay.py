@@ -128,11 +128,11 @@ def replayed(
         if count % _EACH_KEY == 0:
             key = secrets.token_bytes(32)
             with warnings.catch_warnings(action="ignore"):
-                first = {name: _Seen.of(face, whole, plan, key) for name, face in chosen.items()}
+                first = {name: _Observed.of(face, whole, plan, key) for name, face in chosen.items()}
         edit = next(made)
         for name in [name for name in chosen if name != _SLOW or count % _FILES == 0]:
             try:
-                seen = _Seen.of(chosen[name], edit.table, plan, key)
+                seen = _Observed.of(chosen[name], edit.table, plan, key)
             except ColumnError:
                 refused += 1
                 break
@@ -173,7 +173,7 @@ FACES: Mapping[str, Face] = {"memory": _in_memory, "pandas": _in_pandas, "files"
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Observed:
     """A release, and everything about it that somebody may look at."""
 
     table: pa.Table
@@ -181,7 +181,7 @@ class _Seen:
     info: ReleaseInfo
 
     @classmethod
-    def of(cls, face: Face, table: pa.Table, plan: Plan, key: bytes) -> _Seen:
+    def of(cls, face: Face, table: pa.Table, plan: Plan, key: bytes) -> _Observed:
         with warnings.catch_warnings(record=True, action="always") as told:
             released = face(table, plan, key)
         facts: dict[str, Any] = {"warnings": Counter((w.category.__name__, str(w.message)) for w in told)}
@@ -202,7 +202,7 @@ class _Seen:
         facts["description"] = {k: v for k, v in json.loads(text).items() if k not in _LEFT}
         return cls(arrow, facts, ReleaseInfo.from_json(text))
 
-    def changed(self, other: _Seen, plan: Plan, row: int | None) -> Iterator[str]:
+    def changed(self, other: _Observed, plan: Plan, row: int | None) -> Iterator[str]:
         """Yield what differs that must not."""
         yield from (f"{fact} changed" for fact in self.facts if self.facts[fact] != other.facts[fact])
         if self.table.column_names == other.table.column_names and len(self.table) == len(other.table):

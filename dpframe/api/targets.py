@@ -52,7 +52,7 @@ _NEAR = 1.002
 
 
 @dataclass(frozen=True)
-class Target:
+class StatisticTarget:
     """One statistic and the standard error that it may have."""
 
     names: tuple[str, ...]
@@ -70,7 +70,7 @@ class TargetPlans:
     """Plans for one table and its targets, by ε and the shares of its columns."""
 
     valid: CheckedRequest
-    targets: tuple[Target, ...]
+    targets: tuple[StatisticTarget, ...]
     most: float
 
     @classmethod
@@ -123,7 +123,7 @@ class TargetPlans:
             options["allocation"] = shares
         return built(self.valid.spaces, Budget(epsilon, self.valid.promise.delta), options, wish)
 
-    def _informative(self, target: Target) -> bool:
+    def _informative(self, target: StatisticTarget) -> bool:
         """Return whether a table of a target has more than one cell."""
         return math.prod(self.valid.spaces[name].size for name in target.names) > 1
 
@@ -289,13 +289,13 @@ def _between(new: _Point, last: _Point, low: _Point, high: _Point) -> float:
     return (low[0] + high[0]) / 2
 
 
-def _targets(target: Any, spaces: Mapping[str, Space]) -> tuple[Target, ...]:
+def _targets(target: Any, spaces: Mapping[str, Space]) -> tuple[StatisticTarget, ...]:
     if not isinstance(target, Mapping) or not target:
         raise ParameterError(f"target must be a mapping of columns to standard errors, {_EXAMPLE}")
     return tuple(_read(target, spaces))
 
 
-def _read(target: Mapping[Any, Any], spaces: Mapping[str, Space]) -> Iterator[Target]:
+def _read(target: Mapping[Any, Any], spaces: Mapping[str, Space]) -> Iterator[StatisticTarget]:
     seen: set[frozenset[str]] = set()
     for key, error in target.items():
         names = (key,) if isinstance(key, str) else key
@@ -317,7 +317,7 @@ def _read(target: Mapping[Any, Any], spaces: Mapping[str, Space]) -> Iterator[Ta
         )
         if not number:
             raise ParameterError(f"target of {tuple_label(names)} must be a standard error above 0")
-        yield Target(_in_order(names, spaces), _statistic(names, spaces), float(error))
+        yield StatisticTarget(_in_order(names, spaces), _statistic(names, spaces), float(error))
 
 
 def _in_order(names: tuple[str, ...], spaces: Mapping[str, Space]) -> tuple[str, ...]:
@@ -343,7 +343,7 @@ def _statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> str:
     return "joint"
 
 
-def forecast_errors(plan: Plan, targets: tuple[Target, ...]) -> list[float]:
+def forecast_errors(plan: Plan, targets: tuple[StatisticTarget, ...]) -> list[float]:
     """Return the forecast standard errors of the targets, and of the statistics of their single columns."""
     named = {name for target in targets for name in target.names}
     columns = [column for column in plan.columns if column.name in named]

@@ -13,7 +13,7 @@ from dpframe.accounting.bisection import bisected
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.arrays import FloatArray
 from dpframe.channels.base import Mechanism, register
-from dpframe.channels.tabulated import LARGEST_TABLE, MOST_CONDITION, Weights, Written, condition
+from dpframe.channels.tabulated import LARGEST_TABLE, MOST_CONDITION, Weights, WrittenLaws, condition
 from dpframe.errors import ParameterError
 from dpframe.noise.tables import WORD, integer_weights
 from dpframe.spaces import Space
@@ -30,7 +30,7 @@ _FLOOR = math.exp(-38.0)
 
 @register
 @dataclass(frozen=True)
-class Gaussian(Written, Mechanism):
+class Gaussian(WrittenLaws, Mechanism):
     """The discrete Gaussian mechanism on 0…span, P(k) ∝ e^(−k²/2σ²), saturated at both ends.
 
     σ is the least whose exact loss meets (ε, δ): the classical Δ√(2 ln(1.25/δ))/ε holds for ε < 1 only (Balle and Wang

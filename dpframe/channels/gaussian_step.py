@@ -27,7 +27,7 @@ _ATTEMPTS, _MORE = 20, 1e-5
 """How often σ² is raised until its law is proved to lie under a curve, and by how much above what the proof asks."""
 
 
-class GaussianNoise(Mechanism):
+class GaussianMechanism(Mechanism):
     """Gaussian noise as it is calibrated, on one number or several: what follows from its table and its step."""
 
     takes_delta: ClassVar[bool] = True
@@ -51,7 +51,7 @@ class GaussianNoise(Mechanism):
     def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
         """Return a flag and noise at the whole μ: flag and the way from the centre come to μ together."""
         make: Any = cls
-        values: GaussianNoise = make(*shape, epsilon, delta)
+        values: GaussianMechanism = make(*shape, epsilon, delta)
         return flag_within(values.own_step, values.step_from_centre), values
 
     @property

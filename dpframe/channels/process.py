@@ -32,7 +32,7 @@ from dpframe.accounting.step_loss import StepLoss
 from dpframe.arrays import FloatArray
 from dpframe.channels.ball_channel import CHUNK, BallChannel
 from dpframe.channels.base import IntArray, register
-from dpframe.channels.gaussian_step import GaussianNoise, claimed_step, least_table
+from dpframe.channels.gaussian_step import GaussianMechanism, claimed_step, least_table
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable
 from dpframe.noise.keystream import ColumnStream
@@ -49,7 +49,7 @@ _PLANES = 4
 
 @register
 @dataclass(frozen=True)
-class Process(BallChannel, GaussianNoise):
+class Process(BallChannel, GaussianMechanism):
     """Discrete Gaussian noise on every coordinate of a vector: a Gaussian process, where they are a curve's.
 
     σ is the least whose proved profile lies under (1 − δ₀)·G_μ + δ₀, the largest such curve through (ε, δ): about

@@ -44,7 +44,7 @@ _STEEPEST = 42.0
 """Largest log-ratio of two weights of one input that 64 bits resolve."""
 
 
-class Written(Channel):
+class WrittenLaws(Channel):
     """A channel on a few codes whose laws are written out: all that follows from their weights over 2^64."""
 
     @property
@@ -70,7 +70,7 @@ class Written(Channel):
 
 
 @dataclass(frozen=True)
-class Tabulated(Written, Mechanism):
+class Tabulated(WrittenLaws, Mechanism):
     """A channel on a few codes, given by the integers that are sampled.
 
     Parameters

@@ -29,7 +29,7 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.step_loss import NoiseLoss
 from dpframe.arrays import FloatArray
 from dpframe.channels.base import CodeFunction, IntArray, register
-from dpframe.channels.gaussian_step import GaussianNoise, claimed_step, least_table
+from dpframe.channels.gaussian_step import GaussianMechanism, claimed_step, least_table
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable
 from dpframe.noise.keystream import ColumnStream
@@ -63,7 +63,7 @@ _SMOOTH = 64.0
 
 @register
 @dataclass(frozen=True)
-class WideGaussian(GaussianNoise):
+class WideGaussian(GaussianMechanism):
     """Discrete Gaussian noise on 0…span, released on a grid that goes ``room`` steps beyond both ends.
 
     σ is the least whose proved profile lies under (1 − δ₀)·G_μ + δ₀, the largest such curve through (ε, δ): about

@@ -19,7 +19,7 @@ from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Pieces, consecutive, placed
 from dpframe.errors import FileError, ParameterError
 from dpframe.noise.keystream import U64
-from dpframe.tables.persons import Candidates, Choice, Counts, PersonRows
+from dpframe.tables.persons import Candidates, Counts, PersonChoice, PersonRows
 
 _BLOCK = 64
 """Rows for which it is kept how many are taken before them."""
@@ -117,7 +117,7 @@ class ChosenReader:
             yield taken, consecutive(chosen.places(origin))
 
 
-def candidates(person: str, choice: Choice, turn: int, pieces: Pieces) -> Candidates:
+def candidates(person: str, choice: PersonChoice, turn: int, pieces: Pieces) -> Candidates:
     """Return the rows of a part that can be chosen."""
     kept = PersonRows(choice.rows)
     for frame, rows in pieces:

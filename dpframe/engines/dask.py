@@ -18,7 +18,7 @@ import pandas as pd
 from dpframe.api.accessor import DpAccessor
 from dpframe.api.options import as_method_of
 from dpframe.engines.chosen import Chosen, ChosenReader
-from dpframe.engines.forms import Form, PandasForm, ReadForm
+from dpframe.engines.forms import OutputForm, PandasForm, ReadForm
 from dpframe.engines.job import PreparedRelease
 from dpframe.engines.readers import PandasReader, ParquetReader, Part, parquet_files, parquet_parts, without_rows
 from dpframe.engines.releases import EngineRelease
@@ -81,7 +81,7 @@ class DaskTable(EngineTable):
         ]
         return replace(whole, parts=parts, reader=ChosenReader(self.reader, person))
 
-    def form(self, plan: Plan) -> Form:
+    def form(self, plan: Plan) -> OutputForm:
         """Return the form in which a release leaves."""
         if self.files is not None:
             return ReadForm(ParquetForm(plan, self.files.schema, self.files.pandas_types))
@@ -91,7 +91,7 @@ class DaskTable(EngineTable):
     def buckets(self, ready: PreparedRelease, gather: Callable[..., Any]) -> list[Delayed]:
         """Return a task for each bucket, which is given what was scattered to it."""
         name = _name("scatter")
-        sent = _tasks(Part(self.reader, Scatter(ready)), self.parts, name)
+        sent = _tasks(Part(self.reader, DaskScatter(ready)), self.parts, name)
         work = dask.delayed(shipped(gather), pure=False)
         return [
             work(bucket.number, [part[bucket.number] for part in sent], dask_key_name=f"{name}-gather-{bucket.number}")
@@ -111,7 +111,7 @@ def _name(use: str) -> str:
 
 
 @dataclass(frozen=True)
-class Scatter:
+class DaskScatter:
     """Gives the rows of a part as one list of sealed bytes for each bucket."""
 
     ready: PreparedRelease
@@ -138,7 +138,7 @@ def arrived(sent: Iterable[Sent]) -> list[bytes]:
 
 
 @dataclass(frozen=True)
-class Gather:
+class DaskGather:
     """Gives a bucket's rows, from what all parts sent to it."""
 
     ready: PreparedRelease
@@ -196,7 +196,7 @@ def _lazy(table: DaskTable, ready: PreparedRelease) -> Any:
     divisions = None
     if all(bucket.rows for bucket in ready.buckets):
         divisions = (*(bucket.first for bucket in ready.buckets), ready.info.n - 1)
-    parts = table.buckets(ready, Gather(ready))
+    parts = table.buckets(ready, DaskGather(ready))
     meta = ready.work.form.table({}, 0, ready.text)
     return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False)
 

@@ -21,7 +21,7 @@ from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.table import SHUFFLED
 
 
-class Form(ABC):
+class OutputForm(ABC):
     """How released rows are given out."""
 
     @abstractmethod
@@ -38,7 +38,7 @@ class Form(ABC):
 
 
 @dataclass(frozen=True)
-class ArrowForm(Form):
+class ArrowForm(OutputForm):
     """Arrow tables, with the types that readers of a Parquet release see."""
 
     parquet: ParquetForm
@@ -83,7 +83,7 @@ def _nested(type_: pa.DataType) -> Any:
 
 
 @dataclass(frozen=True)
-class PandasForm(Form):
+class PandasForm(OutputForm):
     """pandas frames of the input's dtypes, with an index that goes on from one to the next."""
 
     plan: Plan

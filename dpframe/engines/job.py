@@ -16,8 +16,8 @@ from dpframe.api.budgets import ReleaseBudget, budget_of_input
 from dpframe.api.job import Ready, carry_out, planned
 from dpframe.api.planning import Request
 from dpframe.engines.chosen import check_places
-from dpframe.engines.forms import Form
-from dpframe.engines.spill import Block, Spill
+from dpframe.engines.forms import OutputForm
+from dpframe.engines.spill import Block, SealedSpill
 from dpframe.engines.staging import WrittenFile, staged, write_part
 from dpframe.engines.table import EngineTable, Outcome, settled
 from dpframe.engines.work import Bucket, Pieces, Work
@@ -73,7 +73,7 @@ class Written:
     """Writes buckets' files from what the first pass wrote."""
 
     ready: PreparedRelease
-    spill: Spill
+    spill: SealedSpill
     folder: str
     compression: str
 
@@ -179,7 +179,7 @@ def write_release(
     is only their order and the files' footers.
     """
     with staged(path) as (folder, publish):
-        spill = Spill.within(folder)
+        spill = SealedSpill.within(folder)
 
         def written(chosen: EngineTable, ready: Ready) -> ReleaseInfo:
             found = counted(chosen, ready, spill)
@@ -191,10 +191,10 @@ def write_release(
         return carry_out(table, request, budget, written)
 
 
-def counted(table: EngineTable, ready: Ready, spill: Spill | None = None) -> PreparedRelease:
+def counted(table: EngineTable, ready: Ready, spill: SealedSpill | None = None) -> PreparedRelease:
     """Do the first pass of a release that is paid for, which writes the released rows where there is a ``spill``."""
     plan, key = ready.plan, ready.key
-    form: Form = table.form(plan)
+    form: OutputForm = table.form(plan)
     bits = ((plan.sample or table.n) // BUCKET_ROWS).bit_length()
     work = Work(plan, form, bits, max(1, (table.n - 1).bit_length()), Selection(plan, key, table.n), key)
     tables = Tables(plan, key)

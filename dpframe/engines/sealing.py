@@ -16,7 +16,7 @@ _NONCE = 12
 
 
 @dataclass(frozen=True)
-class Rows:
+class BucketRows:
     """Released rows of one bucket, in input order."""
 
     words: U64
@@ -33,7 +33,7 @@ class Seal:
     Examples
     --------
     >>> import numpy as np
-    >>> rows = Rows(np.zeros((1, 2), np.uint64), np.zeros(1, np.uint64), {"sex": np.array([1], np.uint8)})
+    >>> rows = BucketRows(np.zeros((1, 2), np.uint64), np.zeros(1, np.uint64), {"sex": np.array([1], np.uint8)})
     >>> seal = Seal(bytes(32))
     >>> seal.open(seal.close(rows, 7), 7).batch
     {'sex': array([1], dtype=uint8)}
@@ -48,13 +48,13 @@ class Seal:
     def __getstate__(self) -> dict[str, bytes]:
         return {"key": self.key}
 
-    def close(self, rows: Rows, bucket: int) -> bytes:
+    def close(self, rows: BucketRows, bucket: int) -> bytes:
         """Return the rows of a bucket as bytes."""
         nonce = secrets.token_bytes(_NONCE)
         return nonce + self._cipher.encrypt(nonce, pickle.dumps(rows, protocol=5), bucket.to_bytes(4, "little"))
 
-    def open(self, content: bytes, bucket: int) -> Rows:
+    def open(self, content: bytes, bucket: int) -> BucketRows:
         """Return rows that were closed for this bucket; `cryptography.exceptions.InvalidTag` for any other bytes."""
         plain = self._cipher.decrypt(content[:_NONCE], content[_NONCE:], bucket.to_bytes(4, "little"))
-        rows: Rows = pickle.loads(plain)  # noqa: S301 (authenticated: of this release's own workers)
+        rows: BucketRows = pickle.loads(plain)  # noqa: S301 (authenticated: of this release's own workers)
         return rows

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlparse
 
 from dpframe.api.files import check_codec
-from dpframe.engines.forms import ArrowForm, Form
+from dpframe.engines.forms import ArrowForm, OutputForm
 from dpframe.engines.job import PreparedRelease
 from dpframe.engines.readers import ParquetReader, Part, parquet_files, parquet_parts, without_rows
 from dpframe.engines.releases import EngineRelease
@@ -102,7 +102,7 @@ class SparkFiles(SessionTable):
         """Do a task with every row group."""
         return self.run(Part(self.reader, Outcome(task)), self.parts)
 
-    def form(self, plan: Plan) -> Form:
+    def form(self, plan: Plan) -> OutputForm:
         """Return the form in which a release leaves."""
         return ArrowForm(ParquetForm(plan, self.files.schema, self.files.pandas_types))
 
@@ -121,7 +121,7 @@ class SparkTable(SessionTable):
         """Do a task with every partition."""
         return self._collected(self._selected(), Each(self.reader, Outcome(task)))
 
-    def form(self, plan: Plan) -> Form:
+    def form(self, plan: Plan) -> OutputForm:
         """Return the form in which a release leaves."""
         assert isinstance(self.template, ArrowFrame)
         return ArrowForm(ParquetForm(plan, self.template.table.schema.remove_metadata()))

@@ -24,7 +24,7 @@ FORMAT = "dpframe"
 
 
 @dataclass
-class Message(WriterCommitMessage):
+class PartMessage(WriterCommitMessage):
     """What a task wrote."""
 
     files: tuple[WrittenFile, ...]
@@ -60,12 +60,12 @@ class ReleaseWriter(DataSourceArrowWriter):
         self.target = str(check_target(target))
         self.folder = str(stage(Path(self.target)))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartMessage:
         """Write the rows of a task to one file, of none to no file."""
         groups = gathered(iterator, ROW_GROUP_ROWS)
         first = next(groups, None)
         if first is None or not first.num_rows:
-            return Message(())
+            return PartMessage(())
         info, rows = read_info(self.text), [0]
 
         def write(file: Any) -> None:
@@ -80,7 +80,7 @@ class ReleaseWriter(DataSourceArrowWriter):
                 writer.add_key_value_metadata(form.metadata(info))
 
         written = write_part(self.folder, TaskContext.get().partitionId(), 0, write)
-        return Message((WrittenFile(written.number, written.name, rows[0]),))
+        return PartMessage((WrittenFile(written.number, written.name, rows[0]),))
 
     def commit(self, messages: list[Any]) -> None:
         """Make the directory the target, if all rows of the release are in it."""

@@ -19,14 +19,14 @@ Block = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
-class Spill:
+class SealedSpill:
     """Files of sealed rows in a folder, under a key that is on no disk: they are in the input's order."""
 
     folder: str
     key: bytes = field(repr=False, default_factory=lambda: secrets.token_bytes(32))
 
     @classmethod
-    def within(cls, folder: Path) -> Spill:
+    def within(cls, folder: Path) -> SealedSpill:
         """Return files in a new folder that only its owner may list: their sizes show how many rows a part has."""
         rows = folder / "rows"
         rows.mkdir(mode=0o700)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpframe.api.job import of_persons
 from dpframe.api.planning import Request
 from dpframe.engines.chosen import Chosen, ChosenReader, candidates, check_places, within
-from dpframe.engines.forms import Form
+from dpframe.engines.forms import OutputForm
 from dpframe.engines.memory import memory_kept
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, row_checks
@@ -28,7 +28,7 @@ from dpframe.spaces.field import Field, is_open
 from dpframe.tables import persons
 from dpframe.tables.checks import check_types
 from dpframe.tables.frames import Frame, PandasFrame
-from dpframe.tables.persons import Choice
+from dpframe.tables.persons import PersonChoice
 from dpframe.tables.row_checks import RowChecks, sum_bytes
 from dpframe.tables.table import Codes, Counters
 
@@ -103,7 +103,7 @@ class EngineTable(ABC):
         """Do a task with every part of the table, and yield what comes of it, in any order."""
 
     @abstractmethod
-    def form(self, plan: Plan) -> Form:
+    def form(self, plan: Plan) -> OutputForm:
         """Return the form in which a release leaves."""
 
     def keyed(self, key: bytes) -> Self:
@@ -136,7 +136,7 @@ class EngineTable(ABC):
     def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
         """Return how often each row is taken: workers say which rows can be, and the driver chooses."""
         check_places(self.by_id)
-        choice = Choice(rows, key, max(1, -(-self.n // persons.AT_ONCE)))
+        choice = PersonChoice(rows, key, max(1, -(-self.n // persons.AT_ONCE)))
         only, task = self.only([person], [person]), partial(candidates, person, choice)
         return choice.counts(self.n, lambda turn: within(only.results(partial(task, turn)), self.n), persons.AT_ONCE)
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.engines.forms import Form
-from dpframe.engines.sealing import Rows as Sealed
+from dpframe.engines.forms import OutputForm
+from dpframe.engines.sealing import BucketRows as Sealed
 from dpframe.engines.sealing import Seal
 from dpframe.errors import ColumnError, FileError
 from dpframe.noise.gaussian import Ints
@@ -157,7 +157,7 @@ class Work:
     """
 
     plan: Plan
-    form: Form
+    form: OutputForm
     bits: int
     span: int
     selection: Selection = field(repr=False)

@@ -93,7 +93,7 @@ Rows = OwnRows | GroupRows
 """The surrogates of a block at some released rows."""
 
 
-class Block(ABC):
+class FeatureBlock(ABC):
     """Functions in the moment matrix whose noise is independent of all others': a constant, a column, a group."""
 
     @property
@@ -111,7 +111,7 @@ class Block(ABC):
         """Return the surrogates at released codes."""
 
 
-class Constant(Block):
+class Constant(FeatureBlock):
     """The function 1."""
 
     members = ()
@@ -124,7 +124,7 @@ class Constant(Block):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnBlock(Block):
+class ColumnBlock(FeatureBlock):
     """A column's functions: its scaled value (or rank), or indicators of all values but the first.
 
     Indicators have no ``scale``.
@@ -208,7 +208,7 @@ class ColumnBlock(Block):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupBlock(Block):
+class GroupFeatures(FeatureBlock):
     """Columns that were randomised together, each with its own functions."""
 
     parts: tuple[ColumnBlock, ...]
@@ -272,9 +272,9 @@ class FunctionMoments:
         return np.array([centre for centre, _ in pairs]), np.array([width for _, width in pairs])
 
 
-def make_blocks(members: Sequence[ColumnBlock], groups: Sequence[Group]) -> list[Block]:
+def make_blocks(members: Sequence[ColumnBlock], groups: Sequence[Group]) -> list[FeatureBlock]:
     """Return the blocks of a constant and of columns; columns of one group make one."""
-    blocks: list[Block] = [Constant()]
+    blocks: list[FeatureBlock] = [Constant()]
     made = {member.column.name: member for member in members}
     for name, block in made.items():
         group = next((group for group in groups if name in group.names), None)
@@ -282,7 +282,7 @@ def make_blocks(members: Sequence[ColumnBlock], groups: Sequence[Group]) -> list
         if group is None or len(together) < 2:
             blocks.append(block)
         elif together[0] is block:
-            blocks.append(GroupBlock(together, group))
+            blocks.append(GroupFeatures(together, group))
     return blocks
 
 

@@ -14,7 +14,7 @@ from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_fraction
 from dpframe.learning.base import ReleaseModel, check_number, encode_rows
 from dpframe.learning.features import ColumnBlock
-from dpframe.learning.second_moments import Moments, best_moments, lifted
+from dpframe.learning.second_moments import RowMoments, best_moments, lifted
 from dpframe.learning.table_moments import TableMoments
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
@@ -104,7 +104,7 @@ class DebiasedRidge(RegressorMixin, ReleaseModel):
         self.coef_names_ = moments.names[1:-1]
         self._solve(moments)
 
-    def _solve(self, moments: Moments | TableMoments) -> None:
+    def _solve(self, moments: RowMoments | TableMoments) -> None:
         """Solve the normal equations in scaled units, and return to the columns' own."""
         centre, width = moments.units
         q, used = moments.size - 1, slice(0 if self.fit_intercept else 1, moments.size - 1)

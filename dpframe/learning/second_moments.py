@@ -27,7 +27,7 @@ FORMS = 16
 """Random forms on which the errors of rows and tables are compared."""
 
 
-class Moments(FunctionMoments):
+class RowMoments(FunctionMoments):
     """Unbiased moments M = Σ w·z·zᵀ of all blocks' functions z over the rows where all is present (w).
 
     Noise is independent between blocks, so a product over blocks has the product of surrogates; within a
@@ -141,7 +141,7 @@ class Moments(FunctionMoments):
 
 
 @one_thread
-def lifted(moments: Moments | TableMoments, hessian: FloatArray, constant: bool) -> tuple[FloatArray, int]:
+def lifted(moments: RowMoments | TableMoments, hessian: FloatArray, constant: bool) -> tuple[FloatArray, int]:
     """Return the features' moment matrix with noise's directions shrunk away, and how many of them it drowned.
 
     Eigenvalues h are those of the features around their means (the constant is eliminated first), each with the
@@ -169,12 +169,12 @@ def lifted(moments: Moments | TableMoments, hessian: FloatArray, constant: bool)
     return hessian, int(low.sum())
 
 
-def best_moments(source: Source, columns: Sequence[ColumnBlock]) -> Moments | TableMoments:
+def best_moments(source: Source, columns: Sequence[ColumnBlock]) -> RowMoments | TableMoments:
     """Return moments from measured tables where these hold every pair of the columns and err less, or from rows.
 
     What they err by is compared on some random quadratic forms, to which every column adds alike.
     """
-    rows, models = Moments(source, columns), models_of(source)
+    rows, models = RowMoments(source, columns), models_of(source)
     names = [column.column.name for column in columns]
     if models.tables.source_of(names) != "tables":
         return rows

@@ -181,23 +181,23 @@ class Currency(ABC):
         """Return the exact amount of a total or a spend."""
 
     @abstractmethod
-    def spent(self, sums: Sequence[Sum], total: Total) -> list[Amount]:
+    def spent(self, sums: Sequence[Sum], total: DatasetTotal) -> list[Amount]:
         """Return what sums of spends come to, rounded up."""
 
     @abstractmethod
-    def left(self, rest: Sum, total: Total) -> Amount:
+    def left(self, rest: Sum, total: DatasetTotal) -> Amount:
         """Return a remaining sum as (ε, δ), rounded down."""
 
-    def alone(self, kept: StoredAmount, total: Total) -> bool:
+    def alone(self, kept: StoredAmount, total: DatasetTotal) -> bool:
         """Return whether an unspent dataset may be spent at once, by another rule than its sum."""
         return False
 
     @abstractmethod
-    def shortage(self, left: Sum, asked: StoredAmount, total: Total) -> str:
+    def shortage(self, left: Sum, asked: StoredAmount, total: DatasetTotal) -> str:
         """Say what is left, what was asked, and what to do."""
 
 
-class Basic(Currency):
+class BasicCurrency(Currency):
     """(Σεᵢ, Σδᵢ)."""
 
     name = "basic"
@@ -210,15 +210,15 @@ class Basic(Currency):
         """Return ε and δ as decimals."""
         return decimals(kept.epsilon, kept.delta)
 
-    def spent(self, sums: Sequence[Sum], total: Total) -> list[Amount]:
+    def spent(self, sums: Sequence[Sum], total: DatasetTotal) -> list[Amount]:
         """Return ε and δ rounded up."""
         return [Amount(up(each.loss), up(each.slack)) for each in sums]
 
-    def left(self, rest: Sum, total: Total) -> Amount:
+    def left(self, rest: Sum, total: DatasetTotal) -> Amount:
         """Return ε and δ rounded down: they can be spent to the last digit."""
         return Amount(down(rest.loss), down(rest.slack))
 
-    def shortage(self, left: Sum, asked: StoredAmount, total: Total) -> str:
+    def shortage(self, left: Sum, asked: StoredAmount, total: DatasetTotal) -> str:
         """Name (ε, δ) of all three."""
         whole, wants = self.left(total.exact, total), Amount(float(asked.epsilon), float(asked.delta))
         rest = self.left(left, total)
@@ -228,7 +228,7 @@ class Basic(Currency):
         )
 
 
-class Gaussian(Currency):
+class GaussianCurrency(Currency):
     """(Σμᵢ², Σδ₀ᵢ)."""
 
     name = "gaussian"
@@ -251,7 +251,7 @@ class Gaussian(Currency):
         """Return μ², a square of a float, and δ₀, a decimal."""
         return Sum(Fraction(float(kept.mu)) ** 2, Fraction(kept.slack))
 
-    def spent(self, sums: Sequence[Sum], total: Total) -> list[Amount]:
+    def spent(self, sums: Sequence[Sum], total: DatasetTotal) -> list[Amount]:
         """Return the ε, at the dataset's δ, of what was spent, and its δ₀, rounded up."""
         losses, most = _epsilons([up(each.loss) for each in sums], total, ceiling=True), total.budget.epsilon
         # All of M² is the total's ε, which its conversion there and back misses in the last digit. Nothing beyond the
@@ -260,17 +260,17 @@ class Gaussian(Currency):
         inside = [most if each.loss >= whole else min(x, most) for x, each in zip(losses, sums, strict=True)]
         return [Amount(x, up(each.slack)) for x, each in zip(inside, sums, strict=True)]
 
-    def alone(self, kept: StoredAmount, total: Total) -> bool:
+    def alone(self, kept: StoredAmount, total: DatasetTotal) -> bool:
         """Return whether a first spend keeps the total's promise as (ε, δ), with any step."""
         return BASIC.exact(kept).fits(BASIC.exact(total.kept))
 
-    def left(self, rest: Sum, total: Total) -> Amount:
+    def left(self, rest: Sum, total: DatasetTotal) -> Amount:
         """Return the ε, at the dataset's δ, of the μ² that is left, and the pool that is left, rounded down."""
         untouched = rest.loss >= total.exact.loss
         loss = total.budget.epsilon if untouched else _epsilons([down(rest.loss)], total, ceiling=False)[0]
         return Amount(loss, down(rest.slack))
 
-    def shortage(self, left: Sum, asked: StoredAmount, total: Total) -> str:
+    def shortage(self, left: Sum, asked: StoredAmount, total: DatasetTotal) -> str:
         """Name the ε that is left, and what still fits; compare with addition where that costs less."""
         wants, whole = self.exact(asked), total.exact
         rest, room = self.left(left, total), {}
@@ -328,7 +328,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:,.0f} %" if share >= 10 else f"{100 * share:.3g} %"
 
 
-def _epsilons(squares: Sequence[float], total: Total, ceiling: bool) -> list[float]:
+def _epsilons(squares: Sequence[float], total: DatasetTotal, ceiling: bool) -> list[float]:
     """Return the ε at which pool + (1 − pool)·G_μ(ε) is the dataset's δ, for each μ², rounded up or down."""
     pool, delta = Fraction(total.kept.slack), Fraction(total.kept.delta)
     share = (delta - pool) / (1 - pool)
@@ -355,7 +355,7 @@ def _solved(mus: npt.NDArray[np.float64], goal: float, ceiling: bool) -> list[fl
     return [float(x) for x in np.where(needed, high if ceiling else low, 0.0)]
 
 
-BASIC, GAUSSIAN = Basic(), Gaussian()
+BASIC, GAUSSIAN = BasicCurrency(), GaussianCurrency()
 
 CURRENCIES: Mapping[str, Currency] = {each.name: each for each in (GAUSSIAN, BASIC)}
 
@@ -376,7 +376,7 @@ def currency_of(accounting: Any, delta: float) -> Currency:
 
 
 @dataclass(frozen=True)
-class Total:
+class DatasetTotal:
     """A dataset as it was created, and how its spends add up."""
 
     name: str
@@ -428,7 +428,7 @@ class Total:
 class Tally:
     """What was spent on a dataset: on the whole, and on each part."""
 
-    total: Total
+    total: DatasetTotal
     whole: Sum = NOTHING
     parts: dict[str, Sum] = field(default_factory=dict)
 

@@ -60,7 +60,7 @@ def bind(input_digest: bytes, plan_digest: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class _Record:
+class _StoredJob:
     """What a key file says."""
 
     dataset: str
@@ -70,13 +70,13 @@ class _Record:
     tag: bytes
 
     @classmethod
-    def fresh(cls, dataset: str, name: str, bound: Callable[[bytes], bytes]) -> _Record:
+    def fresh(cls, dataset: str, name: str, bound: Callable[[bytes], bytes]) -> _StoredJob:
         key = secrets.token_bytes(32)
         tied = bound(key)
         return cls(dataset, name, release_id(key, dataset, tied), key, _tag(key, dataset, tied))
 
     @classmethod
-    def parse(cls, text: bytes, path: Path) -> _Record | None:
+    def parse(cls, text: bytes, path: Path) -> _StoredJob | None:
         """Read a file; None if it was never finished. No noise was drawn then, as the key comes first."""
         try:
             data = json.loads(text)
@@ -117,7 +117,7 @@ def release_id(key: bytes, dataset: str, bound: bytes) -> str:
 
 
 @dataclass
-class Job:
+class KeyedJob:
     """A job while it runs: first the spend, then the key to draw with."""
 
     ledger: Ledger
@@ -127,7 +127,7 @@ class Job:
     """Whether key and release id are those of an interrupted run."""
     paid: bool
     """Whether the spend is, or may be, in the ledger."""
-    _record: _Record = field(repr=False)
+    _record: _StoredJob = field(repr=False)
     _binding: bytes = field(repr=False)
     _spent: bool = False
 
@@ -203,7 +203,7 @@ def job(
     *,
     forget: bool = False,
     keyed: Callable[[bytes], bytes] | None = None,
-) -> Iterator[Job]:
+) -> Iterator[KeyedJob]:
     """Run a job under a key that outlives it only if it is interrupted after it spent.
 
     Parameters
@@ -247,7 +247,7 @@ def job(
     ledger.total(dataset)  # a wrong name shall leave nothing behind
     path, bound = _key_path(ledger, dataset, name), _bound_to(binding, keyed)
     with _locked(path) as file:
-        record = _Record.parse(file.content(), path)
+        record = _StoredJob.parse(file.content(), path)
         if record is not None and is_done(ledger, record.release_id):  # killed before it deleted its key
             record = None
         paid = record is not None and ledger.find(record.release_id) is not None
@@ -259,9 +259,9 @@ def job(
             )
         resumed = fits and not forget
         if record is None or not resumed:
-            record, paid = _Record.fresh(dataset, name, bound), False
+            record, paid = _StoredJob.fresh(dataset, name, bound), False
             file.store(record)
-        running = Job(ledger, dataset, record.release_id, resumed, paid, record, binding)
+        running = KeyedJob(ledger, dataset, record.release_id, resumed, paid, record, binding)
         try:
             yield running
         except BaseException:
@@ -302,7 +302,7 @@ def pending(ledger: Ledger) -> list[Pending]:
     return sorted(jobs, key=lambda p: (p.dataset, p.name))
 
 
-def _read(folder: Folder, path: Path) -> _Record | None:
+def _read(folder: Folder, path: Path) -> _StoredJob | None:
     """Return what a key file says, or None if it was never finished or its job ended just now."""
     try:
         # A pipe in its place shall not be waited for.
@@ -313,7 +313,7 @@ def _read(folder: Folder, path: Path) -> _Record | None:
         raise _unusable(path, error) from None
     with os.fdopen(descriptor, "rb") as file:
         _refuse_shared(path, os.fstat(descriptor))
-        return _Record.parse(file.read(), path)
+        return _StoredJob.parse(file.read(), path)
 
 
 def forget(ledger: Ledger, dataset: str, name: str) -> None:
@@ -338,7 +338,7 @@ def clear(ledger: Ledger, dataset: str, name: str) -> None:
     if not os.path.lexists(path):
         return
     with _locked(path) as file:
-        record = _Record.parse(file.content(), path)
+        record = _StoredJob.parse(file.content(), path)
         if record is None or is_done(ledger, record.release_id):
             file.remove()
 
@@ -398,7 +398,7 @@ class _KeyFile:
         os.lseek(self.descriptor, 0, os.SEEK_SET)
         return os.read(self.descriptor, os.fstat(self.descriptor).st_size)
 
-    def store(self, record: _Record) -> None:
+    def store(self, record: _StoredJob) -> None:
         """Put a key on disk, with its name, before anything is spent under it."""
         try:
             os.ftruncate(self.descriptor, 0)

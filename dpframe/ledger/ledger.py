@@ -33,7 +33,7 @@ from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
 from dpframe.errors import LedgerError, ParameterError, name_list
-from dpframe.ledger.currencies import CURRENCIES, Amount, Currency, StoredAmount, Sum, Tally, Total, currency_of
+from dpframe.ledger.currencies import CURRENCIES, Amount, Currency, DatasetTotal, StoredAmount, Sum, Tally, currency_of
 from dpframe.ledger.sqlite import make_file, remedy, transaction
 
 
@@ -446,7 +446,7 @@ class Ledger:
     def _file(self) -> Path:
         return Path(self.path)
 
-    def _total(self, connection: sqlite3.Connection, dataset: str) -> Total:
+    def _total(self, connection: sqlite3.Connection, dataset: str) -> DatasetTotal:
         name, known = _text(dataset, "dataset"), _datasets(connection)
         if name not in known:
             raise LedgerError(
@@ -528,14 +528,16 @@ def _checked(step: Any) -> Step | None:
     return step
 
 
-def _datasets(connection: sqlite3.Connection) -> dict[str, Total]:
+def _datasets(connection: sqlite3.Connection) -> dict[str, DatasetTotal]:
     """Return the datasets by name, in the order of registration."""
     parts: dict[str, tuple[str, ...]] = {}
     for dataset, part in connection.execute("SELECT dataset, name FROM parts ORDER BY rowid"):
         parts[dataset] = (*parts.get(dataset, ()), part)
     rows = connection.execute(_DATASETS).fetchall()
     return {
-        name: Total(name, _known(accounting), StoredAmount(*kept), parts.get(name, ()), bool(moving), _unit(unit))
+        name: DatasetTotal(
+            name, _known(accounting), StoredAmount(*kept), parts.get(name, ()), bool(moving), _unit(unit)
+        )
         for name, accounting, moving, unit, *kept in rows
     }
 
@@ -564,7 +566,7 @@ def _same(entry: Entry, dataset: str, asked: StoredAmount, part: str | None) -> 
     return entry
 
 
-def _tally(connection: sqlite3.Connection, total: Total, last: int | None = None) -> Tally:
+def _tally(connection: sqlite3.Connection, total: DatasetTotal, last: int | None = None) -> Tally:
     """Return the exact sums of a dataset's spends, up to a position; equal amounts are counted, not added."""
     tally = Tally(total)
     for part, times, *kept in connection.execute(_AMOUNTS, {"dataset": total.name, "last": last}):

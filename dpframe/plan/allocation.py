@@ -43,7 +43,7 @@ def shares_by_error(
         return uniform
     equal = calibrate(makers, uniform, ready, terms)
     start: Any = np.log([unit.mechanism.epsilon for unit in equal])
-    curves = [_Curve(make, centre) for make, centre in zip(makers, start, strict=True)]
+    curves = [_ErrorCurve(make, centre) for make, centre in zip(makers, start, strict=True)]
     factor = np.asarray(weights, dtype=np.float64)
 
     def error(x: Any) -> float:
@@ -75,7 +75,7 @@ def _total(units: Sequence[Randomised], factor: FloatArray) -> float:
     return float(factor @ [unit.expected_error / (unit.space.diameter or 1.0) for unit in units])
 
 
-class _Curve:
+class _ErrorCurve:
     """Normalised error and blanket of a column, as functions of ln ε."""
 
     def __init__(self, make: Maker, centre: float) -> None:

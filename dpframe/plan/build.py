@@ -152,11 +152,11 @@ def build_units(
     """
     chosen = _check_mechanisms(mechanisms, known)
     joined = _check_groups(groups, known, chosen)
-    return _searched(_Request(dict(known), terms, allocation, chosen, joined, check_numbers(numbers)))
+    return _searched(_Calibration(dict(known), terms, allocation, chosen, joined, check_numbers(numbers)))
 
 
 @dataclass(frozen=True)
-class _Request:
+class _Calibration:
     """What is calibrated, distinguished by how it is written: equal values 1 and 1.0 release different numbers."""
 
     known: Mapping[str, Space] = field(compare=False)
@@ -181,7 +181,7 @@ class _Request:
 
 # The same table is planned for anew by every call that is not given its plan.
 @lru_cache(maxsize=64)
-def _searched(request: _Request) -> Units:
+def _searched(request: _Calibration) -> Units:
     """Return calibrated units, of mechanisms that are named or else chosen."""
     made, chosen = _with_stand_ins(request)
     for column in made[0]:
@@ -196,7 +196,7 @@ def _searched(request: _Request) -> Units:
     return made
 
 
-def _with_stand_ins(request: _Request) -> tuple[Units, Mapping[str, Any]]:
+def _with_stand_ins(request: _Calibration) -> tuple[Units, Mapping[str, Any]]:
     """Return calibrated units, and the chosen mechanisms with those that replace additive noise."""
     known, chosen = request.known, request.chosen
     free = {name: space for name, space in known.items() if name not in chosen and name not in request.grouped}
@@ -211,7 +211,7 @@ def _with_stand_ins(request: _Request) -> tuple[Units, Mapping[str, Any]]:
     return _calibrated(request, chosen), chosen
 
 
-def _calibrated(request: _Request, chosen: Mapping[str, Any]) -> Units:
+def _calibrated(request: _Calibration, chosen: Mapping[str, Any]) -> Units:
     """Return calibrated columns and groups, once mechanisms are chosen."""
     known, terms, allocation, joined = request.known, request.terms, request.allocation, request.joined
     ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}

@@ -16,7 +16,7 @@ from dpframe.accounting.budget import Budget, compose
 from dpframe.accounting.composition import mixed_delta, response_parts
 from dpframe.accounting.few_digits import fewer_digits_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, remaining_step, step_delta
-from dpframe.accounting.secret_order import Rows, likely_total, rows_cover
+from dpframe.accounting.secret_order import ShuffledRows, likely_total, rows_cover
 from dpframe.accounting.undercurve import Cover
 from dpframe.arrays import FloatArray
 from dpframe.channels import Mechanism
@@ -123,10 +123,10 @@ class Terms:
         return whole if self.central is None else remaining_step(whole, self.central)
 
     @property
-    def permutation(self) -> Rows:
+    def permutation(self) -> ShuffledRows:
         """The rows as they are permuted and sampled."""
         assert self.rows
-        return Rows(self.rows, self.sample, self.contributions)
+        return ShuffledRows(self.rows, self.sample, self.contributions)
 
     def delta_of(self, units: Sequence[Randomised]) -> Bound:
         """Return the δ at `sampled_budget`'s ε of rows randomised by these units, certified, and how it was proved."""
@@ -286,7 +286,7 @@ def calibrate(
     if ready and terms.delta_of(ready).value >= inside.delta:
         inside.less(compose(unit.certified for unit in ready))  # refuses, and says what they spend
         raise ParameterError(_READY)
-    model = _Model.beside(ready, shares, terms)
+    model = _LossModel.beside(ready, shares, terms)
     if model.curved:
         return _curved(makers, shares, ready, terms, model)
     return _largest(makers, shares, ready, terms) if terms.central is None else _beside(makers, shares, terms, model)
@@ -316,7 +316,7 @@ def likely_units(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomise
         return recalibrate(units, terms)
     total = math.fsum(unit.mechanism.epsilon for unit in units)
     shares = [unit.mechanism.epsilon / total for unit in units]
-    model = _Model.beside([], shares, terms)
+    model = _LossModel.beside([], shares, terms)
     if not model.curved:
         return recalibrate(units, terms)
     model.learn(total, [unit.column_loss for unit in units])
@@ -364,7 +364,7 @@ def _largest(
     Making units may take a second (linear programmes), so that few totals are tried: each is what a model of the
     units made so far says. Their cost may leap (optima do), which guesses between two totals close in on.
     """
-    inside, model = terms.sampled_budget, _Model.beside(ready, shares, terms)
+    inside, model = terms.sampled_budget, _LossModel.beside(ready, shares, terms)
     most = _MOST / min(shares)
     best: list[Randomised] | None = None
     low, high, total = 0.0, math.inf, model.largest(min(inside.epsilon, most / 2), most)
@@ -404,7 +404,7 @@ def _straight(low: float, high: float, seen: Mapping[float, float], delta: float
 
 
 def _curved(
-    makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms, model: _Model
+    makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms, model: _LossModel
 ) -> list[Randomised]:
     """Return the same for shuffled rows with central steps: the model says where, units are then proved."""
     inside, most = terms.sampled_budget, _MOST / min(shares)
@@ -435,7 +435,7 @@ def _curved(
     return best
 
 
-def _guessed(makers: Sequence[Maker], shares: Sequence[float], model: _Model) -> tuple[float, float]:
+def _guessed(makers: Sequence[Maker], shares: Sequence[float], model: _LossModel) -> tuple[float, float]:
     """Return about the largest total loss that lies under the curve, and how μ grows, by a model of units made."""
     most = _MOST / min(shares)
     if model.known:
@@ -448,7 +448,7 @@ def _guessed(makers: Sequence[Maker], shares: Sequence[float], model: _Model) ->
     return total, slope
 
 
-def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, model: _Model) -> list[Randomised]:
+def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, model: _LossModel) -> list[Randomised]:
     """Return unshuffled units with central steps: their losses follow from public facts, not from their spaces.
 
     Units lose what is asked of them at the most, and the bound grows with that. Were it to follow what inference gave,
@@ -510,7 +510,7 @@ def _between(low: float, high: float, start: float, most: float) -> float:
     return math.sqrt(low * high) if low else high / 2
 
 
-class _Model:
+class _LossModel:
     """Parts as functions of the total loss, from those of units that were made.
 
     1/γ − 1 is (e^ε − 1)/size for randomised response and about e^(ε/2) for grids, so that the logarithm of its
@@ -526,7 +526,7 @@ class _Model:
         self._seen: dict[float, tuple[FloatArray, FloatArray]] = {}
 
     @classmethod
-    def beside(cls, ready: Sequence[Randomised], shares: Sequence[float], terms: Terms) -> _Model:
+    def beside(cls, ready: Sequence[Randomised], shares: Sequence[float], terms: Terms) -> _LossModel:
         """Return a model of units together with others that are made already, whose δ, if any, is a chance to fail."""
         failing = math.fsum(unit.mechanism.delta for unit in ready)
         if failing == 0:
@@ -618,8 +618,8 @@ class _Model:
 def _under_curve(
     shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, most: float
 ) -> tuple[float, float]:
-    """Return `_Model.under_curve` of units that are not made yet: plans of as many columns begin alike."""
-    return _Model(shares, ready, terms).under_curve(most)
+    """Return `_LossModel.under_curve` of units that are not made yet: plans of as many columns begin alike."""
+    return _LossModel(shares, ready, terms).under_curve(most)
 
 
 def _root(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], near: float) -> float:

@@ -52,7 +52,7 @@ def joint_errors(parts: Sequence[tuple[Mechanism, FloatArray]], n: int, sampled:
 
 
 @dataclass(frozen=True)
-class _Moments:
+class _CellMoments:
     """Sums over a column's cells: of the surrogates' second moments for a type and for the worst code, of the type."""
 
     typical: float
@@ -62,14 +62,14 @@ class _Moments:
     cells: int
 
 
-def _moments_of(mechanism: Mechanism, shares: FloatArray) -> _Moments:
+def _moments_of(mechanism: Mechanism, shares: FloatArray) -> _CellMoments:
     squares = mechanism.invert(mechanism.apply(shares), squared=True)
     per_code = mechanism.apply(_squared_sums(mechanism), adjoint=True)
     sums = float(squares.sum()), float(per_code.max()), float(shares.sum()), float(shares @ shares)
-    return _Moments(*sums, mechanism.size)
+    return _CellMoments(*sums, mechanism.size)
 
 
-def _product_errors(parts: Sequence[_Moments], n: int, sampled: float) -> tuple[float, float]:
+def _product_errors(parts: Sequence[_CellMoments], n: int, sampled: float) -> tuple[float, float]:
     typical, worst, own, alike = (
         math.prod(values) for values in zip(*((p.typical, p.worst, p.own, p.alike) for p in parts), strict=True)
     )
@@ -219,8 +219,8 @@ def _of_share(errors: tuple[float, float]) -> str:
 
 
 def _parts(
-    names: Sequence[str], singles: Mapping[str, _Moments], shares: Mapping[str, FloatArray], groups: Sequence[Any]
-) -> list[_Moments]:
+    names: Sequence[str], singles: Mapping[str, _CellMoments], shares: Mapping[str, FloatArray], groups: Sequence[Any]
+) -> list[_CellMoments]:
     """Return the moments of a joint's independent factors: columns, and the columns of a group as one."""
     parts, left = [], list(names)
     for group in groups:

@@ -38,14 +38,14 @@ _TRIED = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Stretches:
+class CodeStretches:
     """Codes in stretches [start, stop) that lie apart, in their order."""
 
     starts: IntArray
     stops: IntArray
 
     @classmethod
-    def of(cls, space: Space, wanted: Any, what: str) -> Stretches:
+    def of(cls, space: Space, wanted: Any, what: str) -> CodeStretches:
         """Read the condition on one column: a value, a list of values, or a range (low, high).
 
         Raises
@@ -96,7 +96,7 @@ class Rule(ABC):
     """Names of the fields of its JSON object, which distinguish the kinds."""
 
     @abstractmethod
-    def bind(self, spaces: Mapping[str, Space]) -> Bound:
+    def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes of spaces; `ParameterError` where a column or a value does not fit."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class Rule(ABC):
         """Make a rule from its JSON object."""
 
 
-class Bound(ABC):
+class BoundRule(ABC):
     """A rule in codes."""
 
     @property
@@ -157,11 +157,11 @@ def _condition(wanted: Any, what: str) -> Any:
         return tuple(map(_plain, wanted["between"]))
     if isinstance(wanted, tuple):
         return tuple(map(_plain, wanted))
-    return _Listed(tuple(map(_plain, listed_values(wanted, what))))
+    return _ListedValues(tuple(map(_plain, listed_values(wanted, what))))
 
 
 @dataclass(frozen=True)
-class _Listed:
+class _ListedValues:
     """The values that meet a condition."""
 
     values: tuple[Any, ...]
@@ -213,13 +213,13 @@ class Implies(Rule):
         if both:
             raise ParameterError(f"a rule names {min(both)!r} in its condition and in what follows; name it in one")
 
-    def bind(self, spaces: Mapping[str, Space]) -> Bound:
+    def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
         sides = [
             {
-                name: Stretches.of(
+                name: CodeStretches.of(
                     _space(spaces, name),
-                    list(wanted.values) if isinstance(wanted, _Listed) else wanted,
+                    list(wanted.values) if isinstance(wanted, _ListedValues) else wanted,
                     f"rules: column {name!r}",
                 )
                 for name, wanted in side
@@ -243,15 +243,15 @@ class Implies(Rule):
 
 def _shown(side: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     for name, wanted in side:
-        yield name, list(wanted.values) if isinstance(wanted, _Listed) else {"between": list(wanted)}
+        yield name, list(wanted.values) if isinstance(wanted, _ListedValues) else {"between": list(wanted)}
 
 
 @dataclass(frozen=True, eq=False)
-class _Implication(Bound):
+class _Implication(BoundRule):
     """`Implies` in codes; ``values`` are those of each column, beyond which is null."""
 
-    condition: Mapping[str, Stretches]
-    then: Mapping[str, Stretches]
+    condition: Mapping[str, CodeStretches]
+    then: Mapping[str, CodeStretches]
     values: Mapping[str, int]
 
     @property
@@ -333,7 +333,7 @@ class Follows(Rule):
         object.__setattr__(self, "of", of)
         object.__setattr__(self, "mapping", found)
 
-    def bind(self, spaces: Mapping[str, Space]) -> Bound:
+    def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
         first, second = _space(spaces, self.of), _space(spaces, self.column)
         if first.values > MOST_VALUES:
@@ -362,7 +362,7 @@ class Follows(Rule):
 
 
 @dataclass(frozen=True, eq=False)
-class _Mapped(Bound):
+class _Mapped(BoundRule):
     """`Follows` in codes: the code that follows from each, −1 for any."""
 
     column: str
@@ -434,7 +434,7 @@ class Ordered(Rule):
         if not isinstance(self.low, str) or not isinstance(self.high, str) or self.low == self.high:
             raise ParameterError("a rule's low and high must be names of two columns")
 
-    def bind(self, spaces: Mapping[str, Space]) -> Bound:
+    def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
         low, high = (_space(spaces, name) for name in (self.low, self.high))
         for name, space in ((self.low, low), (self.high, high)):
@@ -442,7 +442,7 @@ class Ordered(Rule):
                 raise ParameterError(f"rules: column {name!r} holds neither numbers nor times, which have an order")
         if low.inner_space.is_time != high.inner_space.is_time:
             raise ParameterError(f"rules: {self.low!r} and {self.high!r} must both hold numbers, or both times")
-        return _Order(self.low, self.high, low, high)
+        return _BoundOrder(self.low, self.high, low, high)
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as a JSON object."""
@@ -465,7 +465,7 @@ def _values(space: Space, codes: npt.NDArray[Any]) -> FloatArray | IntArray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Order(Bound):
+class _BoundOrder(BoundRule):
     """`Ordered` in codes."""
 
     low: str
@@ -543,7 +543,7 @@ class BoundRules:
         If a rule does not fit the columns' spaces, or no row was found that keeps all of them.
     """
 
-    rules: tuple[Bound, ...]
+    rules: tuple[BoundRule, ...]
     spaces: Mapping[str, Space]
 
     @classmethod

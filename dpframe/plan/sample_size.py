@@ -44,7 +44,7 @@ _COARSE = 0.6
 
 
 @dataclass(frozen=True)
-class _Statistic:
+class _CurveStatistic:
     """Which columns a statistic is for by default, how many it takes, and the square of its standard error."""
 
     fits: Callable[[Column], bool]
@@ -84,10 +84,10 @@ def _support(units: Sequence[Randomised], columns: Sequence[Column], m: int, dra
 
 
 STATISTICS = {
-    "joint": _Statistic(_is_listed, None, _joint),
-    "marginal": _Statistic(_is_listed, None, _marginal),
-    "mean": _Statistic(lambda column: column.space.is_numeric, 1, _mean),
-    "support": _Statistic(lambda column: column.space.holds_sets, None, _support),
+    "joint": _CurveStatistic(_is_listed, None, _joint),
+    "marginal": _CurveStatistic(_is_listed, None, _marginal),
+    "mean": _CurveStatistic(lambda column: column.space.is_numeric, 1, _mean),
+    "support": _CurveStatistic(lambda column: column.space.holds_sets, None, _support),
 }
 
 

@@ -7,11 +7,12 @@ Arrow comes in and goes out; NumPy arrays, pandas columns and lists are taken to
 from dpframe.spaces.base import SPACES, Space, space_from_json
 from dpframe.spaces.curves import Curve
 from dpframe.spaces.declare import as_space, check_declaration
-from dpframe.spaces.grids import Datetime, Integer, Real
+from dpframe.spaces.grids import Integer, Real
 from dpframe.spaces.listed import Boolean, Categorical, Ordinal
 from dpframe.spaces.nullable import Nullable
 from dpframe.spaces.python_values import as_arrow
 from dpframe.spaces.sets import Subset
+from dpframe.spaces.times import Datetime
 from dpframe.spaces.tuples import Product
 from dpframe.spaces.vectors import Vector
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.spaces.base import SPACES, Space, space_from_json
-from dpframe.spaces.grids import Datetime, Integer, Real
+from dpframe.spaces.grids import Integer, Real
 from dpframe.spaces.listed import Categorical, Ordinal
+from dpframe.spaces.times import Datetime
 
 NULLABLE = "nullable"
 """The tag under which the registry has the space of nulls, whose inner space may be a shorthand too."""

@@ -1,8 +1,7 @@
-"""Spaces that are a numeric grid: whole numbers, reals, times."""
+"""Spaces that are a numeric grid: whole numbers and reals; `times` has the third."""
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import numbers
 import sys
@@ -29,9 +28,8 @@ from dpframe.spaces.base import (
     refuse_type,
     register,
 )
-from dpframe.spaces.object_codes import plain_times
 from dpframe.spaces.object_reading import Objects
-from dpframe.spaces.python_values import as_number, nanoseconds
+from dpframe.spaces.python_values import as_number
 from dpframe.spaces.words import number
 
 Bools = npt.NDArray[np.bool_]
@@ -39,7 +37,7 @@ Bools = npt.NDArray[np.bool_]
 _INFINITE = "is infinite; declare Nullable(…) or pass nulls='impute' to have it clamped to the bounds"
 
 
-class _Grid(Space):
+class NumberGrid(Space):
     """Coding shared by the spaces that are a numeric grid."""
 
     lower: Any
@@ -118,7 +116,7 @@ def _check_bounds(lower: Any, upper: Any, kind: type | tuple[type, ...], what: s
             raise ParameterError(f"{name} must be {what}, as in (0, 120)")
 
 
-def _nearest(offset: npt.NDArray[np.uint64], width: int) -> npt.NDArray[np.uint64]:
+def nearest(offset: npt.NDArray[np.uint64], width: int) -> npt.NDArray[np.uint64]:
     """Return offsets from the lower bound in steps of ``width``, rounded to the nearest, halves up."""
     if width == 1:
         return offset
@@ -134,7 +132,7 @@ def _integer_range(type_: pa.DataType) -> tuple[int, int]:
 
 @register
 @dataclass(frozen=True)
-class Integer(_Grid):
+class Integer(NumberGrid):
     """Whole numbers ``lower, lower + step, …, upper`` with ``|x − y|``; values outside are clamped.
 
     Parameters
@@ -227,7 +225,7 @@ class Integer(_Grid):
         if self.lower == 0 and self.step == 1:
             return np.asarray(clipped)
         # uint64 keeps the difference of far-apart int64 bounds from overflowing.
-        return _nearest(clipped.astype(np.uint64) - np.uint64(self.lower % 2**64), self.step)
+        return nearest(clipped.astype(np.uint64) - np.uint64(self.lower % 2**64), self.step)
 
     def _object_code(self, value: Any, lenient: bool) -> int:
         number = min(max(self._number(value, lenient), self.lower), self.upper)
@@ -269,7 +267,7 @@ def _most_units(precision: int, scale: int) -> int:
 
 @register
 @dataclass(frozen=True)
-class Real(_Grid):
+class Real(NumberGrid):
     """Real numbers from ``lower`` to ``upper`` with ``|x − y|``; clamped, then rounded to a grid of ``steps``.
 
     Parameters
@@ -427,267 +425,3 @@ class Real(_Grid):
         if self.lower + self.steps * self.step < self.upper:
             values[np.asarray(codes) == self.steps] = self.upper
         return values
-
-
-_RESOLUTIONS = {
-    "D": 86_400_000_000_000,
-    "h": 3_600_000_000_000,
-    "min": 60_000_000_000,
-    "s": 1_000_000_000,
-    "ms": 1_000_000,
-    "us": 1_000,
-    "ns": 1,
-}
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-
-def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
-    """Return a bound as nanoseconds since 1970 (or as a duration) and as canonical text."""
-    parsed = _parsed(value)
-    if parsed is None:
-        raise ParameterError(f"{name} must be a date, a datetime, a timedelta or ISO text, e.g. {name}='2020-01-31'")
-    return parsed
-
-
-def _parsed(value: Any) -> tuple[int, str] | None:
-    try:
-        if isinstance(value, np.datetime64):
-            value = value.astype("datetime64[us]").item()
-        if isinstance(value, np.timedelta64):
-            value = value.astype("timedelta64[us]").item()
-        if isinstance(value, str) and value.startswith("P"):
-            seconds = Decimal(value.removeprefix("PT").removesuffix("S"))
-            value = dt.timedelta(microseconds=int(seconds * 1_000_000))
-        if isinstance(value, str) and ":" in value[:3]:
-            value = dt.time.fromisoformat(value)
-        if isinstance(value, dt.time):
-            value = dt.datetime.combine(dt.date.min, value) - dt.datetime.combine(dt.date.min, dt.time())
-        if isinstance(value, str):
-            value = dt.datetime.fromisoformat(value)
-        if isinstance(value, dt.timedelta):
-            micros = int(value // dt.timedelta(microseconds=1))
-            return micros * 1000, f"PT{(Decimal(micros) / 1_000_000).normalize():f}S"
-        if not isinstance(value, dt.datetime):
-            value = dt.datetime(value.year, value.month, value.day)
-        aware = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
-        micros = int((aware - _EPOCH) // dt.timedelta(microseconds=1))
-        text = (_EPOCH + dt.timedelta(microseconds=micros)).replace(tzinfo=None).isoformat()
-        return micros * 1000, text.removesuffix("T00:00:00")
-    except (ValueError, TypeError, AttributeError, ArithmeticError):
-        return None
-
-
-@register
-@dataclass(frozen=True)
-class Datetime(_Grid):
-    """Dates, timestamps (with or without zone) or durations, with the time between them.
-
-    Parameters
-    ----------
-    lower, upper
-        Public bounds: dates, datetimes or ISO text, two timedeltas for durations, or two times of day (``"08:00"``),
-        which are coded as the time since midnight. Bounds without a zone are read as UTC when the column has one.
-    resolution
-        Width of the grid: ``"D"``, ``"h"``, ``"min"``, ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. Values
-        are rounded to it, counted from ``lower``.
-
-    Raises
-    ------
-    ParameterError
-        Unless both bounds are of one kind and in order, and the grid has fewer than 2^32 steps.
-
-    Examples
-    --------
-    >>> Datetime("2020-01-01", "2020-12-31").encode(["2020-01-03"]).tolist()
-    Traceback (most recent call last):
-    ...
-    dpframe.errors.ColumnError: is no date or timestamp, and Datetime(…) holds nothing else; parse it with \
-    pandas.to_datetime or to_timedelta at row position 0
-    >>> import datetime
-    >>> Datetime("2020-01-01", "2020-12-31").encode([datetime.date(2020, 1, 3)]).tolist()
-    [2]
-    """
-
-    lower: Any
-    upper: Any
-    resolution: str = "D"
-
-    tag: ClassVar[str] = "datetime"
-
-    @property
-    def contents(self) -> str:
-        """What a column may hold."""
-        return f"{self.lower} to {self.upper}"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.resolution, str) or self.resolution not in _RESOLUTIONS:
-            raise ParameterError(f"resolution must be one of {', '.join(_RESOLUTIONS)}")
-        low, low_text = _nanoseconds(self.lower, "lower")
-        high, high_text = _nanoseconds(self.upper, "upper")
-        if low_text.startswith("P") != high_text.startswith("P"):
-            raise ParameterError("lower and upper must be two points in time or two durations")
-        object.__setattr__(self, "lower", low_text)
-        object.__setattr__(self, "upper", high_text)
-        if not low < high:
-            raise ParameterError("lower must be before upper")
-        if (high - low) % self._width:
-            raise ParameterError("upper − lower must be a whole number of steps of the resolution")
-        if (high - low) // self._width > LARGEST_GRID:
-            raise ParameterError(f"the grid may have at most {LARGEST_GRID} steps; give a coarser resolution")
-
-    def widened(self, steps: int) -> Datetime:
-        """Return the grid that goes so many steps beyond both bounds.
-
-        Raises
-        ------
-        ParameterError
-            If it would leave the years 1 to 9999.
-        """
-        more = steps * self._width // 1000
-        first, last = self._start // 1000 - more, (self._start + (self.size - 1) * self._width) // 1000 + more
-        try:
-            low, high = dt.timedelta(microseconds=first), dt.timedelta(microseconds=last)
-            if self.is_duration:
-                return Datetime(low, high, self.resolution)
-            return Datetime((_EPOCH + low).replace(tzinfo=None), (_EPOCH + high).replace(tzinfo=None), self.resolution)
-        except OverflowError:
-            raise ParameterError(
-                "noise would reach beyond the years 1 to 9999; use laplace or square_wave, which stay within the "
-                "bounds, or give the column a larger epsilon"
-            ) from None
-
-    @property
-    def is_duration(self) -> bool:
-        """Whether the values are durations."""
-        return str(self.lower).startswith("P")
-
-    @property
-    def unit(self) -> str:
-        """The resolution."""
-        return self.resolution
-
-    @cached_property
-    def _width(self) -> int:
-        return _RESOLUTIONS[self.resolution]
-
-    @cached_property
-    def _start(self) -> int:
-        return _nanoseconds(self.lower, "lower")[0]
-
-    @cached_property
-    def size(self) -> int:
-        """Number of grid values."""
-        return (_nanoseconds(self.upper, "upper")[0] - self._start) // self._width + 1
-
-    def _natural(self) -> pa.DataType:
-        # The lower bound too must be a whole number of units.
-        fits = {unit for unit, width in _RESOLUTIONS.items() if self._width % width == self._start % width == 0}
-        unit = next(unit for unit in ("s", "ms", "us", "ns") if unit in fits)
-        if self.is_duration:
-            return pa.duration(unit)
-        return pa.date32() if "D" in fits else pa.timestamp(unit)
-
-    @property
-    def object_type(self) -> pa.DataType:
-        """Timestamps or durations to the microsecond, or finer where the resolution is."""
-        unit = "us" if self._width % 1000 == self._start % 1000 == 0 else "ns"
-        return pa.duration(unit) if self.is_duration else pa.timestamp(unit)
-
-    @staticmethod
-    def _tick(type_: pa.DataType) -> int:
-        """Return the nanoseconds in one unit of a temporal Arrow type."""
-        if pa.types.is_date32(type_):
-            return _RESOLUTIONS["D"]
-        return _RESOLUTIONS["ms" if pa.types.is_date64(type_) else type_.unit]
-
-    def check_type(self, type_: pa.DataType) -> None:
-        """Accept dates, timestamps or durations that can hold the bounds and the resolution."""
-        t = pa.types
-        if t.is_string(type_) or t.is_large_string(type_):
-            raise refuse_type("Datetime(…)", type_, "parse it with pandas.to_datetime")
-        fits = t.is_duration(type_) if self.is_duration else t.is_date(type_) or t.is_timestamp(type_)
-        if not fits:
-            kind = "durations" if self.is_duration else "dates or timestamps"
-            raise refuse_type("Datetime(…)", type_, f"the bounds ask for {kind}: convert the column to them")
-        tick = _RESOLUTIONS["D"] if t.is_date(type_) else self._tick(type_)
-        if self._width % tick or self._start % tick:
-            raise refuse_type(f"steps of {self.resolution}", type_, "give a coarser resolution and bounds on it")
-        last = self._start + (self.size - 1) * self._width
-        if max(abs(self._start), abs(last)) // tick >= (2**31 if t.is_date32(type_) else 2**63):
-            raise refuse_type("these bounds", type_, "choose bounds it can represent")
-
-    def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
-        missing = missing_of(array)
-        ticks = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
-        values = np.asarray(ticks if missing is None else ticks.fill_null(0)).astype(np.int64, copy=False)
-        tick = self._tick(array.type)
-        low, per_step = self._start // tick, self._width // tick
-
-        def steps(ticks: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            clipped = np.clip(ticks, low, low + (self.size - 1) * per_step)
-            return _nearest(clipped.astype(np.uint64) - np.uint64(low % 2**64), per_step)
-
-        return by_pieces(steps, values, self.code_type), missing
-
-    def _object_code(self, value: Any, lenient: bool) -> int:
-        ticks = nanoseconds(value, self.is_duration)
-        if ticks is None:
-            kind = "duration" if self.is_duration else "date or timestamp"
-            raise refuse_object(kind, "Datetime(…)", "parse it with pandas.to_datetime or to_timedelta")
-        offset = min(max(ticks - self._start, 0), (self.size - 1) * self._width)
-        return (offset + self._width // 2) // self._width
-
-    def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, Bools] | None:
-        if self.object_type.unit != "us":
-            return None
-        found = plain_times(class_, objects, self.is_duration)
-        return None if found is None else (self._encode(found[0], True)[0], found[1])
-
-    def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
-        tick = self._tick(type_)
-        low, per_step = self._start // tick, self._width // tick
-        values = codes.astype(np.int64) * per_step + low
-        if pa.types.is_date32(type_):
-            return pa.array(values.astype(np.int32), mask=missing).view(type_)
-        return pa.array(values, mask=missing).view(type_)
-
-    def _objects(self, codes: Codes, missing: Mask) -> Objects:
-        times = np.asarray(self._decode(codes, self.natural_type, None))
-        unit, kind = np.datetime_data(times.dtype)[0], times.dtype.kind
-        if unit == "ns":  # Python's own times end at the microsecond
-            return super()._objects(codes, missing)
-        found: Objects = times.astype(times.dtype if unit == "D" else f"{kind}8[us]").astype(object)
-        if missing is not None:
-            found[missing] = None
-        return found
-
-    def _holds(self, value: Any, code: int) -> bool:
-        ticks = nanoseconds(value, self.is_duration)
-        return ticks is not None and self._start <= ticks <= self._start + (self.size - 1) * self._width
-
-    @property
-    def is_time(self) -> bool:
-        """True."""
-        return True
-
-    def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Return the steps from the lower bound."""
-        return codes.astype(np.float64)
-
-    def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        """Return points in time to the microsecond (durations, where values are durations)."""
-        kind = "timedelta64[us]" if self.is_duration else "datetime64[us]"
-        start = np.array(self._start // 1000).astype(kind)
-        return np.asarray(start + self.durations(numbers))
-
-    def durations(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        """Return numbers of steps as durations to the microsecond."""
-        microseconds = np.rint(numbers * (self._width / 1000))
-        known = np.isfinite(microseconds) & (np.abs(microseconds) < 2**62)
-        out = np.where(known, microseconds, 0).astype("timedelta64[us]")
-        out[~known] = np.timedelta64("NaT", "us")
-        return out
-
-    def code_distance(self, x: int, y: int) -> float:
-        """Return the number of steps of the resolution between two codes."""
-        return float(abs(x - y))

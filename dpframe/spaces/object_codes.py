@@ -44,7 +44,7 @@ Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.unsignedinteger]
 
 
-class Reader(Protocol):
+class ObjectReader(Protocol):
     """What reads objects: a space."""
 
     def code_array(self, codes: Sequence[int]) -> Codes:
@@ -55,7 +55,7 @@ class Reader(Protocol):
     def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, Bools] | None: ...
 
 
-def encode_objects(space: Reader, values: Sequence[Any], lenient: bool) -> tuple[Codes, Bools | None]:
+def encode_objects(space: ObjectReader, values: Sequence[Any], lenient: bool) -> tuple[Codes, Bools | None]:
     """Return the code of every object (any valid one where null), and where objects are null, if any is.
 
     Raises
@@ -89,7 +89,9 @@ def _nulls(class_: type, objects: Objects) -> Bools:
     return np.full(len(objects), class_ is type(None))
 
 
-def _one_by_one(space: Reader, values: Sequence[Any], rows: npt.NDArray[np.intp], lenient: bool) -> tuple[Codes, Bools]:
+def _one_by_one(
+    space: ObjectReader, values: Sequence[Any], rows: npt.NDArray[np.intp], lenient: bool
+) -> tuple[Codes, Bools]:
     """Return the codes of objects, each read by itself, and which of them are null."""
     codes: list[int] = []
     missing = np.zeros(len(values), dtype=np.bool_)
@@ -110,7 +112,7 @@ def _one_by_one(space: Reader, values: Sequence[Any], rows: npt.NDArray[np.intp]
     return space.code_array(codes), missing
 
 
-def _code_or_rule(space: Reader, value: Any, lenient: bool) -> int | str | None:
+def _code_or_rule(space: ObjectReader, value: Any, lenient: bool) -> int | str | None:
     """Return the code of an object, None for a null one, or the rule that it breaks."""
     try:
         return None if is_missing(value) else space._object_code(value, lenient)

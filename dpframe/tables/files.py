@@ -30,7 +30,7 @@ from dpframe.tables.persons import row_counts
 from dpframe.tables.streamed import Streamed
 from dpframe.tables.table import Codes, Counters
 from dpframe.tables.types import coded_field
-from dpframe.tables.writers import Rows, Writer
+from dpframe.tables.writers import RowsWriter, Writer
 from dpframe.totals.counts import counting
 
 BATCH_ROWS = 1 << 17
@@ -243,10 +243,10 @@ class FileInput(Streamed):
 
     @classmethod
     @contextlib.contextmanager
-    def rows_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Iterator[Rows]:
+    def rows_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Iterator[RowsWriter]:
         """Begin to write released codes to an open file, in the form of their release."""
         with cls.writer(file, form.schema, compression) as writer:
-            yield Rows(lambda group: writer.write(form.decoded(group), form.group_rows), writer.describe)
+            yield RowsWriter(lambda group: writer.write(form.decoded(group), form.group_rows), writer.describe)
 
     @staticmethod
     def _pandas_types(schema: pa.Schema) -> dict[str, str]:

@@ -21,7 +21,7 @@ from dpframe.tables.files import FileInput, attempt, repeated, shown
 from dpframe.tables.info import metadata_text
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.types import as_coded, is_list, is_text, nests_dictionary
-from dpframe.tables.writers import Rows, Writer
+from dpframe.tables.writers import RowsWriter, Writer
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """The name under which pandas stores an index that has none: not a column."""
@@ -79,10 +79,10 @@ class ParquetInput(FileInput):
 
     @classmethod
     @contextmanager
-    def rows_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Iterator[Rows]:
+    def rows_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Iterator[RowsWriter]:
         """Begin to write released codes to an open file, in pages that are packed from them."""
         groups = form.writer(file, compression)
-        yield Rows(partial(form.write, groups, compression=compression), groups.close)
+        yield RowsWriter(partial(form.write, groups, compression=compression), groups.close)
 
     def parts(self) -> Iterator[ParquetInput]:
         """Yield the table's parts, of one row group of one file each, in order."""

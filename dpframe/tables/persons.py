@@ -45,7 +45,7 @@ def row_counts(read: Callable[[], Iterable[pa.Array]], n: int, rows: int, key: b
     >>> int(counts[[0, 2, 3]].sum()), counts[[1, 4]].tolist()
     (2, [2, 2])
     """
-    choice = Choice(rows, key, max(1, -(-n // at_once)))
+    choice = PersonChoice(rows, key, max(1, -(-n // at_once)))
 
     def read_part(part: int) -> Iterator[Candidates]:
         first = 0
@@ -61,7 +61,7 @@ Candidates = tuple[Words, Words, Positions]
 
 
 @dataclass(frozen=True)
-class Choice:
+class PersonChoice:
     """How rows are chosen: ``rows`` of every person, those of the smallest keyed tags, in a number of passes.
 
     The tag of a row is a function of its position, so that parts of a table may be gone through in any order.

@@ -16,7 +16,7 @@ from dpframe.errors import FileError
 from dpframe.tables.files import SIDECAR, FileInput, sidecar
 from dpframe.tables.inputs import FORMATS, format_of
 from dpframe.tables.parquet_form import ParquetForm
-from dpframe.tables.writers import Rows, Writer
+from dpframe.tables.writers import RowsWriter, Writer
 
 # fmt: off
 OTHER_FORMATS = {
@@ -66,7 +66,7 @@ class Sink:
         """Begin to write to an open file."""
         return self.format.writer(file, schema, self.compression)
 
-    def rows(self, file: IO[bytes], form: ParquetForm) -> AbstractContextManager[Rows]:
+    def rows(self, file: IO[bytes], form: ParquetForm) -> AbstractContextManager[RowsWriter]:
         """Begin to write released codes to an open file, in the form of their release."""
         return self.format.rows_writer(file, form, self.compression)
 

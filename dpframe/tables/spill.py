@@ -39,7 +39,7 @@ class Spill:
         self.buckets = 1 << self._bits
         self._file = HiddenFile(folder)
         self._waiting: list[Batch] = []
-        self._stretches: list[_Stretch] = []
+        self._stretches: list[_SpilledRows] = []
         self._held = 0
 
     def __enter__(self) -> Spill:
@@ -65,7 +65,7 @@ class Spill:
         start = 0 if held is not None else self._file.append(layout.packed(list(coded.values()), edges).data)
         copied = {name: column.take(pa.array(order)) for name, column in batch.items() if name not in coded}
         parts = [self._append_arrow(copied, a, b) for a, b in pairwise(edges)] if copied else []
-        self._stretches.append(_Stretch(held, start, edges, layout, parts))
+        self._stretches.append(_SpilledRows(held, start, edges, layout, parts))
 
     def _parted(self, high: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Return the positions that sort rows by bucket, otherwise in their order, and where each bucket begins."""
@@ -155,7 +155,7 @@ class _Layout:
 
 
 @dataclass(frozen=True)
-class _Stretch:
+class _SpilledRows:
     """A number of rows, parted into buckets: their columns, or where the spill file has them bucket by bucket."""
 
     held: dict[str, npt.NDArray[Any]] | None

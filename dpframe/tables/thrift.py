@@ -71,12 +71,12 @@ def _value(kind: int, value: Any) -> bytes:
 
 def parsed(raw: bytes, start: int = 0) -> tuple[Struct, int]:
     """Return the structure that begins at a place, and the place after it."""
-    reader = _Reader(raw, start)
+    reader = _ThriftReader(raw, start)
     return reader.struct(), reader.at
 
 
 @dataclass
-class _Reader:
+class _ThriftReader:
     raw: bytes
     at: int
 

@@ -35,7 +35,7 @@ class Writer(AbstractContextManager["Writer"], ABC):
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowsWriter:
     """Takes released codes in row groups, and after the last one what the release says about itself."""
 
     write: Callable[[Batch], None]

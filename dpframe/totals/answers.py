@@ -217,7 +217,7 @@ class Stairs(Noise):
 
 
 @dataclass(frozen=True)
-class Gaussian(Noise):
+class GaussianAnswer(Noise):
     """Discrete Gaussian noise."""
 
     table: GaussianTable
@@ -300,7 +300,7 @@ def _within(loss: float, epsilon: float) -> float:
     return loss
 
 
-def gaussian(numbers: Numbers, portion: Portion) -> Gaussian:
+def gaussian(numbers: Numbers, portion: Portion) -> GaussianAnswer:
     """Return the least discrete Gaussian noise whose exact loss is within a portion.
 
     Raises
@@ -317,8 +317,8 @@ def gaussian(numbers: Numbers, portion: Portion) -> Gaussian:
     if portion.budget.delta == 0:
         raise ParameterError(_NO_DELTA)
     if portion.step is not None:
-        return Gaussian(_table(_within_step(numbers, portion.step)))
-    return Gaussian(_table(_within_budget(numbers, portion.budget)))
+        return GaussianAnswer(_table(_within_step(numbers, portion.step)))
+    return GaussianAnswer(_table(_within_budget(numbers, portion.budget)))
 
 
 def _integer_noises(numbers: Numbers, table: GaussianTable) -> list[IntegerNoise]:

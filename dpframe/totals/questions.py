@@ -77,37 +77,6 @@ class Question(ABC):
         """What was counted."""
 
 
-@dataclass
-class Met(Question):
-    """In how many rows all conditions are met: sensitivity 1.
-
-    Examples
-    --------
-    >>> young = Met({"age": lambda codes: codes < 18}, Unit())
-    >>> young.add({"age": np.array([3, 40, 17])})
-    >>> young.totals, young.numbers[0].l1
-    ([[2]], 1)
-    """
-
-    conditions: Mapping[str, Holds]
-    unit: Unit
-    value: int = 0
-
-    @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        """One count."""
-        return (Numbers(contributions=self.unit.rows),)
-
-    def add(self, codes: Mapping[str, Codes]) -> None:
-        """Count rows."""
-        self.value += int(met(self.conditions, codes).sum())
-
-    @property
-    def totals(self) -> Totals:
-        """The count."""
-        return [[self.value]]
-
-
 def filled(codes: Codes, space: Space) -> IntArray:
     """Return codes with nulls at the fixed point, unless the space holds them."""
     wide = codes.astype(np.int64)
@@ -199,12 +168,14 @@ Axes = Mapping[str, tuple[int, Callable[[Codes], npt.NDArray[np.integer]]]]
 
 
 @dataclass
-class Cells(Question):
+class CellCounts(Question):
     """A table of counts: a replaced row leaves one cell and enters another.
+
+    Of no columns it is one count, of the rows that meet the conditions, which a row moves by 1.
 
     Examples
     --------
-    >>> table = Cells({"sex": (2, lambda codes: codes)}, Unit())
+    >>> table = CellCounts({"sex": (2, lambda codes: codes)}, Unit())
     >>> table.add({"sex": np.array([0, 1, 1, 2])})  # null, where the table has no cell for it
     >>> table.totals, table.numbers[0].l1, round(table.numbers[0].l2, 3)
     ([[1, 2]], 2, 1.414)
@@ -250,7 +221,7 @@ def fine_cells(codes: IntArray, space: Space, cells: int) -> Places:
 
 
 @dataclass
-class Tree(Question):
+class CellTree(Question):
     """Counts of a number's cells, of groups of 16 of them, and so on: what cumulative counts are added up from.
 
     A cumulative count is a sum of at most 15 counts a level, whose noise grows with the levels' number and not with
@@ -260,7 +231,7 @@ class Tree(Question):
     Examples
     --------
     >>> from dpframe.spaces import Integer
-    >>> tree = Tree("age", Integer(0, 99), Unit())
+    >>> tree = CellTree("age", Integer(0, 99), Unit())
     >>> tree.add({"age": np.array([20, 50, 99])})
     >>> [len(level) for level in tree.totals], tree.cumulative([np.array(t) for t in tree.totals])[[19, 20, 99]]
     ([7, 100], array([0, 1, 3]))
@@ -344,13 +315,13 @@ class Tree(Question):
 
 
 @dataclass
-class Moments(Question):
+class ProductSums(Question):
     """Sums of some numbers' centred codes, and of the products of every two.
 
     Examples
     --------
     >>> from dpframe.spaces import Integer
-    >>> both = Moments(("a", "b"), (Integer(0, 2), Integer(0, 4)), Unit())
+    >>> both = ProductSums(("a", "b"), (Integer(0, 2), Integer(0, 4)), Unit())
     >>> both.add({"a": np.array([0, 2]), "b": np.array([4, 4])})
     >>> both.totals, [n.span for n in both.numbers]  # of a, of b, a², ab, b²
     ([[0], [8], [8], [0], [32]], [4, 8, 4, 16, 16])

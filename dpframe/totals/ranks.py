@@ -45,7 +45,7 @@ _SURE = 1 << 62
 
 
 @dataclass
-class Ranks:
+class RankCounts:
     """Counts of a number's cells in each group, from which cells are chosen.
 
     A quantile is one of up to 2¹⁶ cells.
@@ -53,7 +53,7 @@ class Ranks:
     Examples
     --------
     >>> from dpframe.spaces import Integer
-    >>> ranks = Ranks("age", Integer(0, 3), Unit())
+    >>> ranks = RankCounts("age", Integer(0, 3), Unit())
     >>> ranks.add({"age": np.array([0, 2, 2, 3])})
     >>> ranks.scores(0, Fraction(1, 2))  # below 0, 0, 1, 2, 3, above 3
     [-4, -2, -2, 0, -2, -4]
@@ -106,7 +106,7 @@ class Ranks:
         Examples
         --------
         >>> from dpframe.spaces import Integer
-        >>> ranks = Ranks("age", Integer(0, 99), Unit())
+        >>> ranks = RankCounts("age", Integer(0, 99), Unit())
         >>> ranks.add({"age": np.arange(100)})
         >>> scores = ranks.margin_scores(0, Fraction(1, 2), 50, 30)
         >>> int(distances(100)[scores.index(0)])  # 16 cells before have 16 rows, of 30/2 that are wanted

@@ -71,7 +71,7 @@ class Scores:
     Examples
     --------
     >>> counts = Scores(((1, 2),))
-    >>> choice = Exponential.of(counts, Portion(Budget(1.0)))
+    >>> choice = ExponentialSelector.of(counts, Portion(Budget(1.0)))
     >>> round(choice.rate, 6), choice.pure_loss <= 1.0
     (0.5, True)
     """
@@ -142,11 +142,11 @@ def _power(rate: float, below: int) -> int:
         return int((-Decimal(rate) * below).exp() * (1 << _WIDE))
 
 
-class Exponential(Selector):
+class ExponentialSelector(Selector):
     """The exponential mechanism."""
 
     @classmethod
-    def of(cls, scores: Scores, portion: Portion) -> Exponential:
+    def of(cls, scores: Scores, portion: Portion) -> ExponentialSelector:
         """Return the one of the largest k within a portion.
 
         Raises
@@ -204,7 +204,7 @@ def _positive(rate: float) -> float:
     return rate
 
 
-SELECTORS = {"exponential": Exponential.of, "noisy_max": NoisyMax.of}
+SELECTORS = {"exponential": ExponentialSelector.of, "noisy_max": NoisyMax.of}
 """Ways to select, by name."""
 
 
@@ -212,7 +212,7 @@ def best_selector(scores: Scores, portion: Portion, weighted: bool = False) -> s
     """Return the way that errs less, from public facts: permute-and-flip errs at most half at the same k."""
     if weighted:
         return "exponential"
-    first, second = Exponential.of(scores, portion), NoisyMax.of(scores, portion)
+    first, second = ExponentialSelector.of(scores, portion), NoisyMax.of(scores, portion)
     return "exponential" if first.rate > 1.5 * second.rate else "noisy_max"
 
 

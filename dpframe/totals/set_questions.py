@@ -55,6 +55,22 @@ def holds_items(count: int, places: Sequence[int], how: str, wrong: bool) -> Hol
     return holds
 
 
+def size_places(count: int) -> Callable[[Codes], IntArray]:
+    """Return what gives the size of each set of so many items, and count + 1 for null.
+
+    Examples
+    --------
+    >>> size_places(3)(np.array([[0], [5], [8]], dtype=np.uint64)).tolist()
+    [0, 2, 4]
+    """
+
+    def places(codes: Codes) -> IntArray:
+        wide = codes.astype(np.uint64)
+        return np.where(held(wide, count)[1], count + 1, set_sizes(wide))
+
+    return places
+
+
 @dataclass
 class ItemCounts(Question):
     """In how many sets each item lies, each set cut to ``most`` items by its row's word.
@@ -103,13 +119,9 @@ class ItemCounts(Question):
         """The counts."""
         return [self.counts.tolist()]
 
-    def of(self, places: Sequence[int]) -> Chosen:
-        """Return the counts of some of the items, which a row moves by 1 each."""
-        return Chosen(self, tuple(places))
-
 
 @dataclass
-class Chosen(Question):
+class ChosenCounts(Question):
     """The counts of some cells or items of another question, chosen without looking at that question's totals."""
 
     whole: Question
@@ -134,52 +146,13 @@ class Chosen(Question):
 
 
 @dataclass
-class Sizes(Question):
-    """How many sets have each size; null has none.
-
-    Examples
-    --------
-    >>> sizes = Sizes("hobbies", 3, Unit())
-    >>> sizes.add({"hobbies": np.array([[0], [5], [8]], dtype=np.uint64)})
-    >>> sizes.totals
-    [[1, 0, 1, 0]]
-    """
-
-    name: str
-    count: int
-    unit: Unit
-    conditions: Mapping[str, Holds] = field(default_factory=dict)
-    counts: IntArray = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.counts = np.zeros(self.count + 1, dtype=np.int64)
-
-    @property
-    def numbers(self) -> tuple[Numbers, ...]:
-        """A table of counts."""
-        size = len(self.counts)
-        return (Numbers(size, 1 if self.unit.added else 2, 1, self.unit.rows),)
-
-    def add(self, codes: Mapping[str, Codes]) -> None:
-        """Count sets by their size."""
-        mine = codes[self.name].astype(np.uint64)
-        inside = met(self.conditions, codes) & ~held(mine, self.count)[1]
-        self.counts += np.bincount(set_sizes(mine[inside]), minlength=len(self.counts))
-
-    @property
-    def totals(self) -> Totals:
-        """The counts."""
-        return [self.counts.tolist()]
-
-
-@dataclass
 class Distinct(Question):
     """How many cells of a table of counts, or items, occur at all: one row moves it by at most what it holds.
 
     Examples
     --------
-    >>> from dpframe.totals.questions import Cells
-    >>> kinds = Distinct(Cells({"sex": (3, lambda codes: codes)}, Unit()), 1)
+    >>> from dpframe.totals.questions import CellCounts
+    >>> kinds = Distinct(CellCounts({"sex": (3, lambda codes: codes)}, Unit()), 1)
     >>> kinds.add({"sex": np.array([0, 2, 2])})
     >>> kinds.totals, kinds.numbers[0].span
     ([[2]], 1)

@@ -120,8 +120,8 @@ class WishartLoss:
         return _apart(_below(self.m, t), math.exp(epsilon) * _below(self.m, t - self.rows))
 
     @cached_property
-    def _tails(self) -> _Tails:
-        return _Tails(self.m, self.rows, math.sqrt(-2 * math.log(self.least)) + _BEYOND)
+    def _tails(self) -> _LossTails:
+        return _LossTails(self.m, self.rows, math.sqrt(-2 * math.log(self.least)) + _BEYOND)
 
     @cached_property
     def _losses(self) -> FloatArray:
@@ -147,7 +147,7 @@ class WishartLoss:
         return np.array(bounds[::-1]) * (1 + 100 * _ROUNDED)
 
 
-class _Tails:
+class _LossTails:
     """Bounds on P(L > ℓ) of orthogonal rows from cells of u and v."""
 
     def __init__(self, m: int, rows: int, reach: float) -> None:

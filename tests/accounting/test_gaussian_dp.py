@@ -29,7 +29,7 @@ from dpframe.accounting.gaussian_dp import (
     step_delta,
     step_epsilon,
 )
-from dpframe.accounting.secret_order import Rows, likely_total, rows_cover, shuffled_profile
+from dpframe.accounting.secret_order import ShuffledRows, likely_total, rows_cover, shuffled_profile
 from dpframe.accounting.undercurve import cover, unproved
 from dpframe.errors import ParameterError
 
@@ -261,11 +261,11 @@ TARGETS = {
 @pytest.mark.parametrize(("n", "share"), [(n, share) for n, row in TARGETS.items() for share in row])
 def test_what_central_shares_leave_the_rows_of_adult(n, share):
     allowed = remaining_step(whole := promise_step(Budget(1.0, 1e-6)), share_of_step(whole, share))
-    total, found = largest_total(adult, Rows(n), allowed)
+    total, found = largest_total(adult, ShuffledRows(n), allowed)
     print(f"n={n}, share {share}: epsilon of a column {total / 9:.4f}, {found}")
     assert total / 9 >= TARGETS[n][share]
     assert found.ratio <= 1
-    assert rows_cover(adult(total * 1.004), Rows(n), allowed).ratio > 1
+    assert rows_cover(adult(total * 1.004), ShuffledRows(n), allowed).ratio > 1
     if share == 0:  # beside calibrating at (ε, δ) directly
         assert shuffled_delta(adult(total * 1.006), n, 1.0).value > 1e-6
 
@@ -285,7 +285,7 @@ def test_the_curve_beside_calibrating_directly(columns, size, n, epsilon, least)
     def parts(total):
         return [response(size, total, columns)] * columns
 
-    total, found = largest_total(parts, Rows(n), promise_step(Budget(epsilon, 1e-6)))
+    total, found = largest_total(parts, ShuffledRows(n), promise_step(Budget(epsilon, 1e-6)))
     assert found.ratio <= 1
     assert shuffled_delta(parts(total), n, epsilon).value <= 1e-6  # the curve is the harder promise
     assert shuffled_delta(parts(total / least), n, epsilon).value > 1e-6
@@ -299,7 +299,7 @@ def test_columns_of_unequal_shares_and_kinds():
         return [*found, ColumnLoss(total * 0.05, math.exp(-total * 0.025))]
 
     allowed = remaining_step(promise_step(Budget(1.0, 1e-6)), Step(0.1, 1e-8))
-    _, found = largest_total(parts, Rows(20_000), allowed)
+    _, found = largest_total(parts, ShuffledRows(20_000), allowed)
     assert 0.996 < found.ratio <= 1
     whole = composed_steps([Step(0.1, 1e-8), Step(found.step.mu / found.ratio, found.step.delta)])
     assert step_delta(whole, 1.0) <= 1e-6 * (1 + 1e-9)
@@ -307,18 +307,18 @@ def test_columns_of_unequal_shares_and_kinds():
 
 def test_sampling_and_contributions_enter_point_by_point():
     parts = adult(9 * 0.8)
-    inner = shuffled_profile(parts, Rows(5_000))
-    sampled = shuffled_profile(parts, Rows(20_000, sample=5_000))
-    twice = shuffled_profile(parts, Rows(5_000, contributions=2))
+    inner = shuffled_profile(parts, ShuffledRows(5_000))
+    sampled = shuffled_profile(parts, ShuffledRows(20_000, sample=5_000))
+    twice = shuffled_profile(parts, ShuffledRows(5_000, contributions=2))
     for x in (0.0, 0.1, 0.4):
         assert sampled(x) == pytest.approx(0.25 * inner(math.log1p(4 * math.expm1(x))), rel=1e-9)
         assert twice(x) == pytest.approx(min(1.0, (1 + math.exp(x / 2)) * inner(x / 2)), rel=1e-9)
-    one, two = (rows_cover(parts, Rows(100_000, contributions=k), Step(1.0, 1e-8)).step.mu for k in (1, 2))
+    one, two = (rows_cover(parts, ShuffledRows(100_000, contributions=k), Step(1.0, 1e-8)).step.mu for k in (1, 2))
     assert 1.9 * one < two < 2.3 * one
     with pytest.raises(ParameterError, match=r"^sample must be at most n"):
-        Rows(10, sample=11)
+        ShuffledRows(10, sample=11)
     with pytest.raises(ParameterError, match=r"^contributions must be a whole number"):
-        Rows(10, contributions=0)
+        ShuffledRows(10, contributions=0)
 
 
 def shuffled_response(n, epsilon, x):
@@ -337,7 +337,7 @@ def shuffled_response(n, epsilon, x):
 @pytest.mark.parametrize("n", [1_000, 10_000, 100_000, 1_000_000])
 def test_the_curve_beside_the_exact_profile_of_shuffled_response(n):
     part = response(2, 1.0, 1)
-    found = rows_cover([part], Rows(n), Step(1.0, 1e-8))
+    found = rows_cover([part], ShuffledRows(n), Step(1.0, 1e-8))
     gaps = []
     for x in np.linspace(0, 5 * found.step.mu, 11):
         truth, claim = shuffled_response(n, 1.0, x), step_delta(found.step, x)
@@ -378,7 +378,7 @@ def test_all_steps_together_by_brute_force(n, sigma2, epsilons):
 
     parts = [response(2, e, 1) for e in epsilons]
     slack = 1e-3
-    rows = rows_cover(parts, Rows(n), Step(1.0, slack)).step
+    rows = rows_cover(parts, ShuffledRows(n), Step(1.0, slack)).step
     claim = composed_steps([noise_step([IntegerNoise(sigma2)], slack=1e-9), rows])
     strong, weak = channel(1.0), channel(0.6)
     y = np.arange(-26, 27)

@@ -25,7 +25,7 @@ from dpframe.accounting.dominating import (
     factors,
 )
 from dpframe.accounting.row_law import row_law
-from dpframe.accounting.secret_order import Rows, shuffled_profile
+from dpframe.accounting.secret_order import ShuffledRows, shuffled_profile
 from dpframe.channels import MECHANISMS, RandomizedResponse
 from dpframe.errors import ParameterError
 
@@ -285,7 +285,7 @@ def test_sets_cost_less_than_by_loss_and_blanket_alone():
     coarse = ColumnLoss(flip.loss.pure(), flip.blanket)
     assert shuffled_delta([flip.column_loss], 9_835, 1.0).value < 1.01e-6
     assert shuffled_delta([coarse], 9_835, 1.0).value > 1e-3
-    profile = shuffled_profile([flip.column_loss], Rows(9_835))
+    profile = shuffled_profile([flip.column_loss], ShuffledRows(9_835))
     assert profile(1.0) == pytest.approx(shuffled_delta([flip.column_loss], 9_835, 1.0).value)
     assert composed_epsilon([flip.column_loss], 1e-6) < composed_epsilon([coarse], 1e-6)
 

@@ -36,19 +36,6 @@ def people():
     return dpf.datasets.make_census(20_000, random_state=3, columns=["age", "sex", "income", "region", "birth_date"])
 
 
-@pytest.fixture
-def keys(monkeypatch):
-    """Fresh keys become fixed ones, a new one each time; returns how many were taken."""
-    taken = []
-
-    def fixed():
-        taken.append(len(taken))
-        return len(taken).to_bytes(32, "big")
-
-    monkeypatch.setattr(asking, "fresh_key", fixed)
-    return taken
-
-
 def asks(share=0.1):
     """Every kind of question."""
     return {
@@ -223,7 +210,7 @@ def test_a_question_that_asks_too_much_reads_and_draws_nothing(people, keys, mon
     q = dpf.Queries(people, 1.0, delta=1e-6, spaces={**SPACES, "income": dpf.Nullable(dpf.Real(0, 250_000))})
     q.sum("age", share=0.95)
     assert len(keys) == 1
-    monkeypatch.setattr(asked.Asked, "codes", lambda *_: pytest.fail("the table was read"))
+    monkeypatch.setattr(asked.QueryColumn, "codes", lambda *_: pytest.fail("the table was read"))
     with pytest.raises(dpf.BudgetExceeded, match="nothing was spent and nothing was drawn"):
         asks()[name](q)
     assert (len(keys), q.left) == (1, 0.05)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.api import asking
 from dpframe.ledger.ledger import Ledger
 
 HOBBIES = dpf.Subset(dpf.datasets.HOBBIES)
@@ -26,18 +25,6 @@ WHERE = {"sex": "F", "age": (18, 65)}
 @pytest.fixture(scope="module")
 def people():
     return dpf.datasets.make_census(6_000, random_state=3, columns=list(SPACES))
-
-
-@pytest.fixture
-def keys(monkeypatch):
-    taken = []
-
-    def fixed():
-        taken.append(len(taken))
-        return len(taken).to_bytes(32, "big")
-
-    monkeypatch.setattr(asking, "fresh_key", fixed)
-    return taken
 
 
 def some(people):

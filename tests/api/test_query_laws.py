@@ -15,7 +15,7 @@ import dpframe as dpf
 from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.api import asking
 from dpframe.api.query_budget import check_share
-from dpframe.totals.answers import Gaussian, Stairs
+from dpframe.totals.answers import GaussianAnswer, Stairs
 
 SHARE = 0.5
 SPACES = {
@@ -135,7 +135,7 @@ MANY_NUMBERS = {"mean by", "second moments", "covariance where"}
 def test_gaussian_answers_keep_their_promise(name, neighbours):
     """The whole law of all noisy numbers lies under the curve that the share pays for."""
     found, noises, stated, portion = pairs(name, 1e-3, neighbours)
-    assert all(isinstance(noise, Gaussian) for noise in noises)
+    assert all(isinstance(noise, GaussianAnswer) for noise in noises)
     nearest = 0.0
     for move in found:
         law = Pair(np.ones(1), np.ones(1))

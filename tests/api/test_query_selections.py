@@ -8,24 +8,11 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.api import asking
 from dpframe.ledger.ledger import Ledger
 
 BIDS = pd.DataFrame({"bid": [2.0, 3.0, 7.5, 7.5, 8.0] * 400, "who": ["a", "b", "b", "b", None] * 400})
 SPACES = {"bid": (0.0, 10.0), "who": ["a", "b", "c"]}
 PRICES = [2, 3, 5, 7, 9]
-
-
-@pytest.fixture
-def keys(monkeypatch):
-    taken = []
-
-    def fixed():
-        taken.append(len(taken))
-        return len(taken).to_bytes(32, "big")
-
-    monkeypatch.setattr(asking, "fresh_key", fixed)
-    return taken
 
 
 def revenue(rows, price):

@@ -151,9 +151,7 @@ def test_the_command_line_audits_and_writes_nothing(tmp_path, capsys):
 
 NOT_NULLABLE = pa.schema([pa.field("s", pa.int64(), nullable=False)])
 HONEST = {
-    "not nullable": lambda: pa.table(
-        {"s": [0, 1, 2] * 10}, schema=pa.schema([pa.field("s", pa.int64(), nullable=False)])
-    ),
+    "not nullable": lambda: pa.table({"s": [0, 1, 2] * 10}, schema=NOT_NULLABLE),
     "numbers in a dictionary": lambda: pd.DataFrame({"s": pd.Categorical(np.arange(40) % 4)}),
     "lists of views": lambda: pl.DataFrame({"s": [0, 1, 2] * 10, "l": [["a"], ["b"], []] * 10}),
     "copied categories": lambda: pd.DataFrame({"s": np.arange(40) % 4, "c": pd.Categorical(list("ba") * 20)}),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import dpframe as dpf
 from dpframe.engines.chosen import Chosen, candidates, within
 from dpframe.tables.frames import wrap
-from dpframe.tables.persons import Choice, row_counts
+from dpframe.tables.persons import PersonChoice, row_counts
 
 KEY = bytes(range(32))
 
@@ -49,7 +49,7 @@ def test_rows_that_were_not_counted():
 )
 def test_parts_choose_as_the_whole(ids, owners, rows, passes):
     ids, owners = np.array(ids), np.array(owners[: len(ids)])
-    choice = Choice(rows, KEY, passes)
+    choice = PersonChoice(rows, KEY, passes)
     parts = [np.flatnonzero(owners == owner).astype(np.uint64) for owner in range(4)]
 
     def read(turn):

@@ -20,9 +20,9 @@ from dpframe.engines import staging
 from dpframe.engines.forms import ArrowForm
 from dpframe.engines.job import Written, counted, write_release
 from dpframe.engines.readers import ParquetReader, Part, parquet_parts
-from dpframe.engines.sealing import Rows, Seal
+from dpframe.engines.sealing import BucketRows, Seal
 from dpframe.engines.shipped import shipped
-from dpframe.engines.spill import Spill
+from dpframe.engines.spill import SealedSpill
 from dpframe.engines.table import EngineTable, Outcome
 from dpframe.tables.frames import ArrowFrame
 from dpframe.tables.inputs import open_input
@@ -76,7 +76,7 @@ class Words:
 
 
 class TestSeal:
-    ROWS = Rows(np.ones((2, 2), np.uint64), np.ones(2, np.uint64), {"sex": np.array([1, 0], np.uint8)})
+    ROWS = BucketRows(np.ones((2, 2), np.uint64), np.ones(2, np.uint64), {"sex": np.array([1, 0], np.uint8)})
 
     def test_is_opened_by_its_key_and_bucket_alone(self):
         content = Seal(KEY).close(self.ROWS, 3)
@@ -135,7 +135,7 @@ class TestSpill:
         table = dpf.datasets.make_census(900, columns=["age", "sex"])
         table.to_parquet(folder.parent / "in.parquet", row_group_size=300)
         plan = dpf.plan(table, epsilon=1, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]})
-        engine, spill = InThisProcess.of(folder.parent / "in.parquet"), Spill(str(folder))
+        engine, spill = InThisProcess.of(folder.parent / "in.parquet"), SealedSpill(str(folder))
         budget = ReleaseBudget(None, KEY)
         return spill, carry_out(engine, Request(plan=plan), budget, lambda table, ready: counted(table, ready, spill))
 
@@ -150,7 +150,7 @@ class TestSpill:
         (block,) = [block for block in ready.blocks[0] if block[0] == files[0].name]
         (content,) = spill.read([block])
         assert len(spill.seal.open(content, 0).words) == 300
-        for other in (Seal(ready.work.key), Spill(spill.folder).seal):
+        for other in (Seal(ready.work.key), SealedSpill(spill.folder).seal):
             with pytest.raises(InvalidTag):
                 other.open(content, 0)
         assert spill.key.hex() not in repr(spill)

@@ -16,7 +16,7 @@ from sklearn.naive_bayes import CategoricalNB
 import dpframe as dpf
 import dpframe.learning.second_moments
 from dpframe.learning.features import ColumnBlock
-from dpframe.learning.second_moments import Moments
+from dpframe.learning.second_moments import RowMoments
 from dpframe.plan.build import build_plan
 from dpframe.tables.released import Source
 
@@ -76,7 +76,7 @@ SMALL = {
 
 
 def moments_of(frame, plan, centred=True):
-    moments = Moments(Source(frame, plan), [ColumnBlock.of(column, centred) for column in plan.columns])
+    moments = RowMoments(Source(frame, plan), [ColumnBlock.of(column, centred) for column in plan.columns])
     return moments, moments.columns
 
 

@@ -19,7 +19,17 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, pure_step, share_of_step, step_epsilon
 from dpframe.datasets import make_census
 from dpframe.errors import BudgetExceeded, DpframeWarning, LedgerError, ParameterError
-from dpframe.ledger.currencies import GAUSSIAN, Amount, Gaussian, StoredAmount, Sum, Tally, Total, dominated, yearly
+from dpframe.ledger.currencies import (
+    GAUSSIAN,
+    Amount,
+    DatasetTotal,
+    GaussianCurrency,
+    StoredAmount,
+    Sum,
+    Tally,
+    dominated,
+    yearly,
+)
 from dpframe.ledger.ledger import Ledger
 
 WHOLE = GAUSSIAN.whole(Budget(1.0, 1e-6)).step
@@ -78,7 +88,7 @@ def test_any_budget_is_a_total_and_a_spend(epsilon, delta):
     assert Fraction(kept.slack) < Fraction(kept.delta)
     step = dominated(Budget(epsilon, delta))
     assert step.mu >= math.sqrt(math.pi / 2) * min(epsilon, 1.0) / 1.3
-    total = Total("survey", GAUSSIAN, kept)
+    total = DatasetTotal("survey", GAUSSIAN, kept)
     (amount,) = GAUSSIAN.spent([total.exact], total)
     assert amount.epsilon <= epsilon
 
@@ -162,7 +172,7 @@ STEPS = st.builds(
 
 def check_filter(currency, steps):
     """Against a model in fractions."""
-    tally = Tally(Total("survey", currency, GAUSSIAN.whole(Budget(1.0, 1e-6))))
+    tally = Tally(DatasetTotal("survey", currency, GAUSSIAN.whole(Budget(1.0, 1e-6))))
     square, pool = Fraction(WHOLE.mu) ** 2, Fraction("5e-7")
     for step in steps:
         kept = StoredAmount.of(Budget(0.1), step)
@@ -185,17 +195,17 @@ def test_spends_are_taken_as_exact_squares_say(steps):
     check_filter(GAUSSIAN, steps)
 
 
-class AddsMu(Gaussian):
+class AddsMu(GaussianCurrency):
     def exact(self, kept):
         return Sum(Fraction(float(kept.mu)), Fraction(kept.slack))
 
 
-class AddsMuInFloats(Gaussian):
+class AddsMuInFloats(GaussianCurrency):
     def exact(self, kept):
         return Sum(Fraction(float(kept.mu) ** 2), Fraction(kept.slack))
 
 
-class ForgetsThePool(Gaussian):
+class ForgetsThePool(GaussianCurrency):
     def exact(self, kept):
         return Sum(Fraction(float(kept.mu)) ** 2, Fraction(0))
 

@@ -187,7 +187,7 @@ def test_dataset_and_name_have_keys_of_their_own(ledger):
 
 def test_the_tag_is_of_dataset_input_and_plan(ledger):
     bound = job_keys._bound_to(job_keys.bind(b"input", b"plan"), None)
-    one = job_keys._Record.fresh("survey", JOB, bound)
+    one = job_keys._StoredJob.fresh("survey", JOB, bound)
     assert one.fits(bound)
     for parts in ((b"inputp", b"lan"), (b"input", b"plan2"), (b"", b"inputplan")):
         assert not one.fits(job_keys._bound_to(job_keys.bind(*parts), None))

@@ -10,8 +10,8 @@ from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Boolean, Integer, Nullable, Real
 from dpframe.totals.answers import Numbers
 from dpframe.totals.groups import Groups
-from dpframe.totals.questions import FANOUT, Cells, Met, Moments, Summed, Tree
-from dpframe.totals.set_questions import Chosen, Distinct, ItemCounts, Sizes, holds_items
+from dpframe.totals.questions import FANOUT, CellCounts, CellTree, ProductSums, Summed
+from dpframe.totals.set_questions import ChosenCounts, Distinct, ItemCounts, holds_items, size_places
 
 ADDED = Unit(added=True)
 SMALL, WITH_NULL = Integer(0, 3), Nullable(Integer(0, 3))
@@ -20,31 +20,31 @@ LOW = {"b": lambda codes: codes < 2}
 BY_B = Groups(by="b", count=2, place=lambda codes: codes)
 
 QUESTIONS = {
-    "count": lambda u: Met({"a": lambda codes: codes < 2, "b": lambda codes: codes > 0}, u),
+    "count": lambda u: CellCounts({}, u, {"a": lambda codes: codes < 2, "b": lambda codes: codes > 0}),
     "sum": lambda u: Summed("a", SMALL, u),
     "sum with nulls": lambda u: Summed("a", WITH_NULL, u),
     "sum where": lambda u: Summed("a", SMALL, u, groups=Groups(LOW)),
     "sum by": lambda u: Summed("a", WITH_NULL, u, groups=BY_B),
-    "histogram": lambda u: Cells({"a": (4, lambda codes: codes)}, u),
-    "histogram where": lambda u: Cells({"a": (4, lambda codes: codes)}, u, LOW),
-    "histogram with null": lambda u: Cells({"a": (5, lambda codes: codes)}, u),
-    "cross table": lambda u: Cells({"a": (4, lambda codes: codes), "b": (3, lambda codes: codes)}, u, LOW),
-    "quantile": lambda u: Tree("a", SMALL, u),
-    "quantile with nulls": lambda u: Tree("a", WITH_NULL, u),
-    "quantile where": lambda u: Tree("a", SMALL, u, LOW),
-    "moments": lambda u: Moments(("a", "b"), (SMALL, Integer(0, 2)), u),
-    "moments where": lambda u: Moments(("a", "b"), (SMALL, Integer(0, 2)), u, {"b": lambda codes: codes != 1}),
-    "distinct values": lambda u: Distinct(Cells({"a": (4, lambda codes: codes)}, u), 1),
+    "histogram": lambda u: CellCounts({"a": (4, lambda codes: codes)}, u),
+    "histogram where": lambda u: CellCounts({"a": (4, lambda codes: codes)}, u, LOW),
+    "histogram with null": lambda u: CellCounts({"a": (5, lambda codes: codes)}, u),
+    "cross table": lambda u: CellCounts({"a": (4, lambda codes: codes), "b": (3, lambda codes: codes)}, u, LOW),
+    "quantile": lambda u: CellTree("a", SMALL, u),
+    "quantile with nulls": lambda u: CellTree("a", WITH_NULL, u),
+    "quantile where": lambda u: CellTree("a", SMALL, u, LOW),
+    "moments": lambda u: ProductSums(("a", "b"), (SMALL, Integer(0, 2)), u),
+    "moments where": lambda u: ProductSums(("a", "b"), (SMALL, Integer(0, 2)), u, {"b": lambda codes: codes != 1}),
+    "distinct values": lambda u: Distinct(CellCounts({"a": (4, lambda codes: codes)}, u), 1),
 }
 SETS = {
     "items": lambda u: ItemCounts("a", 2, 2, u),
     "items where": lambda u: ItemCounts("a", 2, 2, u, conditions=LOW),
     "items of sets that are cut": lambda u: ItemCounts("a", 2, 1, u, Keystream(bytes(32)).column("cut", "measure")),
-    "some items": lambda u: Chosen(ItemCounts("a", 2, 2, u), (1,)),
-    "sizes": lambda u: Sizes("a", 2, u),
+    "some items": lambda u: ChosenCounts(ItemCounts("a", 2, 2, u), (1,)),
+    "sizes": lambda u: CellCounts({"a": (3, size_places(2))}, u),
     "distinct items": lambda u: Distinct(ItemCounts("a", 2, 2, u), 2),
-    "any item": lambda u: Met({"a": holds_items(2, (0, 1), "any", wrong=False)}, u),
-    "not all items": lambda u: Met({"a": holds_items(2, (0, 1), "all", wrong=True)}, u),
+    "any item": lambda u: CellCounts({}, u, {"a": holds_items(2, (0, 1), "any", wrong=False)}),
+    "not all items": lambda u: CellCounts({}, u, {"a": holds_items(2, (0, 1), "all", wrong=True)}),
 }
 ALL = {**QUESTIONS, **SETS}
 
@@ -141,7 +141,7 @@ def test_totals_of_wide_grids_are_rounded_once(space):
 
 def test_products_of_wide_grids():
     spaces = (Integer(0, 2**32 - 2), Real(0, 1), Boolean())
-    question = Moments(("a", "b", "c"), spaces, Unit())
+    question = ProductSums(("a", "b", "c"), spaces, Unit())
     assert max(n.span for n in question.numbers) <= 1 << 16
     question.add({"a": np.full(65_536, 2**32 - 2), "b": np.full(65_536, 65_536), "c": np.ones(65_536, dtype=np.uint8)})
     last = [2 * last - last for last in question.lasts]
@@ -164,7 +164,7 @@ def test_totals_do_not_depend_on_batches(batch):
 @pytest.mark.parametrize("space", [Integer(0, 6), Integer(0, 299), Real(0, 1), Nullable(Integer(0, 5_000))])
 def test_cumulative_counts_are_sums_of_few_counts(space):
     generator = np.random.default_rng(2)
-    tree, codes = Tree("a", space, Unit()), generator.integers(0, space.size, 5_000)
+    tree, codes = CellTree("a", space, Unit()), generator.integers(0, space.size, 5_000)
     tree.add({"a": codes})
     levels = [np.array(level) for level in tree.totals]
     inner = codes[codes < space.values]

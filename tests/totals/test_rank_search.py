@@ -13,10 +13,10 @@ from dpframe.accounting.unit import Unit
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Integer, Nullable
 from dpframe.totals import rank_search
-from dpframe.totals.answers import Gaussian, Numbers, Portion, gaussian
+from dpframe.totals.answers import GaussianAnswer, Numbers, Portion, gaussian
 from dpframe.totals.groups import WHOLE, Groups
 from dpframe.totals.rank_search import Readings, halvings, search_shares, searched
-from dpframe.totals.ranks import Ranks
+from dpframe.totals.ranks import RankCounts
 
 ADDED = Unit(added=True)
 BY = Groups(by="g", count=2, place=lambda codes: codes)
@@ -26,7 +26,7 @@ LEVELS = [Fraction(1, 2), Fraction(1, 10), Fraction(3, 4)]
 
 
 def ranks(rows, unit, groups):
-    found = Ranks("a", SPACE, unit, groups)
+    found = RankCounts("a", SPACE, unit, groups)
     columns = np.array(rows, dtype=np.uint8).reshape(-1, 2).T
     found.add({"a": columns[0], "g": columns[1]})
     return found
@@ -48,7 +48,7 @@ def test_no_row_moves_excesses_further_than_stated_and_some_as_far(unit, groups,
     assert worst == numbers.l1
 
 
-class Scripted(Gaussian):
+class Scripted(GaussianAnswer):
     """Noise whose outcomes are given, and which keeps what they were made of."""
 
     def __init__(self, noise, outcome):

@@ -12,8 +12,8 @@ from dpframe.accounting.unit import Unit
 from dpframe.spaces import Integer, Nullable
 from dpframe.totals.answers import Portion
 from dpframe.totals.groups import WHOLE, Groups
-from dpframe.totals.ranks import Ranks, distance_weights, distances, level_of
-from dpframe.totals.selection import Exponential, NoisyMax, Scores, weights
+from dpframe.totals.ranks import RankCounts, distance_weights, distances, level_of
+from dpframe.totals.selection import ExponentialSelector, NoisyMax, Scores, weights
 
 ADDED = Unit(added=True)
 BY = Groups(by="g", count=2, place=lambda codes: codes)
@@ -23,7 +23,7 @@ LEVELS = [Fraction(1, 2), Fraction(1, 10), Fraction(3, 4)]
 
 
 def ranks(rows, unit, groups):
-    found = Ranks("a", SPACE, unit, groups)
+    found = RankCounts("a", SPACE, unit, groups)
     columns = np.array(rows, dtype=np.uint8).reshape(-1, 2).T
     found.add({"a": columns[0], "g": columns[1]})
     return found
@@ -75,7 +75,7 @@ def test_no_row_moves_scores_further_apart_than_stated(unit, groups, level, marg
 def test_the_exact_loss_of_all_groups_choices(name, level):
     """The product of the groups' laws, over all neighbours of two rows; a quarter of the range is beyond its claim."""
     moved = ranks([], Unit(), BY).moved(level)
-    made = {"exponential": Exponential, "noisy_max": NoisyMax}[name]
+    made = {"exponential": ExponentialSelector, "noisy_max": NoisyMax}[name]
     portion, quarter = Portion(Budget(1.0)), Scores(((1, level.denominator // 2),))
     selector, wrong = made.of(moved, portion), made.of(quarter, portion)
     assert worst_of_all(selector, name, level) <= selector.pure_loss + 1e-12
@@ -137,10 +137,10 @@ def test_the_law_of_an_interval_misses_as_rarely_as_its_margin_says(shape):
         "heap": np.repeat([100, 2_000, 4_000], [rows // 4, rows // 2, rows // 4]),
         "end": np.full(rows, cells - 1),
     }[shape]
-    mine = Ranks("a", Integer(0, cells - 1), Unit())
+    mine = RankCounts("a", Integer(0, cells - 1), Unit())
     mine.add({"a": values.astype(np.uint16)})
     truth, missed = int(np.sort(values)[rows // 2 - 1]), 0.05
-    selector = Exponential.of(mine.moved(Fraction(1, 2)), Portion(Budget(0.25)))
+    selector = ExponentialSelector.of(mine.moved(Fraction(1, 2)), Portion(Budget(0.25)))
     base, before = distance_weights(cells)
     margin = math.ceil(selector.shortfall(before, 1 - missed))
     worst = {}
@@ -161,7 +161,7 @@ def test_a_margin_that_is_kept_holds_the_quantile(heap):
     generator = np.random.default_rng(heap)
     for _ in range(200):
         rows = np.sort(np.append(generator.integers(0, 60, 30), np.full(heap, generator.integers(0, 60))))
-        mine = Ranks("a", Integer(0, 59), Unit())
+        mine = RankCounts("a", Integer(0, 59), Unit())
         mine.add({"a": rows})
         level, middle, margin = Fraction(int(generator.integers(1, 10)), 10), int(generator.integers(0, 60)), 25
         found = np.array(mine.margin_scores(0, level, middle, margin))
@@ -177,7 +177,7 @@ def test_a_margin_that_is_kept_holds_the_quantile(heap):
 def test_the_exact_loss_of_a_quantile_and_its_interval(name, unit):
     """The law of the cell and then of the distance, over all neighbours; a quarter of the range is beyond it."""
     level = LEVELS[1]
-    made = {"exponential": Exponential, "noisy_max": NoisyMax}[name]
+    made = {"exponential": ExponentialSelector, "noisy_max": NoisyMax}[name]
     parts = Portion(Budget(1.0)).split((3, 2))
     moved = ranks([], unit, WHOLE).moved(level)
     quarter = Scores(tuple((tables, spread // 4) for tables, spread in moved.ways))

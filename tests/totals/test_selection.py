@@ -13,7 +13,7 @@ from dpframe.accounting.gaussian_dp import Step, gaussian_delta, pure_step
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import Portion
-from dpframe.totals.selection import Exponential, NoisyMax, Scores, best_selector, check_base, weights
+from dpframe.totals.selection import ExponentialSelector, NoisyMax, Scores, best_selector, check_base, weights
 
 WORDS = 1 << 256
 
@@ -39,7 +39,7 @@ def law_of_noisy_max(selector, scores):
     return law
 
 
-LAWS = {"exponential": (Exponential, law_of_exponential), "noisy_max": (NoisyMax, law_of_noisy_max)}
+LAWS = {"exponential": (ExponentialSelector, law_of_exponential), "noisy_max": (NoisyMax, law_of_noisy_max)}
 
 
 def counts(table, cells=3):
@@ -91,7 +91,7 @@ def test_half_a_sensitivity_is_caught(name):
 
 def test_base_weights_change_no_loss():
     base = check_base([1, 2.5, 7], 3)
-    selector = Exponential.of(Scores(((1, 2),)), Portion(Budget(1.0)))
+    selector = ExponentialSelector.of(Scores(((1, 2),)), Portion(Budget(1.0)))
     laws = {table: law_of_exponential(selector, counts(table), base) for table in TABLES}
     worst = max(math.log1p(p / q - 1) for a, b in NEIGHBOURS for p, q in zip(laws[a], laws[b], strict=True))
     assert 0.5 < worst <= selector.pure_loss
@@ -125,13 +125,13 @@ def test_a_step_pays_for_a_pair_of_tables():
     """A row that leaves one table and enters another: the two choices together."""
     mu = 0.8
     portion = Portion(Budget(1.0, 1e-6), Step(mu, 1e-9))
-    selector = Exponential.of(Scores(((1, 2), (2, 2))), portion)
+    selector = ExponentialSelector.of(Scores(((1, 2), (2, 2))), portion)
     one, two = law_of_exponential(selector, [1, 0]), law_of_exponential(selector, [0, 1])
     p = [a * b for a in one for b in two]
     q = [a * b for a in two for b in one]
     grid = np.linspace(0, 2.5, 26)
     assert all(profile(p, q, x) <= gaussian_delta(mu, x) for x in grid)
-    alone = Exponential.of(Scores(((1, 2),)), portion)
+    alone = ExponentialSelector.of(Scores(((1, 2),)), portion)
     one, two = law_of_exponential(alone, [1, 0]), law_of_exponential(alone, [0, 1])
     p, q = [a * b for a in one for b in two], [a * b for a in two for b in one]
     assert any(profile(p, q, x) > gaussian_delta(mu, x) for x in grid)
@@ -150,7 +150,7 @@ def test_a_short_range_costs_as_half_of_it():
 def test_in_gaussian_accounting_the_exponential_mechanism_has_twice_the_rate():
     portion = Portion(Budget(1.0, 1e-6), Step(0.3, 1e-9))
     counted = Scores(((1, 2),))
-    exponential, noisy = Exponential.of(counted, portion), NoisyMax.of(counted, portion)
+    exponential, noisy = ExponentialSelector.of(counted, portion), NoisyMax.of(counted, portion)
     assert exponential.rate == pytest.approx(2 * noisy.rate)
     assert pure_step(noisy.pure_loss).mu <= 0.3
     assert pure_step(exponential.pure_loss / 2).mu <= 0.3
@@ -184,7 +184,7 @@ def test_choices_have_their_law(name):
 
 
 def test_what_lies_far_below_counts_as_lying_there():
-    selector = Exponential.of(Scores(((1, 2),)), Portion(Budget(1.0)))
+    selector = ExponentialSelector.of(Scores(((1, 2),)), Portion(Budget(1.0)))
     far = weights(selector.rate, [0, -(1 << 100), -(10**6)])
     assert far[1] == far[2] > 1 << 75
     assert sum(law_of_exponential(selector, [0, -(1 << 100)])) == 1
@@ -210,13 +210,13 @@ def test_base_weights_keep_their_proportions():
 
 def test_contributions_lower_the_rate():
     for portion in (Portion(Budget(1.0)), Portion(Budget(1.0, 1e-6), Step(0.2, 1e-9))):
-        one, four = (Exponential.of(Scores(((1, 2),), k), portion) for k in (1, 4))
+        one, four = (ExponentialSelector.of(Scores(((1, 2),), k), portion) for k in (1, 4))
         assert one.rate / four.rate == pytest.approx(4, rel=0.02)
 
 
 def test_what_is_refused():
     with pytest.raises(ParameterError, match="epsilon is too small for this answer"):
-        Exponential.of(Scores(((1, 2),)), Portion(Budget(1e-13)))
+        ExponentialSelector.of(Scores(((1, 2),)), Portion(Budget(1e-13)))
     for base in ([1, 0], [1, -1], [1], [1, math.inf], [1, "a"], [1, 1e9], "12"):
         with pytest.raises(ParameterError, match="base must have a positive weight for each of the 2 candidates"):
             check_base(base, 2)
