@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -273,6 +274,13 @@ def _with_first_hidden(array: pa.Array) -> pa.Array | None:
         return None
     validity = pa.py_buffer(np.packbits(np.arange(len(array)) > 0, bitorder="little").tobytes())
     return pa.Array.from_buffers(array.type, len(array), [validity, array.buffers()[1]])
+
+
+def hidden_bytes(folder: Path) -> bytes:
+    """Return what is on disk of the one file without a name that this process has open in a folder (Linux)."""
+    open_files = [(int(link.name), os.readlink(link)) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    (number,) = [fd for fd, name in open_files if name.startswith(f"{folder}/") and name.endswith("(deleted)")]
+    return os.pread(number, os.fstat(number).st_size, 0)
 
 
 def exact_columns(mechanism: Channel) -> tuple[list[list[int]], int]:

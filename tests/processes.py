@@ -18,16 +18,29 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from dpframe import Ledger
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.cli import main
 from dpframe.errors import BudgetExceeded, LedgerError
 from dpframe.ledger import job_keys
-from dpframe.ledger.ledger import Ledger
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["dpframe", "dpframe.cli.main"])
 
 JOB = "out.parquet"
+
+
+def key_folder(ledger: Ledger) -> Path:
+    """Return where a ledger's jobs keep their keys (docs/how-to/nightly.md)."""
+    return Path(f"{ledger.path}.keys")
+
+
+def key_file(ledger: Ledger, name: str = JOB) -> Path:
+    """Return where a job of dataset survey keeps its key: it is there while the job runs, also if it spends nothing."""
+    before = set(key_folder(ledger).glob("*.key"))
+    with job_keys.job(ledger, "survey", name, b""):
+        (path,) = set(key_folder(ledger).glob("*.key")) - before
+    return path
 
 
 @contextlib.contextmanager

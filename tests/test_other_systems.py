@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from other_systems import AWAY, take_away
 from parties import Parties
+from processes import key_file, key_folder
 
 import dpframe as dpf
 from dpframe import disk
@@ -54,7 +55,7 @@ def test_a_file_is_the_same(less, usual):
 def test_a_link_in_place_of_the_folder_of_keys_is_refused(less):
     ledger = ledger_in(less)
     (less / "elsewhere").mkdir(mode=0o700)
-    job_keys._folder(ledger).symlink_to(less / "elsewhere")
+    key_folder(ledger).symlink_to(less / "elsewhere")
     with pytest.raises(dpf.errors.LedgerError, match="is a link or no folder"):
         job_keys.pending(ledger)
 
@@ -102,8 +103,7 @@ def test_a_running_job_is_not_run_twice(less):
 
 def test_a_key_is_never_written_through_a_link(less):
     ledger = ledger_in(less)
-    path = job_keys._key_path(ledger, "survey", "night")
-    path.parent.mkdir(mode=0o700)
+    path = key_file(ledger, "night")
     path.symlink_to(less / "elsewhere")
     with (
         pytest.raises(dpf.errors.LedgerError, match="cannot be used"),
@@ -138,7 +138,7 @@ def test_an_open_file_that_may_not_be_removed_is_emptied(monkeypatch, tmp_path):
 
     with job_keys.job(ledger, "survey", "night", binding=b"x" * 32) as job:
         job.spend(1.0, 0.0)
+        (path,) = key_folder(ledger).glob("*.key")
         monkeypatch.setattr(os, "unlink", refuse)
-    path = job_keys._key_path(ledger, "survey", "night")
     assert path.read_bytes() == b""
     assert job_keys.pending(ledger) == []

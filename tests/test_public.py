@@ -14,12 +14,19 @@ import pytest
 import dpframe
 
 PUBLIC = list(dpframe.__all__)
-LISTED = {name: module for module, names in dpframe._NAMES.items() for name in names.split()}
+RARE = {
+    "accounting": "AuditResult SufficientSets sufficient_sets tight",
+    "errors": (
+        "AlreadySanitizedError AlteredReleaseWarning LargeEpsilonWarning LedgerError PlanError RepeatedReleaseWarning"
+    ),
+    "learning": "DebiasedNaiveBayes DebiasedRidge",
+    "others": "Certificate Column Group Matrix ReleaseInfo Report exponential",
+}
+"""Names that few need, which are found at the top and not listed."""
 
 
 def test_sorted_and_complete():
     assert sorted(PUBLIC) == PUBLIC
-    assert set(LISTED) | {"datasets", "errors"} == set(PUBLIC)
     assert set(dir(dpframe)) == {*PUBLIC, "__version__"}
 
 
@@ -28,10 +35,9 @@ def test_type_checkers_and_python_find_each_name_in_one_place():
         node for node in ast.parse(inspect.getsource(dpframe)).body if "TYPE_CHECKING:" in ast.unparse(node)[:26]
     )
     found = {name.name: node.module for node in block.body for name in node.names}
-    assert found == {name: f"dpframe.{module}" for name, module in LISTED.items()} | {
-        "datasets": "dpframe",
-        "errors": "dpframe",
-    }
+    assert set(found) == set(PUBLIC)
+    for name, module in found.items():
+        assert getattr(dpframe, name) is getattr(importlib.import_module(module), name)
 
 
 def test_a_public_name_is_not_hidden_by_a_folder_of_the_same_name():
@@ -51,11 +57,13 @@ def test_folders_are_found_when_asked_for():
     assert done.stdout.strip() == "as_space"
 
 
-@pytest.mark.parametrize("name", sorted(dpframe._WHERE))
-def test_names_are_what_their_modules_export(name):
+@pytest.mark.parametrize("name", [*PUBLIC, *" ".join(RARE.values()).split()])
+def test_names_are_their_own(name):
     value = getattr(dpframe, name)
-    assert value is getattr(importlib.import_module(f"dpframe.{dpframe._WHERE[name]}"), name)
-    assert value.__name__ == name
+    assert value.__name__.removeprefix("dpframe.") == name
+    assert value is getattr(
+        importlib.import_module(value.__module__) if hasattr(value, "__module__") else dpframe, name
+    )
 
 
 @pytest.mark.parametrize("name", PUBLIC)

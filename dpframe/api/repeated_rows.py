@@ -80,8 +80,8 @@ class ReleasedRows:
         self.most = most
         self._lock = threading.Lock()
         self._below = (1 << 64) - 1
-        self._rows: U64 = np.zeros(0, dtype=np.uint64)
-        self._spent = np.zeros((0, 6))
+        self.rows: U64 = np.zeros(0, dtype=np.uint64)
+        self.spent = np.zeros((0, 6))
         """By hash: releases and inferences, their ε and δ, most rows at once, and what was warned of."""
         self._keys: set[bytes] = set()
         self._warned: set[tuple[float, ...]] = set()
@@ -102,10 +102,10 @@ class ReleasedRows:
                 self._keys.add(digest)
             distinct, times = np.unique(rows, return_counts=True)
             times = times[distinct <= self._make_room(distinct)]
-            here = np.searchsorted(self._rows, distinct[distinct <= self._below])
+            here = np.searchsorted(self.rows, distinct[distinct <= self._below])
             if not len(here):
                 return None
-            spent = self._spent[here]
+            spent = self.spent[here]
             spent[:, :AT_ONCE] += times[:, None] * np.array([not inference, inference, cost.epsilon, cost.delta])
             spent[:, AT_ONCE] = np.maximum(spent[:, AT_ONCE], times)
             each = spent[:, :AT_ONCE] / spent[:, AT_ONCE, None]
@@ -116,20 +116,20 @@ class ReleasedRows:
             tell = bool(times_released[middle] >= 2 * max(1.0, spent[:, WARNED].max()))
             if tell:
                 spent[:, WARNED] = times_released[middle]
-            self._spent[here] = spent
+            self.spent[here] = spent
             releases, inferences, epsilon, delta = each[middle].tolist()
             return (int(releases), int(inferences), epsilon, delta) if tell else None
 
     def _make_room(self, rows: U64) -> int:
         """Add distinct new hashes; return the largest that is remembered from now on."""
-        known = np.union1d(self._rows, rows[rows <= self._below])
+        known = np.union1d(self.rows, rows[rows <= self._below])
         while len(known) > self.most:
             self._below //= 2
             known = known[known <= self._below]
-        kept = self._rows[self._rows <= self._below]
-        spent = np.zeros((len(known), self._spent.shape[1]))
-        spent[np.searchsorted(known, kept)] = self._spent[: len(kept)]
-        self._rows, self._spent = known, spent
+        kept = self.rows[self.rows <= self._below]
+        spent = np.zeros((len(known), self.spent.shape[1]))
+        spent[np.searchsorted(known, kept)] = self.spent[: len(kept)]
+        self.rows, self.spent = known, spent
         return self._below
 
     def watch(self, rows: U64, cost: Budget, key: bytes | None, *, inference: bool = False) -> None:

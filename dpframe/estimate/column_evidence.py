@@ -26,7 +26,7 @@ from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question, Results
 from dpframe.estimate.surrogates import count_classes
 from dpframe.infer.steps import is_on_steps
-from dpframe.plan.inferred import Inferred, Measured
+from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
 from dpframe.tables.released import Source
@@ -36,9 +36,6 @@ MOST_CELLS = 1_000
 
 UNLIKELY = 1e-6
 """Probability below which counts that are so far from the rows are those of another table."""
-
-NULLS_SHOW = 3.0
-"""Standard errors by which nulls must show, for inference to take null for a value."""
 
 _BEYOND_USE = 1e3
 """Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost."""

@@ -30,7 +30,7 @@ def draw(estimates: Any, columns: tuple[str, ...], ax: Any, options: dict[str, A
     if has_few_values(space):
         return _bars(estimates.value_counts(columns[0], sort=False, **options), ax)
     if space.holds_vectors:
-        return _curve(estimates.mean_curve(columns[0], **options), ax)
+        return draw_curve(estimates.mean_curve(columns[0], **options), ax)
     if space.holds_sets:
         return _bars(estimates.support(columns[0], **options), ax, "share of rows")
     return _histogram(estimates.histogram(columns[0], **options), ax)
@@ -51,7 +51,7 @@ def _bars(table: pd.DataFrame, ax: Any, counted: str = "rows") -> Any:
     return ax
 
 
-def _curve(table: pd.DataFrame, ax: Any) -> Any:
+def draw_curve(table: pd.DataFrame, ax: Any) -> Any:
     """Draw mean curves, one for each group, with the bands that hold at all of their points.
 
     Among many groups those with the narrowest bands are drawn.

@@ -10,13 +10,10 @@ from typing import Any
 from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.inferred import Measured
+from dpframe.plan.inferred import NULLS_SHOW, Measured
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
-
-_NULLS = 3.0
-"""Standard errors by which nulls must show, to be a value of the column."""
 
 
 class Task(ABC):
@@ -69,7 +66,7 @@ class Task(ABC):
     def _has_nulls(self) -> bool:
         known = [(m.missing, m.variance) for m in self.measured if m.missing is not None]
         weight = math.fsum(1 / variance for _, variance in known)
-        return bool(known) and math.fsum(count / variance for count, variance in known) > _NULLS * weight**0.5
+        return bool(known) and math.fsum(count / variance for count, variance in known) > NULLS_SHOW * weight**0.5
 
     def _noisy(self, exact: Ints, noise: CountNoise, stream: ColumnStream) -> tuple[Ints, int | None]:
         """Return noisy counts, and that of nulls, the first one, where the type has them."""

@@ -80,7 +80,7 @@ class Lists(Task):
                 column=field.name,
             )
         self._asked_length = self.length is None
-        self._rounds: list[Round] = []
+        self.rounds: list[Round] = []
         self.grid = _first_grid()
 
     @property
@@ -97,7 +97,7 @@ class Lists(Task):
         """Return a counter of lengths, then of norms."""
         if self.length is None:
             return Cells(_length_counts, LONGEST + 2)
-        grid = refined(fitted(self._rounds), self.n, _PARTS) if self._rounds else _first_grid()
+        grid = refined(fitted(self.rounds), self.n, _PARTS) if self.rounds else _first_grid()
         self.grid = grid.opened()
         return Cells(partial(_norm_counts, self.grid, self.length, self.field.nullable), len(self.grid.edges) + 2)
 
@@ -108,7 +108,7 @@ class Lists(Task):
             return
         noisy, missing = self._noisy(counter.counts, noise, stream)
         counts = tuple(noisy.tolist())
-        self._rounds.append(Round(self.grid, counts, noise.variance))
+        self.rounds.append(Round(self.grid, counts, noise.variance))
         self.measured.append(Measured(self.field.name, "norms", self.grid.edges, counts, noise.variance, missing))
 
     def _find_length(self, counter: OfColumn, noise: CountNoise, stream: ColumnStream) -> None:
@@ -124,6 +124,6 @@ class Lists(Task):
 
     def inner(self) -> Space:
         """Return vectors of the length and bound found, of 1 without them."""
-        found = bounds(fitted(self._rounds), self.n) if self._rounds else None
+        found = bounds(fitted(self.rounds), self.n) if self.rounds else None
         bound = 1.0 if found is None else float(friendly(0.0, found[1])[1])
         return Vector(self.length or 1, min(max(bound, _SMALLEST), _LARGEST))

@@ -38,8 +38,8 @@ _FIXED = 320
 _REACH = 12
 """The law ends at this many standard deviations: beyond there is less than 2e^(−72) of it."""
 _SINGLE = 256
-"""Largest scale of one table; the fine part of a wider one has the scale `_RATIO`·`_STRIDE`."""
-_STRIDE, _RATIO = 64, 3
+"""Largest scale of one table; the fine part of a wider one has the scale `RATIO`·`STRIDE`."""
+STRIDE, RATIO = 64, 3
 _GUIDED = 16
 """Leading bits of a word by which its place is looked up first."""
 _MANY = 1 << 12
@@ -82,7 +82,7 @@ class GaussianTable:
         words = stream.words(plane, first_row, count, bits=128)
         drawn = self.invert(words[:, 1].astype(np.uint64), words[:, 0].astype(np.uint64))
         if self.coarse is not None:
-            drawn += _STRIDE * self.coarse.sample(stream, plane + 1, count, first_row)
+            drawn += STRIDE * self.coarse.sample(stream, plane + 1, count, first_row)
         return drawn
 
     def invert(self, high: U64, low: U64) -> Ints:
@@ -114,7 +114,7 @@ class GaussianTable:
         found: dict[int, int] = {}
         for step, many in steps.items():
             for fine, weight in own.items():
-                place = fine + _STRIDE * step
+                place = fine + STRIDE * step
                 found[place] = found.get(place, 0) + many * weight
         return found, total * _TOTAL
 
@@ -138,8 +138,8 @@ def _table(sigma2: Fraction) -> GaussianTable:
         reach, law = _law(sigma2)
         # Every limit is rounded by less than 1, and the tails are those of CKS, Fact 18 (sub-Gaussian).
         return GaussianTable(sigma2, reach, *limits_of(law), None, Fraction(2 * reach + 1, _TOTAL) + _TAILS)
-    fine = _table(Fraction((_RATIO * _STRIDE) ** 2))
-    coarse = _table((sigma2 - fine.sigma2) / _STRIDE**2)
+    fine = _table(Fraction((RATIO * STRIDE) ** 2))
+    coarse = _table((sigma2 - fine.sigma2) / STRIDE**2)
     # τ² ≥ 3.9 as b² > (256² − 192²)/64² = 7: the factor's spread 2·2Σ_k e^(−2π²τ²k²) is below 2^−100.
     distance = fine.distance + coarse.distance + Fraction(1, 1 << 100)
     return GaussianTable(sigma2, fine.reach, fine.high, fine.low, coarse, distance)

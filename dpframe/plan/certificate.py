@@ -294,14 +294,14 @@ def _released(plan: PlanData, claimed: Budget, contributions: int) -> Budget | N
 def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int) -> tuple[float, float, str]:
     """Return the (ε, δ) of a person by basic composition, the secret sample outside the row, and how."""
     spent = [(p.epsilon, p.claimed.delta) for p in proofs]
-    row, failed = _composed(spent, 1)
+    row, failed = composed_for_person(spent, 1)
     if not terms.samples or not row < math.inf or failed == 1.0:
-        epsilon, delta = _composed(spent, contributions)
+        epsilon, delta = composed_for_person(spent, contributions)
         return epsilon, delta, _composition(contributions, epsilon, delta)
     assert terms.sample is not None
     assert terms.rows is not None
     once = sampled(row or 5e-324, failed, terms.sample, terms.rows)
-    epsilon, delta = _composed([once], contributions)
+    epsilon, delta = composed_for_person([once], contributions)
     drawn = f"{terms.sample:,} of {terms.rows:,} rows chosen in secret, of epsilon={row:.9g} each"
     return epsilon, delta, f"{_composition(contributions, epsilon, delta)}; {drawn}"
 
@@ -448,7 +448,7 @@ def _exact(mechanism: Mechanism, codes: Iterable[int]) -> float:
     return tight_epsilon([weights for weights, _ in laws], totals.pop(), mechanism.delta)
 
 
-def _composed(parts: Iterable[tuple[float, float]], contributions: int) -> tuple[float, float]:
+def composed_for_person(parts: Iterable[tuple[float, float]], contributions: int) -> tuple[float, float]:
     """Return the total for a person: basic composition over units, then group privacy over a person's rows.
 
     k steps of (ε, δ) make (kε, δ·(1 + e^ε + … + e^((k−1)ε))) (Vadhan 2017, Lemma 2.2).

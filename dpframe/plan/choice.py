@@ -93,15 +93,15 @@ def promising_rival(column: Column) -> str | None:
         rival = mechanism_for(space, own.epsilon * _MORE, own.delta, tag)
     except ParameterError:  # too many sets, or an ε too small for so many
         return None
-    return tag if _support_error(rival, space) < _CLEARLY * _support_error(own, space) else None
+    return tag if support_error(rival, space) < _CLEARLY * support_error(own, space) else None
 
 
 def is_clearly_better(rival: Column, own: Column) -> bool:
     """Return whether a plan with one mechanism for a column of sets errs clearly less than one with another."""
-    return _support_error(rival.mechanism, rival.space) < _CLEARLY * _support_error(own.mechanism, own.space)
+    return support_error(rival.mechanism, rival.space) < _CLEARLY * support_error(own.mechanism, own.space)
 
 
-def _support_error(mechanism: Mechanism, space: Space) -> float:
+def support_error(mechanism: Mechanism, space: Space) -> float:
     """Return the root mean square over items of a support's error per row, where every set is as large as may be.
 
     An item's variance is linear in its support, and supports add up to the mean size.

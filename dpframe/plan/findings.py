@@ -119,7 +119,7 @@ def judge_spaces(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tup
         if missing is not None:
             lost[name] = missing
         elif rule is not None and mine[-1].kind == "intervals":
-            noises[name] = _noise_of_mean(mine, space, n)
+            noises[name] = noise_of_mean(mine, space, n)
     lost |= _drowned(noises, len(spaces) - len(lost), len(inferred.columns))
     why = ((name, space, lost[name]) for name, space in spaces.items() if name in lost)
     return tuple(NotFound(name, missing.why, _placeholder(space), missing.times) for name, space, missing in why)
@@ -290,7 +290,7 @@ def _goes_on(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _noise_of_mean(measured: tuple[Measured, ...], space: Space, n: int) -> float:
+def noise_of_mean(measured: tuple[Measured, ...], space: Space, n: int) -> float:
     """Return the standard error of a column's mean by noise alone, in standard deviations of the column.
 
     The noise of a sum, in widths of the bounds, is about that of the counts of all rounds together: as much is spent on

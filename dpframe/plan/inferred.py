@@ -18,6 +18,9 @@ from dpframe.spaces.json_form import check_names, from_object, to_object
 UNITS = ("D", "s", "ms", "us", "ns")
 """Units of times; days are those of dates."""
 
+NULLS_SHOW = 3.0
+"""Standard errors by which nulls must show, to be a value of the column."""
+
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-9, 1e30
 """Variances between which no weight of a count overflows; those of inference are far within."""
 

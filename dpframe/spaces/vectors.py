@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 MOST_LABELS = 1 << 12
 """Vectors are listed where there are no more codes."""
 
-_CHUNK = 1 << 15
+CHUNK_NUMBERS = 1 << 15
 """Numbers that are computed at a time."""
 
 _HUGE = 1e150
@@ -230,7 +230,7 @@ class VectorSpace(Space):
 
     def _chunks(self, count: int) -> Iterator[slice]:
         """Yield the rows whose numbers are computed at a time: as many as a cache holds."""
-        step = max(1, _CHUNK // self.width)
+        step = max(1, CHUNK_NUMBERS // self.width)
         return (slice(start, start + step) for start in range(0, count, step))
 
     def _coded(self, rows: Floats, lenient: bool) -> Codes:

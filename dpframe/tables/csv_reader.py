@@ -57,7 +57,7 @@ class _CsvWriter(Writer):
             # Other readers skip the empty line that a null would be.
             texts = table.column(0).cast(pa.string()).fill_null("")
             table = pa.table([texts], names=table.column_names)
-        self._inner.write_table(table)
+        self.inner.write_table(table)
 
 
 @dataclass(frozen=True)

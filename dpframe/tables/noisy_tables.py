@@ -66,7 +66,7 @@ class Tables:
         }
         self._sums = {m: Total(self._spaces[m.columns[0]]) for m in plan.measures if m.kind == "sum"}
         self._items = {
-            m: _ITEMS[m.kind](self._spaces[m.columns[0]], m.most, self._stream("cut", m.columns))
+            m: _ITEMS[m.kind](self._spaces[m.columns[0]], m.most, self.stream("cut", m.columns))
             for m in plan.measures
             if m.kind in _ITEMS
         }
@@ -85,7 +85,8 @@ class Tables:
         self._counting = JointCounting.of(widths, joints, cells)
         self._known: dict[str, Places] = {}
 
-    def _stream(self, kind: str, columns: Sequence[str], level: int = 0) -> ColumnStream:
+    def stream(self, kind: str, columns: Sequence[str], level: int = 0) -> ColumnStream:
+        """Return the noise of a table, a plane of its own."""
         return self._keys.column(json.dumps([kind, *columns, *[level] * (level > 1)]), "measure")
 
     def _in_cells(self, measure: Measure, name: str) -> bool:
@@ -168,7 +169,7 @@ class Tables:
         """Return the noisy tables, in the order of the plan's measures: once, when all rows have been counted."""
         self._counting.settle()
         one_ways = {
-            m.columns[0]: noisy(joint.counts, m.sigma2, self._stream(m.kind, m.columns))
+            m.columns[0]: noisy(joint.counts, m.sigma2, self.stream(m.kind, m.columns))
             for m, joint in self._joints.items()
             if m.kind == "one_way"
         }
@@ -191,7 +192,7 @@ class Tables:
             last = len(exact) - 1 - space.has_null
             ends = np.where(stops < space.values, place_of(np.minimum(stops, space.values - 1), space, size), last)
             own = exact[ends] - exact[place_of(starts, space, size)]
-            counts = noisy(own, measure.sigma2, self._stream(measure.kind, measure.columns, measure.level))
+            counts = noisy(own, measure.sigma2, self.stream(measure.kind, measure.columns, measure.level))
             found[measure] = MeasuredTable(measure, (tuple(parents),), counts)
             before = measure
         return found
@@ -199,7 +200,7 @@ class Tables:
     def _table(
         self, measure: Measure, one_ways: Mapping[str, Ints], bins: Mapping[tuple[str, int], list[int] | None]
     ) -> MeasuredTable:
-        stream, first = self._stream(measure.kind, measure.columns), measure.columns[0]
+        stream, first = self.stream(measure.kind, measure.columns), measure.columns[0]
         if measure.kind == "one_way":
             return MeasuredTable(measure, (self._cuts.starts(measure, first, None),), one_ways[first])
         flat = self._flat.get(measure)

@@ -56,10 +56,10 @@ _ENDINGS = ("", ".parquet", ".pq")
 
 class _ParquetWriter(Writer):
     def write(self, table: pa.Table, group_rows: int) -> None:
-        self._inner.write_table(table, row_group_size=group_rows)
+        self.inner.write_table(table, row_group_size=group_rows)
 
     def describe(self, metadata: Mapping[str, str]) -> None:
-        self._inner.add_key_value_metadata(metadata)
+        self.inner.add_key_value_metadata(metadata)
 
 
 @dataclass(frozen=True)

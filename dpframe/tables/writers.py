@@ -18,13 +18,13 @@ class Writer(AbstractContextManager["Writer"], ABC):
     """An open file that tables are written to."""
 
     def __init__(self, inner: Any) -> None:
-        self._inner = inner
+        self.inner = inner
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._inner.close()
+        self.inner.close()
 
     @abstractmethod
     def write(self, table: pa.Table, group_rows: int) -> None:

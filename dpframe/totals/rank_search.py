@@ -97,7 +97,7 @@ class Readings:
         return np.asarray((stop - (whole - half) / mass * (stop - start))[:, 0])
 
     @property
-    def _fitted(self) -> tuple[FloatArray, FloatArray]:
+    def fitted(self) -> tuple[FloatArray, FloatArray]:
         """Edges in order, and the rising excesses nearest to the readings (a minimum over maxima of means)."""
         order = np.argsort(self.edges, axis=1, kind="stable")
         edges = np.take_along_axis(self.edges, order, axis=1).astype(np.float64)
@@ -116,7 +116,7 @@ class Readings:
 
     def crossing(self, goal: float) -> FloatArray:
         """Return the edges, between cells too, at which the fitted excess passes a goal."""
-        edges, values = self._fitted
+        edges, values = self.fitted
         far = 2 * abs(goal) + np.abs(values).max(axis=1, initial=1.0)[:, None]
         edges = np.hstack([np.zeros_like(far), edges, np.full_like(far, self.cells)])
         values = np.hstack([-far, values, far])
@@ -127,7 +127,7 @@ class Readings:
     @property
     def estimates(self) -> FloatArray:
         """Where a line through the readings near 0 passes it, or the fitted excess where there are too few of them."""
-        plain, (edges, fitted) = self.crossing(0.0), self._fitted
+        plain, (edges, fitted) = self.crossing(0.0), self.fitted
         order = np.argsort(self.edges, axis=1, kind="stable")
         near = np.abs(fitted) < _NEAR * self.sigmas.min()
         weights = np.where(near, (1 / self.sigmas**2)[order], 0.0)

@@ -493,12 +493,12 @@ def test_the_account_counts_every_row_it_remembers(calls, most):
             assert epsilon == pytest.approx(0.5 * delta * 1e6)
             told |= dict.fromkeys(call, middle)
             assert most <= 41 or epsilon == pytest.approx(middle / 2)
-    assert len(spent._rows) <= most
-    remembered = {row for row in counts if spread[row] in spent._rows}
+    assert len(spent.rows) <= most
+    remembered = {row for row in counts if spread[row] in spent.rows}
     for row in remembered:
-        place = np.searchsorted(spent._rows, spread[row])
-        assert spent._spent[place, RELEASES] == counts[row]
-        assert spent._spent[place, AT_ONCE] == most_at_once[row]
+        place = np.searchsorted(spent.rows, spread[row])
+        assert spent.spent[place, RELEASES] == counts[row]
+        assert spent.spent[place, AT_ONCE] == most_at_once[row]
     if most > 41:
         assert remembered == {row for row, count in counts.items() if count}
 
@@ -516,7 +516,7 @@ def test_inference_belongs_to_the_release_that_follows():
     assert found == [None, None, (0, 3, pytest.approx(0.3), 0.0), None, (0, 5, pytest.approx(0.5), 0.0)]
     assert spent.add(rows, share, b"k", inference=True) is None
     assert spent.add(rows, share, b"k", inference=True) is None
-    assert spent._spent[0, INFERENCES] == 6
+    assert spent.spent[0, INFERENCES] == 6
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pa.table, pl.DataFrame])

@@ -13,13 +13,14 @@ import pytest
 from checks import check_mechanism
 
 import dpframe as dpf
+from dpframe import Integer, Nullable
+from dpframe.accounting.budget import check_delta, check_epsilon
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.channels import MECHANISMS, Mechanism, WithNull, mechanism_for
 from dpframe.channels.base import IntArray
 from dpframe.channels.nullable import NullFamily
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import WORD, ChannelTable, integer_weights
-from dpframe.spaces import Integer, Nullable
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Falling(Mechanism):
     metrics: ClassVar[frozenset[str]] = frozenset({"line"})
 
     def __post_init__(self) -> None:
-        self._check_budget(self.epsilon, self.delta)
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
 
     @cached_property
     def laws(self) -> tuple[tuple[int, ...], ...]:

@@ -19,10 +19,10 @@ from scipy import optimize
 from strategies import examples
 
 import dpframe as dpf
+from dpframe import Boolean, Categorical, Column, Integer, Matrix, Nullable, Ordinal, Plan
 from dpframe.channels import (
     Exponential,
     Geometric,
-    Matrix,
     Mechanism,
     Optimal,
     RandomizedResponse,
@@ -34,10 +34,8 @@ from dpframe.channels.optimal import LARGEST_PROGRAMME
 from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.tables import ChannelTable
 from dpframe.plan.build import build_plan
-from dpframe.plan.columns import Column
 from dpframe.plan.forecast import marginal_errors
-from dpframe.plan.plan import Plan
-from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Space
+from dpframe.spaces import Space
 
 WORD = 1 << 64
 
@@ -434,16 +432,9 @@ def test_programme_beside_one_written_out() -> None:
         assert programme.worst_error(programme.solve()) == pytest.approx(_full_programme(size, epsilon, 0.0), rel=1e-7)
 
 
-def test_calibration_is_deterministic_and_cached() -> None:
-    from dpframe.channels.optimal import _optimal
-
-    first = Optimal.calibrate(ranks(12), 0.7, 0.0)
-    _optimal.cache_clear()
-    again = Optimal.calibrate(ranks(12), 0.7, 0.0)
-    assert first.table == again.table
-    assert _optimal.cache_info().misses == 1
-    assert Optimal.calibrate(ranks(12), 0.7, 0.0) == again
-    assert _optimal.cache_info().misses == 1
+def test_calibration_is_deterministic() -> None:
+    one, other = (Programme("line", 12, 0.7).solve() for _ in range(2))
+    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(

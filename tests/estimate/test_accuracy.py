@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import readings
 
 import dpframe as dpf
 from dpframe.estimate.evidence.combine import project
@@ -44,16 +45,17 @@ def spaces(people):
 def errors(people, spaces, epsilon, key, methods):
     """Return, by method, the mean L1 error over pairs and over triples."""
     plan = build_plan(spaces, epsilon=epsilon * len(COLUMNS))
-    estimates = dpf.Estimates(dpf.sanitize(people, plan=plan, key=key))
+    safe = dpf.sanitize(people, plan=plan, key=key)
+    models = readings.models_of(safe)
     found = {}
     for method in methods:
         means = []
         for group in (list(combinations(COLUMNS, 2)), TRIPLES):
             distances = []
             for columns in group:
-                axes = estimates._axes(columns, {})
+                axes = readings.axes_of(plan, columns)
                 # Without the bootstrap, which would take nearly all of the time.
-                shares = point(estimates, axes, method)
+                shares = fitted(models, columns) if method == "model" else point(safe, plan, axes, method)
                 truth = people.groupby(list(columns)).size().reindex(index(axes), fill_value=0) / len(people)
                 distances.append(np.abs(shares.ravel() - truth.to_numpy()).sum())
             means.append(float(np.mean(distances)))
@@ -61,15 +63,16 @@ def errors(people, spaces, epsilon, key, methods):
     return found
 
 
-def point(estimates, axes, method):
-    if method == "model":
-        names = [axis.name for axis in axes]
-        tables = estimates._joints.models.around(names)
-        return tables.fitted.fit.joint(tables.places(names))
-    counts = estimates._counts(axes)
+def fitted(models, names):
+    tables = models.around(names)
+    return tables.fitted.fit.joint(tables.places(names))
+
+
+def point(safe, plan, axes, method):
+    counts = readings.counts_of(safe, axes, plan)
     if method == "em":
         return fit_joint(counts, [axis.channel for axis in axes])
-    inverse = JointDomain(tuple(axes)).sums(counts) / estimates.n
+    inverse = JointDomain(tuple(axes)).sums(counts) / len(safe)
     return inverse if method == "inverse" else project(inverse)
 
 
@@ -98,19 +101,20 @@ def test_measured_tables_of_adult(people, spaces):
     for k in range(KEYS):
         plan = build_plan(spaces, epsilon=1.18 * len(COLUMNS))
         safe = dpf.sanitize(people, plan=plan, key=bytes([50 + k]) * 32)
-        told = dpf.Estimates(safe, tables=measure.measure_pairs(people, plan, 50.0**2, seed=k))
-        drawn, found = told.synthesize(random_state=k), []
+        tables = measure.measure_pairs(people, plan, 50.0**2, seed=k)
+        drawn, found = dpf.Estimates(safe, tables=tables).synthesize(random_state=k), []
+        model = readings.models_of(safe, tables=tables).whole
         for group in ([(name,) for name in COLUMNS], list(combinations(COLUMNS, 2)), TRIPLES):
             distances = []
             for columns in group:
-                axes = told._axes(columns, {})
+                axes = readings.axes_of(plan, columns)
                 labels = index(axes) if len(columns) > 1 else axes[0].labels
                 truth, plain = (
                     f.groupby(list(columns)).size().reindex(labels, fill_value=0).to_numpy() for f in (people, drawn)
                 )
-                shares = told._joints.models.whole.joint(columns)
+                shares = model.joint(columns)
                 if len(columns) > 2:
-                    guarded = told._joints.models.whole.guarded([columns])[0]
+                    guarded = model.guarded([columns])[0]
                     shares = shares if guarded is None else guarded
                 parts = shares.ravel(), plain / len(people)
                 distances.append([np.abs(part - truth / len(people)).sum() for part in parts])
@@ -131,9 +135,9 @@ def test_marginals_beside_the_usual_aggregator(people, spaces):
         for column in plan.columns:
             size, n = column.space.size, len(people)
             truth = np.bincount(codes[column.name], minlength=size) / n
-            released = dpf.Estimates(pa.table({column.name: column.space.decode(out[column.name])}), plan)
-            axes = released._axes([column.name], {})
-            found = {method: point(released, axes, method) for method in ("inverse", "project", "em")}
+            released = pa.table({column.name: column.space.decode(out[column.name])})
+            axes = readings.axes_of(plan, [column.name])
+            found = {method: point(released, plan, axes, method) for method in ("inverse", "project", "em")}
             clipped = np.maximum(found["inverse"], 0)
             found["usual"] = clipped / clipped.sum()
             for method, shares in found.items():

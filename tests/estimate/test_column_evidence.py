@@ -6,7 +6,7 @@ import pytest
 from conftest import KEY
 
 import dpframe as dpf
-from dpframe.accounting.budget import Budget
+from dpframe import Budget, Column
 from dpframe.errors import AlteredReleaseWarning, ParameterError
 from dpframe.estimate import column_evidence as module
 from dpframe.estimate.axes import BinnedAxis, make_axis
@@ -14,10 +14,8 @@ from dpframe.estimate.column_evidence import ColumnEvidence, cell_counts_of, row
 from dpframe.estimate.evidence.combine import Observation, likely, updated
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question
-from dpframe.infer import column as inferred_column
 from dpframe.plan.build import build_plan
-from dpframe.plan.columns import Column
-from dpframe.plan.inferred import Inferred, Measured
+from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured
 
 CATEGORICAL = ["workclass", "education", "marital_status", "occupation", "relationship", "race", "sex"]
 CATEGORICAL += ["native_country", "income"]
@@ -188,12 +186,16 @@ def test_bins_that_are_too_narrow_are_left_to_the_rows():
     smooth = build_plan({"c": dpf.Real(0.0, 1.0)}, epsilon=0.2, mechanisms={"c": "geometric"}).columns[0]
     axis = make_axis(smooth, 500)
     counted = inferred(Measured("c", "intervals", (0.25, 0.5), (1_000, 1_000, 2_000), 100.0))
-    made = ColumnEvidence(counted, lambda axis: np.full(axis.classes, 4_000 / axis.classes))
+
+    def count(axis):
+        return np.full(axis.classes, 4_000 / axis.classes)
+
+    made = ColumnEvidence(counted, count)
     assert made.counted(make_axis(axis.column, 4)) is not None
     narrow = made.snapped(axis)
     assert made.counted(narrow) is not None
     rows, _ = made.cells(Question([narrow], False, (), True, False))
-    alone, _ = ColumnEvidence(None, made._count).cells(Question([narrow], False, (), True, False))
+    alone, _ = ColumnEvidence(None, count).cells(Question([narrow], False, (), True, False))
     np.testing.assert_array_equal(rows, alone)
     assert made.counted(narrow) is None
 
@@ -207,12 +209,8 @@ def test_values_have_cells_but_for_the_others():
     cells = cell_counts_of(axis, inferred(measured, threshold=5))
     np.testing.assert_array_equal(cells.matrix, np.eye(5)[[2, 0, 4]])
     assert cells.counts.tolist() == [20, 10, 7]
-    assert cells.least.tolist() == [4.5, 4.5, module.NULLS_SHOW * 2.0]
+    assert cells.least.tolist() == [4.5, 4.5, NULLS_SHOW * 2.0]
     assert cells.variances.tolist() == [4.0] * 3
-
-
-def test_nulls_show_as_inference_says():
-    assert module.NULLS_SHOW == inferred_column._NULLS
 
 
 def test_nulls_of_all_rounds_are_averaged():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpframe as dpf
+from dpframe import Report
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.evidence.combine import project
@@ -21,7 +22,6 @@ from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.tables import Evidence, row_table
 from dpframe.plan.build import build_plan
 from dpframe.plan.forecast import joint_errors, marginal_errors
-from dpframe.report.report import Report
 from dpframe.tables.release import release
 
 KEY = bytes(range(32))
@@ -58,9 +58,13 @@ R = int(os.environ.get("DPFRAME_RELEASES", "120"))
 """Releases of each check; 300 are the full run."""
 
 
+def released(i):
+    return release(CODES, PLAN, i.to_bytes(32, "big"))
+
+
 def releases(count, first=0):
     for i in range(first, first + count):
-        out = release(CODES, PLAN, i.to_bytes(32, "big"))
+        out = released(i)
         yield dpf.Estimates(pa.table({c.name: c.space.decode(out[c.name]) for c in PLAN.columns}), PLAN)
 
 
@@ -223,7 +227,7 @@ def test_projection_is_the_nearest_point(values, total):
 def test_em_reaches_the_maximum_of_likelihood():
     """Its gradient is at most 1 everywhere and 1 where the estimate is positive (the likelihood is concave)."""
     axes = [make_axis(PLAN[name], None) for name in ("job", "grade")]
-    counts = surrogates.count_classes(axes, ONE._source.codes(["job", "grade"]))
+    counts = surrogates.count_classes(axes, [released(0)])
     channels = [axis.channel for axis in axes]
     shares = Shares.of(channels).fitted(Seen.of(counts * 1e5), max_steps=20_000)[..., 0]
     expected = Matrices(tuple(channels)).spread(shares)
@@ -236,7 +240,7 @@ def test_em_reaches_the_maximum_of_likelihood():
 
 def test_many_fits_at_once_equal_one_at_a_time():
     axis = make_axis(PLAN["age"], 20)
-    counts = np.stack([surrogates.count_classes([axis], e._source.codes(["age"])) for e in releases(3)], axis=1)
+    counts = np.stack([surrogates.count_classes([axis], [released(i)]) for i in range(3)], axis=1)
     model = Shares.of([axis.channel])
     together = model.fitted(Seen(counts, np.zeros((0, 3))))
     for i in range(3):

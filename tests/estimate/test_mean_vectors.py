@@ -12,15 +12,14 @@ from checks import refused
 from conftest import KEY
 
 import dpframe as dpf
+from dpframe import Nullable, ReleaseInfo, Vector
 from dpframe.accounting.discrete_gaussian import BallNoise, IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import gaussian_delta
 from dpframe.errors import ParameterError
-from dpframe.estimate.plot import _curve
+from dpframe.estimate.plot import draw_curve
 from dpframe.estimate.vectors import VectorColumn, largest_deviations
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
-from dpframe.spaces import Nullable, Vector
-from dpframe.tables.info import ReleaseInfo
 from dpframe.totals.counts import Vectors
 
 SPACE = Vector(3, 1.0)
@@ -134,7 +133,7 @@ def test_the_legend_of_curves_covers_none_of_them() -> None:
     middle = np.tile(np.sin(np.arange(24)), 8)
     columns = {"estimate": middle, "band_lower": middle - 1, "band_upper": middle + 1}
     figure = plt.figure(layout="constrained")
-    ax = _curve(pd.DataFrame(columns, index=index), figure.subplots())
+    ax = draw_curve(pd.DataFrame(columns, index=index), figure.subplots())
     figure.canvas.draw()
     legend, within = ax.get_legend().get_window_extent(), ax.get_window_extent()
     assert legend.x0 >= within.x1
@@ -146,7 +145,7 @@ def test_a_picture_of_many_groups_shows_the_clearest_in_full() -> None:
     index = pd.MultiIndex.from_product([list("abcdefghij"), [0, 1, 2]], names=["region", "position"])
     middle, half = np.arange(30.0), np.repeat([9, 1, 2, 3, 4, 5, 6, 7, 8, np.inf], 3)
     columns = {"estimate": middle, "band_lower": middle - half, "band_upper": middle + half}
-    ax = _curve(pd.DataFrame(columns, index=index), plt.figure().subplots())
+    ax = draw_curve(pd.DataFrame(columns, index=index), plt.figure().subplots())
     assert [line.get_label() for line in ax.lines] == list("bcdefghi")
     assert ax.get_legend().get_title().get_text() == "region\n(2 more, less certain)"
     for i, (line, band) in enumerate(zip(ax.lines, ax.collections, strict=True), 1):

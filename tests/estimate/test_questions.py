@@ -11,10 +11,10 @@ import pytest
 from conftest import KEY
 
 import dpframe as dpf
+from dpframe import Nullable, Subset
 from dpframe.channels import GammaDiagonal
 from dpframe.estimate.conditions import Where
 from dpframe.estimate.tables.pair_bounds import bounds_by_pairs
-from dpframe.spaces import Nullable, Subset
 
 ITEMS = ["bread", "milk", "eggs", "tea"]
 N = 3_000
@@ -156,7 +156,7 @@ def test_any_is_what_all_leaves():
 
 
 def test_times_take_the_codes_within():
-    column = pure()[0]._source.column
+    column = pure()[0].plan.__getitem__
     for low, high, code in [
         ("1990-01-01 12:00", "1990-01-03", (1, 3)),
         (dt.date(1990, 1, 2), None, (1, 365)),
@@ -170,7 +170,7 @@ def test_real_grids_take_the_codes_within():
     safe = dpf.sanitize(
         pd.DataFrame({"x": [0.1, 0.5, 0.9]}), epsilon=1, delta=0, spaces={"x": dpf.Real(0, 1, steps=10)}, key=KEY
     )
-    column = dpf.Estimates(safe)._source.column
+    column = safe.dp.release.plan.__getitem__
     for low, high, code in [(0.3, 0.7, (3, 8)), (0.25, 0.75, (3, 8)), (-5, 0.1, (0, 2)), (0.9, 99, (9, 11))]:
         assert Where.of({"x": (low, high)}, column).values["x"].stretches == (code,)
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import readings
 
 import dpframe as dpf
 from dpframe.estimate import synthetic
@@ -70,9 +71,9 @@ def test_rare_cells_keep_their_rows_in_mean():
 
 def test_rows_of_many_columns_are_told_apart():
     rows = [np.random.default_rng(seed).integers(0, 50, 300) for seed in range(20)]
-    keys = raking._keys(rows, [50] * 20)
+    keys = raking.row_keys(rows, [50] * 20)
     assert len(set(keys.tolist())) == len({*zip(*(row.tolist() for row in rows), strict=True)})
-    twice = raking._keys([np.tile(row, 2) for row in rows], [50] * 20)
+    twice = raking.row_keys([np.tile(row, 2) for row in rows], [50] * 20)
     assert (twice[:300] == twice[300:]).all()
 
 
@@ -100,11 +101,13 @@ def test_triples_of_synthetic_rows_are_near_those_of_the_fit(monkeypatch):
     safe = frame.dp.sanitize(epsilon=1.0, delta=1e-6, spaces=spaces, key=bytes(32))
 
     def apart():
-        synthesizer = dpf.Estimates(safe)._synthesizer
-        rows = synthesizer.given({name: safe[name].map(spaces[name].index).to_numpy() for name in names}, drawing())
+        models = readings.models_of(safe)
+        rows = readings.synthesizer_of(safe, models).given(
+            {name: safe[name].map(spaces[name].index).to_numpy() for name in names}, drawing()
+        )
         found = []
         for triple in itertools.combinations(range(len(names)), 3):
-            fit = synthesizer._model.fit.joint(triple)
+            fit = models.whole.fit.joint(triple)
             place = np.ravel_multi_index([rows[names[c]].astype(np.int64) for c in triple], fit.shape)
             found.append(np.abs(np.bincount(place, minlength=fit.size) / len(safe) - fit.ravel()).sum())
         return float(np.mean(found))

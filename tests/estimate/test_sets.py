@@ -18,12 +18,12 @@ from conftest import DATA, KEY
 from scipy import stats
 
 import dpframe as dpf
+from dpframe import Column
 from dpframe.channels import AsymmetricBitFlip, BitFlip, NullableSetResponse, SetResponse, WithNull
 from dpframe.cli import main
 from dpframe.errors import ParameterError
 from dpframe.estimate import sets
 from dpframe.plan.build import build_plan
-from dpframe.plan.columns import Column
 
 ITEMS = ["art", "bingo", "chess", "darts", "elks", "fado"]
 SPACE = dpf.Subset(ITEMS, max_size=3)
@@ -125,8 +125,8 @@ def statistics(estimates, target):
         estimates.support("x", ["art", "bingo"], by="g", target=target),
     ]
     mine = sets.SetColumn.of(estimates.plan["x"])
-    (mean,), (variance,) = sets.SetSizes.of(mine, estimates._source.codes(["x"])).mean(float(target == "population"))
-    ends = {"estimate": [mean], "std_error": [np.sqrt(variance)]}
+    size = estimates.set_sizes("x", target=target).attrs["mean_size"]
+    ends = {name: [size[name]] for name in ("estimate", "std_error")}
     if mine.has_null:
         rate = estimates.null_rate("x", target=target)
         ends = {name: [*values, rate[name]] for name, values in ends.items()}
@@ -199,13 +199,12 @@ def test_the_population_is_estimated_from_a_sample(lists):
         e = released(space, mechanism, sample, bytes([k]) * 32)
         table = e.support("x", target="population")
         pair = e.support("x", ["art", "bingo"], target="population")
-        sizes = sets.SetSizes.of(sets.SetColumn.of(e.plan["x"]), e._source.codes(["x"]))
-        (size,), (variance,) = sizes.mean(1.0)
+        size = e.set_sizes("x", target="population").attrs["mean_size"]
         score = [
             *((table["estimate"] - population) / table["std_error"]),
             *((pair["estimate"] - 0.15) / pair["std_error"]),
         ]
-        scores.append([*score, (size - population.sum()) / np.sqrt(variance)])
+        scores.append([*score, (size["estimate"] - population.sum()) / size["std_error"]])
         assert e.support("x").loc["art", "std_error"] < table.loc["art", "std_error"]
     scores = np.array(scores)
     assert np.abs(scores.mean(axis=0)).max() < 4.8 / np.sqrt(60)

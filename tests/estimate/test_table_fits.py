@@ -23,7 +23,7 @@ from dpframe.estimate.tables.fit import (
     prediction_error,
 )
 from dpframe.estimate.tables.guard import guard_joint, interaction_variance
-from dpframe.estimate.tables.mixture import Mixture, _Descent, fit_mixture, targets_of
+from dpframe.estimate.tables.mixture import Descent, Mixture, fit_mixture, targets_of
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
 
@@ -173,13 +173,13 @@ def test_gradients_are_those_of_the_misfit(long, monkeypatch):
     evidence = Evidence(75, (2, 3, 2), (*tables, *rows))
     targets = targets_of(evidence)
     assert [len(target.blocks) for target in targets] == [1 if long == 256 else 2, 1]
-    descent = _Descent(targets, 75, [np.full(k, 1 / k) for k in (2, 3, 2)], 3, 1, 0)
+    descent = Descent(targets, 75, [np.full(k, 1 / k) for k in (2, 3, 2)], 3, 1, 0)
     for name in ("logits", "tilts", "segments"):
         setattr(descent, name, getattr(descent, name).astype(np.float64))
     descent.blocks = [block.in_shares(75, np.float64) for target in targets for block in target.blocks]
 
     def misfit():
-        return descent._gradients(descent._laws(descent.logits), _weights(descent.tilts))
+        return descent.gradients(descent.laws(descent.logits), _weights(descent.tilts))
 
     _, (by_logits, by_tilts) = misfit()
     for values, gradient in ((descent.logits, by_logits), (descent.tilts, by_tilts)):

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import readings
 
 import dpframe as dpf
 from dpframe.estimate import model, moments, surrogates, synthetic
@@ -42,7 +43,7 @@ def rows(people):
 
 class TestFits:
     def test_a_question_fits_the_columns_that_answer_it(self, wide):
-        models = dpf.Estimates(wide)._joints.models
+        models = readings.models_of(wide)
         near = models.around(["c3"])
         assert "whole" not in vars(models), "no question starts a fit of all"
         assert {"c3", "c4", "c5"} <= set(near.columns)
@@ -52,7 +53,7 @@ class TestFits:
 
     def test_all_that_is_known_of_one_column_stays(self, wide):
         """Sums of pairs with columns outside of a fit count in it."""
-        models = dpf.Estimates(wide)._joints.models
+        models = readings.models_of(wide)
         one, whole = models.among(["c3"]).evidence, models.whole.evidence
         (seen,) = one.seen([0])
         every = whole.seen(models.whole.places(["c3"]))
@@ -62,9 +63,8 @@ class TestFits:
 
     def test_a_narrow_table_has_one_fit(self, people, wide, monkeypatch):
         """Answers of tables of no more columns are those of the fit of all."""
-        estimates = dpf.Estimates(wide)
         monkeypatch.setattr(model, "MOST_FITTED", WIDE)
-        models = estimates._joints.models
+        models = readings.models_of(wide)
         assert models.around(["c0"]) is models.whole
         assert models.among(["c0"]) is models.whole
 
@@ -97,7 +97,7 @@ class TestFits:
 
 class TestRowsAlone:
     def test_a_model_is_of_the_columns_that_answer(self, rows):
-        models = dpf.Estimates(rows)._joints.models
+        models = readings.models_of(rows)
         near = models.around(["c3"])
         assert {"c3", "c4", "c5"} <= set(near.names)
         assert len(near.names) <= MOST_FITTED
@@ -106,16 +106,15 @@ class TestRowsAlone:
     @pytest.mark.parametrize("most", [1 << 23, 40])
     def test_a_fit_of_all_has_the_pairs_that_show(self, rows, most, monkeypatch):
         monkeypatch.setattr(model, "MOST_COUNTED", most)
-        drawing = dpf.Estimates(rows)._synthesizer
-        kept = set(drawing._model.evidence.row_pairs)
+        kept = set(readings.models_of(rows).whole.evidence.row_pairs)
         dependent = {(i, j) for i in range(WIDE) for j in range(i + 1, WIDE) if i // 3 == j // 3}
         assert dependent <= kept
         assert len(kept) < len(dependent) + 20
-        assert drawing.fidelity.loc[("c0", "c1"), "shows"]
+        assert dpf.Estimates(rows).fidelity().loc[("c0", "c1"), "shows"]
 
     def test_no_more_pairs_than_fit(self, rows, monkeypatch):
         monkeypatch.setattr(model, "MOST_ROW_PAIRS", 3)
-        assert len(dpf.Estimates(rows)._synthesizer._model.evidence.row_pairs) == 3
+        assert len(readings.models_of(rows).whole.evidence.row_pairs) == 3
 
     def test_synthetic_rows_hold_dependence(self, people, rows):
         found = dpf.Estimates(rows).synthesize(random_state=0)

@@ -11,10 +11,11 @@ import measure
 import numpy as np
 import pandas as pd
 import pytest
+import readings
 
 import dpframe as dpf
+from dpframe import Estimates
 from dpframe.datasets import HOBBIES, OCCUPATIONS, REGIONS, make_census
-from dpframe.estimate import Estimates
 from dpframe.plan.build import build_plan
 
 KEY = bytes(range(32))
@@ -195,7 +196,7 @@ def test_rows_answer_what_was_not_measured(people, plan, safe):
 
 def test_a_fit_is_made_once(people, plan, safe):
     tables = measure.measure_pairs(people, plan, SIGMA**2)
-    first, again = (Estimates(safe, tables=tables)._joints.models.whole.fitted for _ in range(2))
+    first, again = (readings.models_of(safe, tables=tables).whole.fitted for _ in range(2))
     assert first is again
 
 
@@ -325,7 +326,7 @@ def test_all_counts_of_a_number_tell_of_it(cells):
     one, both = (Estimates(release, tables=(*first, *pair, *extra)).count(ask) for extra in ((), (more,)))
     assert both["std_error"] < one["std_error"] * (0.5 if cells != 7 else 1.0)
     assert abs(both["estimate"] - truth) < 4 * both["std_error"]
-    models = [Estimates(release, tables=(*first, *pair, *extra))._joints.models.whole for extra in ((), (more,))]
+    models = [readings.models_of(release, tables=(*first, *pair, *extra)).whole for extra in ((), (more,))]
     assert [len(model.evidence.tables) for model in models] == [2, 2]
 
 

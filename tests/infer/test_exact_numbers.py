@@ -223,7 +223,7 @@ class TwiceNormed(Lists):
 
     def counter(self):
         counter = super().counter()
-        return touching_twice(counter) if self._rounds else counter
+        return touching_twice(counter) if self.rounds else counter
 
 
 @pytest.mark.parametrize(

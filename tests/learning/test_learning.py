@@ -554,8 +554,9 @@ def test_columns_that_were_not_found_are_left_out():
     with pytest.warns(dpf.InferenceWarning):
         safe = dpf.sanitize(frame, epsilon=4, delta=1e-6, key=bytes(range(32)))
     from dpframe.learning.base import feature_columns
+    from dpframe.tables.released import Source
 
-    source = dpf.Estimates(safe)._source
+    source = Source(safe, None)
     with pytest.warns(dpf.InferenceWarning, match="the model leaves out note: private inference did not find"):
         assert [column.name for column in feature_columns(source, "yes")] == ["level"]
     with pytest.raises(dpf.ParameterError, match="private inference did not find what is in the target 'note'"):

@@ -10,14 +10,13 @@ from functools import partial
 
 import processes
 import pytest
-from processes import JOB
+from processes import JOB, key_file, key_folder
 
 import dpframe as dpf
-from dpframe.disk import Folder
+from dpframe import Ledger
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError
 from dpframe.ledger import job_keys
 from dpframe.ledger.currencies import Amount
-from dpframe.ledger.ledger import Ledger
 from dpframe.tables.files import digest_files
 
 INPUT, CHANGED = b"input and plan", b"another input"
@@ -55,7 +54,7 @@ def run(ledger, binding=INPUT, *, epsilon=0.25, fail=None, **options):
 def interrupted(ledger, **options):
     with pytest.raises(Killed):
         run(ledger, fail="after", **options)
-    (path,) = job_keys._folder(ledger).glob("*.key")
+    (path,) = key_folder(ledger).glob("*.key")
     return bytes.fromhex(json.loads(path.read_text())["key"])
 
 
@@ -100,7 +99,7 @@ def test_what_fails_before_it_spends_costs_and_leaves_nothing(ledger, keys):
     with pytest.raises(LedgerError, match="dataset surwey is not in"), job_keys.job(ledger, "surwey", JOB, INPUT):
         pass
     assert keys() == []
-    assert not job_keys._folder(Ledger(f"{ledger.path}2")).exists()
+    assert not key_folder(Ledger(f"{ledger.path}2")).exists()
     assert ledger.history().empty
 
 
@@ -180,19 +179,29 @@ def test_dataset_and_name_have_keys_of_their_own(ledger):
             job.spend(0.1, 0.0)
             assert not job.resumed
             assert job.key != key
-    # No two pairs run into one another.
-    assert job_keys._key_path(ledger, "a", "bc") != job_keys._key_path(ledger, "ab", "c")
     assert run(ledger)[0] == key
 
 
-def test_the_tag_is_of_dataset_input_and_plan(ledger):
-    bound = job_keys._bound_to(job_keys.bind(b"input", b"plan"), None)
-    one = job_keys._StoredJob.fresh("survey", JOB, bound)
-    assert one.fits(bound)
+def test_no_two_pairs_of_dataset_and_name_run_into_one_another(ledger, keys):
+    ledger.create("a", 1.0)
+    ledger.create("ab", 1.0)
+    with job_keys.job(ledger, "a", "bc", INPUT), job_keys.job(ledger, "ab", "c", INPUT):
+        assert len(keys()) == 2
+
+
+def test_the_tag_is_of_dataset_input_and_plan(ledger, keys):
+    bound = job_keys.bind(b"input", b"plan")
+    key = interrupted(ledger, binding=bound)
     for parts in ((b"inputp", b"lan"), (b"input", b"plan2"), (b"", b"inputplan")):
-        assert not one.fits(job_keys._bound_to(job_keys.bind(*parts), None))
-    assert one.tag != job_keys._tag(one.key, "survex", job_keys.bind(b"input", b"plan"))
-    assert one.key.hex() not in repr(one)
+        with pytest.raises(LedgerError, match="the input or the plan changed since the interrupted run"):
+            run(ledger, job_keys.bind(*parts))
+    (path,) = keys()
+    content = path.read_text()
+    path.write_text(json.dumps(json.loads(content) | {"dataset": "survex"}))
+    with pytest.raises(LedgerError, match="the input or the plan changed since the interrupted run"):
+        run(ledger, bound)
+    path.write_text(content)
+    assert run(ledger, bound)[0] == key
 
 
 def test_a_digest_under_the_jobs_own_key(ledger):
@@ -266,10 +275,13 @@ def test_symbolic_links_are_not_followed(ledger, keys, tmp_path):
         run(ledger)
 
 
+def contents(ledger):
+    return {path: path.read_bytes() for path in key_folder(ledger).glob("*.key")}
+
+
 def refused(ledger, message):
     """A job, the list of jobs and the removal of a key are refused, at no cost and with nothing written."""
-    path = job_keys._key_path(ledger, "survey", JOB)
-    before = path.read_bytes() if path.exists() else None
+    before = contents(ledger)
     spent = ledger.spent("survey")
     message = rf"^the key .*{message}.*: find out who made it, and remove it$"
     with pytest.raises(LedgerError, match=message):
@@ -278,14 +290,14 @@ def refused(ledger, message):
         job_keys.pending(ledger)
     with pytest.raises(LedgerError, match=message):
         job_keys.forget(ledger, "survey", JOB)
-    assert (path.read_bytes() if path.exists() else None) == before
+    assert contents(ledger) == before
     assert ledger.spent("survey") == spent
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o750, 0o701])
 @pytest.mark.posix
 def test_a_key_folder_that_others_may_enter_is_refused(ledger, mode):
-    folder = job_keys._folder(ledger)
+    folder = key_folder(ledger)
     folder.mkdir()
     folder.chmod(mode)
     refused(ledger, r"folder .*has rights for others \(it must have mode 0700\)")
@@ -294,45 +306,45 @@ def test_a_key_folder_that_others_may_enter_is_refused(ledger, mode):
 
 def test_a_key_folder_that_is_a_link_is_refused(ledger, tmp_path):
     (tmp_path / "elsewhere").mkdir(mode=0o700)
-    job_keys._folder(ledger).symlink_to(tmp_path / "elsewhere")
+    key_folder(ledger).symlink_to(tmp_path / "elsewhere")
     refused(ledger, "folder .*is a link or no folder")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_a_file_in_place_of_the_key_folder_is_refused(ledger):
-    job_keys._folder(ledger).write_text("")
+    key_folder(ledger).write_text("")
     with pytest.raises(LedgerError, match=r"folder .*is a link or no folder: find out who made it, and remove it"):
         run(ledger)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o620, 0o606])
 @pytest.mark.posix
-def test_a_key_file_that_others_may_read_is_refused(ledger, mode):
+def test_a_key_file_that_others_may_read_is_refused(ledger, keys, mode):
     interrupted(ledger)
-    job_keys._key_path(ledger, "survey", JOB).chmod(mode)
+    (path,) = keys()
+    path.chmod(mode)
     refused(ledger, r"file .*has rights for others \(it must have mode 0600\)")
 
 
 @pytest.mark.posix
 def test_a_key_file_that_was_put_there_before_is_refused(ledger):
-    path = job_keys._key_path(ledger, "survey", JOB)
-    path.parent.mkdir(mode=0o700)
+    path = key_file(ledger)
     path.write_bytes(b"")
     path.chmod(0o644)
     refused(ledger, r"file .*has rights for others")
     assert path.read_bytes() == b""
 
 
-def test_a_key_file_with_another_link_is_refused(ledger, tmp_path):
+def test_a_key_file_with_another_link_is_refused(ledger, keys, tmp_path):
     interrupted(ledger)
-    os.link(job_keys._key_path(ledger, "survey", JOB), tmp_path / "copy")
+    (path,) = keys()
+    os.link(path, tmp_path / "copy")
     refused(ledger, "file .*has another link")
 
 
 @pytest.mark.posix
 def test_a_key_file_that_is_no_file_is_refused(ledger):
-    path = job_keys._key_path(ledger, "survey", JOB)
-    path.parent.mkdir(mode=0o700)
+    path = key_file(ledger)
     os.mkfifo(path, 0o600)
     with pytest.raises(LedgerError, match=r"file .*is no regular file.*: find out who made it, and remove it"):
         run(ledger)
@@ -340,9 +352,9 @@ def test_a_key_file_that_is_no_file_is_refused(ledger):
         job_keys.pending(ledger)
 
 
-def test_a_link_in_place_of_a_key_file_is_not_listed(ledger, tmp_path):
+def test_a_link_in_place_of_a_key_file_is_not_listed(ledger, keys, tmp_path):
     interrupted(ledger)
-    path = job_keys._key_path(ledger, "survey", JOB)
+    (path,) = keys()
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(LedgerError, match=r"key file .* cannot be used: Too many levels of symbolic links"):
@@ -354,9 +366,9 @@ def test_a_link_in_place_of_a_key_file_is_not_listed(ledger, tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("what", ["folder", "file"])
 @pytest.mark.posix
-def test_a_stranger_s_key_folder_or_file_is_refused(ledger, what):
+def test_a_stranger_s_key_folder_or_file_is_refused(ledger, keys, what):
     interrupted(ledger)
-    path = job_keys._key_path(ledger, "survey", JOB)
+    (path,) = keys()
     os.chown(path.parent if what == "folder" else path, 65534, 65534)
     refused(ledger, f"{what} .*belongs to another user")
 
@@ -364,7 +376,7 @@ def test_a_stranger_s_key_folder_or_file_is_refused(ledger, what):
 @pytest.mark.posix
 def test_a_folder_that_is_swapped_under_a_running_job_gets_no_key(ledger, tmp_path):
     """What was looked at is what is written: the folder that stands at the path afterwards is another."""
-    folder = job_keys._folder(ledger)
+    folder = key_folder(ledger)
     with job_keys.job(ledger, "survey", JOB, INPUT) as job:
         folder.rename(tmp_path / "moved")
         folder.mkdir()
@@ -542,20 +554,26 @@ def test_digest_of_files(tmp_path, monkeypatch):
         digest_files(["no"])
 
 
-def test_a_file_that_was_replaced_before_it_was_locked_is_not_held(tmp_path):
-    """Opened by one process, removed by the one that held its lock, locked by the first."""
-    path = tmp_path / "key"
-    for replacement in (None, b"new"):
-        path.write_bytes(b"old")
-        descriptor = os.open(path, os.O_RDWR)
-        with Folder.opened(tmp_path) as folder:
-            assert job_keys._holds(descriptor, folder, path)
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_was_replaced_before_it_was_locked_is_not_held(ledger, keys, tmp_path, monkeypatch, replaced):
+    """Opened by one process, removed by the one that held its lock, locked by the first: its key would be lost."""
+    path, lock = key_file(ledger), job_keys.try_lock
+
+    def late(descriptor):
+        if not late.came:
+            late.came = True
             path.unlink()
-            if replacement is not None:
-                (tmp_path / "other").write_bytes(replacement)
+            if replaced:
+                (tmp_path / "other").touch(mode=0o600)
                 (tmp_path / "other").rename(path)
-            assert not job_keys._holds(descriptor, folder, path)
-        os.close(descriptor)
+        return lock(descriptor)
+
+    late.came = False
+    monkeypatch.setattr(job_keys, "try_lock", late)
+    key = interrupted(ledger)
+    assert late.came
+    assert keys() == [path]
+    assert run(ledger)[0] == key
 
 
 def test_job_name_is_where_the_file_is(tmp_path, monkeypatch):

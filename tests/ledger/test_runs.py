@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
+from dpframe import disk
 from dpframe.errors import LedgerError, ParameterError, RepeatedReleaseWarning
 from dpframe.ledger import job_keys, runs
 
@@ -104,11 +105,15 @@ def test_killed_before_the_receipt(ledger, source, tmp_path, monkeypatch):
 
 
 def leave_the_key(ledger, source, target, monkeypatch):
-    def killed(self):
-        raise Killed
+    """Killed before it overwrites its key with zeros."""
+
+    def killed(descriptor, content):
+        if not any(content):
+            raise Killed
+        return disk.write_whole(descriptor, content)
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(job_keys._KeyFile, "remove", killed)
+        patch.setattr(job_keys, "write_whole", killed)
         night(ledger, source, target)
     assert len(keys(ledger)) == 1
     assert job_keys.pending(ledger) == []

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pages import visible
 
 import dpframe as dpf
+from dpframe import Plan, ReleaseInfo, Report
 from dpframe.accounting.unit import Unit
 from dpframe.api.identity import table_digest
 from dpframe.errors import LedgerError, ParameterError, PlanError
 from dpframe.ledger import job_keys
 from dpframe.plan.build import build_plan
 from dpframe.plan.explanation import person_lines
-from dpframe.plan.plan import Plan
-from dpframe.report.page import _unprotected
 from dpframe.tables.frames import wrap
 
 pytestmark = pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
@@ -407,12 +407,11 @@ def test_a_report_names_who_is_not_protected_at_once() -> None:
         "2 rows": build_plan({"age": (0, 9)}, epsilon=1.0, contributions=2, **options),
         "person:patient": build_plan({"age": (0, 9)}, epsilon=1.0, privacy_id="patient", **options),
     }
-    said = {unit: [line for line in _unprotected(plan, plan.verify()) if "own" in line] for unit, plan in made.items()}
-    assert said == {
-        "row": ["People who own more rows than one: each of their rows is protected, but not all of them at once."],
-        "2 rows": ["People who own more rows than 2: any 2 of their rows are protected, but not all of them at once."],
-        "person:patient": [],
-    }
+    pages = {unit: visible(Report(ReleaseInfo(plan, 1_000, "0" * 16)).to_html()) for unit, plan in made.items()}
+    protected = "protected, but not all of them at once."
+    assert f"People who own more rows than one: each of their rows is {protected}" in pages["row"]
+    assert f"People who own more rows than 2: any 2 of their rows are {protected}" in pages["2 rows"]
+    assert protected not in pages["person:patient"]
     owned = [list(person_lines(plan))[-1] for plan in made.values()]
     assert owned[1].startswith("A person owns 2 rows at most, which is believed;")
     assert owned[2].startswith("Of each person, by column 'patient', one row counted, however many they own;")

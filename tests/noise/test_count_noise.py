@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import examples
 
-from dpframe.accounting.budget import Budget
+from dpframe import Budget
 from dpframe.accounting.gaussian_dp import largest_step, step_delta
 from dpframe.errors import ParameterError
 from dpframe.infer.cost import Histogram, gaussian_tail, spend
-from dpframe.noise.gaussian import _RATIO, _STRIDE, GaussianTable, gaussian_table, inverted, limits_of
+from dpframe.noise.gaussian import RATIO, STRIDE, GaussianTable, gaussian_table, inverted, limits_of
 from dpframe.noise.geometric_counts import geometric_noise, leading_zeros
 from dpframe.noise.keystream import Keystream
 
@@ -60,10 +60,10 @@ def test_wide_noise_is_the_sum_of_a_fine_and_a_coarse_draw(sigma2):
         rate = 1 / (2 * Decimal(sigma2))
         found = {}
         for z in (0, 1, 31, 32, 63, 250, -251, 700):
-            mass = sum(fine.get(z - _STRIDE * y, 0) * w for y, w in coarse.items())
+            mass = sum(fine.get(z - STRIDE * y, 0) * w for y, w in coarse.items())
             found[z] = Decimal(mass) / (-rate * z * z).exp()
         assert max(found.values()) / min(found.values()) - 1 < Decimal(2) ** -80
-    assert Fraction((_RATIO * _STRIDE) ** 2) + _STRIDE**2 * table.coarse.sigma2 == Fraction(sigma2)
+    assert Fraction((RATIO * STRIDE) ** 2) + STRIDE**2 * table.coarse.sigma2 == Fraction(sigma2)
 
 
 @pytest.mark.parametrize("scale", [3.0, 400.0, 5e3, 1e6, 1e9])

@@ -10,14 +10,13 @@ import pytest
 from conftest import KEY
 
 import dpframe as dpf
+from dpframe import Nullable, Plan, Subset
 from dpframe.plan.build import build_plan
-from dpframe.plan.choice import _support_error
-from dpframe.plan.plan import Plan
-from dpframe.spaces import Nullable, Subset
+from dpframe.plan.choice import support_error
 
 
 def error(plan, name="x"):
-    return _support_error(plan[name].mechanism, plan[name].space)
+    return support_error(plan[name].mechanism, plan[name].space)
 
 
 @pytest.mark.walk(2)

@@ -21,12 +21,10 @@ import pytest
 from sklearn import datasets as bundled
 
 import dpframe as dpf
-from dpframe.accounting.budget import Budget
+from dpframe import Budget, Integer, Nullable, Plan, Real
 from dpframe.plan.build import build_plan
-from dpframe.plan.findings import _noise_of_mean, judge, judge_spaces, share_outside
+from dpframe.plan.findings import judge, judge_spaces, noise_of_mean, share_outside
 from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.plan import Plan
-from dpframe.spaces import Integer, Nullable, Real
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "1"))
 COLUMNS = ["age", "sex", "education", "region", "income"]
@@ -316,7 +314,7 @@ def test_noise_is_compared_with_the_standard_deviation_that_the_counts_show():
     verdicts = []
     for counts in (near, far):
         measured, plan = made(tuple(counts), (0, 1_000), 1_000, variance=900.0, edges=edges)
-        noise = _noise_of_mean((measured,), plan["x"].space, 1_000)
+        noise = noise_of_mean((measured,), plan["x"].space, 1_000)
         verdicts.append((round(noise, 2), [one.why for one in plan.not_found]))
     # 30 rows over 1,000, times 1,000, over standard deviations of 52 and 288.
     assert verdicts == [(0.58, [NOISY]), (0.1, [])]

@@ -10,12 +10,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import readings
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dpframe as dpf
+from dpframe import Budget, Column, Group, Plan, Product
 from dpframe.accounting import composed_delta
-from dpframe.accounting.budget import Budget
 from dpframe.channels import GammaDiagonal, Geometric, Mechanism, RandomizedResponse
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import NoiseBlock, join_axes, make_axis
@@ -27,9 +28,7 @@ from dpframe.estimate.tables.tables import Evidence, Table, row_table
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ResponseTable
 from dpframe.plan.build import build_plan
-from dpframe.plan.columns import Column, Group
-from dpframe.plan.plan import Plan
-from dpframe.spaces import Product, space_from_json
+from dpframe.spaces import space_from_json
 from dpframe.tables.release import release
 
 KEY = bytes(range(32))
@@ -60,8 +59,9 @@ def table_of(n, seed=3):
 
 TABLE = table_of(4_000)
 PLAN = build_plan(SPACES, epsilon=9, groups=GROUPS)
-ONE = dpf.Estimates(dpf.sanitize(TABLE, plan=PLAN, key=KEY))
-CODES = next(iter(ONE._source.codes(PLAN.names)))
+SAFE = dpf.sanitize(TABLE, plan=PLAN, key=KEY)
+ONE = dpf.Estimates(SAFE)
+CODES = readings.codes_of(SAFE, PLAN.names)
 
 
 # The channel
@@ -490,8 +490,8 @@ JOINTS = [
 @pytest.mark.parametrize("names", JOINTS, ids="-".join)
 @pytest.mark.parametrize("target", ["table", "population"])
 def test_joints_and_their_errors_are_those_of_the_dense_inverse(names, target):
-    axes = ONE._axes(names, {})
-    counts = ONE._counts(axes)
+    axes = readings.axes_of(PLAN, names)
+    counts = readings.counts_of(SAFE, axes)
     for normalize, dropna in itertools.product([False, True], repeat=2):
         sets = itertools.chain(*(itertools.combinations(range(len(names)), r) for r in range(len(names))))
         for held in sets if normalize else [()]:
@@ -510,9 +510,9 @@ def test_joints_and_their_errors_are_those_of_the_dense_inverse(names, target):
 def test_margins_are_those_of_the_dense_inverse(names):
     inverse, cells, sizes = dense(names)
     rows = np.ravel_multi_index([CODES[name] for name in names], sizes)
-    axes = ONE._axes(names, {})
+    axes = readings.axes_of(PLAN, names)
     for kept, dropna in itertools.product([(0,), (1, 2), (0, 2), ()], [False, True]):
-        estimate, variance = surrogates.margin_cells(ONE._counts(axes), axes, kept, dropna, 0.0)
+        estimate, variance = surrogates.margin_cells(readings.counts_of(SAFE, axes), axes, kept, dropna, 0.0)
         for place in itertools.product(*(range(n) for n in estimate.shape)):
             f = np.ones(len(cells))
             for i, name in enumerate(names):
@@ -535,8 +535,8 @@ def test_bins_of_a_grouped_column_are_sums_of_its_cells():
     single = ONE.value_counts("wage", sort=False)["estimate"].to_numpy()
     np.testing.assert_allclose(alone, np.add.reduceat(single, [0, 2, 5]), rtol=1e-9, atol=1e-6)
     unit = join_axes([make_axis(PLAN["wage"], 10), make_axis(PLAN["sex"], None)], PLAN.groups)
-    listed = ONE._axes(names, {})
-    np.testing.assert_array_equal(ONE._counts(unit), ONE._counts(listed))
+    listed = readings.axes_of(PLAN, names)
+    np.testing.assert_array_equal(readings.counts_of(SAFE, unit), readings.counts_of(SAFE, listed))
     wide = join_axes([make_axis(PLAN["wage"], bounds), make_axis(PLAN["sex"], None)], PLAN.groups)
     flat = np.add.reduceat(np.eye(10), [0, 2, 5])
     uniform = flat.T / flat.sum(axis=1)
@@ -550,8 +550,8 @@ def test_bins_of_a_grouped_column_are_sums_of_its_cells():
 
 
 def test_one_axis_of_a_group_is_its_marginal():
-    axes = ONE._axes(["job", "sex"], {})
-    counts = ONE._counts(axes).sum(axis=1)
+    axes = readings.axes_of(PLAN, ["job", "sex"])
+    counts = readings.counts_of(SAFE, axes).sum(axis=1)
     own = make_axis(PLAN["job"], None)
     for squared in (False, True):
         np.testing.assert_allclose(axes[0].invert(counts, squared=squared), own.invert(counts, squared=squared))
@@ -640,7 +640,7 @@ def test_means_by_bins_within_a_group():
 def test_the_channel_of_a_joint_is_the_dense_one():
     names = ["sex", "grade", "job"]
     inverse, cells, sizes = dense(names)
-    matrix, channel = np.linalg.inv(inverse), JointDomain(tuple(ONE._axes(names, {})))
+    matrix, channel = np.linalg.inv(inverse), JointDomain(tuple(readings.axes_of(PLAN, names)))
     t = np.random.default_rng(0).random(sizes)
     np.testing.assert_allclose(channel.spread(t).ravel(), matrix @ t.ravel(), rtol=1e-9)
     np.testing.assert_allclose(channel.adjoint(t).ravel(), matrix.T @ t.ravel(), rtol=1e-9)
@@ -654,8 +654,8 @@ def test_the_channel_of_a_joint_is_the_dense_one():
 
 
 def test_the_fit_of_a_grouped_joint_is_the_most_likely_one():
-    axes = ONE._axes(["sex", "grade", "job"], {})
-    counts, channel = ONE._counts(axes), JointDomain(tuple(axes))
+    axes = readings.axes_of(PLAN, ["sex", "grade", "job"])
+    counts, channel = readings.counts_of(SAFE, axes), JointDomain(tuple(axes))
     # Of so many more rows less than a millionth of the likelihood is left to gain when a fit ends.
     shares = Shares.of(channel).fitted(Seen.of(counts * 1e5), max_steps=20_000)[..., 0]
     gradient = channel.adjoint(counts / counts.sum() / channel.spread(shares))
@@ -901,13 +901,13 @@ def test_histograms_and_quantiles_of_a_grouped_column():
 
 
 def test_a_release_that_lost_a_column_of_a_group():
-    safe = dpf.sanitize(TABLE, plan=PLAN, key=KEY)
-    rest = dpf.Estimates(safe.drop(columns="wage"), PLAN)
+    rest = dpf.Estimates(SAFE.drop(columns="wage"), PLAN)
     for method in ("inverse", "em"):
         pd.testing.assert_frame_equal(
             rest.joint(["sex", "job"], method=method), ONE.joint(["sex", "job"], method=method)
         )
-    assert (0, 1) in rest._joints.models.around(["sex", "job"]).evidence.pairs
+    fit = readings.models_of(SAFE.drop(columns="wage"), PLAN).around(["sex", "job"])
+    assert (0, 1) in fit.evidence.pairs
     assert np.isfinite(rest.joint(["sex", "job"], method="model")["estimate"]).all()
 
 

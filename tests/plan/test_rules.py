@@ -154,7 +154,7 @@ def test_estimates_are_of_the_mended_table():
 
 def test_bins_of_joints_begin_where_conditions_do():
     safe = frame().dp.sanitize(epsilon=2, spaces=SPACES, rules=RULES, key=bytes(32))
-    tables = dpf.Estimates(safe)._source.tables
+    tables = safe.dp.release.tables
     starts = {
         s
         for t in tables

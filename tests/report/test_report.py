@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
+from dpframe import ReleaseInfo, Report
 from dpframe.plan.build import build_plan
-from dpframe.report.figures import _statistics
-from dpframe.report.report import Report
-from dpframe.tables.info import ReleaseInfo
+from dpframe.report.figures import estimate_figures
 
 PLAN = build_plan({"age": (0, 120), "sex": ["F", "M", "X"], "<b>": (0, 9)}, epsilon=3.0, delta=0.3)
 REPORT = Report(ReleaseInfo(PLAN, 1_234, "0" * 16))
@@ -58,6 +57,6 @@ def test_bins_end_at_the_bounds():
     frame = pd.DataFrame({"x": np.arange(2_000) % 90.0, "t": pd.date_range("2020-01-01", periods=2_000, freq="h")})
     spaces = {"x": (0.0, 90.0), "t": ("2020-01-01", "2020-03-31")}
     safe = dpf.sanitize(frame, epsilon=4, delta=1e-6, spaces=spaces, key=bytes(32))
-    ends = {name: str(_statistics(dpf.Estimates(safe), name)) for name in frame}
+    ends = {figure.name: str(figure.parts) for figure in estimate_figures(dpf.Estimates(safe))}
     assert "78.8 … 90'" in ends["x"]
     assert "… 2020-03-31'" in ends["t"]

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import examples
 
+from dpframe import Curve, Nullable, Vector
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.spaces import Curve, Nullable, Vector, as_space
+from dpframe.spaces import as_space
 from dpframe.spaces.ball import Ball
-from dpframe.spaces.vectors import _CHUNK
+from dpframe.spaces.vectors import CHUNK_NUMBERS
 
 ORDERS = {"l1": 1, "l2": 2, "linf": math.inf}
 
@@ -116,7 +117,7 @@ def test_what_is_no_vector_is_refused_by_its_row(column, match) -> None:
 @pytest.mark.parametrize("bits", [4, 8, 16])
 def test_chunks_show_nowhere(bits: int) -> None:
     """A row's code and value are its own, whatever stands beside it; a refusal counts rows from the array's start."""
-    count = 2 * _CHUNK // 24 + 7
+    count = 2 * CHUNK_NUMBERS // 24 + 7
     rows = np.random.default_rng(8).normal(size=(count, 24))
     for space in (Vector(24, 2.0, bits=bits), Curve(range(24), 2.0, {"name": "RBF", "length_scale": 1.5}, 16, bits)):
         codes = space.encode(rows)

@@ -24,7 +24,7 @@ class ArrowWriter(Writer):
     """Writes batches."""
 
     def write(self, table, group_rows):
-        self._inner.write_table(table, group_rows)
+        self.inner.write_table(table, group_rows)
 
 
 @dataclass(frozen=True)

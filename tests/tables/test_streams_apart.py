@@ -2,11 +2,10 @@
 
 from itertools import combinations
 
-from dpframe.accounting.budget import Budget
+from dpframe import Budget, Categorical, Integer, Nullable, Real, Subset
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.measuring import Wish
-from dpframe.spaces import Categorical, Integer, Nullable, Real, Subset
 from dpframe.tables.noisy_tables import Tables
 
 KEY = bytes(range(32))
@@ -28,8 +27,8 @@ def test_no_two_planes_share_a_word():
     assert {m.level for m in measures} >= {0, 1, 2}
     plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=n, measures=measures)
     tables, keys = Tables(plan, KEY), Keystream(KEY, plan.digest)
-    planes = [tables._stream(m.kind, m.columns, m.level) for m in measures]
-    planes += [tables._stream("cut", ("tags",))]
+    planes = [tables.stream(m.kind, m.columns, m.level) for m in measures]
+    planes += [tables.stream("cut", ("tags",))]
     planes += [keys.column(name) for name in plan.names]
     planes += [keys.column("", domain) for domain in ("order", "sample")]
     seen = [frozenset(plane.words(0, 0, WORDS).tolist()) for plane in planes]

@@ -122,8 +122,8 @@ def test_files_and_memory_have_the_same_tables(tmp_path):
     assert max(m.level for m in plan.measures) == 2
     frame.to_parquet(tmp_path / "in.parquet")
     dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan, key=KEY)
-    info = dpf.Estimates(tmp_path / "out.parquet")._source.tables
-    assert info == dpf.Estimates(dpf.sanitize(frame, plan=plan, key=KEY))._source.tables
+    found = dpf.read_parquet(tmp_path / "out.parquet").dp.release.tables
+    assert found == dpf.sanitize(frame, plan=plan, key=KEY).dp.release.tables
     assert pq.read_metadata(tmp_path / "out.parquet").num_rows == ROWS
 
 

@@ -7,11 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpframe.accounting.budget import Budget
+from dpframe import Budget, Integer, Nullable
 from dpframe.accounting.gaussian_dp import Step, step_delta
 from dpframe.accounting.unit import Unit
 from dpframe.noise.keystream import Keystream
-from dpframe.spaces import Integer, Nullable
 from dpframe.totals import rank_search
 from dpframe.totals.answers import GaussianAnswer, Numbers, Portion, gaussian
 from dpframe.totals.groups import WHOLE, Groups
@@ -145,7 +144,7 @@ def test_readings_are_fitted_by_rising_excesses():
     """The fit is the least squares one: no rising step function of the readings' edges is nearer."""
     generator = np.random.default_rng(0)
     readings = Readings(100, np.array([[50, 20, 70, 60]]), np.array([[3.0, 5.0, 9.0, -2.0]]), np.ones(4))
-    edges, fitted = readings._fitted
+    edges, fitted = readings.fitted
     assert edges.tolist() == [[20, 50, 60, 70]]
     assert fitted.tolist() == [[2.0, 2.0, 2.0, 9.0]]
     least = ((fitted - [5.0, 3.0, -2.0, 9.0]) ** 2).sum()

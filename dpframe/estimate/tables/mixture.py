@@ -236,10 +236,10 @@ def fit_mixture(
     """
     if classes == 1:
         return Mixture(np.ones(1), tuple(law[None, :] for law in evidence.one_ways))
-    return _Descent(targets_of(evidence), evidence.n, evidence.one_ways, classes, starts, seed).run(most_steps)
+    return Descent(targets_of(evidence), evidence.n, evidence.one_ways, classes, starts, seed).run(most_steps)
 
 
-class _Descent:
+class Descent:
     """Several starts side by side, shape (starts, classes, all cells); one that has come near enough leaves."""
 
     def __init__(
@@ -271,8 +271,8 @@ class _Descent:
         found: dict[int, tuple[Single, Single]] = {}
         patience = max(1, round(PATIENCE / self.rate))
         for step in range(1, most_steps + 1):
-            laws, weights = self._laws(values[0]), _softmax(values[1])
-            misfit, gradients = self._gradients(laws, weights)
+            laws, weights = self.laws(values[0]), _softmax(values[1])
+            misfit, gradients = self.gradients(laws, weights)
             over = misfit <= self.goal
             if step % patience == 0:
                 over |= misfit > last * (1 - GAIN)
@@ -293,13 +293,14 @@ class _Descent:
                 _adam(*moved, rate)
         return self._mean(found)
 
-    def _laws(self, logits: Single) -> Single:
+    def laws(self, logits: Single) -> Single:
+        """Return each class's law of every column."""
         raised = logits - logits.max(axis=-1, keepdims=True)
         np.exp(raised, out=raised)
         raised /= ((raised @ self.segments) + np.float32(1e-30)) @ self.segments.T
         return np.asarray(raised)
 
-    def _gradients(self, laws: Single, weights: Single) -> tuple[FloatArray, list[Single]]:
+    def gradients(self, laws: Single, weights: Single) -> tuple[FloatArray, list[Single]]:
         """Return χ² of every start, and its gradients by logits and tilts."""
         misfit, held = np.zeros(len(laws)), np.zeros_like(laws)
         for block in self.blocks:

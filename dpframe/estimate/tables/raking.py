@@ -56,7 +56,7 @@ def raked(
     """
     if not tables or not len(cells[0]):
         return list(cells)
-    _, first, kind, held = np.unique(_keys(cells, sizes), return_index=True, return_inverse=True, return_counts=True)
+    _, first, kind, held = np.unique(row_keys(cells, sizes), return_index=True, return_inverse=True, return_counts=True)
     of_kinds = [cell[first] for cell in cells]
     aims: Iterable[Margin] = _aims(of_kinds, float(len(kind)), tables)
     many = len(held) * len(tables) > MOST_PLACES
@@ -66,7 +66,8 @@ def raked(
     return [np.asarray(column[taken], dtype=np.int64) for column in of_kinds]
 
 
-def _keys(cells: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
+def row_keys(cells: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
+    """Return a number for each row, the same for equal rows and no others."""
     keys, span = np.zeros(len(cells[0]), dtype=np.int64), 1
     for cell, size in zip(cells, sizes, strict=True):
         if span * size > MOST_KEYS:

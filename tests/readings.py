@@ -1,0 +1,45 @@
+"""What estimates read of a release, by the public names of its parts: codes, counts of classes, fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from dpframe import Plan
+from dpframe.estimate import surrogates
+from dpframe.estimate.axes import Axis, join_axes, make_axis
+from dpframe.estimate.column_evidence import ColumnEvidence
+from dpframe.estimate.measured_tables import MeasuredTables
+from dpframe.estimate.model import Models
+from dpframe.estimate.synthetic import Synthesizer
+from dpframe.plan.measures import MeasuredTable
+from dpframe.tables.released import Source
+
+
+def codes_of(safe: Any, names: Sequence[str], plan: Plan | None = None) -> Mapping[str, npt.NDArray[Any]]:
+    """Return the released codes of a table in one batch."""
+    (codes,) = Source(safe, plan).codes(names)
+    return codes
+
+
+def axes_of(plan: Plan, names: Sequence[str]) -> list[Axis]:
+    """Return the axes of a joint, without bins."""
+    return join_axes([make_axis(plan[name], None) for name in names], plan.groups)
+
+
+def counts_of(safe: Any, axes: Sequence[Axis], plan: Plan | None = None) -> npt.NDArray[Any]:
+    """Return the released rows by class."""
+    return surrogates.count_classes(axes, Source(safe, plan).codes([axis.name for axis in axes]))
+
+
+def models_of(safe: Any, plan: Plan | None = None, tables: Sequence[MeasuredTable] = ()) -> Models:
+    """Return the fits of a release whose spaces were declared."""
+    source = Source(safe, plan)
+    return Models(MeasuredTables(source, tables or source.tables, ColumnEvidence.of(source, None)))
+
+
+def synthesizer_of(safe: Any, models: Models | None = None) -> Synthesizer:
+    """Return what draws the synthetic rows of a release without sets."""
+    return Synthesizer(Source(safe, None), models or models_of(safe), {})
