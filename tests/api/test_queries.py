@@ -121,7 +121,7 @@ def test_the_lectures_average_age(keys):
 @pytest.mark.parametrize("mechanism", ["geometric", "gaussian", "staircase"])
 @pytest.mark.parametrize("kind", ["count", "mean", "mean with nulls", "sum with nulls"])
 def test_intervals_hold_the_table_as_often_as_they_say(people, keys, kind, mechanism):
-    """400 answers at fixed keys; fewer than 94 % of 95 % intervals, less 5 sd of a binomial, has a chance of 1e-6."""
+    """200 answers at fixed keys; fewer than 94 % of 95 % intervals, less 5 sd of a binomial, has a chance of 1e-6."""
     few = people.head(3_000)
     spaces = {**SPACES, "income": dpf.Nullable(dpf.Real(0, 250_000, 1_000))}
     q = dpf.Queries(few, 1.0, delta=1e-6, spaces=spaces, accounting="basic")
@@ -140,11 +140,11 @@ def test_intervals_hold_the_table_as_often_as_they_say(people, keys, kind, mecha
         "mean with nulls": lambda: q.mean("income", share=0.002, mechanism=mechanism),
         "sum with nulls": lambda: q.sum("income", share=0.002, mechanism=mechanism),
     }[kind]
-    answers = pd.DataFrame([ask() for _ in range(400)])
+    answers = pd.DataFrame([ask() for _ in range(200)])
     inside = (answers["lower"] <= truth) & (truth <= answers["upper"])
-    assert inside.mean() > 0.94 - 5 * math.sqrt(0.95 * 0.05 / 400)
+    assert inside.mean() > 0.94 - 5 * math.sqrt(0.95 * 0.05 / 200)
     if kind in ("count", "mean"):  # unbiased, and the error is the noise's: five sd each
-        assert abs(answers["estimate"].mean() - truth) < 5 * answers["std_error"].mean() / math.sqrt(400)
+        assert abs(answers["estimate"].mean() - truth) < 5 * answers["std_error"].mean() / math.sqrt(200)
         assert answers["estimate"].std() == pytest.approx(answers["std_error"].mean(), rel=0.35)
 
 

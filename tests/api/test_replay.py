@@ -104,7 +104,7 @@ PLANTED = {
 def test_planted_faults_are_found(face):
     """On a table of six rows, most of whose edits touch what the fault hangs on."""
     table = pa.Table.from_pandas(CENSUS.head(6), preserve_index=False)
-    found = replayed(table, plan(measure=None).replan(6), 300, 0, faces={"planted": face})
+    found = replayed(table, plan(measure=None).replan(6), 120, 0, faces={"planted": face})
     assert not found.ok
     assert any(PLANTED[face] in failure for failure in found.failures), str(found)
     assert "planted" in str(found)

@@ -276,6 +276,7 @@ STEPPED = {
 }
 
 
+@pytest.mark.walk(6)
 @pytest.mark.parametrize("options", [{}, {"measure": None}, {"delta": 0}], ids=str)
 @pytest.mark.parametrize("kind", STEPPED)
 @pytest.mark.parametrize("epsilon", [1, 60])
@@ -312,6 +313,7 @@ def test_intervals_of_quantiles_stay_in_the_space():
             assert (found[["estimate", "lower", "upper"]] <= high).all().all()
 
 
+@pytest.mark.walk(5)
 @pytest.mark.parametrize("top", [1, 2, 5, 8, 9, 10, 15])
 @pytest.mark.parametrize("nullable", [False, True])
 def test_whole_numbers_of_few_values_take_the_default_bins(top, nullable):

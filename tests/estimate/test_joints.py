@@ -265,16 +265,16 @@ def test_model_recovers_pairs_without_noise():
 
 
 def test_distributions():
-    counts = np.zeros(3)
+    counts, inside = np.zeros(3), 0
     for e in releases(12):
         table = e.histogram("age", [0, 20, 40, 60])
         assert (table["estimate"] >= 0).all()
         assert table["estimate"].sum() == pytest.approx(len(TABLE), rel=1e-6)
         truth = np.histogram(TABLE["age"], [0, 20, 40, 61])[0]
         counts += (table["lower"].to_numpy() <= truth) & (truth <= table["upper"].to_numpy())
+        median = e.quantile("age")
+        inside += median["lower"] <= TABLE["age"].median() <= median["upper"]
     assert (counts >= 7).all(), counts  # of 12; below 7 has probability 1e-4 at 0.9
-    medians = [e.quantile("age") for e in releases(12)]
-    inside = sum(m["lower"] <= TABLE["age"].median() <= m["upper"] for m in medians)
     assert inside >= 7
     table = ONE.quantile("wage", [0.1, 0.5, 0.9])
     assert table["estimate"].is_monotonic_increasing
@@ -508,7 +508,7 @@ def test_crosstab_margins_are_the_marginals():
 def test_no_interval_has_width_zero(n):
     """A sample variance of a handful of rows can be zero or less; uniform values stand in for it then."""
     plan = build_plan({"job": SPACES["job"], "wage": SPACES["wage"]}, epsilon=4)
-    for key in range(60):
+    for key in range(20):
         safe = dpf.sanitize(TABLE.loc[: n - 1, ["job", "wage"]], plan=plan, key=bytes([key]) * 32)
         for target in ("table", "population"):
             assert safe.dp.mean("wage", target=target)["std_error"] > 0 or np.isnan(safe.dp.mean("wage")["estimate"])
@@ -529,7 +529,7 @@ def test_a_deviation_where_noise_made_the_variance_negative():
     plan = build_plan({"age": (0, 120)}, epsilon=0.5)
     frame = pd.DataFrame({"age": [50] * 2_000})
     seen = set()
-    for key in range(20):
+    for key in range(10):
         estimates = dpf.sanitize(frame, plan=plan, key=bytes([key] * 32)).dp
         found = estimates.std("age")
         seen.add(bool(estimates.var("age")["estimate"] < 0))
@@ -621,7 +621,7 @@ def test_quantiles_of_a_spike_hold_where_noise_leaves_little():
     hours = np.where(generator.random(n) < 0.5, 40, generator.normal(38, 12, n).round()).clip(1, 99).astype(int)
     frame, levels, held = pd.DataFrame({"hours": hours}), [0.1, 0.35, 0.6, 0.85], []
     truth = frame["hours"].quantile(levels)
-    for k in range(12):
+    for k in range(8):
         options = {"delta": 0, "shuffle": False, "spaces": {"hours": (1, 99)}, "key": bytes([k]) * 32}
         found = dpf.sanitize(frame, epsilon=0.15, **options).dp.quantile("hours", levels)
         held.append(truth.between(found["lower"], found["upper"]))

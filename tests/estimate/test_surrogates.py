@@ -106,6 +106,7 @@ def test_every_axis_inverts_its_channel(tag: str, space: Space) -> None:
         check_axis(axis, matrix)
 
 
+@pytest.mark.walk(25)
 @pytest.mark.parametrize(("tag", "space"), COLUMNS, ids=lambda v: str(v)[:50])
 def test_classes_are_pooled_only_where_surrogates_are_constant(tag: str, space: Space) -> None:
     one = column(tag, space)

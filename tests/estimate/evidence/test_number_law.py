@@ -83,6 +83,7 @@ def part(law, low, high):
     return np.maximum(inside, 0) / law.widths
 
 
+@pytest.mark.walk(4)
 @pytest.mark.parametrize("evened", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_of_counts_hold(shape, evened):
@@ -97,6 +98,7 @@ def test_intervals_of_counts_hold(shape, evened):
     assert (z < 1.96).mean() >= 0.8  # of a spike all questions of one draw may be the same
 
 
+@pytest.mark.walk(4)
 @pytest.mark.parametrize("evened", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_of_quantiles_and_spreads_hold(shape, evened):
@@ -211,6 +213,7 @@ def test_spreads_of_cut_normal_laws():
         assert truncated_spread(np.array([z]), np.array([1.0]))[0] == pytest.approx(truncnorm(-z, np.inf, loc=z).std())
 
 
+@pytest.mark.walk(12)
 @pytest.mark.parametrize("most", [0.3, 2.0, 50.0, np.inf])
 @pytest.mark.parametrize("estimate", [-200.0, -40.0, -8.0, -0.5, 0.0, 1.0, 30.0, 300.0])
 def test_the_root_of_a_cut_normal_law_is_its_integral(estimate, most):
@@ -268,6 +271,7 @@ def test_a_pile_at_a_bound_is_no_part_of_a_fall():
     assert np.abs(apart).max() < 5
 
 
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_mean_is_from_the_sum_and_the_cells(shape):
     """What a sum's noise, that of the whole range, leaves open the cells answer where most of them are empty."""
