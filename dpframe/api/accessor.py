@@ -182,9 +182,7 @@ class DpAccessor(FrameVerbs):
                 "df.dp.sanitize(epsilon=…) makes a release; df.dp.plan(epsilon=…) shows what it would do",
                 "A release from a file is read by dpframe.read(path) with its plan, which CSV and polars do not keep",
             ]
-        count = len(info.plan.columns)
-        first = f"<DataFrame.dp: a release of {info.title}, {count} randomised column{'' if count == 1 else 's'}>"
-        return [first, *info.lines(), NUMBERS]
+        return [f"<DataFrame.dp: {info.introduction}>", *info.lines(), NUMBERS]
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())

@@ -177,7 +177,10 @@ def write(
         attached = attach(arrow, plan)
         arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **attached.schema.metadata})
     source = Source(arrow, None)
-    assert source.info is not None
+    info = source.description()
+    assert info is not None
+    if info != source.info:
+        arrow = _described(arrow, info.to_json())
     target, sink = Path(path), Sink(Path(path), compression)
     if target.is_dir():
         raise FileError(f"{target} is a directory; name a file to write")
@@ -185,8 +188,8 @@ def write(
     with sink.publishing() as (file, describe):
         with sink.open(file, arrow.schema) as writer:
             writer.write(arrow, GROUP_ROWS)
-        describe(source.info.to_json())
-    return source.info
+        describe(info.to_json())
+    return info
 
 
 GROUP_ROWS = 1 << 20
@@ -226,7 +229,13 @@ def _from_pandas(frame: pd.DataFrame) -> pa.Table:
         raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it")
     if not isinstance(text, str):
         return arrow
-    return arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **arrow_metadata(text)})
+    return _described(arrow, text)
+
+
+def _described(table: pa.Table, text: str) -> pa.Table:
+    """Return a table that carries a release's description in place of any other."""
+    keys = {key.encode(): value for key, value in arrow_metadata(text).items()}
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **keys})
 
 
 def _listed(series: pd.Series) -> pd.Series:

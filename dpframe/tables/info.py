@@ -79,7 +79,9 @@ class ReleaseInfo:
     ``rows`` is the number of rows of the table, where those released are a sample of them. ``measured`` means that
     what inference measured, as the plan has it, is of this very table. ``tables`` are the noisy counts of the plan's
     measures, in their order, or none: then only the rows are evidence. ``part`` is the part of a ledger's dataset whose
-    rows these are: the promise adds up to those of other parts only as far as no person is in two of them.
+    rows these are: the promise adds up to those of other parts only as far as no person is in two of them. ``left_out``
+    are the plan's columns that the table no longer has, where `dpframe.write` stored some columns of a release: the
+    digest is that of the others.
     """
 
     plan: Plan
@@ -89,6 +91,18 @@ class ReleaseInfo:
     measured: bool = False
     tables: tuple[MeasuredTable, ...] = ()
     part: str | None = None
+    left_out: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "\n".join([f"<{self.introduction}>", *self.lines(), "More: .explain()"])
+
+    @property
+    def introduction(self) -> str:
+        """The number of rows and of randomised columns, and how many of them the table has."""
+        count = len(self.plan.columns)
+        kept = sum(name not in self.left_out for name in self.plan.names)
+        shown = f"{count}" if kept == count else f"{kept} of {count}"
+        return f"a release of {self.title}, {shown} randomised column{'' if count == 1 else 's'}"
 
     @property
     def title(self) -> str:
@@ -140,6 +154,8 @@ class ReleaseInfo:
             data["tables"] = packed(self.tables)
         if self.part is not None:
             data["part"] = self.part
+        if self.left_out:
+            data["left_out"] = self.left_out
         return json.dumps(data, ensure_ascii=False)
 
     @classmethod
@@ -156,12 +172,15 @@ class ReleaseInfo:
             raise damaged
         if rows is not None and (type(rows) is not int or rows < n):
             raise damaged
-        part = data.get("part")
-        if not isinstance(part, str | None):
+        part, left_out = data.get("part"), data.get("left_out", [])
+        if not isinstance(part, str | None) or not isinstance(left_out, list):
             raise damaged
         if schema > SCHEMA:
             raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
         info = cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True, part=part)
+        if not set(map(str, left_out)) <= {*info.plan.names, *info.plan.passthrough}:
+            raise damaged
+        info = replace(info, left_out=tuple(map(str, left_out)))
         return info if data.get("tables") is None else replace(info, tables=info._read_tables(data["tables"]))
 
     def _read_tables(self, data: Any) -> tuple[MeasuredTable, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -168,13 +168,15 @@ class Digest:
     """Digest of released rows that does not depend on their order or on batches.
 
     Each row's codes are mixed to 64 bits, and the row values are added up modulo 2^64 to the plan's own digest.
-    It distinguishes an altered frame, or one under another plan, from the released one; it is no signature.
+    It distinguishes an altered frame, or one under another plan, from the released one; it is no signature. Columns
+    that are ``left_out`` of a part of a release are not mixed in.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, left_out: Collection[str] = ()) -> None:
         self._factors = {
             column.name: [_factors(column.name, word) for word in range(max(1, column.space.code_words))]
             for column in plan.columns
+            if column.name not in left_out
         }
         self._first = self._sum = int.from_bytes(plan.digest[:8], "little")
         self.count = 0

@@ -37,7 +37,7 @@ from dpframe.tables.files import FileInput
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
-from dpframe.tables.release import Digest
+from dpframe.tables.release import Digest, sealed
 from dpframe.tables.streamed import Streamed, of_engine
 
 TARGETS = ("table", "population")
@@ -158,6 +158,8 @@ class Source:
         if len(missing) == len(self.plan.names) and missing:
             raise NotSanitizedError("the table has none of the plan's columns; pass the plan it was released under")
         self.missing = missing
+        known = () if self.info is None or self.plan != self.info.plan else self.info.left_out
+        self._lost = [name for name in missing if name not in known]
 
     def _check_release(self) -> None:
         """Warn of a table that is not, or not all of, what was released."""
@@ -169,7 +171,7 @@ class Source:
                 "choice, and repeated ones count twice; estimate on the whole release (mean has by=, joint has given=)",
                 AlteredReleaseWarning,
             )
-        elif self.n <= self._table.checked_rows and not self.missing and not self.verify():
+        elif self.n <= self._table.checked_rows and not self._lost and not self.verify():
             warn("the table is not what was released, cell by cell; use the release itself", AlteredReleaseWarning)
 
     def column(self, name: str) -> Column:
@@ -185,7 +187,7 @@ class Source:
             why = "was dropped"
         elif name in self.missing:
             why = "was released, but is not in this table"
-        there = [known for known in self.plan.names if known not in self.missing]
+        there = self._present
         raise ParameterError(
             f"column {name!r} {why}; {did_you_mean(name, there)}randomised columns are {', '.join(there)}"
         )
@@ -227,7 +229,7 @@ class Source:
     ) -> Iterator[pa.Table]:
         """Yield what is drawn for each released row of a file, as Arrow tables with the columns passed through."""
         assert isinstance(self._table, FileInput)
-        columns = [self.plan[name] for name in self.plan.names if name not in self.missing]
+        columns = [self.plan[name] for name in self._present]
         names = [name for name in self._table.names if name in {*self.plan.names, *self.plan.passthrough}]
         fields = {field.name: field.type for field in self._table.fields(names)}
         for batch in self._table.batches(names, rows, names):
@@ -265,7 +267,7 @@ class Source:
         """
         if self.info is None:
             raise NotSanitizedError("the table carries no digest; only a release with its metadata can be checked")
-        return not self.missing and self.n == self.info.n and self.row_failure() is None
+        return not self._lost and self.n == self.info.n and self.row_failure() is None
 
     def row_failure(self) -> str | None:
         """Return how the rows differ from those released, or None."""
@@ -274,6 +276,25 @@ class Source:
         except ColumnError as error:
             return str(error)
         return None if same else "the rows are not those that were released under this plan: their digest is another"
+
+    def description(self) -> ReleaseInfo | None:
+        """Return what the table says about itself; of some columns of a release, with the others as left out.
+
+        What is kept can be checked from then on, as its digest is taken here: whether it is what was released cannot,
+        without the columns that are missing.
+        """
+        info = self.info
+        if info is None or not self._lost_columns(info) or self.n != info.n:
+            return info
+        rows = self._digest()
+        digest = rows + sealed(rows, info.tables) if info.tables else rows
+        left_out = (*info.left_out, *self._lost_columns(info))
+        return replace(info, digest=digest, left_out=left_out)
+
+    def _lost_columns(self, info: ReleaseInfo) -> list[str]:
+        """Return the columns, randomised or passed through, that a description has and the table has not."""
+        names = {*self._table.names, *info.left_out}
+        return [name for name in (*info.plan.names, *info.plan.passthrough) if name not in names]
 
     def digest(self) -> str:
         """Return the digest of the randomised columns as they are; empty if one of them is missing."""
@@ -286,7 +307,7 @@ class Source:
 
     def _digest(self) -> str:
         """Return the digest, or raise `ColumnError`; that of content that was seen before is known."""
-        content = None if isinstance(self._table, Streamed) else _content(self._table, self.plan.names)
+        content = None if isinstance(self._table, Streamed) else _content(self._table, self._present)
         if content is None:
             return self._computed_digest()
         key = self.plan.digest, content
@@ -301,9 +322,13 @@ class Source:
             raise ColumnError(known.rule, column=known.column, row=known.row)
         return known
 
+    @property
+    def _present(self) -> list[str]:
+        return [name for name in self.plan.names if name not in self.missing]
+
     def _computed_digest(self) -> str:
-        digest = Digest(self.plan)
-        for codes in self._encoded(self.plan.columns):
+        digest = Digest(self.plan, self.missing)
+        for codes in self._encoded([self.plan[name] for name in self._present]):
             digest.update(codes)
         return digest.hexdigest()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,14 +73,25 @@ def verify(source: Any) -> Certificate:
     certificate = certify(info.plan)
     noun = "file" if isinstance(table, FileInput) else "table"
     failures = _table_failures(table, info, noun)
-    checks = [] if failures else [f"the {noun} holds the {info.n:,} rows that were released (number, types, digest)"]
+    rows = [] if failures else [f"the {noun} holds the {info.n:,} rows that were {_held(info)} (number, types, digest)"]
     cut = _cut(info)
+    part = (
+        [f"the columns kept are as they were released; left out: {name_list(info.left_out)}"] if info.left_out else []
+    )
     return replace(
         certificate,
-        checks=(*certificate.checks, *checks, *cut.checks),
-        attested=(*certificate.attested, *cut.attested),
+        checks=(*certificate.checks, *rows, *cut.checks),
+        attested=(*certificate.attested, *cut.attested, *part),
         failures=(*certificate.failures, *failures, *cut.failures),
     )
+
+
+def _held(info: ReleaseInfo) -> str:
+    """Return what the rows of a table were, by its description: released, or written with fewer columns."""
+    if not info.left_out:
+        return "released"
+    columns = len(info.plan.names) + len(info.plan.passthrough)
+    return f"written with {columns - len(info.left_out)} of the release's {columns} columns"
 
 
 @dataclass(frozen=True)
@@ -109,9 +121,9 @@ def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> li
     """Return how a table differs from the released one, beginning with what is plainest."""
     plan = info.plan
     table = table.typed({column.name: column.released for column in plan.columns})
-    kept = [*plan.names, *plan.passthrough]
+    kept = [name for name in (*plan.names, *plan.passthrough) if name not in info.left_out]
     stored = [*table.names, *(() if plan.keeps_index else table.indices)]
-    failures = [f"column {name!r} of the plan is not in the {noun}" for name in kept if name not in table.names]
+    failures = _lost([name for name in kept if name not in table.names], noun)
     failures += [f"column {name!r} is in the {noun} but not in the plan" for name in stored if name not in kept]
     if table.n != info.n:
         failures.append(f"the {noun} has {table.n:,} rows, the release had {info.n:,}")
@@ -132,6 +144,16 @@ def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> li
         return failures
     failure = Source(table, None, quiet=True).row_failure()
     return [] if failure is None else [failure]
+
+
+def _lost(names: Sequence[str], noun: str) -> list[str]:
+    """Return the one line about columns that are missing without a word of it, or none."""
+    if not names:
+        return []
+    columns = (
+        f"column {names[0]!r} of the plan is" if len(names) == 1 else f"columns {name_list(names)} of the plan are"
+    )
+    return [f"{columns} not in the {noun}; write some columns of a release with dpframe.write, and they verify"]
 
 
 def _row_failures(info: ReleaseInfo) -> list[str]:

@@ -130,7 +130,10 @@ def test_releases_and_plans_are_verified(census):
     assert dpf.verify(altered).failures == (
         "the rows are not those that were released under this plan: their digest is another",
     )
-    assert dpf.verify(safe.drop(columns="sex")).failures == ("column 'sex' of the plan is not in the table",)
+    assert dpf.verify(safe.drop(columns="sex")).failures == (
+        "column 'sex' of the plan is not in the table; write some columns of a release with dpframe.write, "
+        "and they verify",
+    )
     plan = safe.dp.release.plan
     assert dpf.verify(plan) == plan.verify()
     with pytest.raises(NotSanitizedError, match=r"^a DataFrame carries no release plan: there is nothing to verify$"):

@@ -176,6 +176,18 @@ class TestReleaseInfo:
         assert ReleaseInfo.from_json(text) == self.INFO
         assert set(json.loads(text)) == {"schema", "n", "digest", "plan"}
 
+    def test_it_introduces_itself_and_shows_no_counts(self):
+        first, promise, *_, last = repr(self.INFO).splitlines()
+        assert first == f"<a release of 12 rows, {len(PLAN.columns)} randomised columns>"
+        assert promise.startswith("Promise: ")
+        assert last == "More: .explain()"
+
+    @pytest.mark.parametrize("names", [["nothing"], [5], [["x"]], [None]])
+    def test_only_columns_of_the_plan_can_be_left_out(self, names):
+        text = json.dumps(json.loads(self.INFO.to_json()) | {"left_out": names})
+        with pytest.raises(PlanError, match="metadata is damaged"):
+            ReleaseInfo.from_json(text)
+
     def test_metadata_wherever_it_was_kept(self):
         text = self.INFO.to_json()
         metadata = {key.encode(): value.encode() for key, value in arrow_metadata(text).items()}
@@ -200,6 +212,7 @@ class TestReleaseInfo:
                 {"n": 1.5},
                 {"n": True},
                 {"digest": 5},
+                {"left_out": "age"},
             )
         ],
     )
