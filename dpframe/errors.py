@@ -14,7 +14,7 @@ One root, so that ``except dpframe.DpframeError`` catches them all::
 
     DpframeWarning (UserWarning)
     ├── AlteredReleaseWarning              a table is not, or not all of, what was released
-    ├── InferenceWarning                   spaces of columns were not found, or bounds clip many rows
+    ├── InferenceWarning                   spaces were not found, bounds clip rows, or noise hides groups
     ├── LargeEpsilonWarning                a promise is so large that it promises next to nothing
     ├── PrivacyLeakWarning                 something was read off the data without a budget
     ├── OrderLeakWarning                   rows kept their order, and the order says something
@@ -204,7 +204,7 @@ class AlteredReleaseWarning(DpframeWarning):
 
 
 class InferenceWarning(DpframeWarning):
-    """Private inference did not find the spaces of some columns, or bounds clip rows that matter: declare others."""
+    """Estimates say less than they seem to: spaces not found, bounds that clip rows, groups that noise hides."""
 
 
 class LargeEpsilonWarning(DpframeWarning):

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.arrays import FloatArray
-from dpframe.errors import ParameterError, check_flags, check_whole, is_one_of
+from dpframe.errors import InferenceWarning, ParameterError, check_flags, check_whole, is_one_of, name_list, warn
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, check_inverts, make_axis
 from dpframe.estimate.base import column_names, kept_parts
@@ -30,6 +30,12 @@ _WIDE = 2.0
 _ALIKE, _FAR = 0.3, 0.1
 """Standard deviation of what means of groups differ by, in those of the column's values, beforehand; and the part of
 groups that may differ by all of it."""
+
+_GROWTH = 1.5
+"""The power of an error's ratio by which rows or epsilon must grow to bring it down by that, as measured."""
+
+_OUT_OF_REACH = 100.0
+"""Times the rows or epsilon that no one has."""
 
 _LEFT = 0.5
 """Part of the noise in groups' means that a fit leaves: it has drawn them to the mean of all rows before."""
@@ -149,21 +155,25 @@ class NumberEstimates(VectorEstimates):
         groups = [replace(axes[0], group=homes[0])] if together else axes
         batches = self._source.codes([column, *keys])
         ratio, spread = surrogates.ratio_by_all(scale.column, scale.value, scale.present, groups, batches, sampling)
-        means = self._with_groups(scale, axes, scale.back(ratio), spread * scale.width**2, method)
+        values, variance, source, errors = self._with_groups(
+            scale, axes, scale.back(ratio), spread * scale.width**2, method
+        )
         kept = kept_parts(axes, dropna=True)
+        self._warn_of_drawn(column, keys, errors[kept].ravel())
         labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
         index = labels[0] if isinstance(by, str) else pd.MultiIndex.from_product(labels)
-        return self._group_means(column, *means, kept, index)
+        return self._group_means(column, values, variance, source, kept, index)
 
     def _with_groups(
         self, scale: moments.Scale, keys: Sequence[Axis], ratio: FloatArray, variance: FloatArray, method: str
-    ) -> tuple[FloatArray, FloatArray, str]:
+    ) -> tuple[FloatArray, FloatArray, str, FloatArray]:
         """Return means of groups from the rows and from what was measured, weighted by precision, and a source.
 
-        They are drawn to the mean of all by how much of their differences is noise.
+        They are drawn to the mean of all by how much of their differences is noise: last come the errors of what each
+        group shows of itself, in standard deviations of the column.
         """
         if method == "inverse":
-            return ratio, variance, "rows"
+            return ratio, variance, "rows", np.zeros(ratio.shape)
         space = scale.column.space
         told = self._joints.group_means(keys, scale.column.name)
         (start, step), ends = line_of(space), _ends(space)
@@ -184,12 +194,31 @@ class NumberEstimates(VectorEstimates):
         apart, scales = (found.ravel() - centre) / width, np.ones(found.size)
         moved, left = shrunk(apart, noise.ravel() / width**2, scales, _ALIKE, _FAR)
         means = np.clip(centre + width * moved.reshape(found.shape), *ends)
+        errors = np.sqrt(spread + drawn) / width
         if told is None:
-            return means, left.reshape(found.shape) * width**2 + unsure, "rows"
+            return means, left.reshape(found.shape) * width**2 + unsure, "rows", errors
         # Errors of groups that are alike are smaller, and those of few that differ are not: the mean of both variances.
         other, posterior = shrunk(apart, spread.ravel() / width**2, scales, _ALIKE, _FAR)
         alike = (posterior + (moved - other) ** 2).reshape(found.shape) * width**2 + unsure
-        return means, (spread + np.minimum(alike + drawn, spread)) / 2, "both"
+        return means, (spread + np.minimum(alike + drawn, spread)) / 2, "both", errors
+
+    def _warn_of_drawn(self, column: str, by: Sequence[str], errors: FloatArray) -> None:
+        """Warn where groups are too small to be told from the mean of all rows, beyond which groups hardly differ."""
+        drawn = errors[errors > _ALIKE]
+        if not len(drawn):
+            return
+        more = (float(np.median(drawn)) / _ALIKE) ** _GROWTH
+        remedy = ""
+        if more < _OUT_OF_REACH:
+            rows = math.ceil(self._all_rows * more)
+            rows = round(rows, 2 - len(str(rows)))
+            remedy = f"half of these would show at about epsilon={self.plan.epsilon * more:.2g} or {rows:,} rows; "
+        warn(
+            f"means of {column!r} by {name_list(by)}: {len(drawn)} of {len(errors)} groups are drawn far to the "
+            f"mean of all rows, as noise hides what groups usually differ by; {remedy}"
+            'method="inverse" gives what the rows of each group say',
+            InferenceWarning,
+        )
 
     def _common_mean(self, scale: moments.Scale, method: str) -> tuple[float, float, float]:
         column, space = scale.column.name, scale.column.space

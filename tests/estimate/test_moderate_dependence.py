@@ -1,11 +1,15 @@
 """A dependence that noise nearly hides: fits draw it to independence, and their errors hold what was drawn away."""
 
+import re
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpframe as dpf
 
+KEY = bytes(range(32))
 N, RELEASES = 3_000, 16
 TIERS = ["standard", "silver", "gold", "platinum", "staff"]
 SPACES = {
@@ -90,3 +94,34 @@ def test_a_condition_that_all_rows_meet_adds_no_error(shop):
     one = safe.count({"tier": "gold"})["std_error"]
     for name in ("age", "visits"):
         assert safe.count({"tier": "gold", name: SPACES[name]})["std_error"] < 1.6 * one
+
+
+def by_ward(rows, method="auto"):
+    """The warnings of means of thirty wards that differ."""
+    ward, years = np.arange(rows) % 30, np.arange(rows) % 37
+    frame = pd.DataFrame({"age": 40 + years // 2 + ward % 3 * 5, "ward": [f"w{i:02d}" for i in ward]})
+    spaces = {"age": (40, 70), "ward": sorted(set(frame["ward"]))}
+    safe = dpf.sanitize(frame, epsilon=1, spaces=spaces, key=KEY).dp
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        safe.mean("age", by="ward", method=method)
+    return [str(warning.message) for warning in caught]
+
+
+@pytest.mark.slow
+def test_groups_that_are_drawn_to_the_mean_of_all_are_warned_of_in_one_line():
+    """Of a thousand rows nothing is seen of a ward; a hundred times as many show all of them."""
+    (said,) = by_ward(1_000)
+    found = re.fullmatch(
+        r"means of 'age' by ward: (\d+) of (\d+) groups are drawn far to the mean of all rows, as noise hides what "
+        r"groups usually differ by; half of these would show at about epsilon=([\d.]+) or ([\d,]+) rows; "
+        r'method="inverse" gives what the rows of each group say',
+        said,
+    )
+    drawn, groups, epsilon, rows = (float(number.replace(",", "")) for number in found.groups())
+    assert drawn > 20
+    assert groups == 30
+    assert epsilon > 1.5
+    assert rows > 1_500
+    assert by_ward(1_000, "inverse") == []
+    assert by_ward(100_000) == []
