@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Unpack
 
@@ -35,7 +35,7 @@ _INSTEAD = {
 
 _EXAMPLES = {
     **EXAMPLES,
-    "check": "check(plan)",
+    "check": 'check(spaces={"age": (0, 120)})',
     "draft": "draft()",
     "estimates": "estimates(confidence_level=0.9)",
     "expect": "expect(epsilon=1)",
@@ -74,12 +74,12 @@ class DpAccessor(FrameVerbs):
         """Draft spaces from the data, for the curator's eyes; see `dpframe.draft_spaces`."""
         return draft_spaces(self._frame)
 
-    def check(self, plan: Plan) -> CuratorCheck:
-        """Look at the data: what a plan clamps and cuts in the frame, only for its curator.
+    def check(self, plan: Plan | None = None, *, spaces: Mapping[str, Any] | None = None) -> CuratorCheck:
+        """Look at the data: what a plan, or only declared spaces, clamp and cut in the frame, for its curator alone.
 
         See `dpframe.api.curator_check.check`.
         """
-        return check(self._frame, plan)
+        return check(self._frame, plan, spaces=spaces)
 
     @property
     def release(self) -> ReleaseInfo:

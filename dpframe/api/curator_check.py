@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,8 @@ from dpframe.api.planning import raw_frame
 from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.estimate import Estimates
+from dpframe.infer.declared import infer_spaces
+from dpframe.plan.build import build_plan
 from dpframe.plan.measured_forecast import BINNED, OF_PAIRS
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
@@ -24,14 +26,29 @@ from dpframe.plan.words import digits
 from dpframe.spaces import Space
 from dpframe.spaces.base import decoded
 from dpframe.tables.checks import check_columns
-from dpframe.tables.frames import Frame
-from dpframe.tables.table import Codes
+from dpframe.tables.frames import Frame, wrap
+from dpframe.tables.table import Codes, Table
 from dpframe.tables.types import output_type
 
 _ROUNDED = (
     "values between the steps are rounded; where decimals matter, declare bounds with a decimal point, as (0.0, 300.0),"
     " or a smaller step"
 )
+_MEND = {
+    "clamped": "of the values lie outside the bounds and are clipped to them",
+    "outside": "of the values are not among the categories",
+    "cut": "of the sets lose items: undeclared ones, or those beyond the largest size",
+}
+"""What is said of a share of a column that its space changes."""
+
+
+def _moved(shift: Any, what: str) -> str:
+    """Say by how much clipping moves a mean, of numbers or times; vectors have none."""
+    if what != "clamped" or pd.isna(shift):
+        return ""
+    return f", which moves the mean by {shift if isinstance(shift, pd.Timedelta) else digits(shift)}"
+
+
 TITLE = "ONLY FOR THE CURATOR: exact numbers of the data, protected by nothing; do not share them"
 
 
@@ -66,9 +83,25 @@ class CuratorCheck:
 
     @property
     def lines(self) -> list[str]:
-        """What to mend, in plain words: a line for columns that lose decimals."""
-        losing = self.columns.index[self.columns.reindex(columns=["rounded"])["rounded"] > 0]
-        return [f"{name_list(list(losing))}: {_ROUNDED}"] if len(losing) else []
+        """What to mend, in plain words: a line per column that its space changes, and one for lost decimals.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import dpframe as dpf
+        >>> frame = pd.DataFrame({"age": [20, 30, 130, 40] * 250})
+        >>> check(frame, spaces={"age": (0, 120)}).lines
+        ['age: 25 % of the values lie outside the bounds and are clipped to them, which moves the mean by -2.5']
+        """
+        shares = self.columns.reindex(columns=[*_MEND, "rounded", "shift"])
+        said = [
+            f"{name_list([str(name)])}: {100 * shares.loc[name, what]:.2g} % {words}"
+            + _moved(shares.loc[name, "shift"], what)
+            for what, words in _MEND.items()
+            for name in shares.index[shares[what] > 0]
+        ]
+        losing = shares.index[shares["rounded"] > 0]
+        return [*said, *([f"{name_list(list(losing))}: {_ROUNDED}"] if len(losing) else [])]
 
     def __str__(self) -> str:
         parts = [TITLE, "", self.columns.to_string(float_format=digits, na_rep=""), *self.lines]
@@ -110,7 +143,7 @@ class CuratorCheck:
         return ax
 
 
-def check(table: Any, plan: Plan) -> CuratorCheck:
+def check(table: Any, plan: Plan | None = None, *, spaces: Mapping[str, Any] | None = None) -> CuratorCheck:
     """Look at the data: what a plan clamps, cuts and cannot hold, and how near a release comes to the truth.
 
     It costs no budget as long as nobody but the curator sees it.
@@ -121,13 +154,16 @@ def check(table: Any, plan: Plan) -> CuratorCheck:
         The table to be released: a pandas or polars DataFrame, a pyarrow Table.
     plan
         The plan of its release.
+    spaces
+        Declarations to try before there is a plan, as for `dpframe.sanitize`: only their columns are looked at, and no
+        release is tried.
 
     Raises
     ------
     AlreadySanitizedError
         If the table is a release.
     ParameterError, ColumnError
-        If ``plan`` is not a plan, or is of other columns.
+        If ``plan`` is not a plan, or is of other columns; or unless one of plan and spaces is given.
 
     Examples
     --------
@@ -138,8 +174,17 @@ def check(table: Any, plan: Plan) -> CuratorCheck:
     >>> found.columns[["clamped", "shift"]].to_dict("index")
     {'age': {'clamped': 0.25, 'shift': -2.5}}
     """
+    if plan is not None and spaces is not None:
+        raise ParameterError("spaces are already decided by the plan; give one or the other")
+    ready = declared_plan(wrap(table), spaces) if plan is None else plan
+    return checked(table, ready, tried=plan is not None)
+
+
+def checked(table: Any, plan: Plan, tried: bool) -> CuratorCheck:
+    """Return the same of a plan, which is ``tried`` in a release or only says spaces."""
     frame = raw_frame(table, plan, "check")
-    check_columns(frame.names, plan)
+    if tried:
+        check_columns(frame.names, plan)
     codes: Codes = {}
     found = {column.name: _column(frame, column.name, column.space, plan.nulls, codes) for column in plan.columns}
     columns = pd.DataFrame.from_dict(found, orient="index", columns=_HEADS)
@@ -147,8 +192,19 @@ def check(table: Any, plan: Plan) -> CuratorCheck:
     stopped = columns["refused"].notna().any() or not frame.n
     if not stopped:
         columns = columns.drop(columns="refused")
-    errors = pd.DataFrame() if stopped else _errors(table, frame, plan, codes)
+    errors = _errors(table, frame, plan, codes) if tried and not stopped else pd.DataFrame()
     return CuratorCheck(columns.dropna(axis=1, how="all"), errors, pd.DataFrame() if stopped else _broken(plan, codes))
+
+
+def declared_plan(table: Table, spaces: Mapping[str, Any] | None) -> Plan:
+    """Return a plan of only the declared columns, with which to look at what their spaces do; nothing is spent."""
+    if spaces is None or (isinstance(spaces, Mapping) and not spaces):
+        raise ParameterError('give a plan, or spaces={…}, e.g. check(spaces={"age": (0, 120)})')
+    if not isinstance(spaces, Mapping):
+        raise ParameterError("spaces must be a dict, e.g. {'age': (0, 120), 'sex': ['F', 'M']}")
+    # A draft is looked at to review it: as a dict it warns of nothing.
+    known, _, _ = infer_spaces(table.fields(table.names), dict(spaces), "private", table.arrays)
+    return build_plan({name: known[name] for name in spaces}, epsilon=1.0)
 
 
 def _broken(plan: Plan, codes: Codes) -> pd.DataFrame:

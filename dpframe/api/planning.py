@@ -34,6 +34,7 @@ from dpframe.errors import (
     LargeEpsilonWarning,
     ParameterError,
     PlanError,
+    did_you_mean,
     is_one_of,
     name_list,
     warn,
@@ -443,7 +444,10 @@ def _check_lists(names: Sequence[str], drop: Sequence[str], passthrough: Sequenc
     for option, given in (("drop", drop), ("passthrough", passthrough)):
         for name in given:
             if name not in names:
-                raise ParameterError(f"{option} names {name!r}, which is not a column; columns are {name_list(names)}")
+                meant = did_you_mean(name, names)
+                raise ParameterError(
+                    f"{option} names {name!r}, which is not a column; {meant}columns are {name_list(names)}"
+                )
     both = [name for name in drop if name in passthrough]
     if both:
         raise ParameterError(f"column {both[0]!r} is in drop and in passthrough; name it in one of them")

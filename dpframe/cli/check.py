@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dpframe.api.curator_check import check as checked
+from dpframe.api.curator_check import checked, declared_plan
 from dpframe.cli.pipes import Source
-from dpframe.errors import ColumnError
+from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
+from dpframe.errors import ColumnError, ParameterError
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Real, Space
 from dpframe.tables.inputs import open_input
@@ -17,13 +19,28 @@ from dpframe.tables.inputs import open_input
 
 def check(
     source: Source,
-    plan: Annotated[Path, typer.Option("--plan", help="The plan of its release; see dpframe plan.")],
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="The plan of its release; see dpframe plan.", show_default=False)
+    ] = None,
+    spaces: Annotated[
+        Path | None,
+        typer.Option("--spaces", help="Declared spaces to try instead, before there is a plan.", show_default=False),
+    ] = None,
+    space: OwnSpaces = None,
 ) -> None:
     """Look at the data: what a plan clamps, cuts and cannot hold, only for the curator's eyes. Writes nothing."""
     table = open_input(source)
-    ready = Plan.read(plan)
-    spaces = {name: _with_decimals(space) for name, space in ready.spaces.items()}
-    typer.echo(str(checked(table.typed(spaces, ready.imputed).read(table.names), ready)))
+    if (plan is None) == (spaces is None and not space):
+        raise ParameterError("give --plan, or --spaces and --space to try before there is one, e.g. --space age=0,120")
+    declared = None if plan is not None else _declared(spaces, space or [])
+    ready = Plan.read(plan) if plan is not None else declared_plan(table, declared)
+    typed = table.typed({name: _with_decimals(one) for name, one in ready.spaces.items()}, ready.imputed)
+    typer.echo(str(checked(typed.read(table.names), ready, tried=declared is None)))
+
+
+def _declared(spaces: Path | None, texts: list[str]) -> Mapping[str, Any]:
+    """Return the declarations of a file and of ``--space``; a draft is looked at here to review it."""
+    return with_own({} if spaces is None else dict(read_spaces(spaces)), texts)
 
 
 def _with_decimals(space: Space) -> Space:

@@ -288,7 +288,7 @@ class Reading:
                 warn(
                     f"about {100 * share:.2g} % of the rows of {name!r} seem to lie at its declared {bound} bound, "
                     f"{end:g}: if the table goes further, its mean, sum, std and correlations are of clipped values; "
-                    f"{way} the bound in a new release",
+                    f"{way} the bound in a new release (df.dp.check counts for the curator what is outside)",
                     InferenceWarning,
                 )
 

@@ -16,6 +16,7 @@ from dpframe.errors import (
     ParameterError,
     PlanError,
     PrivacyLeakWarning,
+    did_you_mean,
     is_one_of,
     name_list,
     warn,
@@ -64,8 +65,9 @@ def infer_spaces(
     names = [column.name for column in columns]
     stray = [name for name in declared if name not in names]
     if stray and not isinstance(spaces, Plan):
+        meant = did_you_mean(stray[0], names)
         raise ParameterError(
-            f"spaces names {stray[0]!r}, which is not a column to randomise; columns are {name_list(names)}"
+            f"spaces names {stray[0]!r}, which is not a column to randomise; {meant}columns are {name_list(names)}"
         )
     known: dict[str, Space] = {}
     missing: list[Field] = []

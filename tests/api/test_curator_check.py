@@ -49,6 +49,39 @@ def test_what_coding_changes_is_counted():
     assert "refused" not in found
 
 
+def test_declared_spaces_are_tried_before_there_is_a_plan():
+    """Only their columns are looked at, and no release is tried: of a draft, too, which this is to review."""
+    found = TABLE.dp.check(spaces={"age": (0, 100), "job": SPACES["job"]})
+    assert list(found.columns.index) == ["age", "job"]
+    assert not len(found.errors)
+    assert found.lines == [
+        "age: 25 % of the values lie outside the bounds and are clipped to them, which moves the mean by -10",
+        "job: 33 % of the values are not among the categories",
+    ]
+    assert TABLE.dp.check(PLAN).lines[2:] == [
+        "job: 33 % of the values are not among the categories",
+        "pets: 33 % of the sets lose items: undeclared ones, or those beyond the largest size",
+    ]
+    assert "clipped" not in str(TABLE.dp.check(spaces={"age": (10, 140)}))
+    drafted = TABLE[["age", "ill"]].dp.draft()
+    assert list(TABLE[["age", "ill"]].dp.check(spaces=drafted).columns.index) == ["age", "ill"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        ({}, "give a plan, or spaces="),
+        ({"spaces": {}}, "give a plan, or spaces="),
+        ({"spaces": 5}, "spaces must be a dict"),
+        ({"plan": PLAN, "spaces": SPACES}, "spaces are already decided by the plan"),
+        ({"spaces": {"agee": (0, 1)}}, "spaces names 'agee', .* did you mean 'age'"),
+    ],
+)
+def test_a_check_takes_a_plan_or_spaces(arguments, refusal):
+    with pytest.raises(dpf.ParameterError, match=refusal):
+        TABLE.dp.check(**arguments)
+
+
 @pytest.mark.slow
 def test_errors_stand_beside_their_forecast():
     """Root mean squares of 20 releases: within a half of the forecast for shares, whose coded truth is known."""
@@ -99,6 +132,25 @@ def test_the_command_line_checks(tmp_path, capsys):
             main(["check", str(tmp_path / f"{name}.parquet"), "--plan", str(tmp_path / "plan.json")])
         assert (stopped.value.code or 0) == code
         assert said in "".join(capsys.readouterr())
+
+
+def test_declared_spaces_are_tried_from_a_shell(tmp_path, capsys):
+    TABLE[["age", "ill"]].to_csv(tmp_path / "in.csv", index=False)
+    (tmp_path / "spaces.json").write_text('// reviewed: false\n{"age": {"lower": 0, "upper": 10}}')
+    for options, out, err in (
+        (["--space", "age=0,100"], "age: 25 % of the values lie outside", ""),
+        (["--spaces", tmp_path / "spaces.json"], "age: 75 % of the values lie outside", ""),
+        (["--spaces", tmp_path / "spaces.json", "--space", "age=0,30"], "age: 25 % of the values lie outside", ""),
+        ([], "", "give --plan, or --spaces and --space"),
+        (["--plan", tmp_path / "plan.json", "--space", "age=0,100"], "", "give --plan, or --spaces and --space"),
+        (["--space", "agee=0,100"], "", "did you mean 'age'? "),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            main(["check", str(tmp_path / "in.csv"), *map(str, options)])
+        assert (stopped.value.code or 0) == (2 if err else 0)
+        captured = capsys.readouterr()
+        assert out in captured.out
+        assert err in captured.err
 
 
 def test_dates_of_a_file_have_errors(tmp_path, capsys):
