@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Unpack
 
 import pandas as pd
@@ -11,13 +13,14 @@ import pandas as pd
 from dpframe.api.expected_errors import expected_errors, first_lines
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import CheckedRequest, Request
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, name_list
 from dpframe.infer.drafted import DraftedSpaces, drafted
 from dpframe.plan.findings import expected_losses
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.threads import one_thread
 from dpframe.plan.words import digits
 from dpframe.tables.frames import wrap
+from dpframe.tables.inputs import open_input
 from dpframe.tables.table import Table
 
 _GOOD = 0.05
@@ -40,6 +43,8 @@ class Expectation:
         About how many rows it would take for counts and means within 5 %, and one column of twenty lost.
     texts
         Whether values of columns of text are to be found. They are taken as few; columns of many are not found.
+    assumed
+        What was taken for columns whose spaces are still to be inferred, and which are left out.
 
     It reads types, names and the number of rows, and is equal for two tables of one schema.
     """
@@ -50,6 +55,7 @@ class Expectation:
     table: pd.DataFrame = field(compare=False)
     good_rows: int
     texts: bool = False
+    assumed: tuple[str, ...] = ()
 
     @property
     def lines(self) -> list[str]:
@@ -65,7 +71,7 @@ class Expectation:
             lines.append(
                 f"good (5 %) from {self.good_rows:,} rows, or at epsilon={digits(self.epsilon * factor)} with these"
             )
-        return [line for line in lines if line]
+        return [line for line in (*lines, *self.assumed) if line]
 
     def __str__(self) -> str:
         head = f"To expect of {self.rows:,} rows at epsilon={self.epsilon:g}, delta={self.delta:g} (95 % intervals):"
@@ -87,7 +93,7 @@ def expect(
     Parameters
     ----------
     table
-        A table as `dpframe.sanitize` takes it; of its values none is read.
+        A DataFrame, a pyarrow Table, or the path of a Parquet or CSV file; none of its values is read.
     epsilon, delta
         The promise, as for `dpframe.plan`. With ``privacy_id`` each row is taken as a
         person's. Undeclared numbers are taken as having a thousand values, text as having five categories.
@@ -108,7 +114,8 @@ def expect(
       columns that inference will probably not find: about ... of 3, besides text of many different values
     ...
     """
-    return expected(wrap(table), epsilon, delta, options)
+    source: Table = open_input(table) if isinstance(table, str | Path) else wrap(table)
+    return expected(source, epsilon, delta, options)
 
 
 def expected(table: Table, epsilon: float | None, delta: float | None, options: PlanOptions) -> Expectation:
@@ -132,7 +139,28 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
     found.index.name = "what"
     digits_kept = 10 ** max(len(str(good)) - 2, 0)
     good = -(-good // digits_kept) * digits_kept
-    return Expectation(rows, valid.promise.epsilon, valid.promise.delta, found, good, valid.finds_texts)
+    said = _assumed(valid, tuple(options.get("drop", ())))
+    return Expectation(rows, valid.promise.epsilon, valid.promise.delta, found, good, valid.finds_texts, said)
+
+
+def _assumed(valid: CheckedRequest, asked: Collection[str]) -> tuple[str, ...]:
+    """Return what the forecast rests on: why that of a plan, whose spaces are known, may be another."""
+    said = []
+    columns = () if valid.measurement is None else valid.measurement.columns
+    if any(column.written for column in columns):
+        said.append(
+            f"taken: each of the {len(columns)} columns to infer is text of five categories, as CSV has no types; "
+            "declare spaces={…} of numbers for a nearer forecast"
+        )
+    elif columns:
+        said.append(
+            f"taken: of the {len(columns)} columns to infer numbers have a thousand values, text five categories; "
+            "the plan's own forecast is of the spaces that are found"
+        )
+    left = [name for name in valid.options.get("drop", ()) if name not in asked]
+    if left:
+        said.append(f"left out, as a release leaves them: {name_list(left)}")
+    return tuple(said)
 
 
 def draft_spaces(table: Any) -> DraftedSpaces:

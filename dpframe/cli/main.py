@@ -160,7 +160,7 @@ def plan(
             raise ParameterError(
                 "--expect makes no plan and costs nothing; leave --output, --html, --target, --rows and --ledger out"
             )
-        typer.echo(str(expected(open_input(source), epsilon, delta, options)))
+        typer.echo(in_options(str(expected(open_input(source), epsilon, delta, options))))
         return
     if rows is not None:  # before anything is spent
         check_whole(rows, "--rows", of="rows")
@@ -227,7 +227,8 @@ def _errors(made: Plan) -> list[str]:
     first = first_lines(found, made.n or 0, "", texts=False)[0]
     wider = "; intervals of means are several times wider where inference found the bounds"
     mind = wider if "means" in found and made.inferred is not None else ""
-    return [f"To expect (95 % intervals): {first}{mind}"] if first else []
+    columns = f"{len(made.columns)} column{'' if len(made.columns) == 1 else 's'} and their spaces"
+    return [f"To expect of these {columns} (95 % intervals): {first}{mind}"] if first else []
 
 
 @app.command(

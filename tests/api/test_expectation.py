@@ -59,6 +59,20 @@ def test_the_line_of_lost_columns_counts_text_of_many_values_in_addition():
     assert "besides text" not in str(dpf.expect(texts, epsilon=1, spaces={"day": ["2024-01-01"]}))
 
 
+def test_it_says_what_it_takes_for_granted(tmp_path):
+    """Else forecasts of one table, as a frame, as CSV and by its plan, contradict each other without a word."""
+    frame = census(400).assign(person_id=range(400))
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    typed, text = (dpf.expect(source, epsilon=1) for source in (frame, tmp_path / "in.csv"))
+    left = "left out, as a release leaves them: person_id"
+    assert typed.lines[-1] == text.lines[-1] == left
+    assert typed.lines[-2].startswith("taken: of the 4 columns to infer numbers have a thousand values, text five")
+    assert text.lines[-2].startswith("taken: each of the 4 columns to infer is text of five categories, as CSV has no")
+    asked = dpf.expect(frame, epsilon=1, drop=["person_id", "sex", "region", "income"], spaces={"age": (0, 120)})
+    assert "taken" not in str(asked)
+    assert "left out" not in str(asked)
+
+
 def test_what_fits_no_typical_column_is_left_out_of_the_warning():
     """The spend is entered by then: nothing may be refused any more."""
     table = pa.table({"x": np.arange(900) % 4, "note": [f"n{i}" for i in range(900)]})

@@ -258,7 +258,8 @@ def test_a_plan_says_in_plain_words_what_to_expect_and_explains_its_accounting_w
     assert first == "A plan for 3,000 rows, shuffled: 3 columns are randomised"
     assert promise.startswith("Promise: epsilon=1, delta=1e-06 for each person with one row; epsilon=")
     assert re.fullmatch(
-        r"To expect \(95 % intervals\): counts within ± [\d.]+ of 3,000 rows, means within ± [\d.]+ % of their range",
+        r"To expect of these 3 columns and their spaces \(95 % intervals\): counts within ± [\d.]+ of 3,000 rows, "
+        r"means within ± [\d.]+ % of their range",
         expect,
     )
     assert (empty, len(table)) == ("", 6)
