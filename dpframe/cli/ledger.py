@@ -12,9 +12,12 @@ import typer
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.cli.groups import Commands
 from dpframe.cli.terminal import plain
+from dpframe.errors import ParameterError
 from dpframe.ledger import job_keys
-from dpframe.ledger.currencies import yearly
+from dpframe.ledger.account import OpenAccount
+from dpframe.ledger.currencies import enough_for, yearly
 from dpframe.ledger.ledger import Ledger
+from dpframe.plan.plan import Plan
 
 app = typer.Typer(
     help="Keep the budget of datasets: what there is, what was spent, what is left.",
@@ -63,10 +66,32 @@ def create(
     _show(Ledger(file), as_json)
 
 
-@app.command(epilog="Example: dpframe ledger show ledger.sqlite")
-def show(file: File, as_json: AsJson = False) -> None:
+@app.command(epilog="Example: dpframe ledger show ledger.sqlite --plan plan.json")
+def show(
+    file: File,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="Say for how many releases under this plan each dataset is enough.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what every dataset has left, what a year of releases like its last would cost, and interrupted jobs."""
+    if plan is not None and as_json:
+        raise ParameterError("--plan is answered in words; leave --json out")
+    ready = None if plan is None else Plan.read(plan)
     _show(Ledger(file), as_json)
+    if ready is not None:
+        _show_nights(Ledger(file), ready)
+
+
+def _show_nights(ledger: Ledger, plan: Plan) -> None:
+    """Say how many releases under a plan fit into the datasets of its unit; inference that was paid costs nothing."""
+    names = [name for name in ledger.datasets() if ledger.unit(name) == plan.unit]
+    if not names:
+        raise ParameterError(f"--plan promises for {plan.unit.words}, and no dataset of the ledger adds that up")
+    for name in names:
+        cost = OpenAccount(ledger, name).cost(plan)
+        typer.echo(f"{plain(name)}: releases under this plan: {enough_for(ledger.room(name, cost.budget, cost.step))}")
 
 
 @app.command(epilog="Example: dpframe ledger history ledger.sqlite --dataset people")
@@ -124,9 +149,7 @@ def _show(ledger: Ledger, as_json: bool) -> None:
     # A dataset's last spend, as later ones take the place of earlier ones.
     for name, last in {str(row["dataset"]): row for row in spends.to_dict(orient="records")}.items():
         year = yearly(last["epsilon"], last["delta"], Step(last["mu"], last["slack"]))
-        more = ledger.more(last["release_id"])
-        enough = "any number" if more is None else f"{more:,}"
-        typer.echo(f"{plain(name)}: {year}; what is left is enough for {enough} more")
+        typer.echo(f"{plain(name)}: {year}; {enough_for(ledger.more(last['release_id']))}")
     for name in table.index:
         for part in ledger.parts(name):
             typer.echo(f"{plain(name)}, part {plain(part)}: {ledger.remaining(name, part)} left")

@@ -46,7 +46,8 @@ from dpframe.cli.words import in_options
 from dpframe.disk import JSON, WEB_PAGE, atomic
 from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError, check_whole
 from dpframe.ledger.account import OpenAccount
-from dpframe.ledger.currencies import difference, yearly
+from dpframe.ledger.currencies import difference, enough_for, yearly
+from dpframe.ledger.ledger import Account
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import KEPT, introduction, table_text
 from dpframe.report.report import Report
@@ -289,9 +290,15 @@ def sanitize(
     for line in info.lines():
         typer.echo(in_options(line), err=piped)
     if account is not None:
-        left = account.ledger.remaining(account.dataset, account.part)
-        rest = f"epsilon={left.epsilon:.4g}, delta={left.delta:.4g}"
-        typer.echo(f"Ledger: {plain(account.dataset)} has {rest} left; {_nights(info.plan)}")
+        typer.echo(f"Ledger: {_left(account, info.plan)}; {_nights(info.plan)}")
+
+
+def _left(account: Account, plan: Plan) -> str:
+    """Say what a dataset has left, and for how many more releases like the last: beforehand, not when it is used up."""
+    left = account.ledger.remaining(account.dataset, account.part)
+    cost = OpenAccount(account.ledger, account.dataset, account.part).cost(plan)
+    more = enough_for(account.ledger.room(account.dataset, cost.budget, cost.step, account.part))
+    return f"{plain(account.dataset)} has epsilon={left.epsilon:.4g}, delta={left.delta:.4g} left; {more}"
 
 
 def _nights(plan: Plan) -> str:

@@ -452,11 +452,19 @@ class Tally:
         beside = self._with(1 if self.total.moving else 0, others).plus(self.parts.get(part, NOTHING))
         return self.total.exact.plus(beside, -1)
 
+    def room(self, kept: StoredAmount, part: str | None) -> int | None:
+        """Return how often an amount fits, by sums or at once; None if it is nothing, and fits forever."""
+        times = self.total.currency.exact(kept).times_in(self.left(part))
+        return 1 if times == 0 and self._at_once(kept) else times
+
+    def _at_once(self, kept: StoredAmount) -> bool:
+        """Return whether nothing was spent yet, and this may have the dataset for itself."""
+        return self.whole == NOTHING and not self.parts and self.total.currency.alone(kept, self.total)
+
     def refuse(self, kept: StoredAmount, part: str | None) -> None:
         """Raise `BudgetExceeded` unless an amount fits."""
         left, total = self.left(part), self.total
-        first = self.whole == NOTHING and not self.parts
-        if not total.currency.exact(kept).fits(left) and not (first and total.currency.alone(kept, total)):
+        if not total.currency.exact(kept).fits(left) and not self._at_once(kept):
             where = "" if part is None else f", part {name_list([part])},"
             raise BudgetExceeded(
                 f"dataset {name_list([total.name])}{where} has {total.currency.shortage(left, kept, total)}"
@@ -484,6 +492,17 @@ def difference(whole: Budget, part: Budget) -> Budget:
 def covers(paid: Budget, asked: Budget) -> bool:
     """Return whether an amount is at least another one, of ε and of δ."""
     return decimals(asked.epsilon, asked.delta).fits(decimals(paid.epsilon, paid.delta))
+
+
+def enough_for(more: int | None) -> str:
+    """Say for how many more releases of one size what is left is enough; None is any number.
+
+    Examples
+    --------
+    >>> enough_for(1_300), enough_for(None)
+    ('what is left is enough for 1,300 more', 'what is left is enough for any number more')
+    """
+    return f"what is left is enough for {'any number' if more is None else f'{more:,}'} more"
 
 
 def yearly(epsilon: float, delta: float = 0.0, step: Step | None = None) -> str:

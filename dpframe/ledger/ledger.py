@@ -363,9 +363,25 @@ class Ledger:
                 raise LedgerError(
                     f"release_id {name_list([release_id])} is not in {self._file}; name one of its history"
                 )
-            total = self._total(connection, entry.dataset)
+        return self.room(entry.dataset, entry.amount, entry.step, entry.part)
+
+    def room(self, dataset: str, amount: Budget, step: Step | None = None, part: str | None = None) -> int | None:
+        """Return how many releases of this amount fit into what is left of a dataset; None without end.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from dpframe import Budget
+        >>> ledger = Ledger(tempfile.mkdtemp() + "/ledger.sqlite")
+        >>> _ = ledger.create("survey", 1.0)
+        >>> ledger.room("survey", Budget(0.3))
+        3
+        """
+        with transaction(self._file, self.timeout) as connection:
+            total = self._total(connection, dataset)
+            total.check_part(part)
             tally = _tally(connection, total)
-        return total.currency.exact(StoredAmount.of(entry.amount, entry.step)).times_in(tally.left(entry.part))
+        return tally.room(StoredAmount.of(amount, step), part)
 
     def parts(self, dataset: str) -> tuple[str, ...]:
         """Return the names of a dataset's parts, in the order in which they were given."""

@@ -1,6 +1,7 @@
 """``dpframe ledger``: one clear line for what is refused, and 3 for a budget that is exceeded."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -235,6 +236,22 @@ def test_rows_in_kept_order_are_sent_to_the_other_accounting(shell, ledger):
     assert (code, out) == (3, "")
     assert "nothing was spent and nothing was drawn; the largest epsilon that still fits is 0." in err
     assert "80 % by addition: unshuffled releases belong in a dataset created with --accounting basic\n" in err
+
+
+def test_how_many_nights_a_ledger_holds_is_said_before_the_first(shell, ledger):
+    """By plan before anything is spent, then after every night; as many fit, by sums of mu squared, and no more."""
+    ledger.create("nights", 1.0, 1e-5)
+    plan = "plan in.parquet --epsilon 0.6 --delta 1e-7 --spaces spaces.json -o plan.json"
+    assert shell(plan)[0] == 0
+    said = shell("ledger show l.sqlite --plan plan.json")[1].splitlines()[-1]
+    enough = re.compile(r"what is left is enough for (\d+) more")
+    nights = int(enough.search(said)[1])
+    assert said == f"nights: releases under this plan: what is left is enough for {nights} more"
+    assert nights > 1, "sums of epsilon alone would hold one"
+    for left in reversed(range(nights)):
+        code, out, _ = shell("sanitize in.parquet out.parquet --plan plan.json --ledger l.sqlite --dataset nights")
+        assert (code, int(enough.search(out)[1])) == (0, left)
+    assert shell("sanitize in.parquet out.parquet --plan plan.json --ledger l.sqlite --dataset nights")[0] == 3
 
 
 @pytest.mark.slow
