@@ -444,7 +444,8 @@ def _check_lists(names: Sequence[str], drop: Sequence[str], passthrough: Sequenc
     for option, given in (("drop", drop), ("passthrough", passthrough)):
         for name in given:
             if name not in names:
-                meant = did_you_mean(name, names)
+                several = isinstance(name, str) and name.count(",") > 0
+                meant = f"write {option}={name.split(',')}; " if several else did_you_mean(name, names)
                 raise ParameterError(
                     f"{option} names {name!r}, which is not a column; {meant}columns are {name_list(names)}"
                 )

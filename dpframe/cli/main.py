@@ -34,7 +34,7 @@ from dpframe.cli.estimate import estimate
 from dpframe.cli.groups import EXAMPLE, GroupedCommands, GroupedOptions
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
-from dpframe.cli.pipes import PIPE, Source, check_files, named, target_file, text_target
+from dpframe.cli.pipes import PIPE, Source, check_files, is_piped, named, target_file, text_target
 from dpframe.cli.query import query
 from dpframe.cli.record import record, with_record
 from dpframe.cli.spaces import spaces
@@ -185,20 +185,32 @@ def plan(
             file.write(f"{made.to_json(indent=2)}\n".encode())
             typer.echo(f"wrote {output}: the plan, for dpframe sanitize --plan", err=True)
         if web is not None:
-            web.write(made.page().encode())
+            web.write(made.page(**files_of(source, output)).encode())
             typer.echo(f"wrote {html}: a page to try out other ε and numbers of rows", err=True)
     if as_json:
         typer.echo(made.to_json())
         return
-    typer.echo("\n".join([*map(in_options, introduction(made)), *_errors(made), "", table_text(made)]))
-    if made.inferred is not None:
-        again = f"planning again spends epsilon={made.inferred.budget.epsilon:.4g} again"
-        kept = f"reuse {output}" if output else "keep the plan with --output"
-        typer.echo(f"Inference looked at the data: {kept} (dpframe sanitize --plan); {again}")
+    said = [*map(in_options, introduction(made)), *_errors(made)]
+    typer.echo("\n".join([*_inference_spent(made, output), *said, "", table_text(made)]))
     if explain:
         typer.echo("\n".join(["", str(made.explain()), "", KEPT, *made.lines()]))
     elif reach is not None:
         typer.echo(f"\nTargets, and what half of each would ask for:\n{_shown(reach.table())}")
+
+
+def files_of(source: Path, plan: Path | None) -> dict[str, str]:
+    """Return the names of files for the lines to copy of a plan's page; of a pipe none is known."""
+    names = {} if is_piped(source) else {"source": str(source)}
+    return names if plan is None else {**names, "plan_file": str(plan)}
+
+
+def _inference_spent(made: Plan, output: Path | None) -> list[str]:
+    """Say first what making the plan has cost."""
+    if made.inferred is None:
+        return []
+    again = f"planning again spends epsilon={made.inferred.budget.epsilon:.4g} again"
+    kept = f"reuse {output}" if output else "keep the plan with --output"
+    return [f"Inference looked at the data: {kept} (dpframe sanitize --plan); {again}"]
 
 
 def target_of(texts: list[str]) -> dict[Any, float]:

@@ -77,10 +77,15 @@ def named(message: str) -> str:
     return re.sub(rf"\S*{_FOLDER}\w+/(input|output)\.\w+", r"standard \1", message)
 
 
+def is_piped(path: Path) -> bool:
+    """Return whether a path is standard input or output, or the file that it is kept in."""
+    return path == PIPE or path.parent.name.startswith(_FOLDER)
+
+
 def check_files(*paths: Path) -> None:
     """Raise `ParameterError` for a pipe where a job may have to be repeated."""
     for path in paths:
-        if path == PIPE or path.parent.name.startswith(_FOLDER):
+        if is_piped(path):
             raise ParameterError(
                 "ledger and - do not go together: an interrupted job is repeated from files; name them"
             )

@@ -57,7 +57,10 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"\bdf\.dp\.expect\([^)]*\)", "dpframe plan --expect"),
     (r"\bdf\.dp\.sanitize\([^)]*\)", "dpframe sanitize"),
     (r"\b(drop|passthrough|given|without)=\[(['\"]?)(\w+|…)\2\]", lambda m: f"--{m[1]}" + f" {m[3]}" * (m[3] != "…")),
-    (r"\bdrop=\[([^\]]*)\]", lambda m: " ".join(f"--drop {name}" for name in re.findall(r"'([^']*)'", m[1]))),
+    (
+        r"\b(drop|passthrough)=\[([^\]]*)\]",
+        lambda m: " ".join(f"--{m[1]} {name}" for name in re.findall(r"'([^']*)'", m[2])),
+    ),
     (r"\bdeclare Nullable\(…\)", 'declare {"space": "nullable", "inner": …}'),
     (r"\bCategorical\(\[…\], other=…\)", '{"categories": […], "other": "other"}'),
     (r"(?<!\.)\bvalue_counts\('([^']*)'\)", r"value-counts \1"),

@@ -28,6 +28,7 @@ from dpframe.infer.types import from_type
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.field import Field, is_open
+from dpframe.spaces.written_values import written_type
 
 INFER = ("private", "public", "data")
 
@@ -192,6 +193,8 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
         space = as_space(declared[column.name], type_)
         if type_ is not None:
             space.check_type(type_)
+        if column.written:
+            written_type(space)
         if column.of_day:
             _check_day(space)
         if column.decimal is not None:

@@ -43,12 +43,21 @@ _STATISTICS = ("marginal", "joint", "mean", "support", "mean curve")
 _DIGITS = 4
 
 
-def plan_page(plan: PlanData, path: str | Path | None = None) -> str:
+def plan_page(
+    plan: PlanData, path: str | Path | None = None, *, source: str = "people.parquet", plan_file: str = "plan.json"
+) -> str:
     """Return the plan as one HTML page to try out other ε and numbers of rows; written to a file if one is named.
 
     Sliders move the expected errors of columns, means and pairs, what inference would lose and the lines to copy.
     The page holds no data, loads nothing and sends nothing. Its forecasts are made for a grid of 5 ε and 5 numbers
     of rows and interpolated in between; at the plan's own they are those of `forecast`.
+
+    Parameters
+    ----------
+    path
+        The file to write, which ends with .html or .htm.
+    source, plan_file
+        The table and the plan's file, as the lines to copy name them.
 
     Raises
     ------
@@ -70,7 +79,8 @@ def plan_page(plan: PlanData, path: str | Path | None = None) -> str:
         )
     if path is not None:
         check_named(path, *WEB_PAGE)
-    data = json.dumps(page_data(plan), ensure_ascii=False, allow_nan=False)
+    named = page_data(plan) | {"files": {"source": source, "plan": plan_file}}
+    data = json.dumps(named, ensure_ascii=False, allow_nan=False)
     # Nothing of a name may end the script's element.
     text = _template().replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
     if path is not None:

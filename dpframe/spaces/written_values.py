@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpframe.errors import ColumnError
+from dpframe.spaces.base import Space
 from dpframe.spaces.object_reading import KINDS
 from dpframe.spaces.python_values import nanoseconds
 
@@ -93,6 +95,14 @@ def are_figures(texts: pa.Array) -> bool:
 def can_be_written(type_: pa.DataType) -> bool:
     """Return whether values of a type are read from text."""
     return pa.types.is_string(type_) or any(fits(type_) for fits, _ in _READERS)
+
+
+def written_type(space: Space) -> pa.DataType:
+    """Return the type that a space's values are read as from text, or raise `ColumnError` for those that no text is."""
+    type_ = pa.date32() if pa.types.is_date32(space.natural_type) else space.object_type
+    if not can_be_written(type_):
+        raise ColumnError(f"has values that CSV cannot hold ({space.tag}); convert the input to Parquet")
+    return type_
 
 
 def _distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:

@@ -27,7 +27,7 @@ import pyarrow.csv
 from dpframe.errors import ColumnError, FileError
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
-from dpframe.spaces.written_values import can_be_written, is_blank, read_written
+from dpframe.spaces.written_values import is_blank, read_written, written_type
 from dpframe.tables.files import FileInput, attempt, repeated, sidecar
 from dpframe.tables.types import is_text
 from dpframe.tables.writers import Writer
@@ -125,7 +125,10 @@ class CsvInput(FileInput):
         types = {}
         for name, space in spaces.items():
             if name in self.names:
-                types[name] = _type_of(space, name)
+                try:
+                    types[name] = written_type(space)
+                except ColumnError as error:
+                    raise error.located(name) from None
         fields = [pa.field(name, types.get(name, pa.string())) for name in self.names]
         empty = frozenset(name for name, space in spaces.items() if not space.has_null and space.contains(""))
         return replace(self, schema=pa.schema(fields), types=types, lenient=frozenset(inferred), empty=empty)
@@ -200,15 +203,6 @@ def _text(value: bytes) -> str:
         with contextlib.suppress(UnicodeDecodeError):
             return value.decode(encoding)
     return value.decode("latin-1")
-
-
-def _type_of(space: Space, name: str) -> pa.DataType:
-    """Return the type that a space's values are written as."""
-    days = pa.types.is_date32(space.natural_type)
-    type_ = pa.date32() if days else space.object_type
-    if not can_be_written(type_):
-        raise ColumnError(f"has values that CSV cannot hold ({space.tag}); convert the input to Parquet", column=name)
-    return type_
 
 
 _READ = pa.csv.ReadOptions(block_size=_BLOCK)

@@ -90,6 +90,13 @@ def paths_of(source: str | Path) -> list[File]:
         raise FileError(f"{shown(Path(source))} cannot be opened: {error.strerror}") from None
 
 
+def _nothing(source: str | Path, form: str) -> str:
+    """Say why a source has no files: it is not there, nothing matches it, or a folder has none."""
+    if Path(source).is_dir():
+        return f"{source} is a folder that holds no {form} file"
+    return f"no {form} file matches {source}" if glob.has_magic(str(source)) else f"{source} does not exist"
+
+
 def _found(source: str | Path) -> list[File]:
     root = Path(source)
     if root.is_dir():
@@ -189,7 +196,7 @@ class FileInput(Streamed):
             raise ParameterError(f"a {cls.form} source is a path: of a file, a directory or a quoted glob")
         files = paths_of(source)
         if not files:
-            raise FileError(f"{source} does not exist or holds no {cls.form} file")
+            raise FileError(_nothing(source, cls.form))
         states = {path: state(path) for path, _ in files}
         first = shown(files[0][0])
         schema, text, rows = cls._described(files[0][0])

@@ -546,7 +546,7 @@ def refused(folder, source, target, error=dpf.FileError, **options):
 class TestRefusals:
     def test_missing_and_damaged_input(self, tmp_path, source):
         target = tmp_path / "out.parquet"
-        assert refused(tmp_path, tmp_path / "x", target) == f"{tmp_path}/x does not exist or holds no Parquet file"
+        assert refused(tmp_path, tmp_path / "x", target) == f"{tmp_path}/x does not exist"
         (tmp_path / "x").write_bytes(source.read_bytes()[:5_000])
         assert (
             refused(tmp_path, tmp_path / "x", target)

@@ -238,6 +238,7 @@ def test_rows_in_kept_order_are_sent_to_the_other_accounting(shell, ledger):
     assert "80 % by addition: unshuffled releases belong in a dataset created with --accounting basic\n" in err
 
 
+@pytest.mark.slow
 def test_how_many_nights_a_ledger_holds_is_said_before_the_first(shell, ledger):
     """By plan before anything is spent, then after every night; as many fit, by sums of mu squared, and no more."""
     ledger.create("nights", 1.0, 1e-5)

@@ -136,7 +136,9 @@ def test_the_shell_writes_it(tmp_path, capsys):
             ]
         )
     assert not stopped.value.code
-    assert data_of(target.read_text(encoding="utf-8"))["plan"]["rows"] == 500
+    data = data_of(target.read_text(encoding="utf-8"))
+    assert data["plan"]["rows"] == 500
+    assert data["files"] == {"source": str(tmp_path / "in.parquet"), "plan": "plan.json"}
     assert "a page to try out" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         main(["plan", str(tmp_path / "in.parquet"), "--epsilon", "1", "--expect", "--html", str(target)])
@@ -171,4 +173,5 @@ def test_a_browser_moves_the_sliders(tmp_path, plan, page):
         assert float(shown[1]) == pytest.approx(100 * half, rel=6e-3)
         assert f"df.dp.plan(epsilon={epsilon:g}, spaces=" in text
         assert f"dpframe plan people.parquet --epsilon {epsilon:g}" in text
+        assert "--output plan.json\ndpframe sanitize people.parquet release.parquet --plan plan.json" in text
     assert ">73.2 % sure" in dom[0].replace("can be ", ">")

@@ -243,13 +243,13 @@ def refusal(source, error=FileError):
 class TestRefusals:
     def test_missing(self, tmp_path):
         path = tmp_path / "none.parquet"
-        assert refusal(path) == f"{path} does not exist or holds no Parquet file"
-        assert refusal(f"{tmp_path}/*.parquet") == f"{tmp_path}/*.parquet does not exist or holds no Parquet file"
+        assert refusal(path) == f"{path} does not exist"
+        assert refusal(f"{tmp_path}/*.parquet") == f"no Parquet file matches {tmp_path}/*.parquet"
 
     def test_empty_directory(self, tmp_path):
         (tmp_path / "_SUCCESS").touch()
         (tmp_path / "sub").mkdir()
-        assert refusal(tmp_path) == f"{tmp_path} does not exist or holds no Parquet file"
+        assert refusal(tmp_path) == f"{tmp_path} is a folder that holds no Parquet file"
 
     @pytest.mark.parametrize(
         "content", [b"", b"PAR1", b"PAR1" * 4, b"name,age\nalice,3\n", b"PAR1" + b"\xff" * 90 + b"PAR1"]
