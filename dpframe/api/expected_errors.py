@@ -73,7 +73,7 @@ def expected_errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
     return found
 
 
-_WRITTEN = 'convert text that writes dates (pd.to_datetime), numbers, or several items (.str.split(";")), '
+_WRITTEN = 'convert text that writes dates (pd.to_datetime), numbers, or several items (.str.findall("[^;]+")), '
 """Text of a CSV file is read as what it writes; that of a frame has a type of its own, which is text.
 
 Whether cells look like lists is not looked up: the hint would be an answer about the data. It is for any text.

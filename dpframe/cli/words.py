@@ -40,7 +40,8 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"declare its space, spaces=\{('[^']*'): …\}", r"declare the space of \1 in --spaces FILE"),
     (r"\bdeclare spaces=\{(.*)\}(?=,? (?:convert text|or raise))", _spaces_file),
     (
-        r"convert text that writes dates \(pd\.to_datetime\), numbers, or several items \(\.str\.split\(\";\"\)\)",
+        r"convert text that writes dates \(pd\.to_datetime\), numbers, "
+        r"or several items \(\.str\.findall\(\"\[\^;\]\+\"\)\)",
         "give text that writes dates or numbers bounds, --space COLUMN=LOWER,UPPER, write several items as lists to a "
         "Parquet file",
     ),
@@ -61,6 +62,7 @@ _TURNS: list[tuple[str, Turn]] = [
         r"\b(drop|passthrough)=\[([^\]]*)\]",
         lambda m: " ".join(f"--{m[1]} {name}" for name in re.findall(r"'([^']*)'", m[2])),
     ),
+    (r"\bdeclare Subset\(\[ITEM, …\]\)", 'declare {"space": "subset", "items": ["ITEM", …]}'),
     (r"\bdeclare Nullable\(…\)", 'declare {"space": "nullable", "inner": …}'),
     (r"\bCategorical\(\[…\], other=…\)", '{"categories": […], "other": "other"}'),
     (r"(?<!\.)\bvalue_counts\('([^']*)'\)", r"value-counts \1"),

@@ -27,6 +27,9 @@ plan; at 32 it would be 0.4 s and 17 kB."""
 
 _OUTSIDE = "holds a category outside the declared list; add it, or declare Categorical([…], other=…)"
 
+_SETS = "Subset([ITEM, …]) for sets of items"
+_SEVERAL = f"holds several values where one category was declared; declare {_SETS}"
+
 
 @register
 @dataclass(frozen=True)
@@ -183,7 +186,9 @@ class _Listed(Space):
         else:
             fits = number
         if not fits or (number and _cast(self._value_set, values) is None):
-            raise refuse_type(f"a list of {mine} categories", type_, "declare categories of the column's type")
+            several = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+            remedy = f"declare {_SETS}" if several else "declare categories of the column's type"
+            raise refuse_type(f"a list of {mine} categories", type_, remedy)
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         codes, missing = self.find(array)
@@ -282,7 +287,7 @@ class _Listed(Space):
         code = (self._codes_in(value.dtype) if short else self._code_of).get(key)
         code = self._other if code is None else code
         if code is None:
-            raise ColumnError(_OUTSIDE)
+            raise ColumnError(_SEVERAL if isinstance(value, list | tuple | set | frozenset | np.ndarray) else _OUTSIDE)
         return code
 
     def _codes_in(self, dtype: Any) -> dict[float, int]:
