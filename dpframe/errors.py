@@ -65,15 +65,15 @@ def name_list(names: Iterable[str]) -> str:
     return ", ".join(name if name.isprintable() else repr(name) for name in names)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question that names the nearest of some names, or nothing where no one is near.
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return a question that names the nearest of some names, or nothing where no one is near, or it is no name.
 
     Examples
     --------
     >>> did_you_mean("colum", ["column", "by"])
     "did you mean 'column'? "
     """
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(known), n=1) if isinstance(name, str) else []
     return f"did you mean {near[0]!r}? " if near else ""
 
 

@@ -533,7 +533,7 @@ def test_tracebacks_with_locals(
     said = capsys.readouterr()
     assert (stopped.value.code, said.out) == (70, "")
     assert said.err == "dpframe: internal error (RuntimeError); please report it\n"
-    pq.write_table(pa.table({"born": pa.array([dt.date(2020, 1, 1)]), "x": [SECRET]}), tmp_path / "in.parquet")
+    pq.write_table(pa.table({"born": pa.array([dt.date(2020, 1, 1)] * 2), "x": [SECRET] * 2}), tmp_path / "in.parquet")
     (tmp_path / "spaces.json").write_text('{"x": ["a"], "born": {"lower": "2020-01-01", "upper": "2021-01-01"}}')
     words = "sanitize in.parquet out.parquet --epsilon 1 --spaces spaces.json"
     found = shell(tmp_path, *words.split())

@@ -13,6 +13,7 @@ from dpframe.errors import (
     AlreadySanitizedError,
     ColumnError,
     DpframeWarning,
+    InferenceWarning,
     ParameterError,
     check_whole,
     name_list,
@@ -36,6 +37,9 @@ T = TypeVar("T", bound=Table)
 D = TypeVar("D")
 
 RELEASE = "release"
+
+_FEW = 2
+"""Rows below which a table has nothing to average."""
 
 
 def of_persons(table: T, request: Request, key: bytes) -> T:
@@ -102,6 +106,8 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             if request.plan is None
             else CheckedRequest.ready(request.plan, table, request)
         )
+        if request.release and valid.plan is not None:  # inference has a warning of its own
+            _warn_of_few(table.n)
         likely = valid.widened(table)
         if likely is not None:
             check_released_types(table, likely)
@@ -184,6 +190,13 @@ def _warn_of_release(table: Table) -> None:
             "else rename that",
             DpframeWarning,
         )
+
+
+def _warn_of_few(rows: int) -> None:
+    """Warn of tables of which nothing can be learnt, which are mostly a mistake: a filter that nothing passed."""
+    if rows < _FEW:
+        table = "the table has no rows: the release is empty" if rows == 0 else "the table has one row"
+        warn(f"{table}, and estimates of it say nothing; check the input, e.g. a filter before it", InferenceWarning)
 
 
 def _watch_order(plan: Plan, codes: Codes) -> None:

@@ -150,7 +150,10 @@ def test_bad_arguments():
     refuses("give epsilon, e.g. epsilon=1.0, or a plan", epsilon=None)
     refuses("epsilon must be finite and above 0", epsilon=float("nan"), spaces=spaces)
     refuses(r"delta must lie in \[0, 1\)", delta=1.0, spaces=spaces)
-    refuses("spaces names 'agee', which is not a column to randomise; columns are age, sex", spaces={"agee": (0, 1)})
+    refuses(
+        "spaces names 'agee', which is not a column to randomise; did you mean 'age'. columns are age, sex",
+        spaces={"agee": (0, 1)},
+    )
     refuses("column 'age': lower must be below upper", spaces=spaces | {"age": (5, 5)})
     refuses("column 'sex': categories holds a value twice", spaces=spaces | {"sex": ["F", "F"]})
     refuses("drop names 'id', which is not a column; columns are age, sex", drop=["id"])

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -173,3 +174,19 @@ def test_the_verb_and_the_package_of_plans_share_a_name(census):
     )
     done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(plan), capture_output=True, check=True)
     assert done.stdout.split() == [b"True", b"True", b"500"]
+
+
+@pytest.mark.parametrize(("rows", "said"), [(0, "has no rows: the release is empty, and"), (1, "has one row, and")])
+def test_a_table_of_which_nothing_can_be_learnt_is_warned_of(census, rows, said):
+    """In one line, of a plan as of a promise; by the number of rows, which is public."""
+    few = census.iloc[:rows]
+    plan = few.dp.plan(epsilon=1, spaces=HOW["spaces"])
+    for ask in ({"plan": plan}, {"epsilon": 1, "spaces": HOW["spaces"]}):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            few.dp.sanitize(**ask)
+        assert len([warning for warning in caught if f"the table {said}" in str(warning.message)]) == 1
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        census.iloc[:2].dp.sanitize(epsilon=1, spaces=HOW["spaces"])
+    assert not [warning for warning in caught if "say nothing" in str(warning.message)]
