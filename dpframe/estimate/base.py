@@ -182,6 +182,7 @@ class Reading:
     def _statistic(self, statistic: moments.Statistic, columns: Sequence[str], target: str) -> pd.Series[Any]:
         name, tails, law = columns[0], self._tails(columns[0]), self._joints.tables.law(columns[0])
         self._warn_of_clipped([name])
+        self._warn_of_others([name])
         values, covariance, source = self._moments(
             statistic, columns, target, lambda population: None if law is None else statistic.known(law, population)
         )
@@ -238,6 +239,7 @@ class Reading:
         # A correlation's interval does not hold what lies beyond, as a variance's does.
         self._warn_of_tails(names, lambda tails: tails.may_matter)
         self._warn_of_clipped(name for _, name in shown)
+        self._warn_of_others(name for _, name in shown)
         return Results(*values).wide(names, names, said | ({NOT_FOUND: missing} if missing else {}))
 
     def _pair_known(
@@ -256,6 +258,15 @@ class Reading:
                     f"variances and correlations of column {name!r} are of values clipped to the bounds that inference "
                     f"found, and {seen if tails.share > 0 else hidden}; declare "
                     f"spaces={{{name!r}: (LOWER, UPPER)}} in the next release where tails matter",
+                    InferenceWarning,
+                )
+
+    def _warn_of_others(self, names: Iterable[str]) -> None:
+        for name in names:
+            if (tails := self._tails(name)) is not None and tails.may_be_others:
+                warn(
+                    f"inference took 0 and 1 for all values of {name!r}, and its counts do not tell that there are no "
+                    f"others; declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release if there are",
                     InferenceWarning,
                 )
 

@@ -244,6 +244,7 @@ class NumberEstimates(VectorEstimates):
     ) -> pd.DataFrame:
         self._warn_of_clipped([column])
         tails, results = self._tails(column), self._results(means[kept].ravel(), variance[kept].ravel())
+        self._warn_of_others([column])
         if source != "rows" or np.isfinite(results.std_error).all():
             results = results.within(*_ends(self._source.column(column).space))
         if tails is not None:

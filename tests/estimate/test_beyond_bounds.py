@@ -192,6 +192,23 @@ def zeros_and(ones, variance):
     return tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Integer(0, 1), 1_000)
 
 
+@pytest.mark.slow
+def test_two_values_that_the_counts_do_not_tell_are_answered_with_a_warning():
+    """24 ones of 400 rows, in twelve columns: where noise hides them they may be numbers of any size."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"x{i}": (rng.random(400) < 0.06).astype(int) for i in range(12)})
+    with pytest.warns(dpf.InferenceWarning):
+        safe = frame.dp.sanitize(epsilon=1, key=bytes(32))
+    estimates = dpf.Estimates(safe)
+    told = "took 0 and 1 for all values of 'x1'.* declare spaces={'x1': \\(LOWER, UPPER\\)}"
+    for ask in (estimates.mean, estimates.std, lambda name: estimates.mean(name, by="x9")):
+        with pytest.warns(dpf.InferenceWarning, match=told):
+            assert np.isfinite(ask("x1")["estimate"]).all()
+    with pytest.warns(dpf.InferenceWarning, match=told):
+        estimates.corr(["x1", "x9"])
+    estimates.mean("x9")  # a warning would be an error here
+
+
 class TestTails:
     @pytest.mark.parametrize("bound", [3.0, 4.0, 5.25])
     def test_an_exponential_is_held(self, bound):
@@ -211,6 +228,12 @@ class TestTails:
         unsure, sure = (zeros_and(100, variance).of_mean()[1][1] for variance in (10_000.0, 150.0))
         assert unsure > 0.15
         assert sure < 0.05
+
+    @pytest.mark.parametrize(
+        ("ones", "variance", "may_be"), [(0, 10_000.0, True), (100, 10_000.0, False), (100, 150.0, False)]
+    )
+    def test_two_values_need_counts_that_speak_for_them(self, ones, variance, may_be):
+        assert zeros_and(ones, variance).may_be_others == may_be
 
     @pytest.mark.parametrize(("bound", "heavy"), [(3.0, False), (24.0, True)])
     def test_a_bound_far_out_may_have_rows_beyond_that_noise_hides(self, bound, heavy):

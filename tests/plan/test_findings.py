@@ -257,10 +257,12 @@ def test_truth_values_need_no_more_ones_than_explain_what_zeros_leave(ones, why)
         (1_800, 60, 3_600.0, HIDDEN),  # up to 320 others, and 60 ± 60 of them where 1 is
         (1_800, 100, 3_600.0, None),
         (60, 1_800, 3_600.0, HIDDEN),  # the same of zeros
-        (1_950, 20, 400.0, HIDDEN),  # 50 ± 20 others, which 20 ± 20 at 1 do not speak for
+        (1_950, 20, 400.0, None),  # 50 ± 20 others, which 20 ± 20 at 1 do not speak against: that is said
+        (1_950, 10, 400.0, HIDDEN),
         (1_950, 40, 400.0, None),
         (1_950, 0, 400.0, HIDDEN),
-        (1_980, 10, 1_600.0, HIDDEN),  # nothing speaks for 1, nor against it
+        (1_980, 10, 1_600.0, None),  # nothing speaks for 1, nor against it
+        (1_960, -40, 1_600.0, HIDDEN),
         (1_980, 40, 1_600.0, None),
     ],
 )
