@@ -42,6 +42,11 @@ def is_text(type_: pa.DataType) -> bool:
 
 def _value_counts(values: pa.Array) -> tuple[int, pa.Array, pa.Array]:
     """Return the nulls of text, and its values as UTF-8 with the rows of each; what is no text counts under nothing."""
+    if pa.types.is_dictionary(values.type):  # counted by its indices, which are no text to compare
+        pairs = pc.value_counts(values.indices)
+        entries, rows = _plain(values.dictionary).take(pairs.field(0)), pairs.field(1)
+        present = entries.is_valid()
+        return pc.sum(rows.filter(pc.invert(present))).as_py() or 0, entries.drop_null(), rows.filter(present)
     values = _plain(values)
     pairs = pc.value_counts(values.drop_null())
     return values.null_count, pairs.field(0), pairs.field(1)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -510,3 +512,30 @@ def test_a_budget_too_small():
     for budget in (Budget(1e-9), Budget(1e-13, 1e-12)):
         with pytest.raises(ParameterError, match="epsilon is too small to infer spaces"):
             infer({"x": pa.array([1])}, budget)
+
+
+@pytest.mark.parametrize("values", [[], [0.0, -0.0], [math.inf, -math.inf, 1.0, 1.0], [5e-324, -1e308, 2.5, 1e308]])
+def test_a_value_is_counted_in_the_cell_that_begins_with_it(values: list[float]) -> None:
+    """Sorted or not: a cell holds its lower edge, and not its upper one."""
+    grid = first_grid(pa.float64()).opened()
+    ends = [-math.inf, *grid.edges, math.inf]
+    held = [sum(low <= value < high for value in values) for low, high in pairwise(ends)]
+    held[-1] += values.count(math.inf)
+    assert grid.count(np.array(values)).tolist() == held
+
+
+@pytest.mark.parametrize(
+    ("indices", "entries"),
+    [([0, 2, None, 1, 2], ["b", None, "b"]), ([None], []), ([], ["a"]), ([0, 0], [None]), ([1], ["never", "a"])],
+)
+def test_a_dictionary_is_counted_as_its_text_is(indices: list[int | None], entries: list[str | None]) -> None:
+    """Entries that no row has are data, and show nowhere."""
+    coded = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), pa.array(entries, pa.string()))
+    found = []
+    for values in (coded, pa.array(coded.to_pylist(), pa.string())):
+        counter = Texts(Field("x", values.type, True)).counter()
+        assert isinstance(counter, Values)
+        counter.add(values)
+        listed, rows = counter.listed()
+        found.append((counter.counts.tolist(), listed.to_pylist(), rows.tolist()))
+    assert found[0] == found[1]
