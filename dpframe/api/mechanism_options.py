@@ -8,7 +8,7 @@ from typing import Any
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.channels import MECHANISMS, Mechanism
-from dpframe.channels.base import family_for
+from dpframe.channels.base import by_name, family_for
 from dpframe.errors import ParameterError, is_one_of
 from dpframe.infer.types import any_space
 from dpframe.plan.calibration import Terms, check_ready
@@ -60,9 +60,9 @@ def hides(options: Mapping[str, Any]) -> bool:
 def taking(options: Mapping[str, Any]) -> list[str]:
     """Return the columns whose mechanism, ready or by its name, may need a δ of its own."""
     given = options["mechanisms"]
-    names = {name for family in MECHANISMS.values() if family.takes_delta for name in (family.tag, *family.aliases)}
     if not isinstance(given, Mapping):
         return []
+    names = by_name(family for family in MECHANISMS.values() if family.takes_delta)
     return [column for column, tag in given.items() if is_one_of(tag.tag if isinstance(tag, Mechanism) else tag, names)]
 
 

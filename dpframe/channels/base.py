@@ -8,7 +8,7 @@ and a tag registry makes it reachable by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -485,6 +485,11 @@ class Mechanism(Channel):
         object.__setattr__(self, "delta", check_delta(delta))
 
 
+def by_name(families: Iterable[Family]) -> dict[str, Family]:
+    """Return families by all names under which they are asked for."""
+    return {name: family for family in families for name in (family.tag, *family.aliases)}
+
+
 def family_for(space: Space, tag: str | None = None) -> Family:
     """Return the family of the space's own mechanism, or of the one of a tag.
 
@@ -495,7 +500,7 @@ def family_for(space: Space, tag: str | None = None) -> Family:
     """
     tag = space.mechanism if tag is None else tag
     fitting = [family for family in MECHANISMS.values() if space.metric in family.metrics and not family.retired]
-    known = {name: family for family in fitting for name in (family.tag, *family.aliases)}
+    known = by_name(fitting)
     if tag not in known:
         names = sorted(next(iter(family.aliases), family.tag) for family in fitting)
         raise ParameterError(f"mechanism must be one of {', '.join(names)} for space {space.tag}")
@@ -511,7 +516,7 @@ def label_of(mechanism: Mechanism) -> str:
 def check_tag(tag: object, column: str, metrics: Collection[str]) -> None:
     """Raise `ParameterError` for the tag of a column's mechanism that fits none of ``metrics``; empty means any."""
     fitting = [f for f in MECHANISMS.values() if not f.retired and (not metrics or f.metrics & set(metrics))]
-    known = {name for family in fitting for name in (family.tag, *family.aliases)}
+    known = by_name(fitting)
     if tag not in known:
         raise ParameterError(f"mechanisms names none for column {column!r}; use one of {', '.join(sorted(known))}")
 
