@@ -411,7 +411,7 @@ FACTORS: dict[type[PrivacyLoss], Callable[[Any], list[Factor]]] = {FlipLoss: _fl
 def _flip_law(loss: FlipLoss) -> ColumnLoss:
     """Return the law of the items in which two sets differ, where that many can; else of a bit for each item.
 
-    Of a set, the least that an item can lose: its blanket is the least ratio of P to P' of an item that is held.
+    For a set, take the least that an item can lose: its blanket is the least ratio of P to P' of an item that is held.
     """
     (held, missing, first), (_, _, second) = _flip_factors(loss)
     if first == second == loss.most:

@@ -46,7 +46,7 @@ def marginal_errors(mechanism: Mechanism, shares: FloatArray, n: int, sampled: f
 def joint_errors(parts: Sequence[tuple[Mechanism, FloatArray]], n: int, sampled: float = 0.0) -> tuple[float, float]:
     """Return the same for the cells of a joint of independent columns.
 
-    Of a product of surrogates the second moment is the product of the columns' own.
+    The second moment of a product of surrogates is the product of the columns' own.
     """
     return _product_errors([_moments_of(mechanism, shares) for mechanism, shares in parts], n, sampled)
 

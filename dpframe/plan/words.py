@@ -159,7 +159,7 @@ def plan_lines(plan: PlanData) -> list[str]:
 def nearly_found(plan: PlanData) -> dict[str, float]:
     """Return the columns that another run may find, each with the ε at which four runs in five find it.
 
-    Of spaces that another plan found nothing is known: its ε was another.
+    Nothing is known of spaces that another plan found: its ε was another.
     """
     near = plan.not_found if plan.reused is None else ()
     return {missing.column: plan.epsilon * missing.times for missing in near if missing.times is not None}

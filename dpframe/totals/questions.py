@@ -171,7 +171,7 @@ Axes = Mapping[str, tuple[int, Callable[[Codes], npt.NDArray[np.integer]]]]
 class CellCounts(Question):
     """A table of counts: a replaced row leaves one cell and enters another.
 
-    Of no columns it is one count, of the rows that meet the conditions, which a row moves by 1.
+    Without columns it is one count, of the rows that meet the conditions, which a row moves by 1.
 
     Examples
     --------
