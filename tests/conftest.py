@@ -28,6 +28,9 @@ settings.load_profile("fixed" if os.environ.get("CI") else "fresh")
 NEEDS = {"dask": ["dask.py"], "pyspark": ["spark.py", "spark_sink.py"]}
 """Modules of dpframe.engines that need an extra; what they show in docstrings is of the slow tier."""
 
+ALL_SLOW = ("pytestmark = pytest.mark.slow", "pytestmark = [pytest.mark.slow")
+"""How a file says that all of its tests are of the slow tier."""
+
 SLOW = "The slow tests (long statistics, fuzz, kills, engines, notebooks) were left out; run them with: pytest -m slow"
 
 
@@ -63,11 +66,21 @@ class Tiers:
         self.config = config
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Leave out modules that need an extra that is not installed, and helpers of tests that may need one."""
+        """Leave out what needs an extra that is not installed, and what this run has no test of."""
         if collection_path in engine_modules(self.config.rootpath, absent=True):
             return True
         engines = self.config.rootpath / "tests" / "engines"
-        return True if collection_path.parent == engines and not collection_path.name.startswith("test_") else None
+        if collection_path.parent == engines and not collection_path.name.startswith("test_"):
+            return True
+        return True if self.is_left_out(collection_path) else None
+
+    def is_left_out(self, path: Path) -> bool:
+        """Return whether a run of the fast tier would only import a file of tests, in every process."""
+        if path.suffix != ".py" or "tests" not in path.parts or self.config.option.markexpr != "not slow":
+            return False
+        if path.parent.name == "benchmarks":
+            return not self.config.option.benchmark_only
+        return any(line.startswith(ALL_SLOW) for line in path.read_text(encoding="utf-8").splitlines())
 
     def write(self, line: str) -> None:
         """Write a line of its own; processes of xdist write nothing."""

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import warnings
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -397,12 +398,18 @@ def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     typer.echo(f"dpframe: warning: {in_options(str(message))}", err=True)
 
 
+@cache
+def commands() -> Any:
+    """Return the commands; typer reads the options of all of them off their signatures, once in a process."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; errors are one line, and never a traceback with values in it."""
     warnings.showwarning = _one_line_warning
     try:
         loaded()
-        code = app(arguments, standalone_mode=False)
+        code = commands()(arguments, standalone_mode=False)
         if code == STOPPED:  # typer's own answer to an interruption, without a word
             raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)

@@ -4,7 +4,6 @@ import inspect
 import re
 
 import pytest
-import typer
 from typer.models import OptionInfo
 
 from dpframe.api.options import OPTIONS
@@ -52,7 +51,7 @@ def commands(group, path=()):
         yield from commands(command, (*path, name))
 
 
-EVERY = dict(commands(typer.main.get_command(main.app)))
+EVERY = dict(commands(main.commands()))
 
 
 @pytest.mark.parametrize("words", EVERY, ids=" ".join)

@@ -18,7 +18,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import typer
 from corpus import people
 from fuzzing import SECRET, SECRET_NUMBER, assert_quiet, cases, counted
 from hypothesis import given
@@ -85,7 +84,7 @@ def check(done: Done, arguments: list[str]) -> None:
 def commands() -> dict[tuple[str, ...], Any]:
     """Return all commands but the demo, which takes no files, by the words that name them."""
     found: dict[tuple[str, ...], Any] = {}
-    for name, command in typer.main.get_command(main.app).commands.items():
+    for name, command in main.commands().commands.items():
         inner = getattr(command, "commands", None)
         found |= {(name,): command} if inner is None else {(name, word): one for word, one in inner.items()}
     return {words: command for words, command in found.items() if words != ("demo",)}
