@@ -326,7 +326,7 @@ def test_optimal_on_the_discrete_metric_is_randomised_response(size: int, epsilo
 SCALES = [ranks(2), ranks(3), ranks(5), ranks(8), ranks(16), Nullable(ranks(3)), Nullable(ranks(16))]
 
 
-@pytest.mark.walk(15)
+@pytest.mark.walk(9)
 @pytest.mark.parametrize("space", SCALES, ids=lambda s: f"{s.tag}-{s.size}")
 @pytest.mark.parametrize("epsilon", [0.01, 0.25, 1.0, 3.0, 8.0, 15.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.2])

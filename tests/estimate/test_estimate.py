@@ -54,7 +54,7 @@ def releases(count, table=TABLE, plan=PLAN, names=None, first=0):
 # Every check below compares a mean over R releases with the truth at 4.5 Monte-Carlo errors (error
 # probability 7e-6 each), or a coverage with its binomial range at 4.5 deviations, or stated errors with the standard
 # deviation of R releases, known to 1/√(2R), within 4.5 of these; keys are fixed. 400 releases are the full run.
-R = int(os.environ.get("DPFRAME_RELEASES", "160"))
+R = int(os.environ.get("DPFRAME_RELEASES", "100"))
 
 
 def check(estimates, truth, level=0.95):
@@ -63,7 +63,7 @@ def check(estimates, truth, level=0.95):
     point, error, lower, upper = (stacked[:, i] for i in range(4))
     spread = point.std(axis=0, ddof=1)
     assert (np.abs(point.mean(axis=0) - truth) <= 4.5 * spread / np.sqrt(len(point)) + 1e-9).all()
-    np.testing.assert_allclose(error.mean(axis=0), spread, rtol=0.25)
+    np.testing.assert_allclose(error.mean(axis=0), spread, rtol=0.32)
     covered = ((lower <= truth) & (truth <= upper)).mean()
     cells = covered.size if covered.ndim else 1
     slack = 4.5 * np.sqrt(level * (1 - level) / (len(point) * cells)) + 0.01

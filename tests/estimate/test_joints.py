@@ -54,7 +54,7 @@ def make_table(n, seed=1):
 
 TABLE = make_table(2_000)
 CODES = {c.name: c.space.encode(TABLE[c.name]) for c in PLAN.columns}
-R = int(os.environ.get("DPFRAME_RELEASES", "120"))
+R = int(os.environ.get("DPFRAME_RELEASES", "80"))
 """Releases of each check; 300 are the full run."""
 
 
@@ -74,7 +74,7 @@ ONE = next(releases(1))
 def check(found, truth):
     """A mean over R releases within 4.5 Monte-Carlo errors of the truth; intervals cover 95 % within 4.5
     binomial deviations and a hundredth; the stated error is that of R releases, whose standard deviation is known to
-    1/√(2R), within 4.6 of these at 120. Error probability below 1e-4 in all; keys are fixed.
+    1/√(2R), within 4.6 of these at 80. Error probability below 1e-4 in all; keys are fixed.
     """
     point, error, lower, upper = (np.array([[row[i] for row in found]]).squeeze() for i in range(4))
     spread = point.std(axis=0, ddof=1)
@@ -82,7 +82,7 @@ def check(found, truth):
     assert (bias <= 4.5 * spread / np.sqrt(len(found)) + 1e-9).all(), (point.mean(axis=0), truth)
     covered = ((lower <= truth) & (truth <= upper)).mean()
     assert abs(covered - 0.95) < 4.5 * np.sqrt(0.95 * 0.05 / point.size) + 0.01, covered
-    np.testing.assert_allclose(error.mean(axis=0), spread, rtol=0.3)
+    np.testing.assert_allclose(error.mean(axis=0), spread, rtol=0.36)
 
 
 def numbers(series):
