@@ -193,7 +193,7 @@ def _warn_of_release(table: Table) -> None:
 
 
 def _warn_of_few(rows: int) -> None:
-    """Warn of tables of which nothing can be learnt, which are mostly a mistake: a filter that nothing passed."""
+    """Warn of tables that show nothing, which are mostly a mistake: a filter that nothing passed."""
     if rows < _FEW:
         table = "the table has no rows: the release is empty" if rows == 0 else "the table has one row"
         warn(f"{table}, and estimates of it say nothing; check the input, e.g. a filter before it", InferenceWarning)

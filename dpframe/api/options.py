@@ -132,9 +132,9 @@ class PlanOptions(TypedDict, total=False):
         Option(
             "auto",
             "Tables to measure with noise on their totals: auto, none, or a list.",
-            'With ``"auto"`` all pairs of columns, and all triples where rows are many for the noise; one-ways and '
-            "sums of numbers; sizes of sets, supports of their items, and of pairs of these where noise is small. That "
-            "is where rows leave shuffled and δ > 0, else nothing. "
+            'With ``"auto"`` all pairs of columns, and all triples where rows are many for the noise; tables of one '
+            "column and sums of numbers; sizes of sets, supports of their items, and of pairs of these where noise is "
+            "small. That is where rows leave shuffled and δ > 0, else nothing. "
             "A list has columns, pairs and triples; a column of sets twice means pairs of its items. All rows are "
             "counted, even where a sample is released; columns of ``groups`` are counted like others, those of "
             "``passthrough`` not.",

@@ -127,8 +127,9 @@ def forget(
 
 
 _SQUARES = (
-    "In gaussian accounting the squares of mu add up, not epsilon: many small releases cost far less than the sum of "
-    "their epsilon, and spent and left epsilon do not add up to the total."
+    "Gaussian accounting adds up the squares of mu, by which one person can shift what is released, and not epsilon: "
+    "many small releases cost far less than the sum of their epsilon, and spent and left epsilon do not add up to the "
+    "total."
 )
 
 

@@ -260,7 +260,7 @@ def _in_steps(
     how = [
         f"total: delta={bound.value:.4g} at epsilon={claimed.epsilon:g} per person",
         ", ".join(f"{name} (mu={step.mu:.6g}, slack={step.delta:.3g})" for name, step in parts.items())
-        + " composed with the rows by Gaussian differential privacy with a slack",
+        + " composed with the rows by Gaussian differential privacy (mu, and a slack, which is part of delta)",
     ]
     if terms.shuffled_rows is not None:
         how.append(f"{terms.shuffled_rows:,} rows in secret order: their profile lies under a Gaussian curve")
@@ -353,7 +353,7 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
     """Return the ε that a channel is proved to lose at the δ it was made for."""
     claimed, size, seen = mechanism.budget, mechanism.size, mechanism.outputs
     stated = mechanism.loss.epsilon(claimed.delta)
-    epsilon, method, failures = stated, "bounded by its outward-rounded loss", []
+    epsilon, method, failures = stated, "bounded by its loss, rounded up", []
     try:
         if seen <= (ENUMERATED if claimed.delta == 0 else ENUMERATED // 2):
             epsilon, method = _exact(mechanism, range(size)), f"every pair of {size} codes enumerated"

@@ -305,9 +305,9 @@ def measures_step(
 
 
 _NAMES = {
-    "one_way": ("one-way", "one-ways"),
+    "one_way": ("table of one column", "tables of one column"),
     "joint": ("joint table", "joint tables"),
-    "sum": ("sum of codes", "sums of codes"),
+    "sum": ("number's sum, in steps", "numbers' sums, in steps"),
     "vectors": ("sum of vectors", "sums of vectors"),
     "items": ("column's supports of items", "columns' supports of items"),
     "sizes": ("column's sizes of sets", "columns' sizes of sets"),

@@ -177,7 +177,7 @@ def test_the_verb_and_the_package_of_plans_share_a_name(census):
 
 
 @pytest.mark.parametrize(("rows", "said"), [(0, "has no rows: the release is empty, and"), (1, "has one row, and")])
-def test_a_table_of_which_nothing_can_be_learnt_is_warned_of(census, rows, said):
+def test_a_table_that_shows_nothing_is_warned_of(census, rows, said):
     """In one line, of a plan as of a promise; by the number of rows, which is public."""
     few = census.iloc[:rows]
     plan = few.dp.plan(epsilon=1, spaces=HOW["spaces"])

@@ -363,7 +363,7 @@ def test_as_a_process(tmp_path):
 def test_gaussian_sums_are_explained_in_a_line(run):
     run("create", "g.sqlite", "--dataset", "survey", "--epsilon", 4, "--delta", 1e-6)
     ledger = Ledger("g.sqlite")
-    line = "the squares of mu add up, not epsilon"
+    line = "Gaussian accounting adds up the squares of mu"
     assert line in run("show", "g.sqlite")[1]
     assert "is used up" not in run("show", "g.sqlite")[1]
     left = ledger.remaining("survey").delta

@@ -97,7 +97,7 @@ def test_larger_channels_are_bounded_and_spot_checked() -> None:
         proof = prove("a", mechanism)
         assert "pairs of 5 codes enumerated" in proof.method
         assert mechanism.loss.epsilon(mechanism.delta) <= proof.epsilon <= mechanism.epsilon
-    assert prove("a", Geometric(1 << 20, 1.0)).method == "bounded by its outward-rounded loss"
+    assert prove("a", Geometric(1 << 20, 1.0)).method == "bounded by its loss, rounded up"
 
 
 def test_sets_are_proved_factor_by_factor(monkeypatch: pytest.MonkeyPatch) -> None:
