@@ -35,8 +35,8 @@ KEPT = "How the promise is kept"
 """What precedes the words of accounting."""
 
 _OF_ERRORS = (
-    "expected_error: of a single released value, at worst; error_bound: the least that any mechanism could have for it "
-    "at this epsilon. Counts and means of many rows err far less"
+    "expected_error: of one released value, at worst; error_bound: the least that any mechanism could have at this "
+    "epsilon. Answers err far less: forecast() has their std_error, half of a ±"
 )
 
 
