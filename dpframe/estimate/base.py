@@ -179,13 +179,20 @@ class Reading:
         values, covariance = updated(values, covariance, Observation(np.eye(len(found)), found, own))
         return values, covariance + more, "both"
 
-    def _statistic(self, statistic: moments.Statistic, columns: Sequence[str], target: str) -> pd.Series[Any]:
-        name, tails, law = columns[0], self._tails(columns[0]), self._joints.tables.law(columns[0])
-        self._warn_of_clipped([name])
-        self._warn_of_others([name])
-        values, covariance, source = self._moments(
+    def _with_levels(
+        self, statistic: moments.Statistic, columns: Sequence[str], target: str
+    ) -> tuple[FloatArray, FloatArray, str]:
+        """Return a statistic as `_moments` does, with what the first column's measured levels know of it."""
+        law = self._joints.tables.law(columns[0])
+        return self._moments(
             statistic, columns, target, lambda population: None if law is None else statistic.known(law, population)
         )
+
+    def _statistic(self, statistic: moments.Statistic, columns: Sequence[str], target: str) -> pd.Series[Any]:
+        name, tails = columns[0], self._tails(columns[0])
+        self._warn_of_clipped([name])
+        self._warn_of_others([name])
+        values, covariance, source = self._with_levels(statistic, columns, target)
         results = self._results(values, covariance[0])
         if tails is None:
             results = results.clipped(*statistic.bounds)

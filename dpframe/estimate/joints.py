@@ -25,13 +25,12 @@ from dpframe.estimate.conditions import ValueCondition, Where
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, refits
-from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.misfit import OF_TWO, Misfit, crossed, of_noisy_rows, sides_of, within_cells
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results, with_none
-from dpframe.estimate.table_column import TableColumn, aggregation
+from dpframe.estimate.table_column import BinMeans, aggregation
 from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.estimate.tables.pair_bounds import MOST_BOUNDED, bounds_by_pairs
 
@@ -503,21 +502,19 @@ class Joints:
         return results, said
 
     def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, ...] | None:
-        """Return the mean code of a number in every cell of some keys, by the fit's joint, and three variances of each.
+        """Return by how much the mean code of a number is off that of all rows in every cell of some keys.
 
-        The first is about the truth, the second what noise has of it, and the third what of the first is by how far
-        the fit draws groups to each other.
-
-        Rows of a bin of the number count as the bin's mean, which its levels and its sum give; by how much a group's
-        mean within a bin differs from that is taken for half of the bin's own spread, and for all of it in the outer
-        bins, where tails are. None where not every pair of these columns was measured.
+        It is by the fit's joint, with three variances of each: about the truth; what noise has of it; and what of the
+        first is by how far the fit draws groups to each other. Rows of a bin of the number count as the bin's mean,
+        which its levels and its sum give. None where not every pair of these columns was measured.
         """
         names = [*(axis.name for axis in keys), column]
         law = self.tables.law(column)
         if law is None or self.tables.source_of(names) != "tables":
             return None
         model = self.models.around(names)
-        centres, spreads, present = _bin_means(model.columns[column], law, model.fine(column))
+        bins = BinMeans.of(model.columns[column], law, model.fine(column))
+        centres, present = bins.means, bins.present
         onto = [model.columns[axis.name].onto(axis) for axis in keys]
 
         def by_group(shares: FloatArray) -> FloatArray:
@@ -525,22 +522,25 @@ class Joints:
                 shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
             return np.asarray(shares)
 
+        def mean(shares: FloatArray) -> FloatArray:
+            return np.asarray(shares @ (centres * present) / np.maximum(shares @ present, _FEWEST))
+
         def of(shares: FloatArray) -> FloatArray:
-            groups = by_group(shares)
-            return np.asarray(groups @ (centres * present) / np.maximum(groups @ present, _FEWEST))
+            return mean(by_group(shares)) - mean(shares.reshape(-1, len(centres)).sum(axis=0))
 
         joint = model.joint(names)
-        groups, means = by_group(joint), of(joint)
+        groups, apart = by_group(joint), of(joint)
         held = np.maximum(groups @ present, _FEWEST)
-        law_of_bins = groups * present / held[..., None]
+        laws, all_rows = groups * present / held[..., None], joint.reshape(-1, len(centres)).sum(axis=0) * present
         variance = model.errors(names, of=of) ** 2
-        variance += (law_of_bins**2 @ spreads) * (1 - np.clip(held, 0.0, 1.0))
-        drawn = np.zeros(means.shape)
+        variance += bins.left_open(laws, all_rows / max(float(all_rows.sum()), _FEWEST), held, self._source.rows)
+        drawn = np.zeros(apart.shape)
         if len(names) == 2:
-            weights = onto[0][:, :, None] * ((centres - means[:, None]) * present / held[:, None])[:, None, :]
-            misfit, drawn = self._misfit.of_means(names, weights, held, law_of_bins, centres - means[:, None])
+            off = centres - mean(groups)[:, None]
+            weights = onto[0][:, :, None] * (off * present / held[:, None])[:, None, :]
+            misfit, drawn = self._misfit.of_means(names, weights, held, laws, off)
             variance += misfit
-        return means, variance, model.fitted.noise(model.places(names), of), drawn
+        return apart, variance, model.fitted.noise(model.places(names), of), drawn
 
 
 METHODS: Mapping[str, Callable[[Joints, Question], Answer]] = MappingProxyType(
@@ -577,19 +577,3 @@ def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], F
 def _nearest(counts: FloatArray, domain: JointDomain) -> FloatArray:
     tables = np.moveaxis(counts, -1, 0)
     return np.stack([project(domain.sums(one) / max(float(one.sum()), 1.0)) for one in tables], axis=-1)
-
-
-def _bin_means(column: TableColumn, law: NumberLaw, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return mean codes of a number's bins, the variances of a group's mean about them, and 1 for values, 0 for null.
-
-    ``shares`` are those of the law's cells, null's last.
-    """
-    present = np.arange(column.cells) < column.cells - column.axis.has_null
-    inside = column.merge[:, : law.bins] * (shares[: law.bins] + 1e-12 * law.widths / law.space.values)
-    inside /= np.maximum(inside.sum(axis=1, keepdims=True), 1e-300)
-    means = inside @ law.middles
-    spreads = (inside * ((law.middles - means[:, None]) ** 2 + (law.widths**2 - 1) / 12)).sum(axis=1)
-    # Within a bin groups' means differ by half of its spread; in the outer bins, where tails are, by all of it.
-    inner = np.full(column.cells, 0.25)
-    inner[np.flatnonzero(present)[[0, -1]]] = 1.0
-    return means, spreads * inner * present, present.astype(np.float64)

@@ -147,8 +147,8 @@ class Misfit:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the variances of means of groups about the truth, and of what is drawn away, as `_of_sums` does.
 
-        Means of groups may differ from that of all rows as in `interaction_variance`: of a number that is cut at its
-        mean the group's mean moves by half of its mean deviation for every unit of the log odds ratio.
+        Means of groups may differ from that of all rows as in `interaction_variance`, every bin by itself: of a number
+        in two bins the group's mean moves by half of its mean deviation for every unit of the log odds ratio.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Misfit:
         apart
             How far bins are from the group's mean (groups, bins).
         """
-        moved = self._strength(names) * (law_of_bins * np.abs(apart)).sum(axis=1) / 2
+        moved = self._strength(names) * np.sqrt(((law_of_bins * apart) ** 2).sum(axis=1) / 2)
         chance = (law_of_bins * apart**2).sum(axis=1) / (held * self._rows)
         rest = 1 - np.clip(held, 0.0, 1.0)
         return self._of_sums(names, weights, (rest * moved) ** 2 + rest * chance)
@@ -178,7 +178,8 @@ class Misfit:
 
         The variance is what is more in this very distance than is usual, by the replicas or by noise; or what is more
         than noise, on average, in those of blocks of the pair's cells; or what is drawn to independence; and never
-        less than a tenth of the noise: a fit follows what it was fitted to.
+        less than a tenth of the noise: a fit follows what it was fitted to. Neither blocks nor that tenth make it more
+        than a dependence may add: sums that few far cells decide have noise that no fit follows.
         """
         model = self._models.around(names)
         if len(names) == 2:
@@ -187,13 +188,14 @@ class Misfit:
         if raw is None:
             return np.zeros(len(weights)), np.zeros(len(weights))
         noise, apart = raw[1], raw[0] - np.tensordot(weights, model.joint(names), axes=len(names))
-        usual, drawn = _SURPRISE**2 * noise, np.zeros(noise.shape)
+        usual, drawn, blocks, least = _SURPRISE**2 * noise, np.zeros(noise.shape), self._excess(names) * noise, noise
         if len(names) == 2:
             followed, distance = model.fitted.against(model.places(names), weights)
             usual = _UNUSUAL * np.minimum(noise, distance)
-            drawn = (1 - followed) ** 2 * noise * hidden / np.maximum(noise + hidden, 1e-300)
-        own = np.maximum(apart**2 - usual, self._excess(names) * noise)
-        return np.asarray(np.maximum(own, drawn) + _FOLLOWED * noise), np.asarray(drawn)
+            blocks, least = np.minimum(blocks, hidden), noise * hidden / np.maximum(noise + hidden, 1e-300)
+            drawn = (1 - followed) ** 2 * least
+        own = np.maximum(np.maximum(apart**2 - usual, blocks), drawn)
+        return np.asarray(own + _FOLLOWED * least), np.asarray(drawn)
 
     def _strength(self, names: Sequence[str]) -> float:
         """Return the standard deviation of a measured pair's log odds ratios that its counts may have at most."""

@@ -174,17 +174,16 @@ class NumberEstimates(VectorEstimates):
         """
         if method == "inverse":
             return ratio, variance, "rows", np.zeros(ratio.shape)
-        space = scale.column.space
-        told = self._joints.group_means(keys, scale.column.name)
-        (start, step), ends = line_of(space), _ends(space)
+        told, step = self._joints.group_means(keys, scale.column.name), scale.line[1]
+        ends = _ends(scale.column.space)
         # A few rows give a ratio's error by a base that is noise itself: means beyond the bounds say so.
         with np.errstate(invalid="ignore"):
             beyond = np.where(variance > 0, ratio - np.clip(ratio, *ends), np.inf)
         found, spread = ratio, np.where(np.isfinite(beyond), variance + beyond**2, np.inf)
         noise, drawn = spread, np.zeros(spread.shape)
-        centre, unsure, width = self._common_mean(scale, method)
+        centre, unsure, width = self._common_mean(scale)
         if told is not None:
-            fitted, own, of_fit = start + step * told[0], np.maximum(told[1], 1e-12) * step**2, told[2] * step**2
+            fitted, own, of_fit = centre + step * told[0], np.maximum(told[1], 1e-12) * step**2, told[2] * step**2
             weight = np.where(np.isfinite(spread), own / (own + _WIDE**2 * spread), 0.0)
             found = (1 - weight) * fitted + np.where(weight > 0, weight * ratio, 0.0)
             of_rows = np.where(weight > 0, weight**2 * spread, 0.0)
@@ -199,8 +198,8 @@ class NumberEstimates(VectorEstimates):
             return means, left.reshape(found.shape) * width**2 + unsure, "rows", errors
         # Errors of groups that are alike are smaller, and those of few that differ are not: the mean of both variances.
         other, posterior = shrunk(apart, spread.ravel() / width**2, scales, _ALIKE, _FAR)
-        alike = (posterior + (moved - other) ** 2).reshape(found.shape) * width**2 + unsure
-        return means, (spread + np.minimum(alike + drawn, spread)) / 2, "both", errors
+        alike = (posterior + (moved - other) ** 2).reshape(found.shape) * width**2
+        return means, (spread + np.minimum(alike + drawn, spread)) / 2 + unsure, "both", errors
 
     def _warn_of_drawn(self, column: str, by: Sequence[str], errors: FloatArray) -> None:
         """Warn where groups are too small to be told from the mean of all rows, beyond which groups hardly differ."""
@@ -220,18 +219,16 @@ class NumberEstimates(VectorEstimates):
             InferenceWarning,
         )
 
-    def _common_mean(self, scale: moments.Scale, method: str) -> tuple[float, float, float]:
-        column, space = scale.column.name, scale.column.space
-        (start, step), (mean, squares) = line_of(space), self._joints.law(column).moments
-        width, centre = step * math.sqrt(max(squares, 0.0)), start + step * mean
-        unsure = width**2 / max(self._all_rows, 1.0)
-        if not scale.is_time:
-            everywhere = self._mean(column, None, None, None, method, "table")
-            mean, error = (float(np.asarray(everywhere[name])) for name in ("estimate", "std_error"))
-            known = math.isfinite(mean + error)
-            centre = float(np.clip(mean, *_ends(space))) if known else centre
-            unsure = min(error, scale.width) ** 2 if known else scale.width**2
-        return centre, unsure, max(width, math.sqrt(unsure), 1e-12 * scale.width)
+    def _common_mean(self, scale: moments.Scale) -> tuple[float, float, float]:
+        """Return the mean of all rows, its variance, and the standard deviation of the rows."""
+        (start, step), (mean, squares) = scale.line, self._joints.law(scale.column.name).moments
+        width, ends = step * math.sqrt(max(squares, 0.0)), _ends(scale.column.space)
+        values, covariance, _ = self._with_levels(moments.mean(scale, None), [scale.column.name], "table")
+        centre, unsure = float(values[0]), float(covariance[0, 0])
+        if not math.isfinite(centre + unsure):
+            centre, unsure = start + step * mean, scale.width**2
+        unsure = min(unsure, scale.width**2)
+        return float(np.clip(centre, *ends)), unsure, max(width, math.sqrt(unsure), 1e-12 * scale.width)
 
     def _group_means(
         self,

@@ -23,6 +23,15 @@ STEEPEST = 200.0
 _WHOLE = 1e-9
 """Part of a cell below which it is not cut: roundings."""
 
+_APART = (0.1, 0.25)
+"""By what part of a bin's variance groups' means within it differ, and in the outer bins, where tails are.
+
+In fifteen tables at ε = 0.3, 1 and 4 these are off by 0.7 of the errors so found.
+"""
+
+_CAREFUL = 2.0
+"""Times the variance that replicas of a law show of its bins' means: they are about an estimate."""
+
 
 def aggregation(fine: Law | Axis, coarse: Axis) -> FloatArray:
     """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
@@ -306,3 +315,52 @@ def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatAr
     if not ends[0] < wanted < ends[1]:
         return tilted(-STEEPEST if wanted <= ends[0] else STEEPEST)
     return tilted(float(brentq(lambda t: float(tilted(t) @ place) - wanted, -STEEPEST, STEEPEST, xtol=1e-12)))
+
+
+@dataclass(frozen=True, eq=False)
+class BinMeans:
+    """Mean codes of a number's bins in a fit, 0 for null's, and how far off they may be in a group of rows.
+
+    ``spreads`` are the variances of the codes in every bin, ``present`` is 1 for values and 0 for null, and ``again``
+    has the means by replicas of the number's law, shape (replicas, bins).
+    """
+
+    means: FloatArray
+    spreads: FloatArray
+    present: FloatArray
+    again: FloatArray
+
+    @classmethod
+    def of(cls, column: TableColumn, law: NumberLaw, shares: FloatArray) -> BinMeans:
+        """Return those of a number whose fine cells, null's last, have these shares."""
+        present = np.arange(column.cells) < column.cells - column.axis.has_null
+        onto, some = column.merge[:, : law.bins].T, law.widths / law.space.values
+
+        def within(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+            held = rows[..., : law.bins] + some * 1e-12 * np.maximum(rows.sum(axis=-1, keepdims=True), 1.0)
+            whole = np.maximum(held @ onto, 1e-300)
+            return (held * law.middles) @ onto / whole, whole
+
+        means, whole = within(shares)
+        squares = (law.middles - onto @ means) ** 2 + law.within
+        spreads = (shares[: law.bins] + some * 1e-12) * squares @ onto / whole
+        return cls(means, spreads * present, present.astype(np.float64), within(law.replicas)[0])
+
+    def left_open(self, laws: FloatArray, all_rows: FloatArray, held: FloatArray, rows: float) -> FloatArray:
+        """Return the variances of how far means of groups are from that of all rows, by how rows lie within bins.
+
+        Parameters
+        ----------
+        laws, all_rows
+            How the rows of every group, and all of them, are spread over the bins, shape (…, bins) and (bins,).
+        held
+            The groups' shares of all rows.
+        rows
+            The number of all rows.
+        """
+        apart = np.full(len(self.means), _APART[0])
+        apart[np.flatnonzero(self.present)[[0, -1]]] = _APART[1]
+        rest, own = 1 - np.clip(held, 0.0, 1.0), laws - all_rows
+        of_law = ((own @ (self.again - self.means).T) ** 2).mean(axis=-1)
+        drawn = (laws @ self.spreads) / np.maximum(held * rows, 1.0)
+        return np.asarray(rest * (rest * (laws**2 @ (apart * self.spreads)) + drawn) + _CAREFUL * of_law)
