@@ -247,7 +247,7 @@ def test_a_sink_that_lacks_rows(tmp_path):
     writer = sink.ReleaseWriter(text, str(tmp_path / "out"), "snappy")
     files = (WrittenFile(0, "a.tmp", 60), WrittenFile(1, "b.tmp", 39))
     with pytest.raises(dpf.FileError, match="has not the rows of its release; write the release itself"):
-        writer.commit([sink.Message(files[:1]), None, sink.Message(files[1:])])
+        writer.commit([sink.PartMessage(files[:1]), None, sink.PartMessage(files[1:])])
     assert not list(tmp_path.iterdir())
 
 
