@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -84,3 +85,32 @@ def test_the_core_never_sees_pandas(name):
     for path in MODULES:
         if room(dotted(path)) == name:
             assert "pandas" not in path.read_text(encoding="utf-8").replace("pandas'", "")
+
+
+TESTS = Path(__file__).parent
+REACHES = 9
+"""Times that tests use a private name of the library; it may only fall, as every one of them hinders a new design."""
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("_")
+
+
+def reaches(path: Path) -> Iterator[str]:
+    """Private names that a file of tests imports from dpframe, or takes of any object but its own."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    own = {f"self.{node.attr}" for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    own |= {f"self.{node.name}" for node in nodes if isinstance(node, ast.FunctionDef)}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpframe"):
+            yield from (alias.name for alias in node.names if private(alias.name))
+        elif isinstance(node, ast.Attribute) and private(node.attr) and ast.unparse(node) not in {*own, "os._exit"}:
+            yield node.attr
+
+
+@pytest.mark.slow
+def test_tests_reach_into_few_private_names():
+    text = "\n".join(path.read_text(encoding="utf-8") for path in MODULES)
+    known = set(re.findall(r"\b_\w+", text))
+    found = [(path.name, name) for path in sorted(TESTS.rglob("*.py")) for name in reaches(path) if name in known]
+    assert len(found) <= REACHES, found
