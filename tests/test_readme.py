@@ -44,12 +44,10 @@ def test_snippets_are_found():
 
 def commands():
     """Every command by its words, without those that only hold others."""
-    from typer.main import get_command
-
-    from dpframe.cli.main import app
+    from dpframe.cli import main
 
     found = {}
-    for name, command in get_command(app).commands.items():
+    for name, command in main.commands().commands.items():
         for inner, one in getattr(command, "commands", {"": command}).items():
             found[f"{name} {inner}".strip()] = one
     return found

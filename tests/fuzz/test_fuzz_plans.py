@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutations import mutated
 
-from dpframe.plan.plan import Plan
+from dpframe import Plan
 
 
 def check(text: str) -> None:

@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
+from dpframe import ReleaseInfo, verify
 from dpframe.errors import LedgerError, PlanError, RepeatedReleaseWarning
-from dpframe.tables.info import ReleaseInfo
-from dpframe.tables.verify import verify
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 SPACES: dict[str, Any] = {"a": (0, 9), "b": ["x", "y"]}
