@@ -45,7 +45,7 @@ from dpframe.cli.terminal import plain, progress
 from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import in_options
 from dpframe.disk import JSON, WEB_PAGE, atomic
-from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError, check_whole
+from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError, check_whole, name_list
 from dpframe.ledger.account import OpenAccount
 from dpframe.ledger.currencies import difference, enough_for, yearly
 from dpframe.ledger.ledger import Account
@@ -325,6 +325,11 @@ def _nights(plan: Plan) -> str:
     return yearly(rest.epsilon, rest.delta)
 
 
+def _part(info: ReleaseInfo) -> str:
+    """Return which columns of a release a file has left out, if any."""
+    return f", without {name_list(info.left_out)}" if info.left_out else ""
+
+
 def _rows(info: ReleaseInfo) -> str:
     return f"{info.n:,} rows" if info.rows is None else f"{info.n:,} of {info.rows:,} rows"
 
@@ -358,7 +363,13 @@ def inspect(
     more = ["", str(info.explain())] if explain else []
     typer.echo(
         "\n".join(
-            [f"{source}: a release of {_rows(info)}", *map(in_options, info.lines()), *more, "", table_text(info.plan)]
+            [
+                f"{source}: a release of {_rows(info)}{_part(info)}",
+                *map(in_options, info.lines()),
+                *more,
+                "",
+                table_text(info.plan),
+            ]
         )
     )
     if not explain:

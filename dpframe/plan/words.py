@@ -62,8 +62,10 @@ def promise_line(plan: PlanData) -> str:
     return f"{promise}; epsilon={upward(plan.located.epsilon)} {whom}"
 
 
-def mind_lines(plan: PlanData) -> list[str]:
+def mind_lines(plan: PlanData, left_out: Collection[str] = ()) -> list[str]:
     """Return what users have to mind: what is not protected, and what inference did not find; often nothing.
+
+    Columns that are ``left_out`` of a part of a release are not named, except for leaks: the plan has their spaces.
 
     Examples
     --------
@@ -71,8 +73,9 @@ def mind_lines(plan: PlanData) -> list[str]:
     >>> mind_lines(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0, passthrough=["id"]))
     ['NOT PROTECTED, copied as they are: id']
     """
-    copied = [*plan.passthrough, *(["the index of the rows"] if plan.keeps_index else [])]
-    missing = [one.column for one in plan.not_found]
+    passed = [name for name in plan.passthrough if name not in left_out]
+    copied = [*passed, *(["the index of the rows"] if plan.keeps_index else [])]
+    missing = [one.column for one in plan.not_found if one.column not in left_out]
     lines = {
         "NOT PROTECTED, copied as they are": copied,
         "NOT COVERED by the promise, as their spaces were read off the data": plan.leaks,

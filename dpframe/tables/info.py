@@ -112,7 +112,7 @@ class ReleaseInfo:
 
     def lines(self) -> list[str]:
         """Return the promise, and what is not protected or was not found, if anything."""
-        return [promise_line(self.plan), *mind_lines(self.plan)]
+        return [promise_line(self.plan), *mind_lines(self.plan, self.left_out)]
 
     def explain(self) -> ReleaseExplanation:
         """Return what the promise means for one person and how it is kept; prints as text.

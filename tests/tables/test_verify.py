@@ -351,19 +351,26 @@ def test_columns_passed_through_must_be_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["part.parquet", "part.csv"])
-def test_some_columns_of_a_release_verify_as_they_were_written(tmp_path: Path, name: str) -> None:
+def test_some_columns_of_a_release_verify_as_they_were_written(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / name
     frame = pd.DataFrame({"sex": ["F", "M"] * 200, "wage": [1.0, 2.0, 3.0, 4.0] * 100, "ward": list("abcd") * 100})
     safe = frame.dp.sanitize(1.0, spaces={"sex": ["F", "M"], "wage": (1, 4)}, passthrough=["ward"])
     said = dpf.write(safe[["wage"]].sort_values("wage"), path)
     assert said.left_out == ("sex", "ward")
     assert repr(said).splitlines()[0] == "<a release of 400 rows, 1 of 2 randomised columns>"
+    assert "NOT PROTECTED" in repr(safe.dp.release)
+    assert "NOT PROTECTED" not in repr(said), "what was passed through is left out"
     found = dpf.verify(path)
     assert found.ok, found.failures
     assert found.checks[-1].startswith(
         "the file holds the 400 rows that were written with 1 of the release's 3 columns"
     )
     assert found.attested[-1] == "the columns kept are as they were released; left out: sex, ward"
+    with pytest.raises(SystemExit):
+        main.main(["inspect", str(path)])
+    assert capsys.readouterr().out.startswith(f"{path}: a release of 400 rows, without sex, ward\n")
     # Without a warning: what is left out is known.
     part = dpf.read(path)
     assert part.dp.mean("wage")["estimate"] == safe.dp.mean("wage")["estimate"]
