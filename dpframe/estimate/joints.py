@@ -27,7 +27,7 @@ from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, refits
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
-from dpframe.estimate.misfit import OF_TWO, Misfit, crossed, of_noisy_rows, sides_of, within_cells
+from dpframe.estimate.misfit import OF_TWO, Misfit, crossed, drawn_of_many, of_noisy_rows, sides_of, within_cells
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results, with_none
 from dpframe.estimate.table_column import BinMeans, aggregation
@@ -170,8 +170,9 @@ class Joints:
         found = float((answer.estimate * inside).sum())
         # Where how the errors of cells go together is not known, at worst all go one way.
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
-        if answer.sum_error is not None and len(axes) == 2:
-            drawn = self._drawn_of_sides(axes, parts, sides_of(answer.estimate, parts), noise)
+        if answer.sum_error is not None and len(axes) > 1:
+            sides = sides_of(answer.estimate, parts)
+            drawn = self._drawn_of_sides(axes, parts, sides, noise)
             error = min(error, math.hypot(answer.sum_error, drawn))
         known = self._known_alone(conditions, population, z)
         if answer.source == "rows" and answer.method != "inverse":
@@ -196,11 +197,11 @@ class Joints:
     def _drawn_of_sides(
         self, axes: Sequence[Axis], parts: Sequence[FloatArray], sides: FloatArray, noise: float
     ) -> float:
-        """Return how far off a fit's count of two conditions is by what it draws to independence; see `of_noisy_rows`.
+        """Return how far off a fit's count of conditions is by what it draws to independence; see `of_noisy_rows`.
 
         ``sides`` are the counts by condition, met first, and ``noise`` is the error of the unbiased count.
         """
-        if not all(axis.column.space.is_listed for axis in axes):
+        if len(axes) == 2 and not all(axis.column.space.is_listed for axis in axes):
             return math.sqrt(1 / (1 / float(interaction_variance(sides, 2, OF_TWO).flat[0]) + 1 / noise**2))
 
         def counted(places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
@@ -211,6 +212,8 @@ class Joints:
             return sides_of(counts, asked), np.full(alone.shape, noise**2) if len(places) > 1 else alone
 
         rows = max(self._source.n * self._source.weight, 1.0)
+        if len(axes) > 2:
+            return drawn_of_many(sides, noise, counted)
         return math.sqrt(float(of_noisy_rows(sides / rows, counted, rows).flat[0])) * rows
 
     def _unsupported(self, conditions: Mapping[str, ValueCondition], found: float) -> float:

@@ -313,6 +313,25 @@ def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArr
     return np.asarray(drawn + more**2 + np.minimum(off, room) ** 2)
 
 
+def drawn_of_many(sides: FloatArray, noise: float, counted: Counted) -> float:
+    """Return how far off a fit's count of three conditions and more is by what it draws to independence.
+
+    That is what every pair of conditions may add, in the count's part of the rows that meet both, and what only all of
+    them show, with no more of it hidden than the unbiased count's error ``noise``; and rows that noise hides, as in
+    `unseen`. ``sides`` are the counts by condition, met first.
+    """
+    found, every = float(sides.flat[0]), range(sides.ndim)
+    moved = 1 / (1 / max(float(interaction_variance(sides, 3, _OF_THREE).flat[0]), 1e-300) + 1 / noise**2)
+    for pair in combinations(every, 2):
+        both = sides.sum(axis=tuple(place for place in every if place not in pair))
+        part = min(found / max(float(both.flat[0]), _FEWEST), 1.0)
+        moved += part**2 * float(interaction_variance(both, 2, OF_TWO).flat[0])
+    rows = max(float(sides.sum()), 1.0)
+    margins = [sides.sum(axis=tuple(other for other in every if other != place)) / rows for place in every]
+    more = unseen(sides / rows, margins, counted, rows, math.exp(OF_TWO), _TOGETHER)
+    return math.hypot(math.sqrt(max(moved, 0.0)), float(more.flat[0]) * rows)
+
+
 def odds_spread(counts: FloatArray, apart: FloatArray, noise: FloatArray, surprise: float = _SURPRISE) -> float:
     """Return the standard deviation of log odds ratios that counts show about independent ones, or may hide.
 
