@@ -6,6 +6,7 @@ what an element means is decided here from just the element.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError
 
@@ -147,7 +149,7 @@ def as_arrow(values: Any) -> pa.Array:
         If the values are of mixed types or of one that Arrow does not know.
     """
     if isinstance(values, pa.ChunkedArray):
-        return values.combine_chunks()
+        return _combined(values)
     if isinstance(values, pa.Array):
         return values
     listed = elements(values)
@@ -155,7 +157,36 @@ def as_arrow(values: Any) -> pa.Array:
     if array is None:
         # Out here, for what Arrow raises quotes the value, and would be kept as this error's context.
         raise ColumnError(_MIXED)
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    return _combined(array) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _combined(values: pa.ChunkedArray) -> pa.Array:
+    """Return chunks as one array, of any dictionaries.
+
+    Arrow unites none that list nulls, and none with more entries than their indices can count: a single row decides it.
+    """
+    with contextlib.suppress(pa.ArrowInvalid):
+        return values.combine_chunks()
+    if not pa.types.is_dictionary(values.type):
+        return values.cast(_without_dictionaries(values.type)).combine_chunks()
+    entries = [chunk.dictionary for chunk in values.chunks]
+    starts = np.cumsum([0, *map(len, entries[:-1])]).tolist()
+    indices = [
+        pc.add(chunk.indices.cast(pa.int64()), first) for chunk, first in zip(values.chunks, starts, strict=True)
+    ]
+    # An entry may stand in several places.
+    whole = pa.concat_arrays(indices), pa.concat_arrays(entries)
+    return pa.DictionaryArray.from_arrays(*whole, ordered=values.type.ordered, safe=False)
+
+
+def _without_dictionaries(type_: pa.DataType) -> pa.DataType:
+    """Return the type of lists of the values that a list's dictionary means; other types as they are."""
+    t = pa.types
+    if t.is_dictionary(type_):
+        return type_.value_type
+    if t.is_list(type_) or t.is_fixed_size_list(type_):
+        return pa.list_(_without_dictionaries(type_.value_type), getattr(type_, "list_size", -1))
+    return pa.large_list(_without_dictionaries(type_.value_type)) if t.is_large_list(type_) else type_
 
 
 def _typed(values: Any) -> Any:

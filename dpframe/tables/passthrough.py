@@ -32,7 +32,7 @@ def copied(column: pa.ChunkedArray, order: Order) -> Any:
     if pa.types.is_struct(type_):
         return _struct(column.combine_chunks(), order)
     if is_list(type_) and nests_dictionary(type_):
-        return _list(column.unify_dictionaries().combine_chunks().take(places))
+        return _list(as_arrow(column).take(places))
     return column.take(places)
 
 

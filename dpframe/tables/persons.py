@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError
 from dpframe.noise.keystream import Keystream, Rows
+from dpframe.spaces import as_arrow
 from dpframe.tables.types import is_text
 
 AT_ONCE = 1 << 21
@@ -157,8 +158,7 @@ def person_words(
     ids: pa.Array, key: bytes, first_row: int = 0, role: str = "privacy_id", noun: str = "a person"
 ) -> Words:
     """Return 128 bits for each id, shape (rows, 2): equal where ids are; messages say what the ids are for."""
-    if isinstance(ids, pa.ChunkedArray):
-        ids = ids.combine_chunks()
+    ids = as_arrow(ids)
     if ids.null_count:
         row = int(np.flatnonzero(pc.is_null(ids).to_numpy(zero_copy_only=False))[0]) + first_row
         raise ColumnError(f"is null, and {role} names {noun} in every row; drop such rows, or fill them", row=row)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.noise.keystream import BLOCK_BYTES, U64, Rows, block_cipher
+from dpframe.spaces import as_arrow
 from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes
@@ -117,7 +118,7 @@ def value_words(values: Any, key: bytes) -> U64:
     if isinstance(values, list) or pa.types.is_nested(values.type):
         objects = values if isinstance(values, list) else values.to_pylist()
         values = pa.array(map(_text, objects), pa.large_string())
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    values = as_arrow(values)
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         numbers = values.fill_null(0).cast(pa.float64() if pa.types.is_floating(values.type) else values.type)
         own = np.asarray(numbers)
@@ -126,7 +127,7 @@ def value_words(values: Any, key: bytes) -> U64:
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
     entries = _hashes(values.dictionary.to_pylist(), key)
-    places = np.asarray(values.indices.fill_null(len(entries) - 1).cast(pa.int64()))
+    places = np.asarray(values.indices.cast(pa.int64()).fill_null(len(entries) - 1))
     return entries.take(places, axis=0)
 
 

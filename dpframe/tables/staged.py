@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dpframe.errors import FileError, ParameterError
 from dpframe.noise.keystream import derived_key
+from dpframe.spaces import as_arrow
 from dpframe.tables.files import BATCH_ROWS, FileInput
 from dpframe.tables.frames import ArrowFrame, without_views, wrap
 from dpframe.tables.hidden_file import HiddenFile
@@ -69,7 +70,10 @@ class StagedInput(FileInput):
         for block in self.blocks:
             columns = {name: self._column(block[name], name).combine_chunks() for name in names}
             for name, column in columns.items():
-                columns[name] = column.cast(self.schema.field(name).type) if name in plain else as_coded(column)
+                stored = self.schema.field(name).type
+                # Entries of all parts may be more than the stream's own indices count.
+                own = column if pa.types.is_dictionary(stored) else column.cast(stored)
+                columns[name] = own if name in plain else as_coded(column)
             count = len(next(iter(columns.values()), ()))
             for start in range(0, count, rows):
                 yield {name: column[start : start + rows] for name, column in columns.items()}
@@ -114,7 +118,7 @@ def _blocks(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 def _listed(table: pa.Table) -> pa.Table:
     """Return a column as it is kept: texts as dictionaries, as files give them."""
-    column = table.column(0).combine_chunks()
+    column = as_arrow(table.column(0))
     column = column.dictionary_encode() if is_text(column.type) else column
     return pa.table([column], names=table.column_names)
 

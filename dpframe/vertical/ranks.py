@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError
 from dpframe.noise.keystream import BLOCK_BYTES, U64, Keystream, block_cipher
+from dpframe.spaces import as_arrow
 from dpframe.tables.types import is_text
 
 _SHORT, _LONG = 15, 255
@@ -45,8 +46,7 @@ def row_tags(ids: pa.Array, key: bytes, first_row: int = 0) -> U64:
     >>> bool((numbers == texts[::-1]).all())
     True
     """
-    if isinstance(ids, pa.ChunkedArray):
-        ids = ids.combine_chunks()
+    ids = as_arrow(ids)
     if ids.null_count:
         row = int(np.flatnonzero(pc.is_null(ids).to_numpy(zero_copy_only=False))[0]) + first_row
         raise ColumnError("is null, and every row needs the id of its record; drop such rows, or fill them", row=row)

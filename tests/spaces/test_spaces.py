@@ -229,6 +229,22 @@ def test_dictionary_chunks_with_different_entries() -> None:
     assert Categorical(["b", "a"]).encode(pa.chunked_array(chunks)).tolist() == [1, 0, 0, 0, 1]
 
 
+def chunk(indices: list[int | None], entries: list[str | None]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), pa.array(entries))
+
+
+@pytest.mark.parametrize("last", [[f"b{i}" for i in range(100)], ["a0", None]], ids=["many", "null"])
+def test_leak_chunks_whose_dictionaries_arrow_does_not_unite_are_read_as_their_values(last: list[str | None]) -> None:
+    first = [f"a{i}" for i in range(100)]
+    chunks = [chunk([*range(100), None], first), chunk([*range(len(last))], last)]
+    space, plain = Nullable(Categorical(["a0", "a99", "rest"], other="rest")), [*first, None, *last]
+    assert space.encode(pa.chunked_array(chunks)).tolist() == space.encode(plain).tolist()
+    lists = [pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), part) for part in chunks]
+    sets, plain_sets = Subset(["a0", "a1", "rest"], other="rest"), [["a0"], ["a1"], *([item] for item in last[:2])]
+    found = sets.encode(pa.chunked_array(lists), tolerant=True)
+    assert found.tolist() == sets.encode(pa.array(plain_sets), tolerant=True).tolist()
+
+
 def test_a_category_outside_hidden_under_a_null_is_not_seen() -> None:
     indices = pa.array(np.array([0, 1, 0]), mask=np.array([False, True, False]))
     array = pa.DictionaryArray.from_arrays(indices, pa.array(["a", SECRET]))

@@ -115,6 +115,21 @@ def test_plans(frame, monkeypatch, tmp_path):
     assert dpf.plan(some.lazy(), **options) == dpf.plan(tmp_path / "in.parquet", **options)
 
 
+def test_leak_entries_of_all_batches_may_be_more_than_their_indices_count(tmp_path):
+    texts = [f"{part}{i}" for part in "abc" for i in range(100)]
+    parts = [
+        pa.array(texts[at : at + 100]).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string()))
+        for at in (0, 100, 200)
+    ]
+    table = pa.table({"word": pa.chunked_array(parts), "copy": pa.chunked_array(parts), "age": list(range(300))})
+    spaces = {"word": dpf.Categorical([*texts[:9], "rest"], other="rest"), "age": (0, 300)}
+    account = dpf.Ledger(tmp_path / "ledger.sqlite")
+    account.create("words", 5.0, 1e-5)
+    made = dpf.plan(table, epsilon=3, spaces=spaces, passthrough=["copy"])
+    dpf.sanitize_parquet(table, tmp_path / "out.parquet", plan=made, ledger=account, dataset="words")
+    assert sorted(dpf.read(tmp_path / "out.parquet")["copy"]) == sorted(texts)
+
+
 @pytest.mark.slow
 def test_memory_holds_a_block_of_rows(tmp_path):
     """Forty batches of a megabyte, of which Arrow holds no tenth."""
