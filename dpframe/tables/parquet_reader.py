@@ -108,8 +108,8 @@ class ParquetInput(FileInput):
     def _dictionaries(self, path: Path, names: Collection[str]) -> list[str]:
         """Return the paths within a file of the strings in columns, which are read as dictionaries."""
         types = {name: self.schema.field(name).type for name in names}
-        lists = tuple(f"{name}." for name, type_ in types.items() if is_list(type_) and is_text(type_.value_type))
-        leaves_of_text = [name for name, type_ in types.items() if is_text(type_)]
+        lists = tuple(f"{name}." for name, type_ in types.items() if is_list(type_) and _of_text(type_.value_type))
+        leaves_of_text = [name for name, type_ in types.items() if _of_text(type_)]
         if lists:
             with _open(path) as reader:
                 schema = reader.schema
@@ -160,6 +160,11 @@ class ParquetInput(FileInput):
 
 
 _DAMAGED = "is damaged: a part of it cannot be read"
+
+
+def _of_text(type_: pa.DataType) -> bool:
+    """Return whether values are strings, or dictionaries of them: narrow ones Arrow casts, which invalid text stops."""
+    return is_text(type_.value_type if pa.types.is_dictionary(type_) else type_)
 
 
 def _check_dictionaries(path: Path, table: pa.Table | pa.RecordBatch) -> None:

@@ -9,11 +9,12 @@ with probability 2⁻¹²⁸, however they were made (Clarke et al., *Incrementa
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from dpframe.spaces import as_arrow
 from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes
+from dpframe.tables.types import is_list, is_text
 
 _AT_ONCE = 1 << 14
 """Rows whose records are encrypted at a time: they stay in the cache."""
@@ -116,7 +118,7 @@ def value_words(values: Any, key: bytes) -> U64:
     if not isinstance(values, list):
         values = values.cast(_in_numbers(values.type))
     if isinstance(values, list) or pa.types.is_nested(values.type):
-        objects = values if isinstance(values, list) else values.to_pylist()
+        objects = values if isinstance(values, list) else _objects(values)
         values = pa.array(map(_text, objects), pa.large_string())
     values = as_arrow(values)
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
@@ -126,7 +128,7 @@ def value_words(values: Any, key: bytes) -> U64:
         return np.stack([own, np.asarray(values.is_valid()).astype(np.uint64)], axis=1)
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
-    entries = _hashes(values.dictionary.to_pylist(), key)
+    entries = _hashes(_objects(values.dictionary), key)
     places = np.asarray(values.indices.cast(pa.int64()).fill_null(len(entries) - 1))
     return entries.take(places, axis=0)
 
@@ -135,6 +137,33 @@ def _hashes(entries: Sequence[Any], key: bytes) -> U64:
     """Return a keyed hash of every entry, and behind the last zeros for null."""
     hashes = [blake2b(_text(entry).encode(), key=key, digest_size=16).digest() for entry in entries]
     return np.frombuffer(b"".join([*hashes, bytes(16)]), "<u8").reshape(-1, 2)
+
+
+def _objects(values: pa.Array) -> list[Any]:
+    """Return values as Python's; bytes that are no text, which other systems write, as surrogates."""
+    with contextlib.suppress(UnicodeDecodeError):
+        return cast(list[Any], values.to_pylist())
+    return [_escaped(value) for value in values.cast(_in_bytes(values.type)).to_pylist()]
+
+
+def _in_bytes(type_: pa.DataType) -> pa.DataType:
+    """Return a type with bytes for text."""
+    t = pa.types
+    if t.is_dictionary(type_):
+        return _in_bytes(type_.value_type)
+    if t.is_struct(type_):
+        return pa.struct([field.with_type(_in_bytes(field.type)) for field in type_])
+    if is_list(type_):
+        return pa.large_list(_in_bytes(type_.value_type))
+    return pa.large_binary() if is_text(type_) else type_
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_escaped(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _escaped(part) for name, part in value.items()}
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
 def _in_numbers(type_: pa.DataType) -> pa.DataType:

@@ -301,6 +301,17 @@ class TestRefusals:
         assert info.plan.n == 300
         assert (b"918" in (tmp_path / "out.parquet").read_bytes()) == ("passthrough" in options)
 
+    @pytest.mark.parametrize("nested", [False, True], ids=["text", "sets"])
+    def test_leak_entries_of_a_dictionary_that_are_not_valid_unicode(self, tmp_path, nested):
+        raw = pa.array([b"x", b"y", b"\xff\xfe918"], pa.binary())
+        entries = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+        values = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2] * 100, pa.int8()), entries)
+        lists = pa.ListArray.from_arrays(pa.array(range(301), pa.int32()), values)
+        pq.write_table(pa.table({"a": lists if nested else values}), tmp_path / "t.parquet")
+        space = dpf.Subset(["x", "y"], other="y") if nested else dpf.Categorical(["x", "y"], other="y")
+        told = dpf.sanitize(tmp_path / "t.parquet", tmp_path / "out.parquet", **(PROMISE | {"spaces": {"a": space}}))
+        assert told.n == 300
+
     @pytest.mark.parametrize(
         "other",
         [

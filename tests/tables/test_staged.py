@@ -130,6 +130,20 @@ def test_leak_entries_of_all_batches_may_be_more_than_their_indices_count(tmp_pa
     assert sorted(dpf.read(tmp_path / "out.parquet")["copy"]) == sorted(texts)
 
 
+def test_leak_text_that_is_not_valid_unicode_has_a_digest_and_no_error_that_holds_it(tmp_path):
+    raw = pa.array([b"x", b"y", b"\xff\xfe918"] * 100, pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 300, raw.buffers())
+    lists = pa.ListArray.from_arrays(pa.array(range(301), pa.int32()), text)
+    spaces = {"word": dpf.Categorical(["x", "y"], other="y"), "set": dpf.Subset(["x", "y"], other="y")}
+    account = dpf.Ledger(tmp_path / "ledger.sqlite")
+    account.create("words", 5.0, 1e-5)
+    table = pa.table({"word": text, "set": lists})
+    told = dpf.sanitize_parquet(
+        table, tmp_path / "out.parquet", epsilon=3, delta=0, spaces=spaces, ledger=account, dataset="words"
+    )
+    assert told.n == 300
+
+
 @pytest.mark.slow
 def test_memory_holds_a_block_of_rows(tmp_path):
     """Forty batches of a megabyte, of which Arrow holds no tenth."""
