@@ -180,10 +180,12 @@ def _combined(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _without_dictionaries(type_: pa.DataType) -> pa.DataType:
-    """Return the type of lists of the values that a list's dictionary means; other types as they are."""
+    """Return a type in which the values that dictionaries mean stand for them; other types as they are."""
     t = pa.types
     if t.is_dictionary(type_):
         return type_.value_type
+    if t.is_struct(type_):
+        return pa.struct([field.with_type(_without_dictionaries(field.type)) for field in type_])
     if t.is_list(type_) or t.is_fixed_size_list(type_):
         return pa.list_(_without_dictionaries(type_.value_type), getattr(type_, "list_size", -1))
     return pa.large_list(_without_dictionaries(type_.value_type)) if t.is_large_list(type_) else type_

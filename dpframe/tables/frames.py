@@ -29,7 +29,7 @@ from dpframe.tables.info import METADATA_KEY, arrow_metadata, metadata_text
 from dpframe.tables.passthrough import Order, copied, passed
 from dpframe.tables.persons import row_counts
 from dpframe.tables.table import SHUFFLED, Codes, Counters, Spaces
-from dpframe.tables.types import as_coded, as_stored, coded_field, coded_type, output_type
+from dpframe.tables.types import as_coded, as_stored, coded_field, coded_type, has_dictionary, output_type
 from dpframe.totals.counts import counting
 
 _MOST_CATEGORIES = 1_000_000
@@ -185,7 +185,11 @@ class ArrowFrame(Frame):
 
     def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
         made, table = copy(self), self.table.drop_columns([without])
-        made.table = table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema])).take(rows)
+        table = table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema]))
+        # Arrow takes rows of dictionaries that it can unite.
+        columns = [as_arrow(part) if has_dictionary(part.type) else part for part in table.columns]
+        fields = [field.with_type(part.type) for field, part in zip(table.schema, columns, strict=True)]
+        made.table = pa.Table.from_arrays([part.take(pa.array(rows)) for part in columns], schema=pa.schema(fields))
         return made
 
     def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> pa.Table:

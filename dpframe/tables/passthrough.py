@@ -30,7 +30,7 @@ def copied(column: pa.ChunkedArray, order: Order) -> Any:
         stored = pa.large_string() if pa.types.is_string_view(type_) else pa.large_binary()
         return column.cast(stored).take(places).cast(type_)
     if pa.types.is_struct(type_):
-        return _struct(column.combine_chunks(), order)
+        return _struct(as_arrow(column), order)
     if is_list(type_) and nests_dictionary(type_):
         return _list(as_arrow(column).take(places))
     return column.take(places)

@@ -24,7 +24,7 @@ from dpframe.tables.hidden_file import HiddenFile
 from dpframe.tables.info import metadata_text
 from dpframe.tables.inputs import open_input
 from dpframe.tables.row_checks import RowChecks, added, sum_bytes
-from dpframe.tables.types import as_coded, is_text
+from dpframe.tables.types import as_coded, has_dictionary, is_text
 
 Stream = tuple[pa.Schema, Iterator[pa.Table]]
 """The schema of a table without views, and its rows, some at a time."""
@@ -72,7 +72,7 @@ class StagedInput(FileInput):
             for name, column in columns.items():
                 stored = self.schema.field(name).type
                 # Entries of all parts may be more than the stream's own indices count.
-                own = column if pa.types.is_dictionary(stored) else column.cast(stored)
+                own = column if has_dictionary(stored) else column.cast(stored)
                 columns[name] = own if name in plain else as_coded(column)
             count = len(next(iter(columns.values()), ()))
             for start in range(0, count, rows):

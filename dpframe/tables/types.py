@@ -28,10 +28,15 @@ def is_list(type_: pa.DataType) -> bool:
     return bool(t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_))
 
 
+def has_dictionary(type_: pa.DataType) -> bool:
+    """Return whether a type is a dictionary, or made of one."""
+    return bool(pa.types.is_dictionary(type_)) or nests_dictionary(type_)
+
+
 def nests_dictionary(type_: pa.DataType) -> bool:
     """Return whether some of the types that a type is made of are dictionaries."""
     inner = [type_.field(i).type for i in range(type_.num_fields)]
-    return any(pa.types.is_dictionary(t) or nests_dictionary(t) for t in inner)
+    return any(map(has_dictionary, inner))
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:

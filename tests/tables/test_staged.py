@@ -115,19 +115,39 @@ def test_plans(frame, monkeypatch, tmp_path):
     assert dpf.plan(some.lazy(), **options) == dpf.plan(tmp_path / "in.parquet", **options)
 
 
-def test_leak_entries_of_all_batches_may_be_more_than_their_indices_count(tmp_path):
+@pytest.fixture(scope="module")
+def narrow():
+    """Three parts of a column whose entries are too many for one byte, by itself and within others."""
     texts = [f"{part}{i}" for part in "abc" for i in range(100)]
-    parts = [
-        pa.array(texts[at : at + 100]).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string()))
-        for at in (0, 100, 200)
-    ]
-    table = pa.table({"word": pa.chunked_array(parts), "copy": pa.chunked_array(parts), "age": list(range(300))})
-    spaces = {"word": dpf.Categorical([*texts[:9], "rest"], other="rest"), "age": (0, 300)}
+    index = pa.dictionary(pa.int8(), pa.string())
+    parts = [pa.array(texts[at : at + 100]).dictionary_encode().cast(index) for at in (0, 100, 200)]
+    lists = [pa.ListArray.from_arrays(pa.array(range(101), pa.int32()), part) for part in parts]
+    within = [pa.StructArray.from_arrays([part], ["in"]) for part in parts]
+    columns = {"word": parts, "copy": parts, "list": lists, "struct": within, "id": parts}
+    return pa.table({name: pa.chunked_array(found) for name, found in columns.items()})
+
+
+NARROW = {"word": dpf.Categorical(["a0", "b0", "rest"], other="rest")}
+
+
+def test_leak_entries_of_all_batches_may_be_more_than_their_indices_count(narrow, tmp_path):
     account = dpf.Ledger(tmp_path / "ledger.sqlite")
     account.create("words", 5.0, 1e-5)
-    made = dpf.plan(table, epsilon=3, spaces=spaces, passthrough=["copy"])
-    dpf.sanitize_parquet(table, tmp_path / "out.parquet", plan=made, ledger=account, dataset="words")
-    assert sorted(dpf.read(tmp_path / "out.parquet")["copy"]) == sorted(texts)
+    made = dpf.plan(narrow, epsilon=3, spaces=NARROW, passthrough=["copy", "list", "struct"], drop=["id"])
+    dpf.sanitize_parquet(narrow, tmp_path / "out.parquet", plan=made, ledger=account, dataset="words")
+    safe = dpf.sanitize(narrow, plan=made)
+    for out in (safe.to_pandas(), dpf.read(tmp_path / "out.parquet")):
+        copied = sorted(narrow["copy"].to_pylist())
+        assert sorted(out["copy"]) == sorted(part["in"] for part in out["struct"]) == copied
+        assert sorted(part[0] for part in out["list"]) == copied
+
+
+def test_leak_rows_of_persons_whose_entries_are_more_than_their_indices_count(narrow, tmp_path):
+    options = {"epsilon": 3, "delta": 1e-6, "spaces": NARROW, "privacy_id": "id", "drop": ["copy", "list", "struct"]}
+    dpf.sanitize_parquet(narrow, tmp_path / "out.parquet", key=KEY, **options)
+    assert dpf.sanitize(narrow, key=KEY, **options)["word"].to_pylist() == list(
+        dpf.read(tmp_path / "out.parquet")["word"]
+    )
 
 
 def test_leak_text_that_is_not_valid_unicode_has_a_digest_and_no_error_that_holds_it(tmp_path):
