@@ -181,6 +181,7 @@ def test_memory_holds_a_block_of_rows(tmp_path):
     assert max(held) < 4 << 20
 
 
+@pytest.mark.posix
 def test_rows_on_disk_are_hidden(frame, plan, tmp_path):
     """While a stream is read its rows are in a file without a name, in which no value stands."""
     seen = []
