@@ -213,9 +213,11 @@ class _Listed(Space):
             return self._look_up(array)
         entry_codes, null_entry = self._look_up(array.dictionary)
         # A byte for most columns: what follows goes over every row several times.
-        narrow = np.append(entry_codes, 0).astype(np.min_scalar_type(-max(self.size, 1)))
+        narrow = entry_codes.astype(np.min_scalar_type(-max(self.size, 1)))
         indices, null = array.indices, len(entry_codes)
         if indices.null_count:
+            # Behind the last entry: null's place. Without nulls there is none, so that no broken index finds it.
+            narrow = np.append(narrow, narrow.dtype.type(0))
             wide = null > np.iinfo(indices.type.to_pandas_dtype()).max
             indices = (indices.cast(pa.int64()) if wide else indices).fill_null(null)
         index = np.asarray(indices)
