@@ -13,7 +13,7 @@ import pandas as pd
 from dpframe.arrays import FloatArray
 from dpframe.errors import InferenceWarning, ParameterError, check_flags, check_whole, is_one_of, name_list, warn
 from dpframe.estimate import moments, surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, check_inverts, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts, make_axis
 from dpframe.estimate.base import column_names, kept_parts
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
@@ -529,8 +529,8 @@ class NumberEstimates(VectorEstimates):
             A randomised numeric column.
         bins
             A number of bins between the space's bounds (where there are fewer values, one for each), or bounds in
-            order. Where these do not reach the space's bounds, a bin up to there is added, so that counts add up to all
-            rows. The last bin ends a step beyond the upper bound, as it holds the rows there.
+            order (NumPy's ``histogram``). Those beyond the space's bounds are NaN, as values there were clipped; a bin
+            up to the space's upper bound ends a step beyond it, as it holds the rows there.
         density
             Give densities per unit instead of counts.
         target
@@ -552,7 +552,8 @@ class NumberEstimates(VectorEstimates):
         results = replace(results, lower=np.maximum(results.lower, np.minimum(results.estimate, 0.0)))
         if tails is not None:
             results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)
-        return results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))
+        found = results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))
+        return found if isinstance(bins, int | np.integer) or bins is None else as_asked(found, axis.column, list(bins))
 
     @nan_if_not_found
     def quantile(
