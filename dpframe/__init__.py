@@ -20,6 +20,7 @@ if typing.TYPE_CHECKING:
     from dpframe.api.audits import audit
     from dpframe.api.expectation import draft_spaces, expect
     from dpframe.api.files import attach, read, write
+    from dpframe.api.ledger.ledger import Ledger
     from dpframe.api.queries import Queries
     from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
@@ -38,8 +39,7 @@ if typing.TYPE_CHECKING:
         SeededReleaseWarning,
     )
     from dpframe.estimate import Estimates
-    from dpframe.infer.drafted import DraftedSpaces
-    from dpframe.ledger.ledger import Ledger
+    from dpframe.plan.infer.drafted import DraftedSpaces
     from dpframe.plan.plan import Plan
     from dpframe.plan.rules import Follows, Implies, Ordered
     from dpframe.spaces import (
@@ -122,8 +122,8 @@ _NAMES = {
         "OrderLeakWarning ParameterError PrivacyLeakWarning SeededReleaseWarning"
     ),
     "estimate": "Estimates",
-    "infer.drafted": "DraftedSpaces",
-    "ledger.ledger": "Ledger",
+    "plan.infer.drafted": "DraftedSpaces",
+    "api.ledger.ledger": "Ledger",
     "plan.plan": "Plan",
     "plan.rules": "Follows Implies Ordered",
     "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
@@ -143,7 +143,7 @@ _RARE = {
     "plan.certificate": "Certificate",
     "plan.columns": "Column Group",
     "tables.info": "ReleaseInfo",
-    "report.report": "Report",
+    "api.report.report": "Report",
 }
 """Names that few need, which are found here as well as in their modules, and are not listed."""
 

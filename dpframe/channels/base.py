@@ -21,12 +21,12 @@ from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.arrays import FloatArray
 from dpframe.channels.response_table import response_table
 from dpframe.errors import ParameterError, PlanError, check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import in_words
 from dpframe.spaces.json_form import from_object, parameters, to_object
 

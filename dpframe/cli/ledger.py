@@ -10,13 +10,13 @@ import pandas as pd
 import typer
 
 from dpframe.accounting.gaussian_dp import Step
+from dpframe.api.ledger import job_keys
+from dpframe.api.ledger.account import OpenAccount
+from dpframe.api.ledger.currencies import enough_for, yearly
+from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli.groups import Commands
 from dpframe.cli.terminal import plain
 from dpframe.errors import ParameterError
-from dpframe.ledger import job_keys
-from dpframe.ledger.account import OpenAccount
-from dpframe.ledger.currencies import enough_for, yearly
-from dpframe.ledger.ledger import Ledger
 from dpframe.plan.plan import Plan
 
 app = typer.Typer(

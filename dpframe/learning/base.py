@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, ColumnError, InferenceWarning, ParameterError, name_list, warn
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.likelihood import through
@@ -19,6 +18,7 @@ from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
+from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.frames import release_text, wrap
 from dpframe.tables.released import Source
 

@@ -12,7 +12,6 @@ from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import FEW_VALUES, Axis, join_axes, make_axis
 from dpframe.estimate.evidence.likelihood import (
@@ -35,6 +34,7 @@ from dpframe.learning.base import (
 )
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
+from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
 DEFAULT_BINS = 20

@@ -16,10 +16,10 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.model import Model
 from dpframe.estimate.table_column import TableColumn
 from dpframe.learning.features import ColumnBlock, FunctionMoments
+from dpframe.spaces.arrays import FloatArray
 
 LIKELY_SQUARE = 0.1
 """Square of a coefficient to expect, of a target and features that run from −1 to 1."""

@@ -18,10 +18,10 @@ from dpframe.accounting.few_digits import fewer_digits_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, remaining_step, step_delta
 from dpframe.accounting.secret_order import ShuffledRows, likely_total, rows_cover
 from dpframe.accounting.undercurve import Cover
-from dpframe.arrays import FloatArray
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError
 from dpframe.plan.columns import Randomised
+from dpframe.spaces.arrays import FloatArray
 
 Maker = Callable[[float, float], Randomised]
 """Makes a column or group from the (ε, δ) that it may lose."""

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import IntArray
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import IntArray
 
 FIRST = 64
 """Cells of equal width of the first level."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
+from dpframe.spaces.arrays import FloatArray
 
 
 @dataclass(frozen=True)

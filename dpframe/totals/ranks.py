@@ -23,8 +23,8 @@ from itertools import accumulate
 import numpy as np
 
 from dpframe.accounting.unit import Unit
-from dpframe.arrays import IntArray
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import IntArray
 from dpframe.totals.answers import Numbers
 from dpframe.totals.cells import equal_starts
 from dpframe.totals.counts import Codes

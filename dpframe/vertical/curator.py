@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpframe.api.ledger.account import OpenAccount
+from dpframe.api.ledger.job import Job
 from dpframe.disk import atomic
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
-from dpframe.ledger.account import OpenAccount
-from dpframe.ledger.job import Job
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, length, row_groups

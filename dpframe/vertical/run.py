@@ -22,8 +22,8 @@ from dpframe.accounting.budget import Budget
 from dpframe.channels import MECHANISMS
 from dpframe.disk import write_text
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
-from dpframe.infer.drafted import check_reviewed
 from dpframe.plan.build import build_plan, default_delta
+from dpframe.plan.infer.drafted import check_reviewed
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan

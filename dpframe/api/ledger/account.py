@@ -11,9 +11,9 @@ from typing import Any
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.accounting.unit import Unit
+from dpframe.api.ledger.currencies import covers, difference
+from dpframe.api.ledger.ledger import Account, as_ledger
 from dpframe.errors import ParameterError, name_list
-from dpframe.ledger.currencies import covers, difference
-from dpframe.ledger.ledger import Account, as_ledger
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.infer.categories import is_text, text_of
+from dpframe.plan.infer.categories import is_text, text_of
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, Vector
 from dpframe.spaces.base import LARGEST_GRID, decoded
 from dpframe.spaces.field import Field

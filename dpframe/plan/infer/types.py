@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from dpframe.infer.from_data import FINDERS, texts
+from dpframe.plan.infer.from_data import FINDERS, texts
 from dpframe.spaces import Boolean, Datetime, Integer, Nullable, Space
 from dpframe.spaces.field import Field
 

@@ -10,7 +10,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.few_digits import fewer_digits_down
 from dpframe.accounting.gaussian_dp import Step, promise_step, share_of_step, step_epsilon
 from dpframe.errors import ParameterError
-from dpframe.infer.cost import Histogram, default_share
+from dpframe.plan.infer.cost import Histogram, default_share
 
 PURE_SHARE = 0.1
 """Share of ε that inference takes with δ = 0, where nothing else is said."""
