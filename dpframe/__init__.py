@@ -25,6 +25,7 @@ if typing.TYPE_CHECKING:
     from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
     from dpframe.api.verbs import plan, read_parquet, sanitize, sanitize_parquet
+    from dpframe.api.verify import verify
     from dpframe.errors import (
         BudgetExceeded,
         ColumnError,
@@ -55,7 +56,6 @@ if typing.TYPE_CHECKING:
         Subset,
         Vector,
     )
-    from dpframe.tables.verify import verify
 
 __version__ = "0.3.0"
 
@@ -127,7 +127,7 @@ _NAMES = {
     "plan.plan": "Plan",
     "plan.rules": "Follows Implies Ordered",
     "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
-    "tables.verify": "verify",
+    "api.verify": "verify",
 }
 """What each module holds of them. It is imported when one of its names is first used."""
 
@@ -187,15 +187,13 @@ class _Accessor:
     """``df.dp``, whose module is imported when it is first used."""
 
     def __get__(self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]) -> typing.Any:
-        from dpframe.tables.frames import release_text
+        if frame is None:
+            from dpframe.api.accessor import DpAccessor
 
-        if frame is not None and release_text(frame) is None:
-            from dpframe.api.raw_accessor import RawAccessor
+            return DpAccessor
+        from dpframe.api.raw_accessor import accessor_of
 
-            return RawAccessor(frame)
-        from dpframe.api.accessor import DpAccessor
-
-        return DpAccessor if frame is None else DpAccessor(frame)
+        return accessor_of(frame)
 
 
 pd.DataFrame.dp = _Accessor()  # type: ignore[attr-defined]

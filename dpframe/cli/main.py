@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api import verbs
+from dpframe.api import verify as proving
 from dpframe.api.budgets import done_before
 from dpframe.api.expectation import expected
 from dpframe.api.expected_errors import expected_errors, first_lines
@@ -52,7 +53,6 @@ from dpframe.disk import JSON, WEB_PAGE, atomic
 from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError, check_whole, name_list
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import KEPT, introduction, table_text
-from dpframe.tables import verify as proving
 from dpframe.tables.files import sidecar
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import format_of, open_input

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from dpframe.accounting.gaussian_dp import step_epsilon
 from dpframe.api import verbs
 from dpframe.cli.account import account_of
 from dpframe.cli.pipes import Source
@@ -149,10 +148,9 @@ def _kind(field: Field) -> str:
 def _cost(plan: Plan, entered: bool) -> str:
     if plan.inferred is None:
         return "the types say all spaces; nothing was spent"
-    spent = plan.inferred.budget
+    spent, own = plan.inferred.budget, plan.inferred.epsilon_at(plan.delta)
     entry = "is in the ledger" if entered else "is in no ledger; count it, as each such call spends again"
-    if plan.inferred.step is not None:
-        own = step_epsilon(plan.inferred.step, max(plan.delta, plan.inferred.step.delta * 2))
+    if own is not None:
         return f"finding them has cost epsilon={own:.4g} at delta={plan.delta:g}, which {entry}"
     return f"finding them has cost epsilon={spent.epsilon:g}, delta={spent.delta:g}, which {entry}"
 

@@ -28,7 +28,7 @@ from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Subset
 from dpframe.spaces.arrays import FloatArray
-from dpframe.totals.cells import size_starts
+from dpframe.spaces.cells import size_starts
 
 MOST_PAIRED = 300
 """Items up to which all pairs are estimated."""

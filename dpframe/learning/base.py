@@ -18,9 +18,10 @@ from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
-from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.frames import release_text, wrap
 from dpframe.tables.released import Source
+
+FloatArray = npt.NDArray[np.float64]
 
 
 class ReleaseModel(BaseEstimator, ABC):

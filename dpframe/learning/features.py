@@ -17,8 +17,8 @@ from dpframe.errors import ParameterError
 from dpframe.estimate.axes import NoiseBlock
 from dpframe.estimate.moments import Scale
 from dpframe.estimate.surrogates import LARGEST_TABLE, Codes
+from dpframe.learning.base import FloatArray
 from dpframe.plan.columns import Column, Group
-from dpframe.spaces.arrays import FloatArray
 
 MOST_LEVELS = 1 << 8
 """Most values of a column that becomes indicators."""

@@ -25,6 +25,7 @@ from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import count_classes, joint_cells
 from dpframe.learning.base import (
+    FloatArray,
     ReleaseModel,
     check_number,
     common_source,
@@ -34,7 +35,6 @@ from dpframe.learning.base import (
 )
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
-from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
 DEFAULT_BINS = 20

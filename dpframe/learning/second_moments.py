@@ -9,11 +9,10 @@ import numpy.typing as npt
 
 from dpframe.errors import DpframeWarning, warn
 from dpframe.estimate.surrogates import CHUNK
-from dpframe.learning.base import models_of
+from dpframe.learning.base import FloatArray, models_of
 from dpframe.learning.features import ColumnBlock, FunctionMoments, Rows, make_blocks
 from dpframe.learning.table_moments import LIKELY_SQUARE, TableMoments
 from dpframe.plan.threads import one_thread
-from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
 ENOUGH_ROWS = 1 << 16

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from dpframe.estimate.model import Model
 from dpframe.estimate.table_column import TableColumn
+from dpframe.learning.base import FloatArray
 from dpframe.learning.features import ColumnBlock, FunctionMoments
-from dpframe.spaces.arrays import FloatArray
 
 LIKELY_SQUARE = 0.1
 """Square of a coefficient to expect, of a target and features that run from −1 to 1."""

@@ -38,8 +38,8 @@ import numpy.typing as npt
 from dpframe.accounting.unit import Unit
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.cells import equal_starts, is_cut
 from dpframe.totals.answers import Numbers
-from dpframe.totals.cells import equal_starts, is_cut
 from dpframe.totals.counts import Codes, Places, cells_of
 from dpframe.totals.groups import WHOLE, Groups, Holds, group_sums, met, table_of_counts
 

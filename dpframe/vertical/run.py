@@ -19,10 +19,10 @@ from typing import Any
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.channels import MECHANISMS
 from dpframe.disk import write_text
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
 from dpframe.plan.build import build_plan, default_delta
+from dpframe.plan.choice import padded_tags
 from dpframe.plan.infer.drafted import check_reviewed
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
@@ -236,18 +236,6 @@ class Run:
     def write(self, path: str | Path) -> None:
         """Write the run to a JSON file."""
         write_text(path, self.to_json(indent=2) + "\n")
-
-
-def padded_tags(space: Space) -> list[str]:
-    """Return the mechanisms for a space that can act under a pad, the one that is taken by default first.
-
-    Examples
-    --------
-    >>> padded_tags(as_space((0, 120))), padded_tags(as_space(["F", "M"]))
-    (['wrapped_geometric', 'randomized_response'], ['randomized_response'])
-    """
-    fitting = [f.tag for f in MECHANISMS.values() if space.metric in f.metrics and f.adds_in_group]
-    return sorted(fitting, key=lambda tag: (tag == "randomized_response") == space.is_numeric)
 
 
 def new_run(

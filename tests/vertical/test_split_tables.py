@@ -20,8 +20,8 @@ from scipy import stats
 import dpframe as dpf
 from dpframe.accounting import sampled
 from dpframe.api.ledger.ledger import Ledger
+from dpframe.api.verify import verify
 from dpframe.errors import BudgetExceeded, ColumnError, ParameterError
-from dpframe.tables.verify import verify
 from dpframe.vertical import Identity, Researcher, Run, messages, new_run, ranks
 from dpframe.vertical.messages import Message
 
