@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from dpframe.api.budgets import ReleaseBudget
-from dpframe.api.ledger.account import INFERENCE, Cost, OpenAccount
-from dpframe.api.ledger.job import Job
+from dpframe.api.ledger.account import INFERENCE, Cost, Job, OpenAccount
 from dpframe.api.options import PlanOptions, check_names
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import (

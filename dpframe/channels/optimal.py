@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpframe.accounting.budget import check_delta, check_epsilon
-from dpframe.accounting.few_digits import fewer_digits_down
+from dpframe.accounting.budget import check_delta, check_epsilon, fewer_digits_down
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.accounting.loss import ResponseLoss, response_probability
 from dpframe.channels.base import register

@@ -12,8 +12,15 @@ import numpy as np
 
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import ResponseLoss
-from dpframe.channels.base import CodeFunction, IntArray, Mechanism, beside_edges, register
-from dpframe.channels.response_table import response_loss, response_table
+from dpframe.channels.base import (
+    CodeFunction,
+    IntArray,
+    Mechanism,
+    beside_edges,
+    register,
+    response_loss,
+    response_table,
+)
 from dpframe.errors import check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import ResponseLoss
-from dpframe.channels.base import IntArray, register
-from dpframe.channels.response_table import response_loss, response_table
+from dpframe.channels.base import IntArray, register, response_loss, response_table
 from dpframe.channels.set_channel import Levels, SetMechanism
 from dpframe.channels.set_ranks import SetRanks, set_count, sums_over_sets
 from dpframe.errors import ParameterError

@@ -29,7 +29,7 @@ from dpframe.plan.findings import UNLIKELY, bounds_of_counts, chance_of_others, 
 from dpframe.plan.infer.ranges import Cells, Grid, hull
 from dpframe.plan.infer.steps import is_on_steps
 from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.nested_counts import Layer, fit_layers
+from dpframe.plan.levels import Layer, fit_layers
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpframe.accounting import ColumnLoss
+from dpframe.accounting.budget import fewer_digits_down
 from dpframe.accounting.dominating import factors
-from dpframe.accounting.few_digits import fewer_digits_down
 from dpframe.plan.calibration import Maker, Terms, calibrate
 from dpframe.plan.columns import Randomised
 from dpframe.spaces.arrays import FloatArray

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from dpframe.plan.asked import AskedOf
 from dpframe.plan.columns import Column
 from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.nested_counts import Layer, fit_layers
+from dpframe.plan.levels import Layer, fit_layers
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpframe.api.ledger.account import OpenAccount
-from dpframe.api.ledger.job import Job
+from dpframe.api.ledger.account import Job, OpenAccount
 from dpframe.disk import atomic
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
 from dpframe.noise.keystream import Keystream

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 
-from dpframe.accounting.budget import Budget
-from dpframe.accounting.few_digits import fewer_digits_down
+from dpframe.accounting.budget import Budget, fewer_digits_down
 from dpframe.accounting.gaussian_dp import Step, promise_step, share_of_step, step_epsilon
 from dpframe.errors import ParameterError
 from dpframe.plan.infer.cost import Histogram, default_share
