@@ -11,7 +11,7 @@ from dpframe.channels import MECHANISMS, Mechanism
 from dpframe.channels.base import by_name, family_for
 from dpframe.errors import ParameterError, is_one_of
 from dpframe.plan.calibration import Terms, check_ready
-from dpframe.plan.infer.types import any_space
+from dpframe.plan.infer.from_data import any_space
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 

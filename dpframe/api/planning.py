@@ -52,9 +52,9 @@ from dpframe.plan.infer.declared import (
     warn_of_copied_identifiers,
     warn_of_identifiers,
 )
+from dpframe.plan.infer.from_data import any_space, from_type
 from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
 from dpframe.plan.infer.share import Allowance, allowance
-from dpframe.plan.infer.types import any_space, from_type
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan

@@ -22,8 +22,7 @@ from dpframe.disk import atomic, check_named
 from dpframe.errors import DpframeError, FileError, ParameterError
 from dpframe.plan.infer.declared import placeholder
 from dpframe.plan.infer.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
-from dpframe.plan.infer.from_data import Reader
-from dpframe.plan.infer.types import from_type
+from dpframe.plan.infer.from_data import Reader, from_type
 from dpframe.plan.plan import Plan
 from dpframe.spaces import check_declaration
 from dpframe.spaces.field import Field

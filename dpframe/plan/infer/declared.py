@@ -22,9 +22,8 @@ from dpframe.errors import (
     warn,
 )
 from dpframe.plan.infer.drafted import DraftedSpaces
-from dpframe.plan.infer.from_data import IDENTIFIER, Reader, from_data
+from dpframe.plan.infer.from_data import IDENTIFIER, Reader, from_data, from_type
 from dpframe.plan.infer.objects import read_by_kind
-from dpframe.plan.infer.types import from_type
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.field import Field, is_open

@@ -24,10 +24,9 @@ from dpframe.plan.asked import Asked, AskedOf
 from dpframe.plan.infer.categories import Items, Ranks, Texts, is_text
 from dpframe.plan.infer.column import Presence, Task
 from dpframe.plan.infer.cost import MOST_SHARE, Histogram, Spending, spend
-from dpframe.plan.infer.from_data import IDENTIFIER
+from dpframe.plan.infer.from_data import IDENTIFIER, from_type
 from dpframe.plan.infer.numbers import ROUND_SHARES, Numbers, Times, is_number, is_time
 from dpframe.plan.infer.objects import Objects
-from dpframe.plan.infer.types import from_type
 from dpframe.plan.infer.vectors import Lists
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space
