@@ -45,6 +45,7 @@ from dpframe.plan.asked import AskedOf
 from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.findings import expected_losses, judge_spaces
 from dpframe.plan.infer.categories import is_text
+from dpframe.plan.infer.cost import Allowance, allowance
 from dpframe.plan.infer.declared import (
     empty_columns,
     identifiers,
@@ -54,7 +55,6 @@ from dpframe.plan.infer.declared import (
 )
 from dpframe.plan.infer.from_data import any_space, from_type
 from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
-from dpframe.plan.infer.share import Allowance, allowance
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
