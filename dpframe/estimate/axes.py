@@ -371,7 +371,8 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
     """Return first codes and bounds of bins: equal ones by number, or given by their bounds in order.
 
     The outer bins reach to the bounds of the space: values are never outside them. The last one ends a step beyond, as
-    intervals that are closed on the left would not hold the rows at the upper bound.
+    intervals that are closed on the left would not hold the rows at the upper bound. Bounds that were given beyond
+    those of the space are shown as they are: rows that were clipped lie in these bins.
     """
     space = column.space
     size = space.values
@@ -398,14 +399,26 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
     if size > 1:
         first, second = np.asarray(space.numbers(np.array([0, 1])))
         numbers = np.append(numbers[:-1], numbers[-1] + (second - first))
-    return tuple(edges.tolist()), tuple(space.instants(numbers).tolist())
+    shown = space.instants(numbers).tolist()
+    if not isinstance(bins, int | np.integer):
+        first, *_, last = bins
+        shown = [_farther(first, shown[0], min), *shown[1:-1], _farther(last, shown[-1], max)]
+    return tuple(edges.tolist()), tuple(shown)
+
+
+def _farther(given: Any, own: Any, farther: Callable[[Any, Any], Any]) -> Any:
+    """Return a bound that was given where it lies beyond a space's own, else that one; so where they do not compare."""
+    try:
+        return farther(own, type(pd.Index([own])[0])(given))
+    except (TypeError, ValueError):
+        return own
 
 
 def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]:
     """Return the codes of the inner bounds; outer ones are those of the space."""
     space = column.space.inner_space
     if space.is_time:
-        bounds = [_time(bound) if isinstance(bound, str) else bound for bound in bounds]
+        bounds = [_time(bound) for bound in bounds]
     try:
         codes = space.encode(bounds).astype(np.int64)
     except (ColumnError, ParameterError):
@@ -418,11 +431,11 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
     return inner
 
 
-def _time(text: str) -> Any:
+def _time(bound: Any) -> Any:
     try:
-        return pd.Timestamp(text)
+        return pd.Timestamp(bound) if isinstance(bound, str) else bound
     except ValueError:
-        return text
+        return bound
 
 
 def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:

@@ -557,11 +557,17 @@ class CountEstimates(VectorEstimates):
 
     @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
-        """Return the share of rows where a column is null."""
+        """Return the share of rows where a column is null; `ParameterError` where its space holds no nulls."""
         sampling = self._source.sampling(target)
         chosen = self._source.column(column)
         if not chosen.space.has_null:
-            raise ParameterError(f"column {column!r} holds no nulls: its space is not Nullable")
+            inferred = () if self.plan.inferred is None else self.plan.inferred.measured
+            why = (
+                "private inference saw none beyond its noise; declare its space Nullable in another release"
+                if any(measured.column == column for measured in inferred)
+                else "its space is not Nullable"
+            )
+            raise ParameterError(f"column {column!r} holds no nulls: {why}")
         if chosen.space.code_words:
             (rate, variance), source = sets.null_rate(chosen, self._source.codes([column]), sampling), "rows"
         else:

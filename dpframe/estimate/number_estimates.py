@@ -17,7 +17,7 @@ from dpframe.estimate.base import column_names, kept_parts
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
 from dpframe.estimate.moments import line_of
-from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
+from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, warn_of_hidden
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
@@ -468,8 +468,8 @@ class NumberEstimates(VectorEstimates):
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
-        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where noise hides a variance
-        they are −1 to 1, and the estimate is NaN. ``std_error`` is the interval's half width over its normal quantile.
+        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where noise hides a variance they are −1 to 1,
+        the estimate is NaN, and a warning says so. ``std_error`` is the interval's half width over its normal quantile.
 
         Parameters
         ----------
@@ -504,7 +504,9 @@ class NumberEstimates(VectorEstimates):
             return Results(point, (upper - lower) / (2 * z), lower, upper)
 
         itself = dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
-        return self._matrix(columns, 0, target, lambda name: pd.Series(itself), correlation)
+        found = self._matrix(columns, 0, target, lambda name: pd.Series(itself), correlation)
+        warn_of_hidden(found["estimate"], found.attrs.get(NOT_FOUND, {}))
+        return found
 
     # Distributions
 
@@ -527,7 +529,8 @@ class NumberEstimates(VectorEstimates):
             A randomised numeric column.
         bins
             A number of bins between the space's bounds (where there are fewer values, one for each), or bounds in
-            order.
+            order. Where these do not reach the space's bounds, a bin up to there is added, so that counts add up to all
+            rows. The last bin ends a step beyond the upper bound, as it holds the rows there.
         density
             Give densities per unit instead of counts.
         target
@@ -546,7 +549,7 @@ class NumberEstimates(VectorEstimates):
             unit = 1 / (widths * rows)
         part, tails = slice(0, axis.bins), self._tails(column)
         results = Results(*fitted.parts_of(parts[part], sampling, self._z) * rows * unit)
-        results = replace(results, lower=np.maximum(results.lower, 0.0))
+        results = replace(results, lower=np.maximum(results.lower, np.minimum(results.estimate, 0.0)))
         if tails is not None:
             results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)
         return results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))

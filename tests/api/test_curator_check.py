@@ -54,8 +54,11 @@ def test_declared_spaces_are_tried_before_there_is_a_plan():
     found = TABLE.dp.check(spaces={"age": (0, 100), "job": SPACES["job"]})
     assert list(found.columns.index) == ["age", "job"]
     assert not len(found.errors)
+    lower = 100 * (1 - TABLE["age"].clip(0, 100).std() / TABLE["age"].std())
+    assert found.columns.loc["age", "narrowed"] == pytest.approx(lower / 100)
     assert found.lines == [
-        "age: 25 % of the values lie outside the bounds and are clipped to them, which moves the mean by -10",
+        "age: 25 % of the values lie outside the bounds and are clipped to them, which moves the mean by -10 "
+        f"and lowers the std by {lower:.2g} %",
         "job: 33 % of the values are not among the categories",
     ]
     assert TABLE.dp.check(PLAN).lines[2:] == [

@@ -244,7 +244,7 @@ def test_empty_release():
 # Where nothing is known, and where there are few values
 
 
-def test_a_correlation_of_which_nothing_is_known_is_nan():
+def test_a_correlation_of_which_nothing_is_known_is_nan_and_warns(recwarn):
     frame = pd.DataFrame({"x": np.arange(300) % 50, "y": np.arange(300) % 37})
     unknown = known = 0
     for k in range(6):
@@ -257,9 +257,11 @@ def test_a_correlation_of_which_nothing_is_known_is_nan():
                 mechanisms={"x": "geometric", "y": "geometric"},
                 key=bytes([k] * 32),
             )
+            recwarn.clear()
             found = safe.dp.corr().loc["x"].xs("y", level=1)
+            warned = any("correlations are NaN: 'x' and 'y'; release" in str(w.message) for w in recwarn)
             everything = found["lower"] == -1 and found["upper"] == 1
-            assert bool(np.isnan(found["estimate"])) == everything
+            assert bool(np.isnan(found["estimate"])) == everything == warned
             unknown, known = unknown + everything, known + (not everything)
     assert unknown
     assert known
