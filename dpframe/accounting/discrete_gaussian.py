@@ -43,10 +43,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.budget import check_delta
 from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_delta
 from dpframe.accounting.undercurve import Profile, cover
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 
 _MERGED = 8.0

@@ -30,9 +30,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 
 _ROUND = 1e-15

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import ColumnError, DpframeWarning, ParameterError, warn
 from dpframe.estimate.evidence.law import Cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray, IntArray
 
 MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""

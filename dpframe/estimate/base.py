@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, warn
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
@@ -27,6 +26,7 @@ from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
+from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
 Bins = Mapping[str, int | Sequence[Any]]

@@ -22,16 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
-from dpframe.infer.ranges import Cells, Grid, hull
-from dpframe.infer.steps import is_on_steps
 from dpframe.plan.findings import UNLIKELY, bounds_of_counts, chance_of_others, share_outside
+from dpframe.plan.infer.ranges import Cells, Grid, hull
+from dpframe.plan.infer.steps import is_on_steps
 from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.nested_counts import Layer, fit_layers
+from dpframe.plan.levels import Layer, fit_layers
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 BEYOND_BOUNDS = "beyond_bounds"
 """Key of a result's attrs: ``{column: share of the rows}``."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_flags, is_one_of
 from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, has_few_values, make_axis
@@ -19,6 +18,7 @@ from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.results import RESULTS, Answer, Results
 from dpframe.estimate.vectors import VectorEstimates
+from dpframe.spaces.arrays import FloatArray
 
 _JOINED = {"all": " & ", "any": " | "}
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, is_one_of
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, check_inverts, has_few_values, join_axes, make_axis
@@ -33,6 +32,7 @@ from dpframe.estimate.results import Answer, Question, Results, with_none
 from dpframe.estimate.table_column import BinMeans, aggregation
 from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.estimate.tables.pair_bounds import MOST_BOUNDED, bounds_by_pairs
+from dpframe.spaces.arrays import FloatArray
 
 GRID_CELLS = 128
 """Cells of the grid on which the distribution of a numeric column is fitted."""

@@ -13,11 +13,11 @@ from itertools import combinations
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.evidence.number_law import truncated_spread
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.guard import interaction_variance
+from dpframe.spaces.arrays import FloatArray
 
 _FOLLOWED = 0.1
 """Part of the noise's variance that a fit has at least."""

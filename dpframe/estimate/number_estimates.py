@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import InferenceWarning, ParameterError, check_flags, check_whole, is_one_of, name_list, warn
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts, make_axis
@@ -23,6 +22,7 @@ from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 _WIDE = 2.0
 """How much larger errors of group means from tables are than what is seen of them: they hold what bins leave open."""

@@ -30,12 +30,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.plan.asked import AskedOf
 from dpframe.plan.columns import Column
 from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.nested_counts import Layer, fit_layers
+from dpframe.plan.levels import Layer, fit_layers
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 MOST_OUTSIDE = 0.2
 """Share of the rows that may lie in ``other``, or beyond a bound."""

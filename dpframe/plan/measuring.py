@@ -18,7 +18,7 @@ from dpframe.plan.forecast import vector_scale
 from dpframe.plan.levels import FEW, FIRST, has_levels, level_sizes
 from dpframe.plan.measures import LARGEST_TABLE, SLACK, Measure, check_measures, measures_step
 from dpframe.spaces import Space
-from dpframe.totals.cells import ball_of, cell_count, is_cut, item_count, largest_set
+from dpframe.spaces.cells import ball_of, cell_count, is_cut, item_count, largest_set
 from dpframe.totals.least_noise import FAINTEST, least_noise
 
 BINS = 12

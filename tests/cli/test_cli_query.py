@@ -7,9 +7,9 @@ import pytest
 
 import dpframe as dpf
 from dpframe.api import asking
+from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli import main
 from dpframe.cli.query import QUESTIONS
-from dpframe.ledger.ledger import Ledger
 
 AGE, SEX = ("--space", "age=0,120"), ("--space", 'sex=["F", "M"]')
 HOBBIES = ("--space", 'hobbies={"space": "subset", "items": ["reading", "walking"], "other": "more"}')

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
+from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli import main
-from dpframe.ledger.ledger import Ledger
 from dpframe.vertical import Run
 
 N = 400

@@ -11,8 +11,8 @@ import pytest
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.estimate.beyond_bounds import Tails, tails_of
-from dpframe.infer.steps import STEPS, step_counts
 from dpframe.plan.build import build_plan
+from dpframe.plan.infer.steps import STEPS, step_counts
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Integer, Real
 

@@ -9,7 +9,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
-from dpframe.infer.private import Measurement
+from dpframe.plan.infer.private import Measurement
 from dpframe.spaces import Categorical, Nullable
 from dpframe.spaces.field import Field
 

@@ -20,8 +20,8 @@ import pytest
 import dpframe as dpf
 from dpframe.api import identity
 from dpframe.api.identity import request_digest
+from dpframe.api.ledger import job_keys
 from dpframe.errors import BudgetExceeded, ColumnError, LedgerError, ParameterError, PlanError
-from dpframe.ledger import job_keys
 from dpframe.plan.inferred import Inferred
 
 KILLS = int(os.environ.get("DPFRAME_KILLS", "10"))

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpframe as dpf
+from dpframe.api.report.record import OPEN, SECTORS, record_of
+from dpframe.api.report.yaml_text import read_yaml, yaml_text
 from dpframe.cli.main import main
-from dpframe.report.record import OPEN, SECTORS, record_of
-from dpframe.report.yaml_text import read_yaml, yaml_text
 
 KEY = bytes(range(32))
 TEXT = "text"

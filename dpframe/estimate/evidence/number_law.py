@@ -17,12 +17,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.evidence.cells import Tree, counted, tree_of
 from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, project, updated
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray, IntArray
 
 REPLICATES = 60
 """Draws of a parametric bootstrap."""
