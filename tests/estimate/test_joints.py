@@ -658,6 +658,7 @@ def test_every_method_answers_bins(method, columns, delta):
         assert found["estimate"].sum() == pytest.approx(500, abs=1)
 
 
+@pytest.mark.slow
 def test_quantiles_of_a_spike_hold_where_noise_leaves_little():
     # Keys are fixed. A profile that is fitted by as many plain steps holds 0.79 of these.
     generator, n = np.random.default_rng(7), 20_000

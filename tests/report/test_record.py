@@ -110,6 +110,7 @@ def released(tmp_path_factory):
     return folder / "out.parquet"
 
 
+@pytest.mark.walk(2)
 def test_it_keeps_the_registrys_rules_and_nearly_fills_it(info, tmp_path):
     record = record_of(info, sector="Government", published="2026-01-31")
     assert set(record.fields) == {"url_slug", "status", "tier", "deployment"}

@@ -124,6 +124,7 @@ def test_heavy_codes_are_cells_of_their_own():
         assert law.positive.sum() == pytest.approx(N)
 
 
+@pytest.mark.slow
 def test_noise_of_a_tail_is_spread_and_heaps_stay():
     """A range of a tail errs less by a fifth, and heaps err by no more than a tenth more."""
     errors = []
