@@ -655,7 +655,7 @@ class TestRefusals:
         text = refused(tmp_path, tmp_path / "other.parquet", target, dpf.ColumnError, plan=plan)
         assert text.startswith("column 'age': has type string")
 
-    @pytest.mark.walk(3)
+    @pytest.mark.walk(4)
     @pytest.mark.parametrize("shuffle", [True, False])
     @pytest.mark.parametrize(
         ("column", "value", "said"),

@@ -45,6 +45,7 @@ def test_a_mean(source, run):
     assert "geometric noise, epsilon=0.5, delta=0, replace_one" in out
 
 
+@pytest.mark.walk(7)
 @pytest.mark.parametrize("statistic", QUESTIONS)
 def test_every_question(source, run, statistic):
     columns = {

@@ -110,6 +110,7 @@ def test_mean(column):
     check(found, truth)
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("column, by", [("age", "sex"), ("wage", "sex"), ("paid", "job")])
 def test_group_means(column, by):
     truth = TABLE.groupby(by)[column].mean().to_numpy(dtype=float)
@@ -278,7 +279,7 @@ STEPPED = {
 }
 
 
-@pytest.mark.walk(6)
+@pytest.mark.walk(4)
 @pytest.mark.parametrize("options", [{}, {"measure": None}, {"delta": 0}], ids=str)
 @pytest.mark.parametrize("kind", STEPPED)
 @pytest.mark.parametrize("epsilon", [1, 60])
@@ -315,7 +316,7 @@ def test_intervals_of_quantiles_stay_in_the_space():
             assert (found[["estimate", "lower", "upper"]] <= high).all().all()
 
 
-@pytest.mark.walk(5)
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("top", [1, 2, 5, 8, 9, 10, 15])
 @pytest.mark.parametrize("nullable", [False, True])
 def test_whole_numbers_of_few_values_take_the_default_bins(top, nullable):

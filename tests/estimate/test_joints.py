@@ -580,6 +580,7 @@ def test_a_deviation_where_noise_made_the_variance_negative():
     assert seen == {True, False}
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_a_handful_of_rows(n):
     """Numbers that cannot be known are NaN or have infinite intervals; nothing fails, and only a correlation warns."""
@@ -644,6 +645,7 @@ def test_projections_of_bins_are_shares():
         assert found == pytest.approx(project(counts / len(TABLE)), abs=1e-9)
 
 
+@pytest.mark.walk(7)
 @pytest.mark.parametrize("method", ["inverse", "project", "em", "auto"])
 @pytest.mark.parametrize("columns", [["age"], ["age", "sex"]])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

@@ -55,6 +55,7 @@ def test_fewer_rounds_have_less_noise_and_noise_of_their_own():
     assert ends[0] != ends[1]
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("low", [0, 1_900, -40])
 def test_a_single_round_bounds_generously(low, recwarn):
     """Bounds hold nearly all rows, and are at most four times as wide as the values are far."""

@@ -163,6 +163,7 @@ def test_a_mechanism_that_an_inferred_space_does_not_take_gives_way(tmp_path: Pa
     assert kept.history("survey")["what"].tolist() == ["release"]
 
 
+@pytest.mark.walk(4)
 @pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
 @pytest.mark.parametrize("given", ["gaussian", RandomizedResponse(3, 0.3)], ids=str)
 @pytest.mark.parametrize("values", [("x", "y"), ("x", "y", "z"), (1, 2)], ids=str)

@@ -173,6 +173,7 @@ TYPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.walk(13)
 @pytest.mark.parametrize("nullable", [False, True])
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_the_certificate_knows_what_every_type_is_asked(type_, nullable):
