@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from checks import sampled_codes
 from conftest import KEY
-from examples import plans_with
+from examples import TAGS, plans_with
 
 import dpframe as dpf
-from dpframe.channels import MECHANISMS
-from dpframe.plan.plan import Plan
+from dpframe import Plan
 
 FILE = Path(__file__).parent / "golden" / "releases.json"
 ROWS = 60
@@ -38,7 +37,7 @@ def plans() -> Iterator[tuple[str, Plan]]:
 def plans_of_columns(name: str) -> Iterator[tuple[str, Plan]]:
     """Every space × mechanism at a budget, in kept order."""
     epsilon, delta = BUDGETS[name]
-    for tag in sorted(MECHANISMS):
+    for tag in TAGS:
         for i, plan in enumerate(plans_with(tag, epsilon, delta)):
             yield f"{tag} {i} {name}", plan
 

@@ -6,6 +6,7 @@ import datetime as dt
 import pickle
 import re
 
+import commands
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -15,7 +16,6 @@ import pyarrow.parquet
 import pytest
 
 import dpframe as dpf
-from dpframe.cli.main import main
 
 N = 400
 TABLE = pd.DataFrame(
@@ -132,7 +132,7 @@ def test_the_command_line_checks(tmp_path, capsys):
         if name == "out":
             dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=PLAN)
         with pytest.raises(SystemExit) as stopped:
-            main(["check", str(tmp_path / f"{name}.parquet"), "--plan", str(tmp_path / "plan.json")])
+            commands.dpframe("check", tmp_path / f"{name}.parquet", "--plan", tmp_path / "plan.json")
         assert (stopped.value.code or 0) == code
         assert said in "".join(capsys.readouterr())
 
@@ -149,7 +149,7 @@ def test_declared_spaces_are_tried_from_a_shell(tmp_path, capsys):
         (["--space", "agee=0,100"], "", "did you mean 'age'? "),
     ):
         with pytest.raises(SystemExit) as stopped:
-            main(["check", str(tmp_path / "in.csv"), *map(str, options)])
+            commands.dpframe("check", tmp_path / "in.csv", *options)
         assert (stopped.value.code or 0) == (2 if err else 0)
         captured = capsys.readouterr()
         assert out in captured.out
@@ -163,7 +163,7 @@ def test_dates_of_a_file_have_errors(tmp_path, capsys):
     plan = dpf.plan(source, 4, 1e-6, spaces={"day": ("2024-01-01", "2024-12-31")})
     (tmp_path / "plan.json").write_text(plan.to_json())
     with pytest.raises(SystemExit) as stopped:
-        main(["check", str(source), "--plan", str(tmp_path / "plan.json")])
+        commands.dpframe("check", source, "--plan", tmp_path / "plan.json")
     assert stopped.value.code == 0
     assert "mean      day" in capsys.readouterr().out
 
@@ -178,7 +178,7 @@ def test_decimals_that_whole_numbers_lose_are_counted(tmp_path, capsys):
     plan = dpf.plan(source, 4, 1e-6, spaces=whole | real)
     (tmp_path / "plan.json").write_text(plan.to_json())
     with pytest.raises(SystemExit):
-        main(["check", str(source), "--plan", str(tmp_path / "plan.json")])
+        commands.dpframe("check", source, "--plan", tmp_path / "plan.json")
     out = capsys.readouterr().out
     assert "amount, spare: values between the steps are rounded; where decimals matter, declare bounds with a" in out
     frame = pd.read_csv(source).astype({"visits": float})
@@ -246,7 +246,7 @@ def test_every_kind_of_column_of_a_file_is_checked(tmp_path, capsys, ending, nul
     # Tables would take most of the time, and are not what is checked.
     plan.write_text(dpf.plan(source, 4, 1e-6, spaces=spaces, measure=None).to_json())
     with pytest.raises(SystemExit) as stopped:
-        main(["check", str(source), "--plan", str(plan)])
+        commands.dpframe("check", source, "--plan", plan)
     out = capsys.readouterr().out
     assert stopped.value.code == 0, out
     assert "refused" not in out

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.api.ledger.ledger import Ledger
+from dpframe import Ledger
 
 BIDS = pd.DataFrame({"bid": [2.0, 3.0, 7.5, 7.5, 8.0] * 400, "who": ["a", "b", "b", "b", None] * 400})
 SPACES = {"bid": (0.0, 10.0), "who": ["a", "b", "c"]}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.accounting.audit import AuditResult
+from dpframe import AuditResult
 from dpframe.api import verbs
 from dpframe.channels import RandomizedResponse
 from dpframe.errors import FileError, LedgerError, NotSanitizedError, ParameterError

@@ -11,7 +11,6 @@ import pytest
 import dpframe as dpf
 from dpframe import Estimates
 from dpframe.datasets import HOBBIES, make_census
-from dpframe.plan.build import build_plan
 
 KEY = bytes(range(32))
 ROWS = 6_000
@@ -47,8 +46,8 @@ def people():
 
 
 @pytest.fixture(scope="module")
-def plan():
-    return build_plan(SPACES, epsilon=27.0)
+def plan(people):
+    return dpf.plan(people, 27.0, delta=0, spaces=SPACES, measure=None)
 
 
 @pytest.fixture(scope="module")
