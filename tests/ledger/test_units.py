@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:spaces of such a table were infe
 
 KEY = bytes(range(32))
 SPACES: Any = {"age": (0, 120), "drug": ["a", "b", "c"]}
-PROMISE = {"epsilon": 1.0, "delta": 1e-6}
+PROMISE = {"epsilon": 1.0, "delta": 1e-6, "measure": None}
 OTHERS = 3_000
 
 
