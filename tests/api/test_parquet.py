@@ -357,7 +357,7 @@ class TestOutput:
             "float64": (0.0, 5.0),
         }
         frame.to_parquet(tmp_path / "in.parquet")
-        plan = frame.dp.plan(12.0, spaces=spaces)
+        plan = frame.dp.plan(12.0, spaces=spaces, measure=None)
         convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
         expected = dpf.sanitize(frame, plan=plan, key=KEY).reset_index(drop=True)
         for read in (pd.read_parquet, dpf.read_parquet):
@@ -834,6 +834,6 @@ def test_dates_outside_nanoseconds(tmp_path):
     """Days that pandas' nanoseconds cannot hold are days like any other."""
     table = pa.table({"d": pa.array([dt.date(1000, 1, 1), dt.date(3000, 1, 1)] * 50)})
     pq.write_table(table, tmp_path / "in.parquet")
-    plan = dpf.plan(table, 50.0, spaces={"d": (dt.date(1000, 1, 1), dt.date(3000, 1, 1))})
+    plan = dpf.plan(table, 50.0, spaces={"d": (dt.date(1000, 1, 1), dt.date(3000, 1, 1))}, measure=None)
     out = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
     assert out.to_pylist() == dpf.sanitize(table, plan=plan, key=KEY).to_pylist()

@@ -346,16 +346,16 @@ def test_the_advice_for_text_of_several_items_works() -> None:
     """Empty text is an empty set, and null stays null; a list of categories is refused with what to declare."""
     frame = pd.DataFrame({"tags": ["a;b", "", None, "c"] * 50 + [f"t{i}" for i in range(200)]})
     with pytest.warns(dpf.InferenceWarning, match=r'several items \(\.str\.findall\("\[\^;\]\+"\)\)'):
-        frame.dp.sanitize(epsilon=1, key=KEY)
+        frame.dp.sanitize(epsilon=1, key=KEY, measure=None)
     sets = frame["tags"][:200].str.findall("[^;]+").to_frame()
     assert [None if items is None else list(items) for items in sets["tags"][[0, 1, 3]]] == [["a", "b"], [], ["c"]]
     assert sets["tags"].isna().sum() == 50
-    safe = sets.dp.sanitize(epsilon=1, spaces={"tags": Nullable(Subset(["a", "b", "c"]))}, key=KEY)
+    safe = sets.dp.sanitize(epsilon=1, spaces={"tags": Nullable(Subset(["a", "b", "c"]))}, key=KEY, measure=None)
     assert set(safe.dp.support("tags").index) == {"a", "b", "c"}
     several = (
         r"^column 'tags' at row position 0: holds several values .*; declare Subset\(\[ITEM, …\]\) for sets of items$"
     )
     with pytest.raises(ColumnError, match=several):
-        sets.dp.sanitize(epsilon=1, spaces={"tags": Nullable(Categorical(["a", "b", "c"]))})
+        sets.dp.sanitize(epsilon=1, spaces={"tags": Nullable(Categorical(["a", "b", "c"]))}, measure=None)
     with pytest.raises(ColumnError, match=r"categories cannot hold; declare Subset\(\[ITEM, …\]\) for sets of items$"):
-        dpf.sanitize(pa.table({"tags": [["a"], ["b"]]}), epsilon=1, spaces={"tags": ["a", "b"]})
+        dpf.sanitize(pa.table({"tags": [["a"], ["b"]]}), epsilon=1, spaces={"tags": ["a", "b"]}, measure=None)
