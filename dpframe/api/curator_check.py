@@ -98,7 +98,7 @@ class CuratorCheck:
         shares = self.columns.reindex(columns=[*_MEND, "rounded", "shift", "narrowed"])
         said = [
             f"{name_list([str(name)])}: {100 * shares.loc[name, what]:.2g} % {words}"
-            + _moved(*shares.loc[name, ["shift", "narrowed"]], what)
+            + _moved(shares.loc[name, "shift"], shares.loc[name, "narrowed"], what)
             for what, words in _MEND.items()
             for name in shares.index[shares[what] > 0]
         ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import combinations
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 
 from dpframe.errors import DpframeWarning, InferenceWarning, ParameterError, name_list, warn
 from dpframe.plan.findings import NotFound
@@ -61,10 +61,9 @@ def warn_of_nan(missing: Mapping[str, str]) -> None:
     )
 
 
-def warn_of_hidden(correlations: pd.DataFrame, missing: Iterable[str]) -> None:
+def warn_of_hidden(names: Iterable[Any], values: npt.NDArray[Any], missing: Collection[str]) -> None:
     """Warn of pairs of columns that were found and whose correlation is NaN, as noise hides a variance."""
-    values = correlations.to_numpy()
-    found = [(i, name) for i, name in enumerate(correlations) if name not in missing]
+    found = [(i, name) for i, name in enumerate(names) if name not in missing]
     hidden = [f"{a!r} and {b!r}" for (i, a), (j, b) in combinations(found, 2) if a != b and np.isnan(values[i, j])]
     if hidden:
         shown = "; ".join(hidden[:_PAIRS]) + (f" and {len(hidden) - _PAIRS} more pairs" if len(hidden) > _PAIRS else "")

@@ -505,7 +505,7 @@ class NumberEstimates(VectorEstimates):
 
         itself = dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
         found = self._matrix(columns, 0, target, lambda name: pd.Series(itself), correlation)
-        warn_of_hidden(found["estimate"], found.attrs.get(NOT_FOUND, {}))
+        warn_of_hidden(found.index, found["estimate"].to_numpy(), found.attrs.get(NOT_FOUND, {}))
         return found
 
     # Distributions
