@@ -68,6 +68,23 @@ def test_errors_of_columns_that_follow_from_each_other():
     assert far < 0.01
 
 
+@pytest.mark.slow
+def test_all_rows_of_a_value_may_be_in_a_cell_that_noise_hides():
+    """Of 210 cells where a column follows from another 93 % hold, none is far off; with a part of a value 89 and 4.3 %.
+
+    Were cells independent, intervals that hold 95 % would hold fewer than 90 % with probability 0.002. Keys are fixed.
+    """
+    rng = np.random.default_rng(3)
+    home = rng.choice(7, 8_000, p=[0.45, 0.25, 0.15, 0.08, 0.04, 0.02, 0.01])
+    other = rng.choice(6, 8_000, p=[0.5, 0.2, 0.2, 0.05, 0.04, 0.01])
+    bill = np.where(rng.random(8_000) < 0.03, other, np.array([0, 1, 1, 2, 3, 4, 4])[home])
+    rest = {f"z{i}": rng.integers(0, 6, 8_000) for i in range(3)}
+    table = pd.DataFrame({"home": home, "bill": bill} | rest).astype(str)
+    held, far = judged(table, [("home", "bill")], 5, epsilon=3, measure=None, shuffle=False)
+    assert held > 0.9
+    assert far < 0.01
+
+
 def visits(rows: int = 4_000) -> pd.DataFrame:
     """A number with a spike, one with a heap, a few whole numbers, and two texts that follow from them."""
     rng = np.random.default_rng(5)
