@@ -590,7 +590,8 @@ def _with_margins(sides: FloatArray, shares: FloatArray) -> FloatArray:
     count of one condition does, so that a count of two is not more than either.
     """
     # Half a row keeps a side that a fit leaves empty.
-    rows, margins = float(sides.sum()), {(place,): np.array([share, 1 - share]) for place, share in enumerate(shares)}
+    rows, margins = float(sides.sum()), dict[tuple[int, ...], FloatArray]()
+    margins |= {(place,): np.array([share, 1 - share]) for place, share in enumerate(shares.tolist())}
     return fit_to_margins((sides + 0.5) / (rows + 0.5 * sides.size), margins, _SWEEPS) * rows
 
 
