@@ -25,9 +25,9 @@ import numpy as np
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
-from dpframe.plan.findings import UNLIKELY, bounds_of_counts, chance_of_others, share_outside
 from dpframe.plan.infer.ranges import Cells, Grid, hull
 from dpframe.plan.infer.steps import is_on_steps
+from dpframe.plan.findings import UNLIKELY, are_faint, bounds_of_counts, chance_of_others, share_outside
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.levels import Layer, fit_layers
 from dpframe.spaces import Space
@@ -251,6 +251,8 @@ class Tails:
     variance: float
     is_short: bool = False
     """Whether the column is a short scale, where one value with most of the rows puts any bound far out."""
+    is_faint: bool = False
+    """Whether one value has most rows, and the counts hardly show where the others lie."""
 
     def with_piles(self, piles: Sequence[Known | None]) -> Tails:
         """Return the tails if so many rows lie at either bound: counts and their variances, None where not counted."""
@@ -424,6 +426,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> 
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
         bool(space.inner_space.is_whole and space.values - space.has_null <= _SHORT),
+        not truths and are_faint(measured, space, n),
     )
 
 

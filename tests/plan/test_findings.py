@@ -23,7 +23,7 @@ from sklearn import datasets as bundled
 import dpframe as dpf
 from dpframe import Budget, Integer, Nullable, Plan, Real
 from dpframe.plan.build import build_plan
-from dpframe.plan.findings import judge, judge_spaces, noise_of_mean, share_outside
+from dpframe.plan.findings import are_faint, judge, judge_spaces, noise_of_mean, share_outside
 from dpframe.plan.inferred import Inferred, Measured
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "1"))
@@ -243,6 +243,26 @@ def test_rows_that_a_spike_leaves_are_looked_for_between_the_bounds(spike, besid
     assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
 
 
+@pytest.mark.parametrize(
+    ("each", "whole", "why"),
+    [
+        (22, True, None),  # 132 ± 49 of the 120 ± 20 that the spike leaves
+        (22, False, HIDDEN),  # floats may be of any size
+        (16, True, HIDDEN),  # 96 ± 49 may be noise
+        (60, True, None),  # and these stand out, so that nothing is said
+    ],
+)
+def test_rows_that_a_spike_leaves_show_in_their_sum_if_in_no_cell(each, whole, why):
+    """Of 2,000 rows 1,880 are 0; each of six cells within the bounds holds about as many as its noise."""
+    edges, counts = (0, 1, 2, 4, 8, 16, 32, 64), (0, 1_880, *[each] * 6, 0)
+    if not whole:
+        edges, counts = (-0.5, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (0, 1_880, *[each] * 6, 0)
+    space = Integer(0, 63) if whole else Real(0.0, 32.0)
+    measured, plan = made(counts, space, 2_000, variance=400.0, edges=edges)
+    assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
+    assert are_faint((measured,), space, 2_000) == (why is None and each == 22)
+
+
 @pytest.mark.parametrize(("ones", "why"), [(100, None), (60, None), (0, HIDDEN)])
 def test_truth_values_need_no_more_ones_than_explain_what_zeros_leave(ones, why):
     """Of 2,000 rows 100 are not 0, within 28: they may all be 1 where 60 are counted there, and are not where none."""
@@ -254,15 +274,14 @@ def test_truth_values_need_no_more_ones_than_explain_what_zeros_leave(ones, why)
 @pytest.mark.parametrize(
     ("zeros", "ones", "variance", "why"),
     [
-        (1_800, 60, 3_600.0, HIDDEN),  # up to 320 others, and 60 ± 60 of them where 1 is
-        (1_800, 100, 3_600.0, None),
-        (60, 1_800, 3_600.0, HIDDEN),  # the same of zeros
-        (1_950, 20, 400.0, None),  # 50 ± 20 others, which 20 ± 20 at 1 do not speak against: that is said
-        (1_950, 10, 400.0, HIDDEN),
+        (1_800, 20, 3_600.0, HIDDEN),  # up to 320 others, and 20 ± 60 of them where 1 is
+        (1_800, 60, 3_600.0, None),
+        (20, 1_800, 3_600.0, HIDDEN),  # the same of zeros
+        (1_950, 10, 400.0, None),  # 50 ± 20 others, which 10 ± 20 at 1 hardly speak against: that is said
         (1_950, 40, 400.0, None),
-        (1_950, 0, 400.0, HIDDEN),
+        (1_950, -10, 400.0, HIDDEN),
         (1_980, 10, 1_600.0, None),  # nothing speaks for 1, nor against it
-        (1_960, -40, 1_600.0, HIDDEN),
+        (1_900, -40, 1_600.0, HIDDEN),
         (1_980, 40, 1_600.0, None),
     ],
 )
