@@ -27,7 +27,14 @@ from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
 from dpframe.plan.infer.ranges import Cells, Grid, hull
 from dpframe.plan.infer.steps import is_on_steps
-from dpframe.plan.findings import UNLIKELY, are_faint, bounds_of_counts, chance_of_others, share_outside
+from dpframe.plan.findings import (
+    UNLIKELY,
+    are_faint,
+    bounds_of_counts,
+    chance_of_others,
+    odds_of_two_values,
+    share_outside,
+)
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.levels import Layer, fit_layers
 from dpframe.spaces import Space
@@ -368,7 +375,7 @@ def tails_of(inferred: Inferred | None, name: str, space: Space, n: int) -> Tail
     if not measured or not bounded or inner.is_time != (measured[-1].unit is not None):
         return None
     own = [m for m in inferred.measured if m.column == name]
-    return _tails(measured, space, n, _gap(own, space))
+    return _tails(measured, space, n, _gap(own, space), odds_of_two_values(inferred.measured, n))
 
 
 def _gap(measured: Sequence[Measured], space: Space) -> float:
@@ -380,7 +387,7 @@ def _gap(measured: Sequence[Measured], space: Space) -> float:
 
 
 @lru_cache(maxsize=256)
-def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> Tails | None:
+def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odds: float) -> Tails | None:
     first, final = bounds_of_counts(space.inner_space, measured[-1].unit)
     numbers = space.numbers(np.array([0, space.values - 1]))
     if len(measured[-1].cells) < 2 or numbers is None or not final > first:
@@ -413,7 +420,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> 
     signed = measured[-1].unit is None
     present = max(float(n - nulls), 1.0)
     hidden = sum(share_outside(measured, space, n)) * present
-    doubt = math.sqrt(chance_of_others(measured, space, n)) if truths else 0.0
+    doubt = math.sqrt(chance_of_others(measured, space, n, odds)) if truths else 0.0
     return Tails(
         replace(lower, hidden=hidden, room=first * unit if signed and first >= 0 else farthest),
         replace(
