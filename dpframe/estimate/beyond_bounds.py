@@ -25,8 +25,6 @@ import numpy as np
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
-from dpframe.plan.infer.ranges import Cells, Grid, hull
-from dpframe.plan.infer.steps import is_on_steps
 from dpframe.plan.findings import (
     UNLIKELY,
     are_faint,
@@ -35,6 +33,8 @@ from dpframe.plan.findings import (
     odds_of_two_values,
     share_outside,
 )
+from dpframe.plan.infer.ranges import Cells, Grid, hull
+from dpframe.plan.infer.steps import is_on_steps
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.levels import Layer, fit_layers
 from dpframe.spaces import Space
