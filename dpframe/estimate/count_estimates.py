@@ -183,7 +183,7 @@ class CountEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).count(women).round(-2).to_dict()
         {'estimate': 500.0, 'std_error': 100.0, 'lower': 300.0, 'upper': 800.0}
         >>> dpf.Estimates(safe).count({"sex": "F", "age": (18, 40)}, normalize=True).round(2).to_dict()
-        {'estimate': 0.2, 'std_error': 0.12, 'lower': 0.0, 'upper': 0.43}
+        {'estimate': 0.19, 'std_error': 0.12, 'lower': 0.0, 'upper': 0.42}
         """
         check_flags(normalize=normalize)
         if not is_one_of(method, ["auto", "inverse"]):
