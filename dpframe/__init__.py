@@ -23,10 +23,12 @@ if typing.TYPE_CHECKING:
     from dpframe.api.audits import audit
     from dpframe.api.expectation import draft_spaces, expect
     from dpframe.api.files import attach, read, write
+    from dpframe.api.ledger.ledger import Ledger
     from dpframe.api.queries import Queries
     from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
     from dpframe.api.verbs import plan, read_parquet, sanitize, sanitize_parquet
+    from dpframe.api.verify import verify
     from dpframe.errors import (
         BudgetExceeded,
         ColumnError,
@@ -41,8 +43,7 @@ if typing.TYPE_CHECKING:
         SeededReleaseWarning,
     )
     from dpframe.estimate import Estimates
-    from dpframe.infer.drafted import DraftedSpaces
-    from dpframe.ledger.ledger import Ledger
+    from dpframe.plan.infer.drafted import DraftedSpaces
     from dpframe.plan.plan import Plan
     from dpframe.plan.rules import Follows, Implies, Ordered
     from dpframe.spaces import (
@@ -58,7 +59,6 @@ if typing.TYPE_CHECKING:
         Subset,
         Vector,
     )
-    from dpframe.tables.verify import verify
 
 __version__ = "0.3.0"
 
@@ -125,12 +125,12 @@ _NAMES = {
         "OrderLeakWarning ParameterError PrivacyLeakWarning SeededReleaseWarning"
     ),
     "estimate": "Estimates",
-    "infer.drafted": "DraftedSpaces",
-    "ledger.ledger": "Ledger",
+    "plan.infer.drafted": "DraftedSpaces",
+    "api.ledger.ledger": "Ledger",
     "plan.plan": "Plan",
     "plan.rules": "Follows Implies Ordered",
     "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
-    "tables.verify": "verify",
+    "api.verify": "verify",
 }
 """What each module holds of them. It is imported when one of its names is first used."""
 
@@ -146,7 +146,7 @@ _RARE = {
     "plan.certificate": "Certificate",
     "plan.columns": "Column Group",
     "tables.info": "ReleaseInfo",
-    "report.report": "Report",
+    "api.report.report": "Report",
 }
 """Names that few need, which are found here as well as in their modules, and are not listed."""
 
@@ -205,15 +205,13 @@ class _Accessor:
 
     def __get__(self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]) -> typing.Any:
         with _uncollected():
-            from dpframe.tables.frames import release_text
+            if frame is None:
+                from dpframe.api.accessor import DpAccessor
 
-            if frame is not None and release_text(frame) is None:
-                from dpframe.api.raw_accessor import RawAccessor
+                return DpAccessor
+            from dpframe.api.raw_accessor import accessor_of
 
-                return RawAccessor(frame)
-            from dpframe.api.accessor import DpAccessor
-
-        return DpAccessor if frame is None else DpAccessor(frame)
+            return accessor_of(frame)
 
 
 pd.DataFrame.dp = _Accessor()  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 """Shared tables."""
 
+import gc
 import os
 from collections.abc import Generator
 from importlib.util import find_spec
@@ -19,10 +20,12 @@ from other_systems import AWAY, take_away
 import dpframe as dpf
 from dpframe.api import asking, budgets
 
-# The same examples in every run of CI, fresh ones elsewhere; a few for further Pythons. A busy machine fails no test.
+# The same examples in every run of CI, fresh ones elsewhere: half as many in a run of the fast tier, since runs add up.
+# A few for further Pythons. A busy machine fails no test.
 settings.register_profile("fresh", deadline=None)
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=15)
+settings.register_profile("fewer", deadline=None, max_examples=50)
 settings.load_profile("fixed" if os.environ.get("CI") else "fresh")
 
 NEEDS = {"dask": ["dask.py"], "pyspark": ["spark.py", "spark_sink.py"]}
@@ -74,6 +77,16 @@ class Tiers:
             return True
         return True if self.is_left_out(collection_path) else None
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Look for no garbage while half a million objects are made that all stay, nor among them afterwards."""
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            gc.enable()
+            gc.freeze()
+
     def is_left_out(self, path: Path) -> bool:
         """Return whether a run of the fast tier would only import a file of tests, in every process."""
         if path.suffix != ".py" or "tests" not in path.parts or self.config.option.markexpr != "not slow":
@@ -106,6 +119,8 @@ class Tiers:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Collect and report as said above, in folders without a conftest too."""
+    if config.option.markexpr == "not slow" and not (os.environ.get("CI") or config.option.hypothesis_profile):
+        settings.load_profile("fewer")
     config.pluginmanager.register(Tiers(config))
     config.pluginmanager.register(FreshKeys())
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import Channel
-from dpframe.infer.column import Task
-from dpframe.infer.cost import GaussianNoise, Spending
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Keystream
+from dpframe.plan.infer.column import Task
+from dpframe.plan.infer.cost import GaussianNoise, Spending
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.noisy_tables import Tables
 from dpframe.totals.counts import OfColumn, Values
 

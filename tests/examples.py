@@ -38,6 +38,10 @@ READY: dict[str, list[tuple[Space, Callable[[float], Mechanism]]]] = {
 }
 
 
+TAGS = sorted(MECHANISMS)
+"""All mechanisms of the registry."""
+
+
 def plans_with(tag: str, epsilon: float, delta: float) -> Iterator[Plan]:
     """Yield a plan of the mechanism for every space that it is for."""
     for space, ready in READY.get(tag, []):

@@ -13,14 +13,14 @@ import dpframe
 ROOT = Path(dpframe.__file__).parent
 
 LAYERS = [
-    ["errors", "arrays", "datasets"],
+    ["errors", "datasets"],
     ["disk", "spaces", "noise", "accounting"],
     ["channels", "totals"],
     ["plan"],
-    ["infer", "tables", "ledger"],
+    ["tables"],
     ["estimate"],
-    ["learning", "report"],
-    ["api", "vertical"],
+    ["learning", "api"],
+    ["vertical"],
     ["engines", "cli"],
     ["__init__", "__main__"],
 ]

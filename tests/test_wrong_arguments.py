@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.api.accessor import DpAccessor
 from dpframe.errors import DpframeError, refusing_misfits
 
 # What compares, hashes or iterates in an odd way: `value in NAMES` and `value or {}` raise for some of them.
@@ -148,6 +147,8 @@ def test_a_transformer_shows_no_value_and_no_second_line() -> None:
     with pytest.raises(dpf.ParameterError, match=r"^X has a column name twice; names must be unique$"):
         model.fit(pd.concat([FRAME, FRAME], axis=1))
 
+
+DpAccessor = type(FRAME.dp)
 
 CALLS = [
     pytest.param(kind, name, id=f"{kind.__name__}.{name}")

@@ -28,12 +28,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import check_delta
 from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, check_losses, factors, total_epsilon
 from dpframe.accounting.gaussian_dp import Step, log_gaussian, step_delta
 from dpframe.accounting.row_law import choose_step, snapped, spread
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 
 _CELLS = 6_000

@@ -43,10 +43,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.budget import check_delta
 from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_deltas
 from dpframe.accounting.undercurve import Profile, Profiles, cover_many
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 
 _MERGED = 8.0

@@ -51,7 +51,7 @@ from typing import Self
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
+from dpframe.accounting.arrays import FloatArray
 from dpframe.errors import ParameterError, check_whole
 
 _ULPS = 2e-15

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.budget import check_delta, round_up
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 
 Columns = Sequence[Sequence[int]]

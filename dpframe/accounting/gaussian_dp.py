@@ -29,10 +29,10 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
 from dpframe.accounting.mills import log_tail, mills_ratio
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 
 _ROUND = 1e-15

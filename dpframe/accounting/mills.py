@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
+from dpframe.accounting.arrays import FloatArray
 
 _TERMS = np.array(
     [

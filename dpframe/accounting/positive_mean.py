@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpframe.arrays import FloatArray
+from dpframe.accounting.arrays import FloatArray
 
 _ATOMS = 1500
 _RATIO = 0.02

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.dominating import ColumnLoss, DominatingLaw, factors
-from dpframe.arrays import FloatArray
 
 _CELLS = 420
 """Most lattice steps along an axis."""

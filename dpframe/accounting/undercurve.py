@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.gaussian_dp import Step, log_gaussian, log_slope, mu_of
-from dpframe.arrays import FloatArray
 
 Profile = Callable[[float], float]
 """Bounds a profile H from above at one x ≥ 0."""

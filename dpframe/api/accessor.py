@@ -11,14 +11,14 @@ from typing import Any, Unpack
 from dpframe.api.curator_check import CuratorCheck, check
 from dpframe.api.expectation import Expectation, draft_spaces, expect
 from dpframe.api.options import PlanOptions, documented
+from dpframe.api.report.record import Record, record_of
+from dpframe.api.report.report import Report
 from dpframe.api.verbs import EXAMPLES, FrameVerbs
 from dpframe.errors import NotSanitizedError, did_you_mean, refusing_misfit_calls
 from dpframe.estimate import Estimates
-from dpframe.infer.drafted import DraftedSpaces
+from dpframe.plan.infer.drafted import DraftedSpaces
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
-from dpframe.report.record import Record, record_of
-from dpframe.report.report import Report
 from dpframe.tables.frames import release_text
 from dpframe.tables.info import NUMBERS, ReleaseExplanation, ReleaseInfo
 from dpframe.tables.released import Source, read_info

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.arrays import FloatArray
 from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.results import RESULTS, Results
-from dpframe.infer.declared import declared_space, placeholder
-from dpframe.infer.types import from_type
 from dpframe.plan.columns import Column
+from dpframe.plan.infer.declared import declared_space, placeholder
+from dpframe.plan.infer.from_data import from_type
 from dpframe.spaces import Nullable, Space, Subset
+from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.field import Field, is_open
 from dpframe.tables.table import Table
 from dpframe.tables.types import output_type

@@ -19,6 +19,8 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import NEIGHBOURS, Unit
 from dpframe.api.asked import QueryColumn, batches, check_types, linear
 from dpframe.api.identity import content, warn_of_parts
+from dpframe.api.ledger.account import Cost, Job, OpenAccount
+from dpframe.api.ledger.currencies import Amount, down, up
 from dpframe.api.planning import promise_of
 from dpframe.api.query_answers import Answered
 from dpframe.api.query_budget import QuerySpending, TotalBudget, check_share
@@ -34,12 +36,9 @@ from dpframe.errors import (
 )
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.conditions import Condition, ValueCondition, Where
-from dpframe.infer.declared import declared_space
-from dpframe.infer.drafted import check_reviewed
-from dpframe.ledger.account import Cost, OpenAccount
-from dpframe.ledger.currencies import Amount, down, up
-from dpframe.ledger.job import Job
 from dpframe.noise.keystream import Keystream
+from dpframe.plan.infer.declared import declared_space
+from dpframe.plan.infer.drafted import check_reviewed
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import wrap
 from dpframe.tables.inputs import open_input

@@ -13,6 +13,8 @@ from typing import ClassVar
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import Unit
 from dpframe.api.identity import content, table_digest, warn_if_released, warn_of_parts
+from dpframe.api.ledger import job_keys, runs
+from dpframe.api.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.api.planning import Request
 from dpframe.errors import (
     FileError,
@@ -24,8 +26,6 @@ from dpframe.errors import (
     name_list,
     warn,
 )
-from dpframe.ledger import job_keys, runs
-from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.noise.keystream import Keystream, choice_key, framed
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan

@@ -17,8 +17,8 @@ from dpframe.api.planning import raw_frame
 from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.estimate import Estimates
-from dpframe.infer.declared import infer_spaces
 from dpframe.plan.build import build_plan
+from dpframe.plan.infer.declared import infer_spaces
 from dpframe.plan.measured_forecast import BINNED, OF_PAIRS
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
@@ -42,11 +42,12 @@ _MEND = {
 """What is said of a share of a column that its space changes."""
 
 
-def _moved(shift: Any, what: str) -> str:
-    """Say by how much clipping moves a mean, of numbers or times; vectors have none."""
+def _moved(shift: Any, narrowed: float, what: str) -> str:
+    """Say by how much clipping moves a mean and lowers a standard deviation; vectors have none."""
     if what != "clamped" or pd.isna(shift):
         return ""
-    return f", which moves the mean by {shift if isinstance(shift, pd.Timedelta) else digits(shift)}"
+    moved = f", which moves the mean by {shift if isinstance(shift, pd.Timedelta) else digits(shift)}"
+    return moved + (f" and lowers the std by {100 * narrowed:.2g} %" if narrowed > 0 else "")
 
 
 TITLE = "ONLY FOR THE CURATOR: exact numbers of the data, protected by nothing; do not share them"
@@ -64,8 +65,8 @@ class CuratorCheck:
     columns
         A row per column: shares of rows that are ``null``, ``clamped`` to bounds, ``rounded`` (within the bounds of
         whole numbers, and between two steps), ``outside`` the categories, and ``cut`` (sets that lose items);
-        ``shift``, what that moves: a mean, or the share of rows with another value.
-        ``refused`` says what stops a release.
+        ``shift``, what that moves: a mean, or the share of rows with another value; ``narrowed``, the part of a
+        standard deviation that clipping takes away. ``refused`` says what stops a release.
     errors
         A row per statistic: the ``forecast`` standard error, and the ``error`` of one release, thrown away, against the
         raw truth: root mean square over the cells. Empty where a column is refused.
@@ -90,13 +91,14 @@ class CuratorCheck:
         >>> import pandas as pd
         >>> import dpframe as dpf
         >>> frame = pd.DataFrame({"age": [20, 30, 130, 40] * 250})
-        >>> check(frame, spaces={"age": (0, 120)}).lines
-        ['age: 25 % of the values lie outside the bounds and are clipped to them, which moves the mean by -2.5']
+        >>> print(*check(frame, spaces={"age": (0, 120)}).lines)
+        age: 25 % of the values lie outside the bounds and are clipped to them, which moves the mean by -2.5 and \
+        lowers the std by 9.7 %
         """
-        shares = self.columns.reindex(columns=[*_MEND, "rounded", "shift"])
+        shares = self.columns.reindex(columns=[*_MEND, "rounded", "shift", "narrowed"])
         said = [
             f"{name_list([str(name)])}: {100 * shares.loc[name, what]:.2g} % {words}"
-            + _moved(shares.loc[name, "shift"], what)
+            + _moved(shares.loc[name, "shift"], shares.loc[name, "narrowed"], what)
             for what, words in _MEND.items()
             for name in shares.index[shares[what] > 0]
         ]
@@ -213,7 +215,7 @@ def _broken(plan: Plan, codes: Codes) -> pd.DataFrame:
     return pd.DataFrame({"mended": shares}, index=pd.Index(map(repr, plan.rules), name="rule"))
 
 
-_HEADS = ["null", "clamped", "rounded", "outside", "cut", "shift", "refused"]
+_HEADS = ["null", "clamped", "rounded", "outside", "cut", "shift", "narrowed", "refused"]
 
 
 def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> dict[str, Any]:
@@ -239,9 +241,11 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
     if space.is_numeric and not space.is_listed:
         ends = decoded(space.decode(space.code_array([0, space.values - 1]), output_type(raw.type)))
         out = _outside(plain, ends[0], ends[1])
-        moved = _mean(back) - _mean(plain)
+        clipped, whole = _series(back), _series(plain)
+        moved = clipped.mean() - whole.mean()
+        narrowed = 1 - clipped.std() / whole.std() if _share(out) and len(whole) > 1 else 0.0
         between = {"rounded": _share(pc.and_not(_outside(plain, back, back), out))} if space.is_whole else {}
-        return told | {"clamped": _share(out), "shift": moved} | between
+        return told | {"clamped": _share(out), "shift": moved, "narrowed": max(0.0, float(narrowed))} | between
     other = np.array([a != b for a, b in zip(plain.to_pylist(), back.to_pylist(), strict=True)]).mean()
     return told | {"outside": other, "shift": other}
 
@@ -255,8 +259,8 @@ def _share(true: pa.Array) -> float:
     return float(pc.mean(true.cast(pa.float64())).as_py())
 
 
-def _mean(array: pa.Array) -> Any:
-    return pd.Series(array.to_pandas(date_as_object=False)).mean()
+def _series(array: pa.Array) -> pd.Series[Any]:
+    return pd.Series(array.to_pandas(date_as_object=False))
 
 
 def _lost(held: set[Any], coded: set[Any], most: int | None) -> float:
@@ -295,7 +299,7 @@ def _error(
     """Return the root mean square error over the cells of a statistic; None for what is not compared."""
     if statistic == "mean":
         found: Any = estimates.mean(names[0])["estimate"]
-        truth: Any = _mean(decoded(frame.array(names[0])))
+        truth: Any = _series(decoded(frame.array(names[0]))).mean()
         gap = found - truth
         return abs(gap / pd.Timedelta(1, "D") if isinstance(gap, pd.Timedelta) else float(gap))
     spaces = [plan[name].space for name in names]

@@ -10,9 +10,9 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.errors import InferenceWarning, warn
-from dpframe.infer.categories import is_text
-from dpframe.infer.numbers import is_number
-from dpframe.infer.types import any_space
+from dpframe.plan.infer.categories import is_text
+from dpframe.plan.infer.from_data import any_space
+from dpframe.plan.infer.numbers import is_number
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits, nearly_found_lines
 from dpframe.spaces import Categorical, Integer, Nullable, Space

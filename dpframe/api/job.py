@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from dpframe.api.budgets import ReleaseBudget
+from dpframe.api.ledger.account import INFERENCE, Cost, Job, OpenAccount
 from dpframe.api.options import PlanOptions, check_names
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import (
@@ -19,8 +20,6 @@ from dpframe.errors import (
     name_list,
     warn,
 )
-from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
-from dpframe.ledger.job import Job
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread

@@ -10,8 +10,8 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.channels import MECHANISMS, Mechanism
 from dpframe.channels.base import by_name, family_for
 from dpframe.errors import ParameterError, is_one_of
-from dpframe.infer.types import any_space
 from dpframe.plan.calibration import Terms, check_ready
+from dpframe.plan.infer.from_data import any_space
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 

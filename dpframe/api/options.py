@@ -15,8 +15,8 @@ from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError, check_fraction, check_whole, did_you_mean
-from dpframe.infer.private import MOST_ITEMS
 from dpframe.plan.choice import check_numbers
+from dpframe.plan.infer.private import MOST_ITEMS
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import as_rules
 

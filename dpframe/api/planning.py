@@ -15,6 +15,7 @@ from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_not_found
 from dpframe.api.identity import request_digest
+from dpframe.api.ledger.account import Cost, cost_of_promise
 from dpframe.api.mechanism_options import (
     check_bounded,
     check_ready_mechanisms,
@@ -39,22 +40,21 @@ from dpframe.errors import (
     name_list,
     warn,
 )
-from dpframe.infer.categories import is_text
-from dpframe.infer.declared import (
+from dpframe.noise.keystream import inference_id
+from dpframe.plan.asked import AskedOf
+from dpframe.plan.build import build_plan, default_delta
+from dpframe.plan.findings import expected_losses, judge_spaces
+from dpframe.plan.infer.categories import is_text
+from dpframe.plan.infer.cost import Allowance, allowance
+from dpframe.plan.infer.declared import (
     empty_columns,
     identifiers,
     infer_spaces,
     warn_of_copied_identifiers,
     warn_of_identifiers,
 )
-from dpframe.infer.private import Measurement, histograms_of, rounds_of
-from dpframe.infer.share import Allowance, allowance
-from dpframe.infer.types import any_space, from_type
-from dpframe.ledger.account import Cost, cost_of_promise
-from dpframe.noise.keystream import inference_id
-from dpframe.plan.asked import AskedOf
-from dpframe.plan.build import build_plan, default_delta
-from dpframe.plan.findings import expected_losses, judge_spaces
+from dpframe.plan.infer.from_data import any_space, from_type
+from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan

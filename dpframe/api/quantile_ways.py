@@ -15,9 +15,9 @@ import numpy as np
 from dpframe.accounting.budget import Budget
 from dpframe.api.asking import fitted_noises, named_mechanisms
 from dpframe.api.query_answers import placed, squared_z
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import ParameterError, is_one_of
 from dpframe.noise.keystream import ColumnStream, Keystream
+from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.totals.answers import Noise, Portion, gaussian
 from dpframe.totals.counts import Codes
 from dpframe.totals.questions import CellTree

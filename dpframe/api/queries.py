@@ -17,9 +17,9 @@ from dpframe.api.query_moments import MomentQueries
 from dpframe.api.query_quantiles import QuantileQueries
 from dpframe.api.query_selections import Selections
 from dpframe.api.query_sets import SetQueries
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, refusing_misfit_calls
 from dpframe.estimate.results import RESULTS
+from dpframe.spaces.arrays import FloatArray
 from dpframe.totals.questions import CellCounts, Summed
 
 MOST_CELLS = 1 << 20

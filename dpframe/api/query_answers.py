@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from dpframe.api.asked import QueryColumn, normal
-from dpframe.arrays import FloatArray
 from dpframe.errors import (
     ParameterError,
 )
+from dpframe.spaces.arrays import FloatArray
 from dpframe.totals.answers import Noise
 from dpframe.totals.questions import CellTree, ProductSums
 

@@ -4,7 +4,7 @@ A **share** is of (ε, δ) where answers are added up by ε and δ (basic compos
 Gaussian differential privacy with a slack: M is the μ of the step that the whole promise is
 (`dpframe.accounting.gaussian_dp.promise_step`). The sum of shares is exact, a share being the decimal that Python
 prints for it, and never exceeds 1. Both sums are valid for questions that are chosen by what earlier answers gave
-(`dpframe.ledger.currencies`).
+(`dpframe.api.ledger.currencies`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 
 from dpframe.accounting.budget import Budget, round_down
 from dpframe.accounting.gaussian_dp import Step, promise_step, share_of_step, step_epsilon
+from dpframe.api.ledger.currencies import Amount, currency_of, decimals, down, shown, up
 from dpframe.errors import BudgetExceeded, ParameterError
-from dpframe.ledger.currencies import Amount, currency_of, decimals, down, shown, up
 from dpframe.totals.answers import Portion
 
 

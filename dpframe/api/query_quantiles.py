@@ -14,9 +14,9 @@ from dpframe.api.asked import QueryColumn
 from dpframe.api.asking import Asking, Paid, check_mechanism, facts_of
 from dpframe.api.quantile_ways import SEARCHING, Choices, Counts, Search, best_way
 from dpframe.api.query_answers import checked_levels, squared_z
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.results import RESULTS
+from dpframe.spaces.arrays import FloatArray
 from dpframe.totals.answers import MECHANISMS
 from dpframe.totals.questions import CellTree
 from dpframe.totals.ranks import RankCounts

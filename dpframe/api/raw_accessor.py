@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from dpframe.api.verbs import FrameVerbs
+from dpframe.tables.frames import release_text
 
 if TYPE_CHECKING:
     from dpframe.api.accessor import DpAccessor
@@ -36,3 +39,9 @@ class RawAccessor(FrameVerbs):
 
     def _repr_html_(self) -> str:
         return self._whole._repr_html_()
+
+
+def accessor_of(frame: pd.DataFrame) -> RawAccessor | DpAccessor:
+    """Return ``df.dp`` of a frame: what a release answers only where it is one."""
+    raw = RawAccessor(frame)
+    return raw if release_text(frame) is None else raw._whole

@@ -37,9 +37,9 @@ from dpframe.plan.measures import Measure
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.base import decoded
+from dpframe.spaces.cells import ball_of
 from dpframe.tables.frames import Frame, without_views
 from dpframe.tables.info import METADATA_KEY, ReleaseInfo, metadata_text
-from dpframe.totals.cells import ball_of
 
 _NULLABLE: dict[pa.DataType, Any] = {
     pa.bool_(): pd.BooleanDtype(),

@@ -19,13 +19,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpframe.api.budgets import ReleaseBudget
 from dpframe.api.job import carry_out, drawn
+from dpframe.api.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.api.options import DEFAULTS, PlanOptions
 from dpframe.api.planning import Request
 from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
-from dpframe.infer.drafted import DraftedSpaces
-from dpframe.ledger.account import INFERENCE, Cost, OpenAccount
+from dpframe.plan.infer.drafted import DraftedSpaces
 from dpframe.plan.plan import Plan
 from dpframe.spaces.object_reading import floated
 from dpframe.tables.frames import Frame, wrap

@@ -17,11 +17,11 @@ from dpframe.api.budgets import ReleaseBudget, budget_of, budget_of_input, done_
 from dpframe.api.files import check_codec, read, write
 from dpframe.api.identity import table_digest
 from dpframe.api.job import Ready, carry_out, drawn, planned
+from dpframe.api.ledger.account import OpenAccount
 from dpframe.api.options import PlanOptions, as_method_of, documented
 from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, refusing_misfit_calls, warn
-from dpframe.ledger.account import OpenAccount
 from dpframe.plan.plan import Plan
 from dpframe.tables.conversion import Conversion, Progress
 from dpframe.tables.files import BATCH_ROWS, FileInput

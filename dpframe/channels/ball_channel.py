@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, NoReturn
 
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import Channel, CodeFunction, IntArray
 from dpframe.errors import ParameterError
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.ball import Ball
 
 CHUNK = 1 << 14

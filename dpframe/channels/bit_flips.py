@@ -15,7 +15,6 @@ import numpy as np
 from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import IntArray, register
 from dpframe.channels.flip_loss import FlipLoss, beside_flag, fitting_flagged_flips, fitting_flips
 from dpframe.channels.set_channel import Levels, SetChannel, SetMechanism, check_items
@@ -23,6 +22,7 @@ from dpframe.errors import ParameterError
 from dpframe.noise.keystream import U64, ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.set_bits import cut
 
 CHUNK = 1 << 15

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
+from dpframe.spaces.arrays import FloatArray
 
 IndexArray = npt.NDArray[np.int64]
 

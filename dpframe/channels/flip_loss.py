@@ -17,7 +17,7 @@ from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import round_down, round_up
 from dpframe.accounting.dominating import BitsLoss, ColumnLoss, ItemsLoss
 from dpframe.accounting.loss import NullFlagLoss, PrivacyLoss
-from dpframe.channels.response_table import response_loss, response_table
+from dpframe.channels.base import response_loss, response_table
 from dpframe.errors import ParameterError
 from dpframe.noise.tables import ResponseTable
 

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpframe.channels.base import IntArray, register
+from dpframe.channels.base import IntArray, register, response_table
 from dpframe.channels.response import ResponseChannel
-from dpframe.channels.response_table import response_table
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import CHUNK, ResponseTable

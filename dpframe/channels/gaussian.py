@@ -11,12 +11,12 @@ import numpy as np
 
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.finite import FiniteLoss
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import Mechanism, register
 from dpframe.channels.tabulated import LARGEST_TABLE, MOST_CONDITION, Weights, WrittenLaws, condition
 from dpframe.errors import ParameterError
 from dpframe.noise.tables import WORD, integer_weights
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 _SIGMAS = 1e-2, 1e9
 """Least and largest scale, in grid steps and in spans, that are looked at."""

@@ -8,12 +8,10 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from dpframe.accounting.budget import Budget
-from dpframe.accounting.few_digits import fewer_digits_up
+from dpframe.accounting.budget import Budget, fewer_digits_up
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, pure_step
 from dpframe.accounting.step_loss import StepLoss
-from dpframe.channels.base import Channel, Mechanism
-from dpframe.channels.response_table import response_loss, response_table
+from dpframe.channels.base import Channel, Mechanism, response_loss, response_table
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable, gaussian_table
 from dpframe.noise.tables import ResponseTable

@@ -14,13 +14,21 @@ import numpy as np
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import LaplaceLoss, NullFlagLoss, PrivacyLoss, laplace_rate
-from dpframe.arrays import FloatArray
-from dpframe.channels.base import Channel, CodeFunction, IntArray, Mechanism, beside_edges, register
-from dpframe.channels.response_table import response_loss, response_table
+from dpframe.channels.base import (
+    Channel,
+    CodeFunction,
+    IntArray,
+    Mechanism,
+    beside_edges,
+    register,
+    response_loss,
+    response_table,
+)
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread, geometric_table
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 LARGEST_SPAN = (1 << 32) - 1
 _FINEST = 42.0

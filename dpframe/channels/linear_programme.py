@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import distances
 from dpframe.errors import ParameterError
+from dpframe.spaces.arrays import FloatArray
 
 IndexArray = npt.NDArray[np.intp]
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.arrays import FloatArray, replaced
 from dpframe.channels.base import (
     Channel,
     CodeFunction,
@@ -29,6 +28,7 @@ from dpframe.channels.wide_gaussian import WideGaussian
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Nullable, Space
+from dpframe.spaces.arrays import FloatArray, replaced
 from dpframe.spaces.json_form import check_names, parameters
 
 

@@ -8,11 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpframe.accounting.budget import check_delta, check_epsilon
-from dpframe.accounting.few_digits import fewer_digits_down
+from dpframe.accounting.budget import check_delta, check_epsilon, fewer_digits_down
 from dpframe.accounting.finite import FiniteLoss
 from dpframe.accounting.loss import ResponseLoss, response_probability
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import register
 from dpframe.channels.geometric import Geometric
 from dpframe.channels.linear_programme import Programme, response_matrix, well_conditioned
@@ -21,6 +19,7 @@ from dpframe.channels.tabulated import WORD, MetricChannel, Weights, check_size,
 from dpframe.errors import ParameterError
 from dpframe.noise.tables import integer_weights
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 LARGEST_PROGRAMME = 40
 """Most codes that the linear programme is solved for: well under a second."""

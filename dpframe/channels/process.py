@@ -29,7 +29,6 @@ from dpframe.accounting.budget import round_up
 from dpframe.accounting.discrete_gaussian import BallNoise
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.step_loss import StepLoss
-from dpframe.arrays import FloatArray
 from dpframe.channels.ball_channel import CHUNK, BallChannel
 from dpframe.channels.base import IntArray, register
 from dpframe.channels.gaussian_step import GaussianMechanism, claimed_step, least_table
@@ -38,6 +37,7 @@ from dpframe.noise.gaussian import GaussianTable
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.ball import LARGEST_ROOM, Ball
 
 _LEAST_REACH, _REACH = 6.0, 7.0

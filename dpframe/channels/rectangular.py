@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from dpframe.accounting.budget import check_delta
 from dpframe.accounting.finite import FiniteLoss
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import IntArray, shared_mass
 from dpframe.channels.tabulated import LARGEST_TABLE, WORD, Weights, law_matrix, law_weights, refuse_zeros
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ChannelTable
+from dpframe.spaces.arrays import FloatArray
 
 _CONDITION = 1e10
 """Largest ratio of two singular values of a matrix that allows estimates."""

@@ -12,13 +12,20 @@ import numpy as np
 
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import ResponseLoss
-from dpframe.arrays import FloatArray
-from dpframe.channels.base import CodeFunction, IntArray, Mechanism, beside_edges, register
-from dpframe.channels.response_table import response_loss, response_table
+from dpframe.channels.base import (
+    CodeFunction,
+    IntArray,
+    Mechanism,
+    beside_edges,
+    register,
+    response_loss,
+    response_table,
+)
 from dpframe.errors import check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 
 class ResponseChannel(Mechanism):

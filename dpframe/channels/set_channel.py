@@ -11,10 +11,10 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import Channel, CodeFunction, IntArray, Mechanism
 from dpframe.errors import ParameterError, check_whole
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 LISTED_ITEMS = 12
 """Laws are written out for the sets of no more items."""

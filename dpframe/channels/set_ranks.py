@@ -12,8 +12,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from dpframe.arrays import IntArray
 from dpframe.noise.keystream import U64
+from dpframe.spaces.arrays import IntArray
 
 CHUNK = 1 << 14
 """Rows a pass works on at a time."""

@@ -12,15 +12,14 @@ import numpy.typing as npt
 
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import ResponseLoss
-from dpframe.arrays import FloatArray
-from dpframe.channels.base import IntArray, register
-from dpframe.channels.response_table import response_loss, response_table
+from dpframe.channels.base import IntArray, register, response_loss, response_table
 from dpframe.channels.set_channel import Levels, SetMechanism
 from dpframe.channels.set_ranks import SetRanks, set_count, sums_over_sets
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import U64, ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.set_bits import cut
 
 MOST_SETS = 1 << 24

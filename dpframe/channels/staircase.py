@@ -13,7 +13,6 @@ import numpy as np
 
 from dpframe.accounting.budget import DIGITS, round_down
 from dpframe.accounting.loss import ResponseLoss
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import CodeFunction, IntArray, Mechanism, register
 from dpframe.channels.box_sums import BoxSums
 from dpframe.errors import ParameterError, check_whole
@@ -21,6 +20,7 @@ from dpframe.noise.box_table import BoxTable
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import WORD
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 LARGEST_SPAN = 1 << 20
 """Most steps: estimates work on arrays of all codes."""

@@ -21,12 +21,12 @@ import numpy.typing as npt
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import check_delta, check_epsilon, round_up
 from dpframe.accounting.finite import FiniteLoss
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import WRITTEN_METRICS, Channel, IntArray, Mechanism, distances, register
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ChannelTable, integer_weights
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 Weights = tuple[tuple[int, ...], ...]
 

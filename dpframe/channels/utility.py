@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import check_delta, check_epsilon
-from dpframe.arrays import FloatArray
 from dpframe.channels.tabulated import LARGEST_TABLE, Matrix, check_size
 from dpframe.errors import ParameterError
 from dpframe.spaces import Space, as_space
+from dpframe.spaces.arrays import FloatArray
 
 Utility = Callable[[Any, Any], float]
 """How good it is to release the second value for the first."""

@@ -23,15 +23,14 @@ import numpy as np
 
 from dpframe.accounting.budget import round_down, round_up
 from dpframe.accounting.loss import NullFlagLoss, PrivacyLoss, RatioLoss, pure_rate
-from dpframe.arrays import FloatArray
 from dpframe.channels.ball_channel import CHUNK, BallChannel
-from dpframe.channels.base import LARGEST_MATRIX, Channel, IntArray, Mechanism, register
+from dpframe.channels.base import LARGEST_MATRIX, Channel, IntArray, Mechanism, register, response_loss, response_table
 from dpframe.channels.geometric import GivenNoise
-from dpframe.channels.response_table import response_loss, response_table
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread, geometric_table
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.ball import Ball
 
 _PLANES = 2

@@ -26,7 +26,6 @@ from dpframe.accounting.budget import round_down, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.step_loss import NoiseLoss
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import CodeFunction, IntArray, register
 from dpframe.channels.gaussian_step import GaussianMechanism, claimed_step, least_table
 from dpframe.errors import ParameterError
@@ -34,6 +33,7 @@ from dpframe.noise.gaussian import GaussianTable
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import CHUNK, ResponseTable
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 LARGEST_SPAN = 1 << 20
 """Most steps: surrogates are checked at all codes."""

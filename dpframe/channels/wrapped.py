@@ -14,12 +14,12 @@ import numpy as np
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.finite import FiniteLoss
-from dpframe.arrays import FloatArray
 from dpframe.channels.base import CodeFunction, IntArray, Mechanism, beside_edges, register
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import CHUNK, WORD, AliasTable
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 LARGEST_RING = 1 << 20
 """Most codes of a ring: the noise has one alias table."""

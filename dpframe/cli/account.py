@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dpframe.api.ledger.account import TOGETHER
+from dpframe.api.ledger.ledger import Account, Ledger
 from dpframe.errors import ParameterError
-from dpframe.ledger.account import TOGETHER
-from dpframe.ledger.ledger import Account, Ledger
 
 
 def account_of(ledger: Path | None, dataset: str | None, part: str | None, run: str | None = None) -> Account | None:

@@ -9,14 +9,13 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from dpframe.accounting.gaussian_dp import Step
+from dpframe.api.ledger import job_keys
+from dpframe.api.ledger.account import OpenAccount
+from dpframe.api.ledger.currencies import enough_for, yearly
+from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli.groups import Commands
 from dpframe.cli.terminal import plain
 from dpframe.errors import ParameterError
-from dpframe.ledger import job_keys
-from dpframe.ledger.account import OpenAccount
-from dpframe.ledger.currencies import enough_for, yearly
-from dpframe.ledger.ledger import Ledger
 from dpframe.plan.plan import Plan
 
 app = typer.Typer(
@@ -148,9 +147,11 @@ def _show(ledger: Ledger, as_json: bool) -> None:
         if row["accounting"] == "gaussian" and row["left_delta"] == 0 < row["left_epsilon"]:
             typer.echo(f"{plain(name)}: its delta is used up, so that what is left of epsilon is for delta=0 only")
     # A dataset's last spend, as later ones take the place of earlier ones.
-    for name, last in {str(row["dataset"]): row for row in spends.to_dict(orient="records")}.items():
-        year = yearly(last["epsilon"], last["delta"], Step(last["mu"], last["slack"]))
-        typer.echo(f"{plain(name)}: {year}; {enough_for(ledger.more(last['release_id']))}")
+    for name, release_id in dict(zip(spends["dataset"], spends["release_id"], strict=True)).items():
+        last = ledger.find(release_id)
+        if last is not None:
+            year = yearly(last.amount.epsilon, last.amount.delta, last.step)
+            typer.echo(f"{plain(name)}: {year}; {enough_for(ledger.more(release_id))}")
     for name in table.index:
         for part in ledger.parts(name):
             typer.echo(f"{plain(name)}, part {plain(part)}: {ledger.remaining(name, part)} left")

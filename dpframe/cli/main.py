@@ -21,11 +21,16 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api import verbs
+from dpframe.api import verify as proving
 from dpframe.api.budgets import done_before
 from dpframe.api.expectation import expected
 from dpframe.api.expected_errors import expected_errors, first_lines
+from dpframe.api.ledger.account import OpenAccount
+from dpframe.api.ledger.currencies import difference, enough_for, yearly
+from dpframe.api.ledger.ledger import Account
 from dpframe.api.options import PlanOptions
 from dpframe.api.planning import Request
+from dpframe.api.report.report import Report
 from dpframe.api.targets import check_alone, reached
 from dpframe.cli.account import account_of
 from dpframe.cli.audit import audit
@@ -46,13 +51,8 @@ from dpframe.cli.vertical import app as vertical_app
 from dpframe.cli.words import in_options
 from dpframe.disk import JSON, WEB_PAGE, atomic
 from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError, check_whole, name_list
-from dpframe.ledger.account import OpenAccount
-from dpframe.ledger.currencies import difference, enough_for, yearly
-from dpframe.ledger.ledger import Account
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import KEPT, introduction, table_text
-from dpframe.report.report import Report
-from dpframe.tables import verify as proving
 from dpframe.tables.files import sidecar
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import format_of, open_input

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from dpframe.accounting.unit import NEIGHBOURS
 from dpframe.api.queries import Queries
 from dpframe.cli.account import account_of
 from dpframe.cli.estimate import by_instead, stacked
@@ -118,7 +117,7 @@ def query(
         if given[option] is not None:
             raise ParameterError(f"{statistic} takes no --{option}; leave it out")
     options = {name: value for name, value in given.items() if value is not None}
-    if statistic == "count" and "where" not in options and neighbours == NEIGHBOURS[0]:
+    if statistic == "count" and "where" not in options and neighbours == "replace_one":
         raise ParameterError(WHERE)
     account = account_of(ledger, dataset, part)
     declared = {} if spaces is None else read_spaces(spaces)

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from dpframe.api.report.record import record_of
 from dpframe.cli.pipes import Source, text_target
 from dpframe.disk import YAML
 from dpframe.errors import NotSanitizedError, name_list
 from dpframe.plan.certificate import Certificate
-from dpframe.report.record import record_of
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info

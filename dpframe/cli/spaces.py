@@ -15,16 +15,14 @@ from typing import Annotated, Any
 
 import typer
 
-from dpframe.accounting.gaussian_dp import step_epsilon
 from dpframe.api import verbs
 from dpframe.cli.account import account_of
 from dpframe.cli.pipes import Source
 from dpframe.disk import atomic, check_named
 from dpframe.errors import DpframeError, FileError, ParameterError
-from dpframe.infer.declared import placeholder
-from dpframe.infer.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
-from dpframe.infer.from_data import Reader
-from dpframe.infer.types import from_type
+from dpframe.plan.infer.declared import placeholder
+from dpframe.plan.infer.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
+from dpframe.plan.infer.from_data import Reader, from_type
 from dpframe.plan.plan import Plan
 from dpframe.spaces import check_declaration
 from dpframe.spaces.field import Field
@@ -149,10 +147,9 @@ def _kind(field: Field) -> str:
 def _cost(plan: Plan, entered: bool) -> str:
     if plan.inferred is None:
         return "the types say all spaces; nothing was spent"
-    spent = plan.inferred.budget
+    spent, own = plan.inferred.budget, plan.inferred.epsilon_at(plan.delta)
     entry = "is in the ledger" if entered else "is in no ledger; count it, as each such call spends again"
-    if plan.inferred.step is not None:
-        own = step_epsilon(plan.inferred.step, max(plan.delta, plan.inferred.step.delta * 2))
+    if own is not None:
         return f"finding them has cost epsilon={own:.4g} at delta={plan.delta:g}, which {entry}"
     return f"finding them has cost epsilon={spent.epsilon:g}, delta={spent.delta:g}, which {entry}"
 

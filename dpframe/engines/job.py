@@ -14,6 +14,8 @@ import numpy as np
 
 from dpframe.api.budgets import ReleaseBudget, budget_of_input
 from dpframe.api.job import Ready, carry_out, planned
+from dpframe.api.ledger.account import Cost, OpenAccount
+from dpframe.api.ledger.job_keys import check_not_interrupted, job_name
 from dpframe.api.planning import Request
 from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import OutputForm
@@ -22,8 +24,6 @@ from dpframe.engines.staging import WrittenFile, staged, write_part
 from dpframe.engines.table import EngineTable, Outcome, settled
 from dpframe.engines.work import Bucket, Pieces, Work
 from dpframe.errors import ParameterError
-from dpframe.ledger.account import Cost, OpenAccount
-from dpframe.ledger.job_keys import check_not_interrupted, job_name
 from dpframe.plan.plan import Plan
 from dpframe.tables.checks import check_columns
 from dpframe.tables.info import ReleaseInfo

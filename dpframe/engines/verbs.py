@@ -9,12 +9,12 @@ from typing import Any, Generic, TypeVar, Unpack
 
 from dpframe.api.files import check_codec
 from dpframe.api.job import planned
+from dpframe.api.ledger.account import OpenAccount
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import Request
 from dpframe.engines.job import PreparedRelease, released
 from dpframe.engines.staging import check_target
 from dpframe.engines.table import EngineTable
-from dpframe.ledger.account import OpenAccount
 from dpframe.plan.plan import Plan
 
 T = TypeVar("T", bound=EngineTable)

@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.arrays import FloatArray, IntArray
-from dpframe.errors import ColumnError, ParameterError
+from dpframe.errors import ColumnError, DpframeWarning, ParameterError, warn
 from dpframe.estimate.evidence.law import Cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray, IntArray
 
 MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""
@@ -371,7 +371,8 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
     """Return first codes and bounds of bins: equal ones by number, or given by their bounds in order.
 
     The outer bins reach to the bounds of the space: values are never outside them. The last one ends a step beyond, as
-    intervals that are closed on the left would not hold the rows at the upper bound.
+    intervals that are closed on the left would not hold the rows at the upper bound. The bounds that were given next
+    beyond those of the space are shown as they are: rows that were clipped lie in these bins.
     """
     space = column.space
     size = space.values
@@ -382,7 +383,8 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
             )
         edges = np.unique(np.rint(np.linspace(0, size, min(int(bins), size) + 1)).astype(np.int64))
     elif isinstance(bins, Iterable) and not isinstance(bins, str | Set):
-        edges = np.concatenate([[0], _codes_of_bounds(column, list(bins)), [size]])
+        codes = _codes_of_bounds(column, list(bins))
+        edges = np.concatenate([[0], codes[(codes > 0) & (codes < size - 1)], [size]])
     else:
         months = ", e.g. pd.date_range(START, END, freq='MS') for months" if space.is_time else ""
         raise ParameterError(f"bins of column {column.name!r} must be a whole number or a list of bounds{months}")
@@ -398,31 +400,81 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
     if size > 1:
         first, second = np.asarray(space.numbers(np.array([0, 1])))
         numbers = np.append(numbers[:-1], numbers[-1] + (second - first))
-    return tuple(edges.tolist()), tuple(space.instants(numbers).tolist())
+    shown = space.instants(numbers).tolist()
+    if not isinstance(bins, int | np.integer):
+        below, above = _outer_bounds(column, list(bins))
+        shown[0] = _farther(below[-1], shown[0], min) if below else shown[0]
+        shown[-1] = _farther(above[0], shown[-1], max) if above else shown[-1]
+    return tuple(edges.tolist()), tuple(shown)
+
+
+def as_asked(table: pd.DataFrame, column: Column, bounds: list[Any]) -> pd.DataFrame:
+    """Return a table of the bins between given bounds as just these: those beyond the space's bounds are NaN.
+
+    What reaches from the outer ones to the space's bounds is left out, as by `numpy.histogram`.
+    """
+    below, above = _outer_bounds(column, bounds)
+    kept = table.iloc[int(not below) : len(table) - int(not above)]
+    ends: Any = kept.index
+    kind = type(cast(Any, table.index).left[0])
+    least, greatest = list(map(kind, below)), list(map(kind, above))
+    index = pd.IntervalIndex.from_arrays(
+        [*least[:-1], *ends.left, *greatest[:-1]],
+        [*least[1:], *ends.right, *greatest[1:]],
+        closed="left",
+        name=ends.name,
+    )
+    values = np.full((len(index), kept.shape[1]), np.nan)
+    first = max(0, len(below) - 1)
+    values[first : first + len(kept)] = kept.to_numpy()
+    asked = pd.DataFrame(values, index=index, columns=kept.columns)
+    asked.attrs = table.attrs
+    if len(asked) > len(kept):
+        warn(
+            f"bins beyond the bounds of column {column.name!r} are NaN: values there were clipped to the nearest bound "
+            "and lie in the bin next to it",
+            DpframeWarning,
+        )
+    return asked
+
+
+def _outer_bounds(column: Column, bounds: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return which bounds of bins lie at a space's lower bound or below it, and which at the upper one or above."""
+    codes = _codes_of_bounds(column, bounds)
+    below, above = int((codes <= 0).sum()), int((codes >= column.space.values - 1).sum())
+    return bounds[:below], bounds[len(bounds) - above :]
+
+
+def _farther(given: Any, own: Any, farther: Callable[[Any, Any], Any]) -> Any:
+    """Return a bound that was given where it lies beyond a space's own, else that one; so where they do not compare."""
+    try:
+        return farther(own, type(pd.Index([own])[0])(given))
+    except (TypeError, ValueError):
+        return own
 
 
 def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]:
-    """Return the codes of the inner bounds; outer ones are those of the space."""
+    """Return the codes of bounds in order; of outer ones those of the space's own."""
     space = column.space.inner_space
     if space.is_time:
-        bounds = [_time(bound) if isinstance(bound, str) else bound for bound in bounds]
+        bounds = [_time(bound) for bound in bounds]
     try:
         codes = space.encode(bounds).astype(np.int64)
     except (ColumnError, ParameterError):
         codes = None
     if codes is None:
         raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order")
-    inner = np.asarray(codes[(codes > 0) & (codes < space.size - 1)])
+    inner = codes[(codes > 0) & (codes < space.size - 1)]
     if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
         raise ParameterError(f"bins of column {column.name!r} must be two or more bounds in ascending order")
-    return inner
+    return np.asarray(codes)
 
 
-def _time(text: str) -> Any:
+def _time(bound: Any) -> Any:
     try:
-        return pd.Timestamp(text)
+        return pd.Timestamp(bound) if isinstance(bound, str) else bound
     except ValueError:
-        return text
+        return bound
 
 
 def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:

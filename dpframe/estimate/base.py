@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, warn
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
@@ -27,6 +26,7 @@ from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
+from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
 Bins = Mapping[str, int | Sequence[Any]]
@@ -270,7 +270,14 @@ class Reading:
 
     def _warn_of_others(self, names: Iterable[str]) -> None:
         for name in names:
-            if (tails := self._tails(name)) is not None and tails.may_be_others:
+            tails = self._tails(name)
+            if tails is not None and tails.is_faint:
+                warn(
+                    f"one value has most rows of {name!r}, and the counts of inference hardly show where the others "
+                    f"lie; declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release if they lie further out",
+                    InferenceWarning,
+                )
+            if tails is not None and tails.may_be_others:
                 warn(
                     f"inference took 0 and 1 for all values of {name!r}, and its counts do not tell that there are no "
                     f"others; declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release if there are",

@@ -22,16 +22,23 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
-from dpframe.infer.ranges import Cells, Grid, hull
-from dpframe.infer.steps import is_on_steps
-from dpframe.plan.findings import UNLIKELY, bounds_of_counts, chance_of_others, share_outside
+from dpframe.plan.findings import (
+    UNLIKELY,
+    are_faint,
+    bounds_of_counts,
+    chance_of_others,
+    odds_of_two_values,
+    share_outside,
+)
+from dpframe.plan.infer.ranges import Cells, Grid, hull
+from dpframe.plan.infer.steps import is_on_steps
 from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.nested_counts import Layer, fit_layers
+from dpframe.plan.levels import Layer, fit_layers
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 BEYOND_BOUNDS = "beyond_bounds"
 """Key of a result's attrs: ``{column: share of the rows}``."""
@@ -251,6 +258,8 @@ class Tails:
     variance: float
     is_short: bool = False
     """Whether the column is a short scale, where one value with most of the rows puts any bound far out."""
+    is_faint: bool = False
+    """Whether one value has most rows, and the counts hardly show where the others lie."""
 
     def with_piles(self, piles: Sequence[Known | None]) -> Tails:
         """Return the tails if so many rows lie at either bound: counts and their variances, None where not counted."""
@@ -366,7 +375,7 @@ def tails_of(inferred: Inferred | None, name: str, space: Space, n: int) -> Tail
     if not measured or not bounded or inner.is_time != (measured[-1].unit is not None):
         return None
     own = [m for m in inferred.measured if m.column == name]
-    return _tails(measured, space, n, _gap(own, space))
+    return _tails(measured, space, n, _gap(own, space), odds_of_two_values(inferred.measured, n))
 
 
 def _gap(measured: Sequence[Measured], space: Space) -> float:
@@ -378,7 +387,7 @@ def _gap(measured: Sequence[Measured], space: Space) -> float:
 
 
 @lru_cache(maxsize=256)
-def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> Tails | None:
+def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odds: float) -> Tails | None:
     first, final = bounds_of_counts(space.inner_space, measured[-1].unit)
     numbers = space.numbers(np.array([0, space.values - 1]))
     if len(measured[-1].cells) < 2 or numbers is None or not final > first:
@@ -411,7 +420,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> 
     signed = measured[-1].unit is None
     present = max(float(n - nulls), 1.0)
     hidden = sum(share_outside(measured, space, n)) * present
-    doubt = math.sqrt(chance_of_others(measured, space, n)) if truths else 0.0
+    doubt = math.sqrt(chance_of_others(measured, space, n, odds)) if truths else 0.0
     return Tails(
         replace(lower, hidden=hidden, room=first * unit if signed and first >= 0 else farthest),
         replace(
@@ -424,6 +433,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float) -> 
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
         bool(space.inner_space.is_whole and space.values - space.has_null <= _SHORT),
+        not truths and are_faint(measured, space, n),
     )
 
 

@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, overlaps
 from dpframe.estimate.evidence.combine import Observation, likely, project, updated
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question, Results
 from dpframe.estimate.surrogates import count_classes
-from dpframe.infer.steps import is_on_steps
+from dpframe.plan.infer.steps import is_on_steps
 from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
 MOST_CELLS = 1_000

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.channels.set_channel import Levels
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, BinnedAxis, make_axis, overlaps
@@ -24,6 +23,7 @@ from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.sets import SetColumn
 from dpframe.estimate.surrogates import UNPACKED, Batches, Surrogates, own_squares, pieces
 from dpframe.plan.columns import Column, Group
+from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.stretches import between, code_of, listed_values, side_of
 
 _FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items} or {"not": …}}'

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_flags, is_one_of
 from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, has_few_values, make_axis
@@ -19,6 +18,7 @@ from dpframe.estimate.item_pairs import likely_pairs
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.results import RESULTS, Answer, Results
 from dpframe.estimate.vectors import VectorEstimates
+from dpframe.spaces.arrays import FloatArray
 
 _JOINED = {"all": " & ", "any": " | "}
 
@@ -557,11 +557,17 @@ class CountEstimates(VectorEstimates):
 
     @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
-        """Return the share of rows where a column is null."""
+        """Return the share of rows where a column is null; `ParameterError` where its space holds no nulls."""
         sampling = self._source.sampling(target)
         chosen = self._source.column(column)
         if not chosen.space.has_null:
-            raise ParameterError(f"column {column!r} holds no nulls: its space is not Nullable")
+            inferred = () if self.plan.inferred is None else self.plan.inferred.measured
+            why = (
+                "private inference saw none beyond its noise; declare its space Nullable in another release"
+                if any(measured.column == column for measured in inferred)
+                else "its space is not Nullable"
+            )
+            raise ParameterError(f"column {column!r} holds no nulls: {why}")
         if chosen.space.code_words:
             (rate, variance), source = sets.null_rate(chosen, self._source.codes([column]), sampling), "rows"
         else:

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.sets import PRIOR, ItemTable
 from dpframe.plan.threads import remember
+from dpframe.spaces.arrays import FloatArray
 
 FAR = 0.2
 """Share of pairs that may differ from what supports make likely by about as much as that is: bread and butter.

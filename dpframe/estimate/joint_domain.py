@@ -14,9 +14,9 @@ from functools import cached_property, reduce
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import Axis, NoiseBlock
 from dpframe.estimate.evidence.likelihood import randomised, through
+from dpframe.spaces.arrays import FloatArray
 
 Counts = npt.NDArray[np.int64]
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, is_one_of
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, check_inverts, has_few_values, join_axes, make_axis
@@ -31,8 +30,10 @@ from dpframe.estimate.misfit import OF_TWO, Misfit, crossed, drawn_of_many, of_n
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Question, Results, with_none
 from dpframe.estimate.table_column import BinMeans, aggregation
+from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.estimate.tables.pair_bounds import MOST_BOUNDED, bounds_by_pairs
+from dpframe.spaces.arrays import FloatArray
 
 GRID_CELLS = 128
 """Cells of the grid on which the distribution of a numeric column is fitted."""
@@ -57,6 +58,9 @@ NEGLIGIBLE = 0.005
 
 _ROOM = 1.5
 """Times as far as a column's own interval goes that a count of two conditions may lie: both have to hold."""
+
+_SWEEPS = 60
+"""Sweeps over the margins of counts by condition."""
 
 _STRETCHES = 16
 """Stretches of a column's cells whose profile likelihood is looked at."""
@@ -167,14 +171,15 @@ class Joints:
         rows, parts = self._source.n * self._source.weight, [conditions[a.name].share_of_cells(a.ends) for a in axes]
         inside = crossed(parts)
         answer = self.answer(Question(axes, False, (), False, population, inside), "auto")
-        found = float((answer.estimate * inside).sum())
+        known, sides = self._known_alone(conditions, population, z), sides_of(answer.estimate, parts)
+        if answer.method != "inverse" and len(axes) > 1:
+            sides = _with_margins(sides, known[0])
+        found = float(sides.flat[0])
         # Where how the errors of cells go together is not known, at worst all go one way.
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
         if answer.sum_error is not None and len(axes) > 1:
-            sides = sides_of(answer.estimate, parts)
             drawn = self._drawn_of_sides(axes, parts, sides, noise)
             error = min(error, math.hypot(answer.sum_error, drawn))
-        known = self._known_alone(conditions, population, z)
         if answer.source == "rows" and answer.method != "inverse":
             error = math.hypot(error, self._unresolved(conditions, known, z) * rows)
         error = math.hypot(error, self._unsupported(conditions, found))
@@ -575,6 +580,19 @@ def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], F
         return shares
 
     return fine, merge
+
+
+def _with_margins(sides: FloatArray, shares: FloatArray) -> FloatArray:
+    """Return counts by condition, met first, scaled to what each column shows of its own by itself.
+
+    Cells of a joint that end where a condition does are of any width, and noise that is wider than they are leaves
+    open which of two neighbours has the rows: a column's own fit takes its rows for spread evenly there, as that of a
+    count of one condition does, so that a count of two is not more than either.
+    """
+    # Half a row keeps a side that a fit leaves empty.
+    rows, margins = float(sides.sum()), dict[tuple[int, ...], FloatArray]()
+    margins |= {(place,): np.array([share, 1 - share]) for place, share in enumerate(shares.tolist())}
+    return fit_to_margins((sides + 0.5) / (rows + 0.5 * sides.size), margins, _SWEEPS) * rows
 
 
 def _nearest(counts: FloatArray, domain: JointDomain) -> FloatArray:

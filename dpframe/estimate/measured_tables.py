@@ -127,7 +127,8 @@ class MeasuredTables:
         self._laws: dict[str, NumberLaw | None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.tables)
+        # What counts rows by cell need not be a table of the release.
+        return bool(self.tables or self.counted)
 
     @property
     def rows(self) -> int:

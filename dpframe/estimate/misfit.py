@@ -13,11 +13,11 @@ from itertools import combinations
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.evidence.number_law import truncated_spread
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.guard import interaction_variance
+from dpframe.spaces.arrays import FloatArray
 
 _FOLLOWED = 0.1
 """Part of the noise's variance that a fit has at least."""
@@ -292,8 +292,8 @@ def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArr
     About the fit laws have odds ratios of the standard deviation τ, which the unbiased counts' distance from
     independence shows, or of that in real tables where noise hides it, or of what these show for sure if it is more;
     what the counts' own noise then leaves open is 1/(1/v + 1/i), v their variance and i that of the interaction.
-    Cells may hold rows that noise hides, the more of them the stronger columns surely depend on each other; and a fit
-    that is farther from a count than noise goes is as far off.
+    Cells may hold rows that noise hides, the more of them the stronger columns surely depend on each other, up to all
+    that a value has; and a fit that is farther from a count than noise goes is as far off.
     """
     places = range(shares.ndim)
     known = counted(places) if shares.ndim > 1 else None
@@ -302,14 +302,19 @@ def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArr
     counts, noise = known
     others = [tuple(other for other in places if other != place) for place in places]
     margins = [np.maximum(counts.sum(axis=rest) / rows, 1 / rows) for rest in others]
-    likely, sure = (odds_spread(counts, rows * crossed(margins), noise, sign * _SURPRISE) for sign in (1, -1))
+    likely, rather, sure = (
+        odds_spread(counts, rows * crossed(margins), noise, surprise)
+        for surprise in (_SURPRISE, -_SURPRISE / 2, -_SURPRISE)
+    )
     moved = interaction_variance(shares * rows, 2, min(likely, max(sure, OF_TWO)))
     drawn = noise * moved / (noise + moved) / rows**2
     margins, odds = [shares.sum(axis=rest) for rest in others], math.exp(min(sure, _STRONGEST))
     apart = counts / rows - shares
     off = np.maximum(np.abs(apart) - _FAR * np.sqrt(noise) / rows, 0.0)
     room = np.where(apart > 0, np.maximum(reduce(np.minimum.outer, margins) - shares, 0.0), shares)
-    more = unseen(shares, margins, counted, rows, odds, _TOGETHER)
+    # Where a column follows from another, all rows of a value may be in one cell.
+    follows = float(np.clip((rather - OF_TWO) / _STRONGEST, 0.0, 1.0))
+    more = unseen(shares, margins, counted, rows, odds, _TOGETHER + (1 - _TOGETHER) * follows)
     return np.asarray(drawn + more**2 + np.minimum(off, room) ** 2)
 
 

@@ -10,7 +10,6 @@ from itertools import combinations
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import NoiseBlock, make_axis
 from dpframe.estimate.evidence.likelihood import expectation_maximization, through
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
@@ -20,6 +19,7 @@ from dpframe.estimate.tables.bootstrap import Fitted
 from dpframe.estimate.tables.fit import TableFit
 from dpframe.estimate.tables.guard import UNLIKELY, guard_joint
 from dpframe.estimate.tables.tables import SHOWS, Evidence, Table, dependence_score, merged, row_table
+from dpframe.spaces.arrays import FloatArray
 
 MOST_PAIR_CELLS = 1 << 16
 """Classes of a pair up to which its rows are counted for a fit."""

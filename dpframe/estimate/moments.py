@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.evidence.law import Known
@@ -20,6 +19,7 @@ from dpframe.estimate.surrogates import CodeFunction, Term
 from dpframe.plan.columns import Column
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 _STARTS = (0.3, 1.0, 2.0)
 """Where the search for a profile's standard deviations starts, in units of those that were found."""

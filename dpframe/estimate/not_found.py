@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import combinations
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from dpframe.errors import InferenceWarning, ParameterError, name_list, warn
+from dpframe.errors import DpframeWarning, InferenceWarning, ParameterError, name_list, warn
 from dpframe.plan.findings import NotFound
 from dpframe.plan.plan import Plan
 
@@ -57,6 +59,23 @@ def warn_of_nan(missing: Mapping[str, str]) -> None:
         "another release, or raise epsilon",
         InferenceWarning,
     )
+
+
+def warn_of_hidden(names: Iterable[Any], values: npt.NDArray[Any], missing: Collection[str]) -> None:
+    """Warn of pairs of columns that were found and whose correlation is NaN, as noise hides a variance."""
+    found = [(i, name) for i, name in enumerate(names) if name not in missing]
+    hidden = [f"{a!r} and {b!r}" for (i, a), (j, b) in combinations(found, 2) if a != b and np.isnan(values[i, j])]
+    if hidden:
+        shown = "; ".join(hidden[:_PAIRS]) + (f" and {len(hidden) - _PAIRS} more pairs" if len(hidden) > _PAIRS else "")
+        warn(
+            f"noise hides the spread of a column, so that these correlations are NaN: {shown}; release fewer columns, "
+            "tighter bounds or more rows, or raise epsilon",
+            DpframeWarning,
+        )
+
+
+_PAIRS = 5
+"""Pairs that are named."""
 
 
 def _listed(missing: Mapping[str, str]) -> str:

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import InferenceWarning, ParameterError, check_flags, check_whole, is_one_of, name_list, warn
 from dpframe.estimate import moments, surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, check_inverts, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts, make_axis
 from dpframe.estimate.base import column_names, kept_parts
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
 from dpframe.estimate.moments import line_of
-from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found
+from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, warn_of_hidden
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 _WIDE = 2.0
 """How much larger errors of group means from tables are than what is seen of them: they hold what bins leave open."""
@@ -468,8 +468,8 @@ class NumberEstimates(VectorEstimates):
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
-        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where noise hides a variance
-        they are −1 to 1, and the estimate is NaN. ``std_error`` is the interval's half width over its normal quantile.
+        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where noise hides a variance they are −1 to 1,
+        the estimate is NaN, and a warning says so. ``std_error`` is the interval's half width over its normal quantile.
 
         Parameters
         ----------
@@ -504,7 +504,9 @@ class NumberEstimates(VectorEstimates):
             return Results(point, (upper - lower) / (2 * z), lower, upper)
 
         itself = dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
-        return self._matrix(columns, 0, target, lambda name: pd.Series(itself), correlation)
+        found = self._matrix(columns, 0, target, lambda name: pd.Series(itself), correlation)
+        warn_of_hidden(found.index, found["estimate"].to_numpy(), found.attrs.get(NOT_FOUND, {}))
+        return found
 
     # Distributions
 
@@ -527,7 +529,8 @@ class NumberEstimates(VectorEstimates):
             A randomised numeric column.
         bins
             A number of bins between the space's bounds (where there are fewer values, one for each), or bounds in
-            order.
+            order (NumPy's ``histogram``). Those beyond the space's bounds are NaN, as values there were clipped; a bin
+            up to the space's upper bound ends a step beyond it, as it holds the rows there.
         density
             Give densities per unit instead of counts.
         target
@@ -546,10 +549,11 @@ class NumberEstimates(VectorEstimates):
             unit = 1 / (widths * rows)
         part, tails = slice(0, axis.bins), self._tails(column)
         results = Results(*fitted.parts_of(parts[part], sampling, self._z) * rows * unit)
-        results = replace(results, lower=np.maximum(results.lower, 0.0))
+        results = replace(results, lower=np.maximum(results.lower, np.minimum(results.estimate, 0.0)))
         if tails is not None:
             results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)
-        return results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))
+        found = results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))
+        return found if isinstance(bins, int | np.integer) or bins is None else as_asked(found, axis.column, list(bins))
 
     @nan_if_not_found
     def quantile(

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.axes import Axis
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray
 
 RESULTS = ("estimate", "std_error", "lower", "upper")
 

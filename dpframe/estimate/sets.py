@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.bisection import bisected
-from dpframe.arrays import FloatArray
 from dpframe.channels.set_channel import Levels, SetView
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
@@ -28,7 +27,8 @@ from dpframe.estimate.surrogates import UNPACKED, Batches, own_squares, pieces, 
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Subset
-from dpframe.totals.cells import size_starts
+from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.cells import size_starts
 
 MOST_PAIRED = 300
 """Items up to which all pairs are estimated."""

@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, NoiseBlock
 from dpframe.estimate.evidence.combine import few_rows
 from dpframe.estimate.evidence.likelihood import expectation_maximization
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.plan.columns import Column, Group
+from dpframe.spaces.arrays import FloatArray
 
 J = TypeVar("J", bound=tuple[Any, ...])
 K = TypeVar("K")

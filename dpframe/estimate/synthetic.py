@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import logit
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import AlteredReleaseWarning, InferenceWarning, ParameterError, check_whole, name_list, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import Axis, ListedAxis
@@ -35,6 +34,7 @@ from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_withi
 from dpframe.estimate.tables.tables import SHOWS, Table, dependence_score
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
+from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.tables.released import SYNTHETIC, Source
 
 MOST_LAW_CELLS = 1 << 24

@@ -7,12 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.axes import Axis, overlaps
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.tables.tables import Table
+from dpframe.spaces.arrays import FloatArray, IntArray
 
 MOST_BINS = 12
 """Bins of a number in pairs."""

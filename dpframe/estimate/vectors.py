@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.arrays import FloatArray
 from dpframe.channels.ball_channel import BallChannel
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, make_axis
@@ -24,6 +23,7 @@ from dpframe.estimate.base import Reading
 from dpframe.estimate.surrogates import UNPACKED, Batches, check_cells, own_squares, pieces
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
+from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.vectors import VectorSpace
 
 MOST_CROSSED = 256

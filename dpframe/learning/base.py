@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import AlteredReleaseWarning, ColumnError, InferenceWarning, ParameterError, name_list, warn
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.likelihood import through
@@ -21,6 +20,8 @@ from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.tables.frames import release_text, wrap
 from dpframe.tables.released import Source
+
+FloatArray = npt.NDArray[np.float64]
 
 
 class ReleaseModel(BaseEstimator, ABC):

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import NoiseBlock
 from dpframe.estimate.moments import Scale
 from dpframe.estimate.surrogates import LARGEST_TABLE, Codes
+from dpframe.learning.base import FloatArray
 from dpframe.plan.columns import Column, Group
 
 MOST_LEVELS = 1 << 8

@@ -12,7 +12,6 @@ from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.axes import FEW_VALUES, Axis, join_axes, make_axis
 from dpframe.estimate.evidence.likelihood import (
@@ -26,6 +25,7 @@ from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import count_classes, joint_cells
 from dpframe.learning.base import (
+    FloatArray,
     ReleaseModel,
     check_number,
     common_source,

@@ -10,9 +10,8 @@ import pandas as pd
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError, check_fraction
-from dpframe.learning.base import ReleaseModel, check_number, encode_rows
+from dpframe.learning.base import FloatArray, ReleaseModel, check_number, encode_rows
 from dpframe.learning.features import ColumnBlock
 from dpframe.learning.second_moments import RowMoments, best_moments, lifted
 from dpframe.learning.table_moments import TableMoments

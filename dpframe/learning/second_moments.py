@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import DpframeWarning, warn
 from dpframe.estimate.surrogates import CHUNK
-from dpframe.learning.base import models_of
+from dpframe.learning.base import FloatArray, models_of
 from dpframe.learning.features import ColumnBlock, FunctionMoments, Rows, make_blocks
 from dpframe.learning.table_moments import LIKELY_SQUARE, TableMoments
 from dpframe.plan.threads import one_thread

@@ -16,9 +16,9 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.model import Model
 from dpframe.estimate.table_column import TableColumn
+from dpframe.learning.base import FloatArray
 from dpframe.learning.features import ColumnBlock, FunctionMoments
 
 LIKELY_SQUARE = 0.1

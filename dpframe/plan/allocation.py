@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from dpframe.accounting import ColumnLoss
+from dpframe.accounting.budget import fewer_digits_down
 from dpframe.accounting.dominating import factors
-from dpframe.accounting.few_digits import fewer_digits_down
-from dpframe.arrays import FloatArray
 from dpframe.plan.calibration import Maker, Terms, calibrate
 from dpframe.plan.columns import Randomised
+from dpframe.spaces.arrays import FloatArray
 
 _STEPS = np.linspace(-3.0, 3.0, 9)
 """Powers of two about the uniform share at which a column's error is computed."""

@@ -12,16 +12,15 @@ import numpy as np
 
 from dpframe.accounting import Bound, ColumnLoss, composed_delta, shuffled_delta, unsampled
 from dpframe.accounting.bisection import bisected
-from dpframe.accounting.budget import Budget, compose
+from dpframe.accounting.budget import Budget, compose, fewer_digits_down
 from dpframe.accounting.composition import mixed_delta, response_parts
-from dpframe.accounting.few_digits import fewer_digits_down
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, remaining_step, step_delta
 from dpframe.accounting.secret_order import ShuffledRows, likely_total, rows_cover
 from dpframe.accounting.undercurve import Cover
-from dpframe.arrays import FloatArray
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError
 from dpframe.plan.columns import Randomised
+from dpframe.spaces.arrays import FloatArray
 
 Maker = Callable[[float, float], Randomised]
 """Makes a column or group from the (ε, δ) that it may lose."""

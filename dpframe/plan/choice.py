@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.channels import Mechanism, mechanism_for
+from dpframe.channels import MECHANISMS, Mechanism, mechanism_for
 from dpframe.channels.staircase import LARGEST_SPAN
 from dpframe.errors import ParameterError
 from dpframe.plan.columns import Column
@@ -110,3 +110,16 @@ def support_error(mechanism: Mechanism, space: Space) -> float:
     channel: Any = mechanism
     rare, common = channel.sets.support_variances
     return math.sqrt(rare + max(common - rare, 0.0) * sets.most / sets.count)
+
+
+def padded_tags(space: Space) -> list[str]:
+    """Return the mechanisms for a space that can act under a pad, the one that is taken by default first.
+
+    Examples
+    --------
+    >>> from dpframe.spaces import as_space
+    >>> padded_tags(as_space((0, 120))), padded_tags(as_space(["F", "M"]))
+    (['wrapped_geometric', 'randomized_response'], ['randomized_response'])
+    """
+    fitting = [f.tag for f in MECHANISMS.values() if space.metric in f.metrics and f.adds_in_group]
+    return sorted(fitting, key=lambda tag: (tag == "randomized_response") == space.is_numeric)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.channels import Mechanism, ResponseChannel
 from dpframe.errors import ParameterError
 from dpframe.spaces import Integer, Nullable, Space
+from dpframe.spaces.arrays import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd

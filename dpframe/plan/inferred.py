@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.gaussian_dp import Step
+from dpframe.accounting.gaussian_dp import Step, step_epsilon
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError
 from dpframe.plan.asked import KINDS, AskedOf, asked_from_json, asked_json
@@ -140,6 +140,10 @@ class Inferred:
     def each(self) -> tuple[Inferred, ...]:
         """This inference, and those that are earlier."""
         return (replace(self, earlier=()), *self.earlier)
+
+    def epsilon_at(self, delta: float) -> float | None:
+        """Return the ε that it costs by itself at a δ, at least twice its slack; None without a step."""
+        return None if self.step is None else step_epsilon(self.step, max(delta, self.step.delta * 2))
 
     def replanned(self, rows: int | None, n: int | None) -> Inferred:
         """Return it in a plan for ``n`` rows that was one for ``rows``: its counts are still of those measured."""

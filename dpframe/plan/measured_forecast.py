@@ -15,7 +15,7 @@ from dpframe.plan.data import PlanData
 from dpframe.plan.forecast import NOTHING, forecast_table, number_of, vector_scale
 from dpframe.plan.measures import Measure
 from dpframe.spaces import Space
-from dpframe.totals.cells import ball_of, cell_count, is_cut
+from dpframe.spaces.cells import ball_of, cell_count, is_cut
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,8 +25,8 @@ from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.noise.gaussian import LARGEST_SCALE, gaussian_table
 from dpframe.plan.levels import FIRST, MOST_PARENTS, SPLIT, breaks, cells_between, has_levels, level_sizes
 from dpframe.spaces import Space
+from dpframe.spaces.cells import ball_of, cell_count, equal_starts, is_cut, item_count, pairs_moved, size_starts
 from dpframe.spaces.json_form import from_object, to_object
-from dpframe.totals.cells import ball_of, cell_count, equal_starts, is_cut, item_count, pairs_moved, size_starts
 
 OF_SETS = ("items", "sizes", "item_pairs")
 """Kinds of sets' tables."""
@@ -60,7 +60,7 @@ class Measure:
         of two or more columns, numbers cut at quantiles of their noisy one-way; ``"sum"``: the sum of a number's codes,
         of the rows that are not null; ``"items"``: in how many rows each item of a set lies, rows cut to ``most``;
         ``"item_pairs"``: the same of each pair of items; ``"sizes"``: how many sets have each size, large ones in cells
-        of several sizes (`dpframe.totals.cells.size_starts`); ``"vectors"``: the sum of a vector's whole coordinates u,
+        of several sizes (`dpframe.spaces.cells.size_starts`); ``"vectors"``: the sum of a vector's whole coordinates u,
         and the vectors' count times U, of all rows or by the values of a second column.
     columns
         Names, one for all kinds but joints and vectors.

@@ -18,7 +18,7 @@ from dpframe.plan.forecast import vector_scale
 from dpframe.plan.levels import FEW, FIRST, has_levels, level_sizes
 from dpframe.plan.measures import LARGEST_TABLE, SLACK, Measure, check_measures, measures_step
 from dpframe.spaces import Space
-from dpframe.totals.cells import ball_of, cell_count, is_cut, item_count, largest_set
+from dpframe.spaces.cells import ball_of, cell_count, is_cut, item_count, largest_set
 from dpframe.totals.least_noise import FAINTEST, least_noise
 
 BINS = 12
@@ -79,6 +79,16 @@ _CLEAR = 0.18
 
 Adult's nine columns at epsilon 1: at 200,000 rows (0.29) pairs say as much of triples, at 400,000 (0.15) a third less.
 """
+_IN_TRIPLES_OF_LISTS, _POWERS_OF_LISTS = 0.42, (2 / 3, 1 / 2)
+"""The same share where all columns are lists and most pairs large, and powers of cells that pairs and triples cost.
+
+The L1 distances of raw counts are least in sum at the power 2/3. Of Adult's nine columns and a million rows one-ways,
+pairs and triples err by .00030/.0028/.0238; with seven tenths for triples, as much for each joint and no one-ways it
+was .00037/.0032/.0208. Triples of small pairs say as much of these as the pairs themselves: of columns of two values
+they are better with seven tenths.
+"""
+_PARTS_OF_LISTS = {**_PARTS, "list": 0.03}
+"""The parts there: lists have one-ways too, which small pairs leave noisy where large ones cost more."""
 _MOST_TRIPLE_CELLS = 1 << 18
 """Cells of all triples up to which they are measured by default: half a megabyte in a release's description."""
 _MOST_COUNTED = 1 << 20
@@ -282,44 +292,49 @@ def _fitted_to_noise(
     found = list(_with_item_pairs(_in_bins(tables, spaces, n), tables, spaces, n))
     triples = _clear_triples(tables, found, spaces, n)
     apart = _worth(tables, n) > _APART
-    if apart and any(table.kind == "one_way" and table.most for table in found):
+    numbers = any(table.kind == "one_way" and table.most for table in found)
+    of_lists = bool(triples) and not numbers and _median_cells(found, spaces) >= _SMALL
+    if of_lists or (apart and numbers):
         found = list(_with_one_ways(found, spaces))
-    weights = _weights(found, lists="list")
+    weights = _weights(found, _PARTS_OF_LISTS if of_lists else _PARTS, lists="list")
     of_joints = math.fsum(w for table, w in zip(found, weights, strict=True) if table.kind == "joint")
-    in_pairs, in_triples = of_joints * (1 - _IN_TRIPLES if triples else 1), of_joints * _IN_TRIPLES
-    lists = apart and not any(pair.most for pair in _pairs(found))
-    divided = _by_size if not triples and (lists or _mostly_small(found, spaces)) else _evenly
-    of_pairs = iter(divided(_pairs(found), spaces, in_pairs))
-    weights = [next(of_pairs) if table.kind == "joint" else w for table, w in zip(found, weights, strict=True)]
-    return [*found, *triples], [*weights, *_evenly(triples, spaces, in_triples)]
+    in_triples = of_joints * (_IN_TRIPLES_OF_LISTS if of_lists else _IN_TRIPLES) if triples else 0.0
+    smaller = not triples and ((apart and not numbers) or _mostly_small(found, spaces))
+    of_pairs, of_triples = _POWERS_OF_LISTS if of_lists else (_POWER if smaller else 0, 0)
+    pairs = iter(_by_size(_pairs(found), spaces, of_joints - in_triples, of_pairs))
+    weights = [next(pairs) if table.kind == "joint" else w for table, w in zip(found, weights, strict=True)]
+    return [*found, *triples], [*weights, *_by_size(triples, spaces, in_triples, of_triples)]
 
 
-def _evenly(tables: Sequence[Measure], spaces: Mapping[str, Space], share: float) -> list[float]:
-    """Return what each of some joints costs where all together cost a share and each the same."""
-    return [share / max(1, len(tables))] * len(tables)
+_POWER = 1 / 3
+"""Power of cells that pairs cost where no triples are measured.
+
+A fit takes away the more of the noise the more cells there are. On Adult's nine lists pairs and triples err by 2 to 4 %
+less (L1) than at equal costs, and one-ways, which small pairs show best, by a tenth more: .0064 for .0058. The square
+root raises all of them again. On four tables of 20 to 33 columns, most of few values, pairs of synthetic rows err by 1
+to 8 % less and triples by 1 to 6 %. Where most pairs are large for numbers' cells (Adult's 15 columns) they err by 4 %
+more.
+"""
 
 
-def _by_size(tables: Sequence[Measure], spaces: Mapping[str, Space], share: float) -> list[float]:
-    """Return the same where each costs by the cube root of its cells.
+def _by_size(tables: Sequence[Measure], spaces: Mapping[str, Space], share: float, power: float) -> list[float]:
+    """Return what each of some joints costs where all together cost a share, by a power of their cells.
 
-    The L1 distance of raw counts, 0.8·cells·σ/n, is least in sum at costs by the power 2/3, but a fit takes away the
-    more of the noise the more cells there are. Costs are rounded to half a doubling, so that few noises differ.
-
-    On Adult's nine lists pairs and triples err by 2 to 4 % less (L1) than at equal costs, and one-ways, which small
-    pairs show best, by a tenth more: .0064 for .0058. The square root raises all of them again. On four tables of 20 to
-    33 columns, most of few values, pairs of synthetic rows err by 1 to 8 % less and triples by 1 to 6 %. Where most
-    pairs are large for numbers' cells (Adult's 15 columns) they err by 4 % more, and nothing was gained where triples
-    are measured too (a million rows).
+    The L1 distance of raw counts, 0.8·cells·σ/n, is least in sum at costs by the power 2/3. Costs are rounded to half
+    a doubling, so that few noises differ.
     """
-    roots = [2 ** (round(2 / 3 * math.log2(math.prod(table.shape(spaces)))) / 2) for table in tables]
+    roots = [2 ** (round(2 * power * math.log2(math.prod(table.shape(spaces)))) / 2) for table in tables]
     whole = math.fsum(roots)
     return [share * root / whole for root in roots]
 
 
 def _mostly_small(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> bool:
     """Return whether pairs are many and most of them have few cells, as those of questionnaires."""
-    cells = [math.prod(pair.shape(spaces)) for pair in _pairs(tables)]
-    return len(cells) >= _MANY_PAIRS and float(np.median(cells)) < _SMALL
+    return len(_pairs(tables)) >= _MANY_PAIRS and _median_cells(tables, spaces) < _SMALL
+
+
+def _median_cells(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> float:
+    return float(np.median([math.prod(pair.shape(spaces)) for pair in _pairs(tables)]))
 
 
 def _pairs(tables: Iterable[Measure]) -> list[Measure]:

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.errors import ParameterError, name_list
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.stretches import between, code_of, listed_values
 
 Flags = npt.NDArray[np.bool_]

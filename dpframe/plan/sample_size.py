@@ -15,13 +15,13 @@ import numpy as np
 
 from dpframe.accounting import best_sample
 from dpframe.accounting.budget import compose
-from dpframe.arrays import FloatArray
 from dpframe.channels import Mechanism, ResponseChannel
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.columns import Column, Group, Randomised
 from dpframe.plan.data import PlanData
 from dpframe.plan.forecast import MOST_CELLS, joint_errors, mean_errors, support_errors
+from dpframe.spaces.arrays import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.arrays import replaced
 from dpframe.errors import ColumnError, ParameterError, PlanError
+from dpframe.spaces.arrays import replaced
 from dpframe.spaces.entries import Entries
 from dpframe.spaces.json_form import from_object, to_object
 from dpframe.spaces.object_codes import encode_objects, uncollected

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.arrays import by_pieces
 from dpframe.errors import ColumnError, ParameterError, check_whole
+from dpframe.spaces.arrays import by_pieces
 from dpframe.spaces.base import (
     LARGEST_GRID,
     Codes,

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.arrays import replaced
 from dpframe.errors import ColumnError, ParameterError
+from dpframe.spaces.arrays import replaced
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_object, refuse_type, register
 from dpframe.spaces.object_codes import UNKNOWN, PlainCodes
 from dpframe.spaces.object_reading import Objects

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.arrays import replaced
 from dpframe.errors import ParameterError, PlanError
+from dpframe.spaces.arrays import replaced
 from dpframe.spaces.base import Codes, Mask, Space, register, space_from_json
 from dpframe.spaces.declare import TWO_NUMBERS, as_space, two_numbers
 from dpframe.spaces.object_reading import Objects

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.arrays import by_pieces
 from dpframe.errors import ParameterError
+from dpframe.spaces.arrays import by_pieces
 from dpframe.spaces.base import LARGEST_GRID, Codes, Mask, missing_of, refuse_object, refuse_type, register
 from dpframe.spaces.grids import Bools, NumberGrid, nearest
 from dpframe.spaces.object_codes import plain_times

@@ -17,7 +17,7 @@ from dpframe.noise.gaussian import Ints
 from dpframe.plan.levels import FEW, cells_between, children, divided, stops_of
 from dpframe.plan.measures import Measure, MeasuredTable, way_starts
 from dpframe.plan.plan import Plan
-from dpframe.totals.cells import equal_starts, is_cut
+from dpframe.spaces.cells import equal_starts, is_cut
 
 _THINNEST = 4
 """A bin has a quarter of the rows of an even one at least, where the column allows it."""

@@ -21,8 +21,8 @@ from dpframe.plan.levels import cells_between, children, level_sizes, place_of, 
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
+from dpframe.spaces.cells import cell_count, is_cut
 from dpframe.tables.cuts import Cuts
-from dpframe.totals.cells import cell_count, is_cut
 from dpframe.totals.counts import (
     Codes,
     Counter,

@@ -19,7 +19,7 @@ import numpy as np
 from dpframe.plan.levels import cells_between, children, level_sizes, stops_of
 from dpframe.plan.measures import OF_SETS, Measure, MeasuredTable, way_starts
 from dpframe.spaces import Space
-from dpframe.totals.cells import is_cut
+from dpframe.spaces.cells import is_cut
 
 Starts = tuple[int, ...] | None
 

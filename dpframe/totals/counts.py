@@ -20,8 +20,8 @@ import pyarrow as pa
 from dpframe.noise.gaussian import Ints, gaussian_table
 from dpframe.noise.keystream import ColumnStream, Rows
 from dpframe.spaces import Space
+from dpframe.spaces.cells import ball_of, is_cut, item_count, size_starts
 from dpframe.spaces.set_bits import cut, set_sizes
-from dpframe.totals.cells import ball_of, is_cut, item_count, size_starts
 
 Codes = npt.NDArray[Any]
 Places = npt.NDArray[np.intp]

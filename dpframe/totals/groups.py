@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.unit import Unit
-from dpframe.arrays import IntArray
+from dpframe.spaces.arrays import IntArray
 from dpframe.totals.answers import Numbers
 from dpframe.totals.counts import Codes
 

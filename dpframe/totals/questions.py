@@ -36,10 +36,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.unit import Unit
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.cells import equal_starts, is_cut
 from dpframe.totals.answers import Numbers
-from dpframe.totals.cells import equal_starts, is_cut
 from dpframe.totals.counts import Codes, Places, cells_of
 from dpframe.totals.groups import WHOLE, Groups, Holds, group_sums, met, table_of_counts
 

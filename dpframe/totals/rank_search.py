@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.noise.keystream import ColumnStream
+from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.totals.answers import Noise
 
 _SIDES = (-1, 1)

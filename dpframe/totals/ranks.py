@@ -23,10 +23,10 @@ from itertools import accumulate
 import numpy as np
 
 from dpframe.accounting.unit import Unit
-from dpframe.arrays import IntArray
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import IntArray
+from dpframe.spaces.cells import equal_starts
 from dpframe.totals.answers import Numbers
-from dpframe.totals.cells import equal_starts
 from dpframe.totals.counts import Codes
 from dpframe.totals.groups import WHOLE, Groups
 from dpframe.totals.questions import QUANTILE_CELLS, filled, fine_cells

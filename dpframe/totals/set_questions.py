@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.unit import Unit
-from dpframe.arrays import IntArray
 from dpframe.noise.keystream import ColumnStream
+from dpframe.spaces.arrays import IntArray
 from dpframe.spaces.set_bits import cut, set_sizes
 from dpframe.totals.answers import Numbers
 from dpframe.totals.counts import Codes

@@ -16,9 +16,9 @@ from scipy import special
 
 from dpframe.accounting.gaussian_dp import Step, gaussian_mu, mu_of
 from dpframe.accounting.undercurve import cover
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
+from dpframe.spaces.arrays import FloatArray
 from dpframe.totals.answers import MOST_EPSILON, Portion
 from dpframe.totals.least_noise import CLEAREST, FAINTEST
 from dpframe.totals.wishart_loss import WishartLoss

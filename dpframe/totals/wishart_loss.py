@@ -46,7 +46,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from dpframe.arrays import FloatArray
+from dpframe.spaces.arrays import FloatArray
 
 _CELLS = 72
 """Cells of u."""

@@ -13,10 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpframe.api.ledger.account import Job, OpenAccount
 from dpframe.disk import atomic
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError
-from dpframe.ledger.account import OpenAccount
-from dpframe.ledger.job import Job
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, length, row_groups

@@ -18,12 +18,12 @@ from typing import Any
 
 import pandas as pd
 
-from dpframe.accounting.budget import Budget
-from dpframe.channels import MECHANISMS
+from dpframe.api.planning import promise_of
 from dpframe.disk import write_text
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
-from dpframe.infer.drafted import check_reviewed
-from dpframe.plan.build import build_plan, default_delta
+from dpframe.plan.build import build_plan
+from dpframe.plan.choice import padded_tags
+from dpframe.plan.infer.drafted import check_reviewed
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
@@ -238,18 +238,6 @@ class Run:
         write_text(path, self.to_json(indent=2) + "\n")
 
 
-def padded_tags(space: Space) -> list[str]:
-    """Return the mechanisms for a space that can act under a pad, the one that is taken by default first.
-
-    Examples
-    --------
-    >>> padded_tags(as_space((0, 120))), padded_tags(as_space(["F", "M"]))
-    (['wrapped_geometric', 'randomized_response'], ['randomized_response'])
-    """
-    fitting = [f.tag for f in MECHANISMS.values() if space.metric in f.metrics and f.adds_in_group]
-    return sorted(fitting, key=lambda tag: (tag == "randomized_response") == space.is_numeric)
-
-
 def new_run(
     curators: Mapping[str, tuple[Mapping[str, Any], str]],
     server: str,
@@ -314,10 +302,18 @@ def new_run(
     chosen = {name: _own_tag(name, space) for name, space in known.items() if name not in grouped} | dict(
         mechanisms or {}
     )
-    delta = default_delta(n) if delta is None else delta
+    promise = promise_of(epsilon, delta, n, quiet=True)
     wish = Wish(None if measure is None else tuple(tuple(table) for table in measure), measure_share)
-    measures = wish.measures(known, Budget(epsilon, delta), None, n, 1)
-    plan = build_plan(known, epsilon=epsilon, delta=delta, n=n, mechanisms=chosen, measures=measures, **options)
+    measures = wish.measures(known, promise, None, n, 1)
+    plan = build_plan(
+        known,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        n=n,
+        mechanisms=chosen,
+        measures=measures,
+        **options,
+    )
     return Run(plan, members, server, pad)
 
 

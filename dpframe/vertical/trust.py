@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 import pandas as pd
 
-from dpframe.accounting.budget import Budget
 from dpframe.plan.plan import Plan
 from dpframe.plan.steps import central_budget
 
@@ -49,9 +48,9 @@ def has(holds: Collection[str]) -> str:
 
 def trust_table(plan: Plan) -> pd.DataFrame:
     """Return what each coalition has, with its (ε, δ) under a plan."""
-    nothing = Budget(5e-324)
+    least = (5e-324, 0.0)
     losses = {
-        "the tables": central_budget(plan.inferred, plan.tables_step, plan.delta) or nothing,
+        "the tables": central_budget(plan.inferred, plan.tables_step, plan.delta),
         "the promise": plan.release,
         "the local promise": plan.local,
     }
@@ -60,7 +59,7 @@ def trust_table(plan: Plan) -> pd.DataFrame:
         what = has(holds)
         if what == "the tables" and not plan.measures:
             what = "nothing"
+        loss = losses.get(what)
         pair = {"nothing": (0.0, 0.0), "everything": (math.inf, 1.0)}.get(what)
-        loss = losses.get(what, nothing)
-        rows.append((what, *(pair or (loss.epsilon, loss.delta))))
+        rows.append((what, *(pair or (least if loss is None else (loss.epsilon, loss.delta)))))
     return pd.DataFrame(rows, index=list(COALITIONS), columns=["has", "epsilon", "delta"])

@@ -70,6 +70,7 @@ def adult(total):
     return [response(size, total, 9) for size in ADULT]
 
 
+@pytest.mark.walk(16)
 @pytest.mark.parametrize("mu", [1e-9, 1e-4, 0.03, 0.7, 1.0, 1.01, 4.0, 25.0])
 @pytest.mark.parametrize("z", [0.0, 0.01, 1.0, 6.0, 15.0, 37.0])
 def test_the_curve_has_its_digits_at_any_depth(mu, z):
@@ -79,6 +80,7 @@ def test_the_curve_has_its_digits_at_any_depth(mu, z):
     assert mp.mpf(gaussian_delta(mu, mu * z)) >= mp.e**truth
 
 
+@pytest.mark.walk(16)
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-2, 1.0, 50.0])
 @pytest.mark.parametrize("delta", [0.1, 1e-6, 1e-30, 1e-300])
 @pytest.mark.parametrize("part", [0.0, 0.2])
@@ -178,6 +180,7 @@ def test_the_certificate_passes_what_lies_under_and_finds_the_least():
     assert cover(lambda x: 0.0, Step(0.0)).ratio == math.inf
 
 
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("sigma", [0.75, 1.0, 3.0])
 @pytest.mark.parametrize("numbers", [1, 2, 6])
 def test_discrete_gaussians_beside_another_library(sigma, numbers):

@@ -6,6 +6,7 @@ import datetime as dt
 import pickle
 import re
 
+import commands
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -15,7 +16,6 @@ import pyarrow.parquet
 import pytest
 
 import dpframe as dpf
-from dpframe.cli.main import main
 
 N = 400
 TABLE = pd.DataFrame(
@@ -54,8 +54,11 @@ def test_declared_spaces_are_tried_before_there_is_a_plan():
     found = TABLE.dp.check(spaces={"age": (0, 100), "job": SPACES["job"]})
     assert list(found.columns.index) == ["age", "job"]
     assert not len(found.errors)
+    lower = 100 * (1 - TABLE["age"].clip(0, 100).std() / TABLE["age"].std())
+    assert found.columns.loc["age", "narrowed"] == pytest.approx(lower / 100)
     assert found.lines == [
-        "age: 25 % of the values lie outside the bounds and are clipped to them, which moves the mean by -10",
+        "age: 25 % of the values lie outside the bounds and are clipped to them, which moves the mean by -10 "
+        f"and lowers the std by {lower:.2g} %",
         "job: 33 % of the values are not among the categories",
     ]
     assert TABLE.dp.check(PLAN).lines[2:] == [
@@ -129,7 +132,7 @@ def test_the_command_line_checks(tmp_path, capsys):
         if name == "out":
             dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=PLAN)
         with pytest.raises(SystemExit) as stopped:
-            main(["check", str(tmp_path / f"{name}.parquet"), "--plan", str(tmp_path / "plan.json")])
+            commands.dpframe("check", tmp_path / f"{name}.parquet", "--plan", tmp_path / "plan.json")
         assert (stopped.value.code or 0) == code
         assert said in "".join(capsys.readouterr())
 
@@ -146,7 +149,7 @@ def test_declared_spaces_are_tried_from_a_shell(tmp_path, capsys):
         (["--space", "agee=0,100"], "", "did you mean 'age'? "),
     ):
         with pytest.raises(SystemExit) as stopped:
-            main(["check", str(tmp_path / "in.csv"), *map(str, options)])
+            commands.dpframe("check", tmp_path / "in.csv", *options)
         assert (stopped.value.code or 0) == (2 if err else 0)
         captured = capsys.readouterr()
         assert out in captured.out
@@ -160,7 +163,7 @@ def test_dates_of_a_file_have_errors(tmp_path, capsys):
     plan = dpf.plan(source, 4, 1e-6, spaces={"day": ("2024-01-01", "2024-12-31")})
     (tmp_path / "plan.json").write_text(plan.to_json())
     with pytest.raises(SystemExit) as stopped:
-        main(["check", str(source), "--plan", str(tmp_path / "plan.json")])
+        commands.dpframe("check", source, "--plan", tmp_path / "plan.json")
     assert stopped.value.code == 0
     assert "mean      day" in capsys.readouterr().out
 
@@ -175,7 +178,7 @@ def test_decimals_that_whole_numbers_lose_are_counted(tmp_path, capsys):
     plan = dpf.plan(source, 4, 1e-6, spaces=whole | real)
     (tmp_path / "plan.json").write_text(plan.to_json())
     with pytest.raises(SystemExit):
-        main(["check", str(source), "--plan", str(tmp_path / "plan.json")])
+        commands.dpframe("check", source, "--plan", tmp_path / "plan.json")
     out = capsys.readouterr().out
     assert "amount, spare: values between the steps are rounded; where decimals matter, declare bounds with a" in out
     frame = pd.read_csv(source).astype({"visits": float})
@@ -226,6 +229,7 @@ def _in_json(space):
     return space if isinstance(space, list) else space.to_json()
 
 
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_every_kind_of_column_of_a_file_is_checked(tmp_path, capsys, ending, nulls):
@@ -242,7 +246,7 @@ def test_every_kind_of_column_of_a_file_is_checked(tmp_path, capsys, ending, nul
     # Tables would take most of the time, and are not what is checked.
     plan.write_text(dpf.plan(source, 4, 1e-6, spaces=spaces, measure=None).to_json())
     with pytest.raises(SystemExit) as stopped:
-        main(["check", str(source), "--plan", str(plan)])
+        commands.dpframe("check", source, "--plan", plan)
     out = capsys.readouterr().out
     assert stopped.value.code == 0, out
     assert "refused" not in out

@@ -11,7 +11,7 @@ import pytest
 import dpframe as dpf
 from dpframe.cli import main
 from dpframe.cli.spaces import read_spaces
-from dpframe.infer.drafted import DraftedSpaces
+from dpframe.plan.infer.drafted import DraftedSpaces
 from dpframe.vertical import Identity, new_run
 
 COLUMNS = ["age", "sex", "region", "income"]

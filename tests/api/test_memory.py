@@ -112,6 +112,7 @@ def test_leak_order_of_grouped_rows_is_warned_of() -> None:
         sanitized(frame, spaces, shuffle=False)
 
 
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("shares", [[5, 5], [9, 1], [99, 1], [4, 3, 3], [1] * 10, [20, 2, 2], [300, 300, 400]])
 def test_random_order_is_warned_of_as_seldom_as_stated(shares: list[int]) -> None:
     rng = np.random.default_rng(len(shares))

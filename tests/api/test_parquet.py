@@ -211,7 +211,7 @@ PLAIN_VIEW = pa.schema([("age", pa.int64()), ("sex", pa.string()), ("copied", pa
 
 
 class TestPassthrough:
-    @pytest.mark.walk(6)
+    @pytest.mark.walk(3)
     @pytest.mark.parametrize("kind", COPIED)
     def test_same_as_in_memory(self, tmp_path, small, kind):
         table = people().select(["age", "sex"]).append_column("copied", COPIED[kind])
@@ -292,6 +292,7 @@ class TestOutput:
         out = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan_of(table))
         assert [f.nullable for f in out.schema] == [False, False, True, False, True, False]
 
+    @pytest.mark.walk(2)
     @pytest.mark.parametrize(
         "type_",
         [pa.timestamp("ms"), pa.timestamp("us", "Asia/Tokyo"), pa.timestamp("ns"), pa.date32(), pa.duration("us")],
@@ -356,7 +357,7 @@ class TestOutput:
             "float64": (0.0, 5.0),
         }
         frame.to_parquet(tmp_path / "in.parquet")
-        plan = frame.dp.plan(12.0, spaces=spaces)
+        plan = frame.dp.plan(12.0, spaces=spaces, measure=None)
         convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
         expected = dpf.sanitize(frame, plan=plan, key=KEY).reset_index(drop=True)
         for read in (pd.read_parquet, dpf.read_parquet):
@@ -654,6 +655,7 @@ class TestRefusals:
         text = refused(tmp_path, tmp_path / "other.parquet", target, dpf.ColumnError, plan=plan)
         assert text.startswith("column 'age': has type string")
 
+    @pytest.mark.walk(4)
     @pytest.mark.parametrize("shuffle", [True, False])
     @pytest.mark.parametrize(
         ("column", "value", "said"),
@@ -793,6 +795,7 @@ for i in range(15):
 
 
 class TestSpill:
+    @pytest.mark.walk(4)
     @pytest.mark.parametrize("held", [0, 40_000, 1 << 27])
     @pytest.mark.parametrize(("bits", "block"), [(0, 1 << 20), (1, 1 << 20), (4, 700), (10, 1 << 20)])
     def test_ties_in_the_high_half(self, tmp_path, monkeypatch, bits, block, held):
@@ -831,6 +834,6 @@ def test_dates_outside_nanoseconds(tmp_path):
     """Days that pandas' nanoseconds cannot hold are days like any other."""
     table = pa.table({"d": pa.array([dt.date(1000, 1, 1), dt.date(3000, 1, 1)] * 50)})
     pq.write_table(table, tmp_path / "in.parquet")
-    plan = dpf.plan(table, 50.0, spaces={"d": (dt.date(1000, 1, 1), dt.date(3000, 1, 1))})
+    plan = dpf.plan(table, 50.0, spaces={"d": (dt.date(1000, 1, 1), dt.date(3000, 1, 1))}, measure=None)
     out = convert(tmp_path / "in.parquet", tmp_path / "out.parquet", plan=plan)
     assert out.to_pylist() == dpf.sanitize(table, plan=plan, key=KEY).to_pylist()

@@ -16,8 +16,8 @@ import pytest
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import promise_step, step_epsilon
 from dpframe.api import asked, asking
+from dpframe.api.ledger.ledger import Ledger
 from dpframe.api.query_budget import TotalBudget, check_share
-from dpframe.ledger.ledger import Ledger
 
 SPACES = {
     "age": (0, 120),
@@ -117,7 +117,7 @@ def test_the_lectures_average_age(keys):
         assert list(answer.index) == ["estimate", "std_error", "lower", "upper"]
 
 
-@pytest.mark.walk(2)
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("mechanism", ["geometric", "gaussian", "staircase"])
 @pytest.mark.parametrize("kind", ["count", "mean", "mean with nulls", "sum with nulls"])
 def test_intervals_hold_the_table_as_often_as_they_say(people, keys, kind, mechanism):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.ledger.ledger import Ledger
+from dpframe import Ledger
 
 HOBBIES = dpf.Subset(dpf.datasets.HOBBIES)
 SPACES = {

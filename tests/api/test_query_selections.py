@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.ledger.ledger import Ledger
+from dpframe import Ledger
 
 BIDS = pd.DataFrame({"bid": [2.0, 3.0, 7.5, 7.5, 8.0] * 400, "who": ["a", "b", "b", "b", None] * 400})
 SPACES = {"bid": (0.0, 10.0), "who": ["a", "b", "c"]}
@@ -32,7 +32,7 @@ def test_the_best_candidate_is_chosen_where_it_is_far_better(keys, mechanism, de
 
 
 def test_the_choice_has_the_law_of_the_scores(keys):
-    """300 choices at fixed keys; 5 sd of each frequency have a chance of 1e-5."""
+    """150 choices at fixed keys; 5 sd of each frequency have a chance of 1e-5."""
     few = pd.DataFrame({"who": ["a", "b", "b", "c"]})
     q = dpf.Queries(few, 600.0, delta=0, spaces={"who": ["a", "b", "c"]})
 
@@ -41,11 +41,11 @@ def test_the_choice_has_the_law_of_the_scores(keys):
 
     found = Counter(
         q.select(["a", "b", "c"], count, sensitivity=1, share=0.001, mechanism="exponential", base=[1, 1, 3])["choice"]
-        for _ in range(300)
+        for _ in range(150)
     )
     ideal = np.array([1, 1, 3]) * np.exp(0.3 * np.array([1, 2, 1]))
     for who, p in zip("abc", ideal / ideal.sum(), strict=True):
-        assert abs(found[who] / 300 - p) < 5 * math.sqrt(p * (1 - p) / 300)
+        assert abs(found[who] / 150 - p) < 5 * math.sqrt(p * (1 - p) / 150)
 
 
 def test_a_utility_sees_values_within_their_spaces(keys):

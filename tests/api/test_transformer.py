@@ -162,6 +162,7 @@ INDICES = {
 }
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
 def test_an_index_that_is_more_than_positions_is_warned_of_and_in_the_plan(index, tmp_path):
     model = dpf.Sanitizer(1.0, spaces=SPACES, drop=["id"]).set_output(transform="pandas")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.accounting.audit import AuditResult
+from dpframe import AuditResult
 from dpframe.api import verbs
 from dpframe.channels import RandomizedResponse
 from dpframe.errors import FileError, LedgerError, NotSanitizedError, ParameterError
@@ -164,6 +164,7 @@ def test_tables_and_files_are_audited_by_replay(census, files):
         assert dpf.audit(source, plan, runs=16, random_state=0).edits == 16
 
 
+@pytest.mark.slow
 def test_the_verb_and_the_package_of_plans_share_a_name(census):
     plan = dpf.plan(census, **HOW)
     assert pickle.loads(pickle.dumps(plan)) == plan

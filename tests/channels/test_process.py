@@ -53,7 +53,7 @@ def true_delta(mu: float, responses: list[float], epsilon: float) -> float:
     return total
 
 
-@pytest.mark.walk(7)
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"contributions": 2}, {"sample": 900}])
 def test_a_plan_s_total_is_that_of_the_normal_law_beside_the_other_columns(epsilon: float, options: Any) -> None:

@@ -177,6 +177,7 @@ def simulated(items: int, most: int | None, rows: int) -> list[list[int]]:
     return [np.flatnonzero(row)[:most].tolist() for row in drawn]
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize(("items", "most", "times"), [(3, None, 3.5), (4, None, 3.5), (5, None, 3.0), (6, None, 2.5)])
 def test_supports_are_several_times_as_precise_as_by_flips(items, most, times):
     """Root mean square errors over five keys, at one ε = 6, beside bit flips: measured 4.0, 4.3, 4.0 and 3.3.

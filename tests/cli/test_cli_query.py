@@ -7,9 +7,9 @@ import pytest
 
 import dpframe as dpf
 from dpframe.api import asking
+from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli import main
 from dpframe.cli.query import QUESTIONS
-from dpframe.ledger.ledger import Ledger
 
 AGE, SEX = ("--space", "age=0,120"), ("--space", 'sex=["F", "M"]')
 HOBBIES = ("--space", 'hobbies={"space": "subset", "items": ["reading", "walking"], "other": "more"}')
@@ -45,6 +45,7 @@ def test_a_mean(source, run):
     assert "geometric noise, epsilon=0.5, delta=0, replace_one" in out
 
 
+@pytest.mark.walk(7)
 @pytest.mark.parametrize("statistic", QUESTIONS)
 def test_every_question(source, run, statistic):
     columns = {

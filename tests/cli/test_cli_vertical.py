@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.cli import main
-from dpframe.ledger.ledger import Ledger
+from dpframe import Ledger
 from dpframe.vertical import Run
 
 N = 400
@@ -27,7 +27,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
     def call(*arguments: Any) -> tuple[Any, str, str]:
         with pytest.raises(SystemExit) as stopped:
-            main.main(["vertical", *map(str, arguments)])
+            commands.dpframe("vertical", *arguments)
         out, err = capsys.readouterr()
         return stopped.value.code, out, err
 

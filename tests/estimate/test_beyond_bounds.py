@@ -11,8 +11,8 @@ import pytest
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.estimate.beyond_bounds import Tails, tails_of
-from dpframe.infer.steps import STEPS, step_counts
 from dpframe.plan.build import build_plan
+from dpframe.plan.infer.steps import STEPS, step_counts
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.spaces import Integer, Real
 
@@ -197,9 +197,7 @@ def test_two_values_that_the_counts_do_not_tell_are_answered_with_a_warning():
     """24 ones of 400 rows, in twelve columns: where noise hides them they may be numbers of any size."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"x{i}": (rng.random(400) < 0.06).astype(int) for i in range(12)})
-    with pytest.warns(dpf.InferenceWarning):
-        safe = frame.dp.sanitize(epsilon=1, key=bytes(32))
-    estimates = dpf.Estimates(safe)
+    estimates = dpf.Estimates(frame.dp.sanitize(epsilon=1, key=bytes(32)))
     told = "took 0 and 1 for all values of 'x1'.* declare spaces={'x1': \\(LOWER, UPPER\\)}"
     for ask in (estimates.mean, estimates.std, lambda name: estimates.mean(name, by="x9")):
         with pytest.warns(dpf.InferenceWarning, match=told):
@@ -207,6 +205,18 @@ def test_two_values_that_the_counts_do_not_tell_are_answered_with_a_warning():
     with pytest.warns(dpf.InferenceWarning, match=told):
         estimates.corr(["x1", "x9"])
     estimates.mean("x9")  # a warning would be an error here
+
+
+@pytest.mark.slow
+def test_few_values_next_to_a_spike_that_only_their_sum_shows_are_answered_with_a_warning():
+    """A tenth of 1,000 rows is from 1 to 8. Of a fixed key, with which no cell of these stands out."""
+    rows = np.arange(1_000)
+    frame = pd.DataFrame({"children": np.where(rows < 900, 0, rows % 8 + 1), "age": rows % 60 + 20})
+    safe = frame.dp.sanitize(epsilon=0.7, key=bytes([1]) * 32)
+    with pytest.warns(dpf.InferenceWarning, match="one value has most rows of 'children'.* hardly show"):
+        mean = safe.dp.mean("children")
+    assert mean["lower"] <= frame["children"].mean() <= mean["upper"]
+    safe.dp.mean("age")  # a warning would be an error here
 
 
 class TestTails:

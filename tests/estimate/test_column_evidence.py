@@ -477,6 +477,7 @@ def test_intervals_of_whole_releases_cover():
     assert squares[0] < 0.9 * squares[1]
 
 
+@pytest.mark.slow
 def test_adult_gains(adult):
     """One release at (1, 1e-6): the claimed errors of all nine marginals go down, none up."""
     made = dpf.sanitize(adult[CATEGORICAL], epsilon=1.0, delta=1e-6, key=KEY)

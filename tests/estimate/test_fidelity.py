@@ -67,7 +67,10 @@ def test_columns_that_were_not_found_are_null(safe, rows):
     assert said["not_found"] == ["note"]
 
 
-@pytest.mark.parametrize("kind", [pa.Table.from_pandas, lambda frame: pa.RecordBatch.from_pandas(frame)])
+@pytest.mark.parametrize(
+    "kind",
+    [pa.Table.from_pandas, pytest.param(lambda frame: pa.RecordBatch.from_pandas(frame), marks=pytest.mark.slow)],
+)
 def test_arrow_has_nulls_of_its_own_type(kind):
     table = kind(frame())
     with pytest.warns(dpf.InferenceWarning):
@@ -80,10 +83,10 @@ def test_arrow_has_nulls_of_its_own_type(kind):
 
 
 def test_rows_of_noise_warn():
-    """By chance a pair of noise shows in one release of thirty: in three of six with a probability below 0.001."""
+    """By chance a pair of noise shows in one release of thirty: in two of three with a probability of 0.004."""
     spaces = {name: list("abcdef") for name in "uvw"}
     silent = 0
-    for key in range(6):
+    for key in range(3):
         generator = np.random.default_rng(key)
         small = pd.DataFrame({name: generator.choice(list("abcdef"), 300) for name in "uvw"})
         safe = dpf.sanitize(small, epsilon=0.2, delta=1e-6, spaces=spaces, key=bytes([key]) * 32)
@@ -92,7 +95,7 @@ def test_rows_of_noise_warn():
             continue
         with pytest.warns(dpf.InferenceWarning, match="no two columns show dependence beyond noise"):
             safe.dp.synthesize(random_state=0)
-    assert silent <= 2
+    assert silent <= 1
 
 
 def test_nothing_is_measured_of_what_was_not_found(safe):

@@ -35,6 +35,7 @@ def test_errors_are_smaller_than_either_and_known(noise, spread):
         assert error < 0.1 * noise
 
 
+@pytest.mark.walk(5)
 @pytest.mark.parametrize("noise", [3e-3, 0.01, 0.03, 0.3])
 @pytest.mark.parametrize("lift", [1.0, 3.0, 9.0])
 def test_intervals_of_pairs_hold_however_far_they_are_from_chance(noise, lift):

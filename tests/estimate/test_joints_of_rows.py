@@ -68,6 +68,23 @@ def test_errors_of_columns_that_follow_from_each_other():
     assert far < 0.01
 
 
+@pytest.mark.slow
+def test_all_rows_of_a_value_may_be_in_a_cell_that_noise_hides():
+    """Of 210 cells where a column follows from another 93 % hold, none is far off; with a part of a value 89 and 4.3 %.
+
+    Were cells independent, intervals that hold 95 % would hold fewer than 90 % with probability 0.002. Keys are fixed.
+    """
+    rng = np.random.default_rng(3)
+    home = rng.choice(7, 8_000, p=[0.45, 0.25, 0.15, 0.08, 0.04, 0.02, 0.01])
+    other = rng.choice(6, 8_000, p=[0.5, 0.2, 0.2, 0.05, 0.04, 0.01])
+    bill = np.where(rng.random(8_000) < 0.03, other, np.array([0, 1, 1, 2, 3, 4, 4])[home])
+    rest = {f"z{i}": rng.integers(0, 6, 8_000) for i in range(3)}
+    table = pd.DataFrame({"home": home, "bill": bill} | rest).astype(str)
+    held, far = judged(table, [("home", "bill")], 5, epsilon=3, measure=None, shuffle=False)
+    assert held > 0.9
+    assert far < 0.01
+
+
 def visits(rows: int = 4_000) -> pd.DataFrame:
     """A number with a spike, one with a heap, a few whole numbers, and two texts that follow from them."""
     rng = np.random.default_rng(5)
@@ -113,6 +130,18 @@ def test_counts_of_two_conditions_know_of_what_their_columns_know():
     assert np.mean(held) > 0.92
     assert not any(far)
     assert np.max(widths) <= len(table)
+
+
+@pytest.mark.slow
+def test_a_count_of_two_conditions_is_of_the_rows_that_each_has_by_itself():
+    """Noise wider than a cell leaves open which of two neighbours has the rows: a joint gave one code nearly all."""
+    rng = np.random.default_rng(4)
+    cost, paid = (rng.pareto(2.5, 1_500) * 1e3).clip(0, 1e6), rng.choice(["card", "cash"], 1_500)
+    frame = pd.DataFrame({"cost": cost, "paid": paid})
+    spaces = {"cost": dpf.Real(0, 1e6), "paid": ["card", "cash"]}
+    safe = dpf.sanitize(frame, epsilon=2, spaces=spaces, measure=None, key=bytes(32)).dp
+    one, two = (safe.count({"cost": (0.0, 3.0)} | more)["estimate"] for more in ({}, {"paid": ["card", "cash"]}))
+    assert two == pytest.approx(one, abs=1.0)
 
 
 def _ends(asked: tuple[float | None, float | None]) -> tuple[float, float]:

@@ -97,7 +97,7 @@ def test_intervals_hold_the_count(where, truth, target):
     assert right >= 13
 
 
-@pytest.mark.walk(6)
+@pytest.mark.walk(3)
 @pytest.mark.parametrize(("where", "truth"), QUESTIONS, ids=lambda value: str(value) if isinstance(value, dict) else "")
 def test_the_rows_surrogates_are_unbiased(where, truth):
     """The mean of 12 within four of its standard errors: a new set of keys fails in 1 of 1,000."""

@@ -146,6 +146,7 @@ def test_sizes_that_noise_hides_leave_supports_to_the_rows():
     assert np.isfinite(dpf.Estimates(safe).support("x")["estimate"]).all()
 
 
+@pytest.mark.slow
 def test_synthetic_sets_are_as_large_as_the_measured_ones():
     """Of fresh rows and of rows given released ones: half as far from the right sizes as independent items are."""
     held = many_items(6_000)

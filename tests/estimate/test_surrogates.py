@@ -106,7 +106,7 @@ def test_every_axis_inverts_its_channel(tag: str, space: Space) -> None:
         check_axis(axis, matrix)
 
 
-@pytest.mark.walk(25)
+@pytest.mark.walk(12)
 @pytest.mark.parametrize(("tag", "space"), COLUMNS, ids=lambda v: str(v)[:50])
 def test_classes_are_pooled_only_where_surrogates_are_constant(tag: str, space: Space) -> None:
     one = column(tag, space)
@@ -119,6 +119,7 @@ def test_classes_are_pooled_only_where_surrogates_are_constant(tag: str, space: 
                 assert np.ptp(by_code[axis.classify(everywhere) == group]) < 1e-9
 
 
+@pytest.mark.walk(22)
 @pytest.mark.parametrize(("tag", "space"), [c for c in COLUMNS if c[1].metric != "discrete"], ids=str)
 def test_moments_invert_their_channel(tag: str, space: Space) -> None:
     one = column(tag, space)

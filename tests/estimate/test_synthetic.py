@@ -11,7 +11,6 @@ import pytest
 import dpframe as dpf
 from dpframe import Estimates
 from dpframe.datasets import HOBBIES, make_census
-from dpframe.plan.build import build_plan
 
 KEY = bytes(range(32))
 ROWS = 6_000
@@ -47,8 +46,8 @@ def people():
 
 
 @pytest.fixture(scope="module")
-def plan():
-    return build_plan(SPACES, epsilon=27.0)
+def plan(people):
+    return dpf.plan(people, 27.0, delta=0, spaces=SPACES, measure=None)
 
 
 @pytest.fixture(scope="module")
@@ -119,11 +118,11 @@ def test_pairs_are_those_of_the_fit(people, safe, tables):
 
 @pytest.mark.walk(1)
 def test_seeds_repeat_and_none_does_not(told):
-    first, again = (told.synthesize(random_state=7) for _ in range(2))
+    first, again = (told.synthesize(200, random_state=7) for _ in range(2))
     pd.testing.assert_frame_equal(first, again)
     generator = np.random.default_rng(7)
-    pd.testing.assert_frame_equal(first, told.synthesize(random_state=generator))
-    assert not first["age"].equals(told.synthesize()["age"])
+    pd.testing.assert_frame_equal(first, told.synthesize(200, random_state=generator))
+    assert not first["age"].equals(told.synthesize(200)["age"])
 
 
 def test_they_say_what_they_are(safe, told):

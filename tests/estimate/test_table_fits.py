@@ -494,6 +494,7 @@ def test_a_long_column_has_no_more_classes_than_its_partners_tell_apart() -> Non
     assert choose_classes(Evidence(1e6, sizes, tuple(tables))).classes <= 20
 
 
+@pytest.mark.walk(2)
 @pytest.mark.parametrize(
     ("sizes", "strength"), [((2, 2, 2), 0.0), ((4, 3, 2), 0.0), ((2, 2, 2), 0.5), ((3, 3, 3), 0.5)]
 )

@@ -280,6 +280,7 @@ def test_supports_are_from_both(grown, numbers):
     assert (np.abs(found["estimate"] - truth) < 5 * found["std_error"]).all()
 
 
+@pytest.mark.filterwarnings("ignore:noise hides the spread")  # of rows alone
 def test_matrices_are_from_both(grown, numbers):
     """Within five stated standard errors (error probability 1e-6 each), of rows alone at the most.
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from mutations import mutated
 
 import dpframe as dpf
-from dpframe.tables.info import METADATA_KEY, PANDAS_ATTRS
 
 
 @cache
@@ -32,7 +31,7 @@ def released() -> pa.Table:
 def written() -> bytes:
     """Return a released file."""
     file = BytesIO()
-    pq.write_table(released().replace_schema_metadata({METADATA_KEY: release_text()}), file)
+    pq.write_table(released().replace_schema_metadata({"dpframe": release_text()}), file)
     return file.getvalue()
 
 
@@ -53,8 +52,8 @@ def read(path: Path) -> None:
 @given(data=st.data())
 def _described(found: Any, path: Path, data: st.DataObject) -> None:
     text = data.draw(mutated(release_text()))
-    kept = data.draw(st.sampled_from([METADATA_KEY, PANDAS_ATTRS]))
-    value: str | bytes = text if kept == METADATA_KEY else json.dumps({METADATA_KEY: text})
+    kept = data.draw(st.sampled_from(["dpframe", "PANDAS_ATTRS"]))
+    value: str | bytes = text if kept == "dpframe" else json.dumps({"dpframe": text})
     if data.draw(st.integers(0, 9)) == 0:
         value = data.draw(st.binary(max_size=20) | st.just(value[: len(value) // 2]))
     raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value

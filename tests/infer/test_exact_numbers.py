@@ -16,12 +16,12 @@ from exact_laws import Inferring, Pair
 
 from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import Step, step_delta
-from dpframe.infer.categories import CutRows, Items, Texts
-from dpframe.infer.column import Task
-from dpframe.infer.cost import Histogram, Spending, spend
-from dpframe.infer.numbers import Numbers, Times
-from dpframe.infer.objects import Objects
-from dpframe.infer.vectors import Lists
+from dpframe.plan.infer.categories import CutRows, Items, Texts
+from dpframe.plan.infer.column import Task
+from dpframe.plan.infer.cost import Histogram, Spending, spend
+from dpframe.plan.infer.numbers import Numbers, Times
+from dpframe.plan.infer.objects import Objects
+from dpframe.plan.infer.vectors import Lists
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, Values
 

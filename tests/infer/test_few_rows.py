@@ -9,10 +9,10 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
-from dpframe.infer.numbers import first_grid, friendly, only_grid
-from dpframe.infer.private import Measurement, histograms_of, rounds_of
-from dpframe.infer.ranges import Cells, Grid, fullest, truth_values
 from dpframe.plan.findings import share_outside
+from dpframe.plan.infer.numbers import first_grid, friendly, only_grid
+from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
+from dpframe.plan.infer.ranges import Cells, Grid, fullest, truth_values
 from dpframe.spaces.field import Field
 
 KEY = bytes(range(32))
@@ -55,6 +55,7 @@ def test_fewer_rounds_have_less_noise_and_noise_of_their_own():
     assert ends[0] != ends[1]
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("low", [0, 1_900, -40])
 def test_a_single_round_bounds_generously(low, recwarn):
     """Bounds hold nearly all rows, and are at most four times as wide as the values are far."""
@@ -107,7 +108,7 @@ def test_the_grid_of_a_single_round_ascends_within_its_type(type_, parts):
 @pytest.mark.parametrize("type_", [np.int64, np.float64])
 def test_truth_values_as_numbers_have_bounds_of_their_own(type_, recwarn):
     frame = pd.DataFrame({f"x{i}": (np.arange(1_500) % 3 == 0).astype(type_) for i in range(5)})
-    safe = dpf.sanitize(frame, epsilon=1.0, key=bytes(32))  # one of about thirty columns is not found
+    safe = dpf.sanitize(frame, epsilon=1.0, key=bytes(32), measure=None)  # one of about thirty columns is not found
     plan = dpf.Estimates(safe).plan
     assert not said(recwarn)
     assert {column.space.inner_space.size for column in plan.columns} == {2}
@@ -200,7 +201,7 @@ def test_zeros_alone_are_not_found(recwarn):
 def test_a_spike_at_zero_lies_within_bounds_at_zero(recwarn):
     generator = np.random.default_rng(0)
     frame = pd.DataFrame({"x": np.where(generator.random(30_000) < 0.5, 0.0, generator.random(30_000) * 5)})
-    safe = dpf.sanitize(frame, epsilon=1.0, key=KEY)
+    safe = dpf.sanitize(frame, epsilon=1.0, key=KEY, measure=None)
     assert not said(recwarn)
     mean = safe.dp.mean("x")
     assert abs(mean["estimate"] - frame["x"].mean()) < 5 * mean["std_error"]
@@ -230,7 +231,7 @@ def people(n=3_000):
 
 
 def test_identifiers_are_left_out_with_one_warning(recwarn):
-    safe = dpf.sanitize(people(), epsilon=1.0, key=KEY)
+    safe = dpf.sanitize(people(), epsilon=1.0, key=KEY, measure=None)
     assert list(safe.columns) == ["age", "id"]  # a truth value tells nobody apart
     (text,) = said(recwarn)
     assert "left out as identifiers, by their names: patient_id, name" in text
@@ -241,16 +242,18 @@ def test_identifiers_are_left_out_with_one_warning(recwarn):
 
 def test_identifiers_that_are_named_are_left_as_they_are_asked_for(recwarn):
     frame = people()
-    dpf.sanitize(frame, epsilon=1.0, drop=["patient_id", "name"], key=KEY)
+    dpf.sanitize(frame, epsilon=1.0, drop=["patient_id", "name"], key=KEY, measure=None)
     assert not said(recwarn)
-    safe = dpf.sanitize(frame[["age", "patient_id"]], epsilon=1.0, spaces={"patient_id": (0, 99_999)}, key=KEY)
+    safe = dpf.sanitize(
+        frame[["age", "patient_id"]], epsilon=1.0, spaces={"patient_id": (0, 99_999)}, key=KEY, measure=None
+    )
     assert list(safe.columns) == ["age", "patient_id"]
     assert not said(recwarn)
-    safe = dpf.sanitize(frame[["age", "patient_id"]], epsilon=1.0, privacy_id="patient_id", key=KEY)
+    safe = dpf.sanitize(frame[["age", "patient_id"]], epsilon=1.0, privacy_id="patient_id", key=KEY, measure=None)
     assert list(safe.columns) == ["age"]
     assert not said(recwarn)
     with pytest.raises(dpf.ColumnError, match=r"'patient_id': looks like .* so does name: no column is left"):
-        frame[["patient_id", "name"]].dp.sanitize(epsilon=1)
+        frame[["patient_id", "name"]].dp.sanitize(epsilon=1, measure=None)
 
 
 def test_a_table_without_rows_says_that_it_knows_nothing(recwarn):

@@ -18,7 +18,7 @@ from strategies import TYPES, examples
 
 import dpframe as dpf
 from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning
-from dpframe.infer.declared import infer_spaces
+from dpframe.plan.infer.declared import infer_spaces
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space
 from dpframe.spaces.field import Field
 

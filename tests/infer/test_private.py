@@ -22,9 +22,10 @@ from strategies import examples
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.infer.categories import CutRows, Texts
-from dpframe.infer.numbers import first_grid
-from dpframe.infer.private import Inference, Measurement
+from dpframe.plan.infer import categories
+from dpframe.plan.infer.categories import CutRows, Texts
+from dpframe.plan.infer.numbers import first_grid
+from dpframe.plan.infer.private import Inference, Measurement
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import read_as
@@ -251,7 +252,7 @@ def test_objects_are_text_or_sets_by_what_most_rows_have():
 
 
 def test_of_more_items_than_a_set_may_have_the_most_frequent_are_kept(monkeypatch):
-    monkeypatch.setattr("dpframe.infer.categories.MOST_ITEMS", 3)
+    monkeypatch.setattr(categories, "MOST_ITEMS", 3)
     lists = pa.array([["a"]] * 500 + [["b"]] * 1500 + [["c"]] * 1000)
     assert infer({"x": lists}).spaces["x"] == Subset(("b", "c"), 3, "other")
 

@@ -279,16 +279,16 @@ def test_types_that_say_all_cost_nothing() -> None:
 
 def test_declared_spaces_are_not_paid_for(people: pd.DataFrame) -> None:
     spaces = {"age": (0, 120), "sex": ["F", "M"], "income": Nullable(dpf.Real(0, 250_000))}
-    assert dpf.plan(people, 1.0, spaces=spaces).inferred is None
-    some = dpf.plan(people, 1.0, spaces={"age": (0, 120)})
+    assert dpf.plan(people, 1.0, spaces=spaces, measure=None).inferred is None
+    some = dpf.plan(people, 1.0, spaces={"age": (0, 120)}, measure=None)
     assert some.inferred is not None
     assert some.inferred.columns == ("sex", "income")
     assert some["age"].space == Integer(0, 120)
 
 
 def test_spaces_of_a_plan_are_reused_at_no_cost(people: pd.DataFrame) -> None:
-    first = dpf.plan(people, 1.0)
-    again = dpf.plan(people, 1.0, spaces=first)
+    first = dpf.plan(people, 1.0, measure=None)
+    again = dpf.plan(people, 1.0, spaces=first, measure=None)
     assert again.inferred is None
     assert again.released == again.release
     assert [c.space for c in again.columns] == [c.space for c in first.columns]
@@ -296,25 +296,25 @@ def test_spaces_of_a_plan_are_reused_at_no_cost(people: pd.DataFrame) -> None:
 
 def test_a_repeated_plan_warns(people: pd.DataFrame, tmp_path: Any) -> None:
     frame = people[["sex"]].rename(columns=lambda name: f"repeated {name}")
-    dpf.plan(frame, 1.0, DELTA)
+    dpf.plan(frame, 1.0, DELTA, measure=None)
     match = r"^spaces of such a table were inferred before .* costs epsilon=0\.\d+, .*; reuse them with spaces=plan"
     with pytest.warns(RepeatedReleaseWarning, match=match) as caught:
-        plan = dpf.plan(frame, 1.0, DELTA)
+        plan = dpf.plan(frame, 1.0, DELTA, measure=None)
     assert caught[0].filename == __file__
     with pytest.warns(RepeatedReleaseWarning):
-        frame.dp.plan(1.0)
+        frame.dp.plan(1.0, measure=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", dpf.InferenceWarning)
-        dpf.plan(frame, 1.0, spaces=plan)
+        dpf.plan(frame, 1.0, spaces=plan, measure=None)
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 1.0, 1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", dpf.InferenceWarning)
         for _ in range(2):  # which the ledger keeps count of
-            dpf.plan(frame, 1.0, DELTA, ledger=ledger, dataset="survey")
-        dpf.sanitize(frame, epsilon=1.0)
+            dpf.plan(frame, 1.0, DELTA, ledger=ledger, dataset="survey", measure=None)
+        dpf.sanitize(frame, epsilon=1.0, measure=None)
     assert len(ledger.history("survey")) == 2
 
 
@@ -347,7 +347,7 @@ def test_caps_outside_their_range_are_refused(most: Any) -> None:
 
 def test_the_cap_reaches_the_space() -> None:
     table = pa.table({"x": pa.array([["a", "b", "c", "d"]] * 5_000)})
-    space = dpf.plan(table, 4.0, max_items=2)["x"].space
+    space = dpf.plan(table, 4.0, max_items=2, measure=None)["x"].space
     assert getattr(space, "inner", space).max_size == 2
 
 

@@ -19,12 +19,12 @@ import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.errors import ColumnError
-from dpframe.infer import private
-from dpframe.infer.cost import Histogram, Spending, spend
-from dpframe.infer.objects import Objects
-from dpframe.infer.private import Inference, Measurement
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
+from dpframe.plan.infer import private
+from dpframe.plan.infer.cost import Histogram, Spending, spend
+from dpframe.plan.infer.objects import Objects
+from dpframe.plan.infer.private import Inference, Measurement
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset, Vector
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
@@ -346,16 +346,16 @@ def test_the_advice_for_text_of_several_items_works() -> None:
     """Empty text is an empty set, and null stays null; a list of categories is refused with what to declare."""
     frame = pd.DataFrame({"tags": ["a;b", "", None, "c"] * 50 + [f"t{i}" for i in range(200)]})
     with pytest.warns(dpf.InferenceWarning, match=r'several items \(\.str\.findall\("\[\^;\]\+"\)\)'):
-        frame.dp.sanitize(epsilon=1, key=KEY)
+        frame.dp.sanitize(epsilon=1, key=KEY, measure=None)
     sets = frame["tags"][:200].str.findall("[^;]+").to_frame()
     assert [None if items is None else list(items) for items in sets["tags"][[0, 1, 3]]] == [["a", "b"], [], ["c"]]
     assert sets["tags"].isna().sum() == 50
-    safe = sets.dp.sanitize(epsilon=1, spaces={"tags": Nullable(Subset(["a", "b", "c"]))}, key=KEY)
+    safe = sets.dp.sanitize(epsilon=1, spaces={"tags": Nullable(Subset(["a", "b", "c"]))}, key=KEY, measure=None)
     assert set(safe.dp.support("tags").index) == {"a", "b", "c"}
     several = (
         r"^column 'tags' at row position 0: holds several values .*; declare Subset\(\[ITEM, …\]\) for sets of items$"
     )
     with pytest.raises(ColumnError, match=several):
-        sets.dp.sanitize(epsilon=1, spaces={"tags": Nullable(Categorical(["a", "b", "c"]))})
+        sets.dp.sanitize(epsilon=1, spaces={"tags": Nullable(Categorical(["a", "b", "c"]))}, measure=None)
     with pytest.raises(ColumnError, match=r"categories cannot hold; declare Subset\(\[ITEM, …\]\) for sets of items$"):
-        dpf.sanitize(pa.table({"tags": [["a"], ["b"]]}), epsilon=1, spaces={"tags": ["a", "b"]})
+        dpf.sanitize(pa.table({"tags": [["a"], ["b"]]}), epsilon=1, spaces={"tags": ["a", "b"]}, measure=None)

@@ -19,7 +19,7 @@ from conftest import KEY
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, InferenceWarning, ParameterError, PrivacyLeakWarning
-from dpframe.infer.private import Inference, Measurement
+from dpframe.plan.infer.private import Inference, Measurement
 from dpframe.spaces import Nullable, Space, Vector
 from dpframe.spaces.ball import LONGEST
 from dpframe.spaces.lists import float_norms, float_rows
@@ -52,6 +52,7 @@ COLUMNS: dict[str, Any] = {
 }
 
 
+@pytest.mark.walk(4)
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_lists_of_floats_are_vectors_whose_bound_holds_nearly_all(kind: str) -> None:
     """Noise of at most 30 rows on every count (σ): a wrong length has probability below 1e-9."""
@@ -65,7 +66,7 @@ def test_lists_of_floats_are_vectors_whose_bound_holds_nearly_all(kind: str) -> 
     assert kinds == (["norms"] * 2 if kind in ("a fixed size", "polars arrays") else ["lengths", "norms", "norms"])
 
 
-@pytest.mark.walk(4)
+@pytest.mark.walk(2)
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_one_call_releases_them(kind: str) -> None:
     safe = dpf.sanitize(COLUMNS[kind], epsilon=3.0, key=KEY)

@@ -16,9 +16,9 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.channels import RandomizedResponse
 from dpframe.errors import ColumnError, InferenceWarning, ParameterError, PlanError
-from dpframe.infer.cost import Histogram, spend
 from dpframe.plan.build import build_plan
 from dpframe.plan.certificate import certify
+from dpframe.plan.infer.cost import Histogram, spend
 from dpframe.plan.plan import Plan
 
 KEY = bytes(range(32))
@@ -163,6 +163,7 @@ def test_a_mechanism_that_an_inferred_space_does_not_take_gives_way(tmp_path: Pa
     assert kept.history("survey")["what"].tolist() == ["release"]
 
 
+@pytest.mark.walk(4)
 @pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
 @pytest.mark.parametrize("given", ["gaussian", RandomizedResponse(3, 0.3)], ids=str)
 @pytest.mark.parametrize("values", [("x", "y"), ("x", "y", "z"), (1, 2)], ids=str)

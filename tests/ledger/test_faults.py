@@ -22,8 +22,8 @@ import pytest
 from checks import SECRET, refused
 
 import dpframe as dpf
+from dpframe.api.ledger import ledger as module
 from dpframe.errors import ColumnError, DpframeError, FileError, LedgerError
-from dpframe.ledger import ledger as module
 from dpframe.plan.build import build_plan
 
 PLAN = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=0.25, delta=0.0)

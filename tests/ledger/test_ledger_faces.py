@@ -20,8 +20,8 @@ import pytest
 import dpframe as dpf
 from dpframe.api import identity
 from dpframe.api.identity import request_digest
+from dpframe.api.ledger import job_keys
 from dpframe.errors import BudgetExceeded, ColumnError, LedgerError, ParameterError, PlanError
-from dpframe.ledger import job_keys
 from dpframe.plan.inferred import Inferred
 
 KILLS = int(os.environ.get("DPFRAME_KILLS", "10"))
@@ -114,7 +114,7 @@ def test_parquet_takes_a_plan_that_is_paid_in_part(source: Path, tmp_path: Path,
 def test_only_what_was_paid_for_here_is_taken_off(people: pd.DataFrame, tmp_path: Path, ledger: dpf.Ledger) -> None:
     """A plan can be written by hand."""
     ledger.create("other", 9.0, 1e-5, accounting="basic")
-    plan = people.dp.plan(0.02, 1e-8, **account(ledger))
+    plan = people.dp.plan(0.02, 1e-8, measure=None, **account(ledger))
     assert plan.inferred is not None
 
     def cost(changed: dict[str, Any], dataset: str = "other", where: dpf.Ledger = ledger) -> float:
@@ -132,7 +132,7 @@ def test_only_what_was_paid_for_here_is_taken_off(people: pd.DataFrame, tmp_path
     of_release = releases.loc[releases["what"] == "release", "release_id"].iloc[0]
     assert cost({"receipt": of_release}, "survey") == 0.02
     # More taken off than was paid: the rows are then noisier than they need be, but nothing is saved.
-    more = dpf.plan(people, 0.02, 1e-8, infer_share=0.8)
+    more = dpf.plan(people, 0.02, 1e-8, measure=None, infer_share=0.8)
     assert more.inferred is not None
     forged = replace(more, inferred=replace(more.inferred, receipt=plan.inferred.receipt))
     before = ledger.spent("survey").epsilon
@@ -188,13 +188,13 @@ def test_an_exceeded_budget_leaves_nothing(
     match = r"^dataset survey has epsilon=1, delta=1e-06 left of .*: nothing was spent and nothing was drawn; ask for"
     for options in (TWO, {}):
         for call in (
-            lambda **kept: dpf.sanitize(people, epsilon=1.5, delta=1e-7, **kept),
+            lambda **kept: dpf.sanitize(people, epsilon=1.5, delta=1e-7, measure=None, **kept),
             lambda **kept: dpf.sanitize_parquet(source, tmp_path / "out.parquet", 1.5, 1e-7, **kept),
         ):
             with pytest.raises(BudgetExceeded, match=match):
                 call(**options, **account(ledger))
     with pytest.raises(BudgetExceeded, match=match):
-        people.dp.plan(20.0, 1e-7, **account(ledger))
+        people.dp.plan(20.0, 1e-7, measure=None, **account(ledger))
     assert spent(ledger) == []
     assert job_keys.pending(ledger) == []
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["in.parquet", "ledger.sqlite"]
@@ -212,7 +212,7 @@ def test_parts_cost_what_the_dearest_does(people: pd.DataFrame, source: Path, tm
     dpf.sanitize_parquet(source, tmp_path / "out.parquet", 0.3, 1e-7, **TWO, **south)
     dpf.Sanitizer(0.3, 0.0, spaces=SPACES, **north).fit(people).transform(people)
     assert ledger.spent("survey").epsilon == pytest.approx(0.7)
-    plan = people.dp.plan(0.3, 1e-7, infer_share=0.5, **south)
+    plan = people.dp.plan(0.3, 1e-7, measure=None, infer_share=0.5, **south)
     assert plan.inferred is not None
     assert ledger.find(plan.inferred.receipt or "").part == "south"
     with pytest.raises(BudgetExceeded, match="nothing was drawn"):
@@ -224,7 +224,7 @@ def test_a_receipt_of_another_part_is_none(people: pd.DataFrame, tmp_path: Path)
     """What inference of the north's rows cost pays for nothing of the south's."""
     ledger = dpf.Ledger(tmp_path / "parts.sqlite")
     ledger.create("survey", 1.0, 1e-6, accounting="basic", parts=("north", "south"))
-    plan = people.dp.plan(0.5, 1e-7, ledger=ledger.account("survey", "north"))
+    plan = people.dp.plan(0.5, 1e-7, measure=None, ledger=ledger.account("survey", "north"))
     dpf.sanitize(people, plan=plan, ledger=ledger.account("survey", "south"))
     assert ledger.history("survey").set_index("part").loc["south", "epsilon"] == pytest.approx(0.5)
 
@@ -368,7 +368,7 @@ def test_a_key_is_paid_for_anew_where_numbers_round_otherwise(
     """
 
     def released() -> int:
-        dpf.sanitize(people, epsilon=0.25, delta=1e-7, key=bytes(range(32)), **account(ledger))
+        dpf.sanitize(people, epsilon=0.25, delta=1e-7, measure=None, key=bytes(range(32)), **account(ledger))
         return len(spent(ledger))
 
     assert released() == released() == 1
@@ -533,7 +533,7 @@ def test_batches_do_not_matter_to_a_job(source: Path, tmp_path: Path, ledger: dp
 
 
 def an_inference(frame: pd.DataFrame) -> dpf.Plan:
-    return frame.dp.plan(epsilon=0.5, delta=1e-6)
+    return frame.dp.plan(epsilon=0.5, delta=1e-6, measure=None)
 
 
 @pytest.fixture
@@ -553,7 +553,7 @@ def test_each_inference_is_charged_and_each_once(clinic: dpf.Ledger) -> None:
     for plan in (*plans, *plans):
         again = dpf.Plan.from_json(plan.to_json())
         assert again == plan
-        frame.dp.plan(epsilon=0.5, delta=1e-6, spaces=again, ledger=clinic, dataset="clinic")
+        frame.dp.plan(epsilon=0.5, delta=1e-6, measure=None, spaces=again, ledger=clinic, dataset="clinic")
     spends = clinic.history("clinic")
     assert spends["what"].tolist() == ["inference"] * 5
     assert clinic.spent("clinic").epsilon > 1.5 * spends["cumulative_epsilon"].iloc[0]
@@ -568,7 +568,7 @@ def test_an_inference_without_an_id_is_charged_at_every_use(clinic: dpf.Ledger) 
     assert old.inferred.id is None
     assert old.digest == plan.digest, "an id is a name, and changes no released value"
     for _ in range(3):
-        frame.dp.plan(epsilon=0.5, delta=1e-6, spaces=old, ledger=clinic, dataset="clinic")
+        frame.dp.plan(epsilon=0.5, delta=1e-6, measure=None, spaces=old, ledger=clinic, dataset="clinic")
     assert len(clinic.history("clinic")) == 3
 
 
@@ -576,7 +576,7 @@ def test_an_inference_without_an_id_is_charged_at_every_use(clinic: dpf.Ledger) 
 @pytest.mark.slow
 def test_one_id_at_another_cost_is_refused(clinic: dpf.Ledger) -> None:
     frame = dpf.datasets.make_census(3_000, columns=["age", "sex"])
-    one, other = an_inference(frame), frame.dp.plan(epsilon=0.7, delta=1e-6)
+    one, other = an_inference(frame), frame.dp.plan(epsilon=0.7, delta=1e-6, measure=None)
     forged = dpf.Plan.from_json(other.to_json().replace(other.inferred.id, one.inferred.id))
     options = {"epsilon": 0.5, "delta": 1e-6, "ledger": clinic, "dataset": "clinic"}
     frame.dp.plan(**options, spaces=one)
@@ -588,7 +588,9 @@ def test_one_id_at_another_cost_is_refused(clinic: dpf.Ledger) -> None:
 def test_a_repeated_draw_is_the_same_inference_and_another_key_another() -> None:
     frame = dpf.datasets.make_census(3_000, columns=["age", "sex"])
     keys = [bytes(31) + bytes([i]) for i in (1, 1, 2)]
-    found = [dpf.Estimates(frame.dp.sanitize(epsilon=1, delta=1e-6, key=key)).plan.inferred.id for key in keys]
+    found = [
+        dpf.Estimates(frame.dp.sanitize(epsilon=1, delta=1e-6, measure=None, key=key)).plan.inferred.id for key in keys
+    ]
     assert found[0] == found[1] != found[2]
     with pytest.raises(PlanError, match="the id of an inference must be text"):
         plan = an_inference(frame)

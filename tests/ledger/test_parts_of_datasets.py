@@ -75,7 +75,7 @@ def test_one_table_under_one_key_is_one_part(ledger: dpf.Ledger) -> None:
 
 def test_one_table_as_two_parts_is_warned_of_under_any_key(ledger: dpf.Ledger) -> None:
     """Whatever is asked of it: a plan, rows, or a table of answers."""
-    dpf.plan(FRAME, 0.5, 1e-7, ledger=ledger.account("survey", "north"))
+    dpf.plan(FRAME, 0.5, 1e-7, ledger=ledger.account("survey", "north"), measure=None)
     said = r"^the rows of part south were released as part north before: parts must have no person in common, or what"
     with pytest.warns(RepeatedReleaseWarning, match=said):
         sanitized(FRAME, ledger, "south", key=OTHER)

@@ -16,8 +16,8 @@ import dpframe as dpf
 from dpframe import Plan, ReleaseInfo, Report
 from dpframe.accounting.unit import Unit
 from dpframe.api.identity import table_digest
+from dpframe.api.ledger import job_keys
 from dpframe.errors import LedgerError, ParameterError, PlanError
-from dpframe.ledger import job_keys
 from dpframe.plan.build import build_plan
 from dpframe.plan.explanation import person_lines
 from dpframe.tables.frames import wrap
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:spaces of such a table were infe
 
 KEY = bytes(range(32))
 SPACES: Any = {"age": (0, 120), "drug": ["a", "b", "c"]}
-PROMISE = {"epsilon": 1.0, "delta": 1e-6}
+PROMISE = {"epsilon": 1.0, "delta": 1e-6, "measure": None}
 OTHERS = 3_000
 
 

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dpframe.accounting.loss import ResponseLoss
-from dpframe.channels.response_table import response_table
+from dpframe.channels.base import response_table
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import (
     CHUNK,

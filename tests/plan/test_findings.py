@@ -23,7 +23,7 @@ from sklearn import datasets as bundled
 import dpframe as dpf
 from dpframe import Budget, Integer, Nullable, Plan, Real
 from dpframe.plan.build import build_plan
-from dpframe.plan.findings import judge, judge_spaces, noise_of_mean, share_outside
+from dpframe.plan.findings import are_faint, judge, judge_spaces, noise_of_mean, share_outside
 from dpframe.plan.inferred import Inferred, Measured
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "1"))
@@ -243,6 +243,25 @@ def test_rows_that_a_spike_leaves_are_looked_for_between_the_bounds(spike, besid
     assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
 
 
+@pytest.mark.parametrize(
+    ("counts", "whole", "why", "faint"),
+    [
+        ([22] * 6, True, None, True),  # 132 ± 49 of the 120 ± 20 that the spike leaves
+        ([16] * 6, True, HIDDEN, False),  # 96 ± 49 may be noise
+        ([60] * 6, True, None, False),  # and these stand out, so that nothing is said
+        ([22] * 6, False, HIDDEN, False),  # floats may be of any size
+        ([-40, -40, 31, 31, 31, 31], False, None, True),  # 124 ± 40 in sizes from 2 on
+    ],
+)
+def test_rows_that_a_spike_leaves_show_in_their_sum_if_in_no_cell(counts, whole, why, faint):
+    """Of 2,000 rows 1,880 are 0, and the noise of each of six cells within the bounds is 20."""
+    edges = (0, 1, 2, 4, 8, 16, 32, 64) if whole else (-0.5, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+    space = Integer(0, 63) if whole else Real(0.0, 32.0)
+    measured, plan = made((0, 1_880, *counts, 0), space, 2_000, variance=400.0, edges=edges)
+    assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
+    assert are_faint((measured,), space, 2_000) == faint
+
+
 @pytest.mark.parametrize(("ones", "why"), [(100, None), (60, None), (0, HIDDEN)])
 def test_truth_values_need_no_more_ones_than_explain_what_zeros_leave(ones, why):
     """Of 2,000 rows 100 are not 0, within 28: they may all be 1 where 60 are counted there, and are not where none."""
@@ -254,15 +273,14 @@ def test_truth_values_need_no_more_ones_than_explain_what_zeros_leave(ones, why)
 @pytest.mark.parametrize(
     ("zeros", "ones", "variance", "why"),
     [
-        (1_800, 60, 3_600.0, HIDDEN),  # up to 320 others, and 60 ± 60 of them where 1 is
-        (1_800, 100, 3_600.0, None),
-        (60, 1_800, 3_600.0, HIDDEN),  # the same of zeros
-        (1_950, 20, 400.0, None),  # 50 ± 20 others, which 20 ± 20 at 1 do not speak against: that is said
-        (1_950, 10, 400.0, HIDDEN),
+        (1_800, 20, 3_600.0, HIDDEN),  # up to 320 others, and 20 ± 60 of them where 1 is
+        (1_800, 60, 3_600.0, None),
+        (20, 1_800, 3_600.0, HIDDEN),  # the same of zeros
+        (1_950, 10, 400.0, None),  # 50 ± 20 others, which 10 ± 20 at 1 hardly speak against: that is said
         (1_950, 40, 400.0, None),
-        (1_950, 0, 400.0, HIDDEN),
+        (1_950, -10, 400.0, HIDDEN),
         (1_980, 10, 1_600.0, None),  # nothing speaks for 1, nor against it
-        (1_960, -40, 1_600.0, HIDDEN),
+        (1_900, -40, 1_600.0, HIDDEN),
         (1_980, 40, 1_600.0, None),
     ],
 )
@@ -271,6 +289,26 @@ def test_the_rarer_truth_value_holds_what_the_other_leaves(zeros, ones, variance
     edges, counts = (0, 1, 2, 4, 8, 16), (0, zeros, ones, 0, 0, 0, 0)
     plan = made(counts, (0, 1), 2_000, variance=variance, edges=edges)[1]
     assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
+
+
+@pytest.mark.parametrize(
+    ("ones", "beside", "lost"),
+    [
+        (35, [], True),
+        (35, [(0, 1_000, 1_000, 0, 0, 0, 0)] * 40, False),  # forty columns of two values
+        (60, [], False),
+        (60, [(0, 1_400, 0, 600, 0, 0, 0)] * 4, True),  # four with a spike and other values
+        (60, [(0, 0, 0, 1_000, 1_000, 0, 0)] * 4, False),  # neither
+    ],
+)
+def test_the_other_columns_of_a_table_say_whether_a_spike_at_0_is_one_of_two_values(ones, beside, lost):
+    """Of 2,000 rows 200 ± 60 are not 0, of which 35 or 60 ± 60 show at 1."""
+    edges, names = (0, 1, 2, 4, 8, 16), ["x", *(f"y{i}" for i in range(len(beside)))]
+    counts = [(0, 1_800, ones, 0, 0, 0, 0), *beside]
+    measured = tuple(Measured(name, "intervals", edges, own, 3_600.0) for name, own in zip(names, counts, strict=True))
+    inferred = Inferred(Budget(0.1, 1e-9), tuple(names), measured)
+    found = judge_spaces(inferred, {"x": Integer(0, 1)}, 2_000)
+    assert [missing.why for missing in found] == [HIDDEN] * lost
 
 
 @pytest.mark.parametrize(("ones", "why"), [(20, HIDDEN), (60, None)])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from other_machine import DECLARED, OTHER, planned
 
-from dpframe.plan.build import build_plan
+import dpframe as dpf
 
 SCRIPT = Path(__file__).parents[1] / "other_machine.py"
 
@@ -30,7 +30,8 @@ def test_another_machine_plans_and_releases_the_same() -> None:
 @pytest.mark.parametrize("options", [{}, {"shuffle": False}])
 def test_what_a_search_finds_has_few_digits(options: dict[str, object]) -> None:
     """All columns lose a quarter of a total of 24 binary digits, so that the last of a search's do not matter."""
-    plan = build_plan(DECLARED, epsilon=1.0, delta=1e-5, n=2_000, **options)
+    census = dpf.datasets.make_census(2_000, columns=list(DECLARED))
+    plan = dpf.plan(census, 1.0, 1e-5, spaces=DECLARED, measure=None, **options)
     for column in plan.columns:
         mantissa, _ = math.frexp(column.mechanism.epsilon * 4)
         assert (mantissa * 2**24).is_integer()

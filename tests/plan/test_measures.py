@@ -88,6 +88,20 @@ def test_parts_of_numbers_sums_and_tables():
     assert 0.69 < of_triples / sum(1 / m.sigma2 for m in joints) < 0.71
 
 
+def test_triples_of_lists_leave_a_twentieth_to_one_ways():
+    """Joints cost by a power of their cells: pairs 2/3, triples 1/2, rounded to half a doubling."""
+    found = {m.columns: m for m in Wish("auto").measures(NINE, PROMISE, None, 1_000_000, 1)}
+    cost = {columns: 1 / m.sigma2 for columns, m in found.items()}
+    parts = [math.fsum(c for columns, c in cost.items() if len(columns) == k) for k in (1, 2, 3)]
+    assert [round(part / math.fsum(parts), 3) for part in parts] == [0.048, 0.552, 0.4]
+    for small, large, times in (
+        (("c6", "c8"), ("c3", "c5"), 2**2.5),
+        (("c6", "c8"), ("c1", "c7"), 2**5.0),
+        (("c5", "c6", "c8"), ("c1", "c3", "c7"), 2**4.5),
+    ):
+        assert math.isclose(cost[large] / cost[small], times, rel_tol=1e-3)
+
+
 def test_larger_pairs_take_more_of_the_budget():
     """By the cube root of the cells, rounded to half a doubling; the least pair has 4 cells."""
     found = {m.columns: m for m in Wish("auto").measures(NINE, PROMISE, None, 32_561, 1)}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpframe.plan.nested_counts import Layer, fit_layers
+from dpframe.plan.levels import Layer, fit_layers
 
 
 @st.composite

@@ -265,14 +265,14 @@ def test_a_face_warns_once_of_a_large_epsilon():
     frame = pd.DataFrame({"flag": pd.array([True, False] * 50, dtype="boolean")})
     says = "epsilon=10.5 is above 10: .* promises next to nothing; take less, e.g. epsilon=1"
     with pytest.warns(dpf.errors.LargeEpsilonWarning, match=says):
-        plan = dpf.plan(frame, 10.5)
-    assert warned(lambda: dpf.sanitize(frame, epsilon=10.5)) == 1
-    assert warned(lambda: dpf.plan(frame, 10.5, spaces={"flag": dpf.Boolean()})) == 1
+        plan = dpf.plan(frame, 10.5, measure=None)
+    assert warned(lambda: dpf.sanitize(frame, epsilon=10.5, measure=None)) == 1
+    assert warned(lambda: dpf.plan(frame, 10.5, spaces={"flag": dpf.Boolean()}, measure=None)) == 1
     assert warned(lambda: dpf.Sanitizer(10.5).fit(frame).transform(frame)) == 1
     # Not for what was made before, nor for what is read.
     assert warned(lambda: dpf.sanitize(frame, plan=plan)) == 0
     assert warned(lambda: dpf.Plan.from_json(plan.to_json())) == 0
-    assert warned(lambda: dpf.plan(frame, 10)) == 0
+    assert warned(lambda: dpf.plan(frame, 10, measure=None)) == 0
 
 
 def test_old_plans_without_the_newer_fields_are_read():
@@ -296,7 +296,7 @@ def test_the_repr_is_at_most_twenty_lines():
 
 
 def test_the_repr_of_an_inferred_plan_holds_no_counts():
-    plan = dpf.plan(dpf.datasets.make_census(3_000, columns=["age", "income", "region"]), 1)
+    plan = dpf.plan(dpf.datasets.make_census(3_000, columns=["age", "income", "region"]), 1, measure=None)
     assert plan.inferred is not None
     assert len(repr(plan).splitlines()) <= 20
     assert len(repr(plan)) < 4_000

@@ -146,6 +146,7 @@ def test_the_shell_writes_it(tmp_path, capsys):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.slow
 def test_a_browser_moves_the_sliders(tmp_path, plan, page):
     moved = """<script>
     document.getElementById("epsilon").value = 3;

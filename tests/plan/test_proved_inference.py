@@ -12,9 +12,9 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import PlanError
-from dpframe.infer.private import Measurement
 from dpframe.plan import Plan
 from dpframe.plan.certificate import certify
+from dpframe.plan.infer.private import Measurement
 from dpframe.plan.kinds import is_asked
 from dpframe.spaces.field import Field
 from dpframe.tables.info import ReleaseInfo
@@ -173,6 +173,7 @@ TYPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.walk(13)
 @pytest.mark.parametrize("nullable", [False, True])
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_the_certificate_knows_what_every_type_is_asked(type_, nullable):

@@ -38,6 +38,7 @@ def joint(adult):
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
+@pytest.mark.slow
 def test_bound_holds_and_its_minimum_is_the_closed_form(joint):
     n, k = len(joint), int(joint.max()) + 1
     best = n * (math.exp(EPSILON) - 1) * (math.sqrt(k) + 1) / k**1.5

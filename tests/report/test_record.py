@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpframe as dpf
+from dpframe.api.report.record import OPEN, SECTORS, record_of
+from dpframe.api.report.yaml_text import read_yaml, yaml_text
 from dpframe.cli.main import main
-from dpframe.report.record import OPEN, SECTORS, record_of
-from dpframe.report.yaml_text import read_yaml, yaml_text
 
 KEY = bytes(range(32))
 TEXT = "text"
@@ -110,6 +110,7 @@ def released(tmp_path_factory):
     return folder / "out.parquet"
 
 
+@pytest.mark.walk(2)
 def test_it_keeps_the_registrys_rules_and_nearly_fills_it(info, tmp_path):
     record = record_of(info, sector="Government", published="2026-01-31")
     assert set(record.fields) == {"url_slug", "status", "tier", "deployment"}

@@ -10,8 +10,8 @@ import pytest
 
 import dpframe as dpf
 from dpframe import ReleaseInfo, Report
+from dpframe.api.report.figures import estimate_figures
 from dpframe.plan.build import build_plan
-from dpframe.report.figures import estimate_figures
 
 PLAN = build_plan({"age": (0, 120), "sex": ["F", "M", "X"], "<b>": (0, 9)}, epsilon=3.0, delta=0.3)
 REPORT = Report(ReleaseInfo(PLAN, 1_234, "0" * 16))

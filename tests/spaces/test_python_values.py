@@ -107,7 +107,7 @@ def alone(space: Space, value: Any) -> int | None:
         return None
 
 
-@pytest.mark.walk(10)
+@pytest.mark.walk(5)
 @pytest.mark.parametrize("space", [*READERS, *map(Nullable, READERS)], ids=repr)
 def test_leak_no_row_of_an_object_column_changes_how_another_is_read(space: Space) -> None:
     """Over all pairs of values, in both orders: a date in row 0 once made dates of all datetimes."""

@@ -121,7 +121,7 @@ def members(space: Space, values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", SERIES)
-@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("shuffle", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_pandas_dtypes_come_back(name: str, shuffle: bool) -> None:
     series, space = SERIES[name]
     frame = pd.DataFrame({"x": series})

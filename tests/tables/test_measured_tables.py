@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
+from dpframe.api.report.report import Report
 from dpframe.channels import RandomizedResponse
 from dpframe.errors import ParameterError, PlanError
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
 from dpframe.plan.steps import central_budget
-from dpframe.report.report import Report
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.release import sealed
 from dpframe.tables.released import Source

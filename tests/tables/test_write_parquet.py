@@ -102,7 +102,7 @@ def test_batches_without_rows():
     assert safe.num_rows == 0
 
 
-@pytest.mark.walk(5)
+@pytest.mark.walk(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_file_is_the_release(kind, tmp_path):
     planned, path = plan(), tmp_path / "safe.parquet"

@@ -13,9 +13,9 @@ from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
 from dpframe.spaces import Integer, Nullable, Subset
+from dpframe.spaces.cells import equal_starts
 from dpframe.tables.cuts import quantile_bins
 from dpframe.tables.noisy_tables import Tables, measured_tables
-from dpframe.totals.cells import equal_starts
 from dpframe.totals.counts import Items, Joint, Total, cells_of, noisy
 from dpframe.totals.joint_counting import JointCounting
 

@@ -18,9 +18,9 @@ from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure, measures_step
 from dpframe.plan.measuring import Wish
 from dpframe.spaces import Categorical, Nullable, Subset
+from dpframe.spaces.cells import pairs_moved, size_starts
 from dpframe.spaces.set_bits import set_sizes
 from dpframe.tables.noisy_tables import Tables, measured_tables
-from dpframe.totals.cells import pairs_moved, size_starts
 from dpframe.totals.counts import ItemPairs, Items, SetSizes
 
 ITEMS = list("abcdefgh")

@@ -25,6 +25,7 @@ def test_additive_wishart_noise_is_not_refuted(pair: str, epsilon: float, delta:
     assert not found.refutes(epsilon), str(found)
 
 
+@pytest.mark.walk(4)
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("delta", [0.0, 0.01])
 def test_the_version_printed_in_the_appendix_is_caught(pair: str, delta: float) -> None:

@@ -19,9 +19,9 @@ from scipy import stats
 
 import dpframe as dpf
 from dpframe.accounting import sampled
+from dpframe.api.ledger.ledger import Ledger
+from dpframe.api.verify import verify
 from dpframe.errors import BudgetExceeded, ColumnError, ParameterError
-from dpframe.ledger.ledger import Ledger
-from dpframe.tables.verify import verify
 from dpframe.vertical import Identity, Researcher, Run, messages, new_run, ranks
 from dpframe.vertical.messages import Message
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.plan.levels import children, level_sizes, stops_of
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray, IntArray
 
 STANDS_OUT = 3.5
 """Standard deviations by which a part exceeds an even spread, to be a cell of its own."""

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc, log_ndtr  # scipy.stats takes half a second to import
 
-from dpframe.arrays import FloatArray
 from dpframe.plan.threads import one_thread
+from dpframe.spaces.arrays import FloatArray
 
 _FIELLER = 1.96**2
 """Square of the half-width of a 95 % interval in standard errors."""

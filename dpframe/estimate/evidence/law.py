@@ -15,9 +15,9 @@ from itertools import islice
 import numpy as np
 from scipy.special import chdtrc
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.evidence.combine import Observation
 from dpframe.estimate.evidence.likelihood import Seen, Shares, bootstrap_errors, noise_share, released_again
+from dpframe.spaces.arrays import FloatArray, IntArray
 
 _SCORINGS = 3
 """Times that counts are taken anew for what they are without their threshold."""

@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import xlogy
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.evidence.combine import Observation
 from dpframe.plan.threads import one_thread
+from dpframe.spaces.arrays import FloatArray
 
 Rows = npt.NDArray[np.int64]
 

@@ -17,12 +17,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.evidence.cells import Tree, counted, tree_of
 from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, project, updated
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import FloatArray, IntArray
 
 REPLICATES = 60
 """Draws of a parametric bootstrap."""
@@ -495,14 +495,15 @@ def _mean_square(estimate: FloatArray, variance: FloatArray) -> FloatArray:
 
 
 def truncated_root(square: float, error: float, most: float) -> float:
-    """Return the mean root of what lies from 0 to ``most`` given an unbiased estimate of it, all roots as likely.
+    """Return the mean root x of what lies from 0 to ``most`` given an unbiased estimate of it, by a density √x.
 
-    Were all squares as likely, the root of their mean would be half as large again where the error hides them.
+    Were all roots as likely beforehand, the mean would be a fifth farther off where a square is two of its errors; were
+    all squares, a third farther off where the error hides them.
 
     Examples
     --------
     >>> [round(truncated_root(value, 100.0, 2500.0), 1) for value in (-500.0, 0.0, 400.0, 2500.0, 5000.0)]
-    [2.5, 5.8, 19.5, 49.2, 50.0]
+    [3.2, 7.2, 19.6, 49.2, 50.0]
     """
     nearest = min(max(square, 0.0), most)
     if not (math.isfinite(square) and math.isfinite(error)) or error <= 0:
@@ -511,7 +512,7 @@ def truncated_root(square: float, error: float, most: float) -> float:
     scale = error / max(abs(square - nearest) / error, 1.0)
     ends = max(0.0, nearest - _WIDE * scale), min(most, nearest + _WIDE * scale)
     x = np.linspace(math.sqrt(ends[0]), math.sqrt(ends[1]), _POINTS)
-    weights = np.exp(-((x**2 - nearest) * (x**2 + nearest - 2 * square)) / (2 * error**2))
+    weights = np.sqrt(x) * np.exp(-((x**2 - nearest) * (x**2 + nearest - 2 * square)) / (2 * error**2))
     weights[[0, -1]] /= 2
     return float(weights @ x / weights.sum())
 

@@ -10,10 +10,10 @@ from itertools import combinations
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.tables.fit import TableFit, fit_tables
 from dpframe.estimate.tables.tables import Evidence, Table
 from dpframe.plan.threads import remember
+from dpframe.spaces.arrays import FloatArray
 
 REPLICAS = 10
 """Measurements drawn anew."""

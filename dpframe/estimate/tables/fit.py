@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.tables.mixture import Mixture, fit_mixture, targets_of
 from dpframe.estimate.tables.raking import Margin, scaled
 from dpframe.estimate.tables.tables import Evidence, Table
+from dpframe.spaces.arrays import FloatArray
 
 CLASSES = (1, 2, 5, 10, 20, 40, 80, 160)
 """Candidates, from few to many."""

@@ -17,9 +17,9 @@ from itertools import combinations, product
 import numpy as np
 from scipy.special import chdtrc, gammaln, xlogy
 
-from dpframe.arrays import FloatArray
 from dpframe.estimate.evidence.likelihood import Channels, channel_of, expectation_maximization, noise_share, through
 from dpframe.estimate.tables.fit import fit_to_margins
+from dpframe.spaces.arrays import FloatArray
 
 UNLIKELY = 5e-4
 """Probability below which noise is not what moved the rows."""

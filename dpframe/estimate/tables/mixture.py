@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.tables.tables import Evidence, Table
+from dpframe.spaces.arrays import FloatArray, IntArray
 
 Single = npt.NDArray[np.float32]
 

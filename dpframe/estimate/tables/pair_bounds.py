@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
+from dpframe.spaces.arrays import FloatArray
 
 MOST_BOUNDED = 8
 """Conditions up to which the bounds of a count are looked for: linear programmes of 2⁸ cells."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray, IntArray
+from dpframe.spaces.arrays import FloatArray, IntArray
 
 SWEEPS = 4
 """Times that all tables are gone through: more changes little, as tables of noise have no common solution."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray, IntArray
 from dpframe.estimate.tables.mixture import Mixture
+from dpframe.spaces.arrays import FloatArray, IntArray
 
 CHUNK = 16_384
 """Rows whose classes are drawn at once: their weights stay in cache."""

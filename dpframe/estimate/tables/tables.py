@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.arrays import FloatArray
 from dpframe.errors import ParameterError
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.likelihood import Matrices, expectation_maximization, noise_share, through
+from dpframe.spaces.arrays import FloatArray
 
 SHOWS = 3.0
 """Standard deviations of its law under independence beyond which a pair's distance from that shows."""

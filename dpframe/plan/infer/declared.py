@@ -21,10 +21,9 @@ from dpframe.errors import (
     name_list,
     warn,
 )
-from dpframe.infer.drafted import DraftedSpaces
-from dpframe.infer.from_data import IDENTIFIER, Reader, from_data
-from dpframe.infer.objects import read_by_kind
-from dpframe.infer.types import from_type
+from dpframe.plan.infer.drafted import DraftedSpaces
+from dpframe.plan.infer.from_data import IDENTIFIER, Reader, from_data, from_type
+from dpframe.plan.infer.objects import read_by_kind
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.field import Field, is_open

@@ -7,15 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpframe.api.report.page import page
+from dpframe.api.report.words import mechanism_name
+from dpframe.api.verify import verify
 from dpframe.disk import WEB_PAGE, check_named, write_text
 from dpframe.estimate import Estimates
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.notebook import notebook_html
-from dpframe.report.page import page
-from dpframe.report.words import mechanism_name
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.released import Source
-from dpframe.tables.verify import verify
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,9 +12,9 @@ from itertools import chain
 from pathlib import Path
 
 from dpframe.accounting.budget import Budget
+from dpframe.api.ledger.currencies import StoredAmount
 from dpframe.disk import new_file, sync_folder
 from dpframe.errors import DpframeError, DpframeWarning, LedgerError, warn
-from dpframe.ledger.currencies import StoredAmount
 
 APPLICATION_ID = 0x6470664C
 """Marks the file as a ledger ("dpfL")."""

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.infer.column import Task
-from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.infer.column import Task
+from dpframe.plan.infer.cost import CountNoise, Histogram
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Categorical, Ordinal, Space, Subset
 from dpframe.spaces.field import Field

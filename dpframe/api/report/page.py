@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING
 
 from dpframe.accounting.budget import Budget, upward
 from dpframe.accounting.gaussian_dp import promise_step
+from dpframe.api.report.elements import Drawing, Table, bar, parts_bar, range_bar, table
+from dpframe.api.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
+from dpframe.api.report.glance import glance
+from dpframe.api.report.review import comparison, review_table
+from dpframe.api.report.words import MECHANISMS, mechanism_name, unit_word
 from dpframe.errors import name_list
 from dpframe.estimate import Estimates
 from dpframe.plan.beliefs import PRIORS, after, best_guess, chance, percent
@@ -18,11 +23,6 @@ from dpframe.plan.certificate import Certificate
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import UNORDERED
-from dpframe.report.elements import Drawing, Table, bar, parts_bar, range_bar, table
-from dpframe.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
-from dpframe.report.glance import glance
-from dpframe.report.review import comparison, review_table
-from dpframe.report.words import MECHANISMS, mechanism_name, unit_word
 from dpframe.spaces.words import number
 from dpframe.tables.info import ReleaseInfo
 
@@ -149,7 +149,7 @@ def environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
-        loader=PackageLoader("dpframe", "report"),
+        loader=PackageLoader("dpframe", "api/report"),
         autoescape=True,
         finalize=printable,
         undefined=StrictUndefined,

@@ -14,13 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.infer.column import Task
-from dpframe.infer.cost import CountNoise, Histogram
-from dpframe.infer.from_data import integers, reals, times
-from dpframe.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds, refined, truth_values
-from dpframe.infer.steps import STEP_SHARE, STEPS, step_counts, step_of, stepped
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.infer.column import Task
+from dpframe.plan.infer.cost import CountNoise, Histogram
+from dpframe.plan.infer.from_data import integers, reals, times
+from dpframe.plan.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds, refined, truth_values
+from dpframe.plan.infer.steps import STEP_SHARE, STEPS, step_counts, step_of, stepped
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Datetime, Integer, Real, Space, as_space
 from dpframe.spaces.field import Field

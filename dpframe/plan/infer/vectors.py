@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpframe.errors import ColumnError
-from dpframe.infer.column import Task
-from dpframe.infer.cost import CountNoise, Histogram
-from dpframe.infer.numbers import first_grid, friendly
-from dpframe.infer.ranges import Grid, Round, bounds, fitted, refined
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.infer.column import Task
+from dpframe.plan.infer.cost import CountNoise, Histogram
+from dpframe.plan.infer.numbers import first_grid, friendly
+from dpframe.plan.infer.ranges import Grid, Round, bounds, fitted, refined
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space, Vector
 from dpframe.spaces.ball import LONGEST

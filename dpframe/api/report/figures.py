@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpframe.api.report.elements import Drawing, Table, bar, interval_bar, log_bar, table
+from dpframe.api.report.words import unit_word
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
 from dpframe.estimate.axes import has_few_values
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found
-from dpframe.report.elements import Drawing, Table, bar, interval_bar, log_bar, table
-from dpframe.report.words import unit_word
 from dpframe.spaces.words import number
 
 MOST_COLUMNS = 8

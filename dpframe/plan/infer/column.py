@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from dpframe.infer.cost import CountNoise, Histogram
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.infer.cost import CountNoise, Histogram
 from dpframe.plan.inferred import NULLS_SHOW, Measured
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field

@@ -34,10 +34,10 @@ from pathlib import Path
 
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
+from dpframe.api.ledger.ledger import Entry, Ledger
+from dpframe.api.ledger.runs import is_done
 from dpframe.disk import Folder, shared, sync_folder, try_lock, write_whole
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
-from dpframe.ledger.ledger import Entry, Ledger
-from dpframe.ledger.runs import is_done
 from dpframe.noise.keystream import choice_key, framed
 
 SCHEMA = 1

@@ -32,9 +32,18 @@ import pandas as pd
 from dpframe.accounting.budget import Budget, check_epsilon
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
+from dpframe.api.ledger.currencies import (
+    CURRENCIES,
+    Amount,
+    Currency,
+    DatasetTotal,
+    StoredAmount,
+    Sum,
+    Tally,
+    currency_of,
+)
+from dpframe.api.ledger.sqlite import make_file, remedy, transaction
 from dpframe.errors import LedgerError, ParameterError, name_list
-from dpframe.ledger.currencies import CURRENCIES, Amount, Currency, DatasetTotal, StoredAmount, Sum, Tally, currency_of
-from dpframe.ledger.sqlite import make_file, remedy, transaction
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
+from dpframe.api.report.words import mechanism_name
+from dpframe.api.report.yaml_text import read_yaml, yaml_text
 from dpframe.disk import YAML, check_named, write_text
 from dpframe.errors import FileError, ParameterError, name_list
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
-from dpframe.report.words import mechanism_name
-from dpframe.report.yaml_text import read_yaml, yaml_text
 from dpframe.tables.info import ReleaseInfo
 
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 
 from dpframe.accounting.budget import Budget, upward
+from dpframe.api.report.elements import Table, table
 from dpframe.errors import name_list
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.plan import Plan
-from dpframe.report.elements import Table, table
 
 PROVED, ATTESTED, OPEN = "proved from the file", "stated by the curator", "ask the curator"
 

@@ -1,10 +1,11 @@
-"""Spaces read off the data, without a budget: a leak that the plan records."""
+"""Spaces that a type determines, and those read off the data, without a budget: a leak that the plan records."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.infer.categories import is_text, text_of
+from dpframe.plan.infer.categories import is_text, text_of
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, Vector
 from dpframe.spaces.base import LARGEST_GRID, decoded
 from dpframe.spaces.field import Field
@@ -223,3 +224,26 @@ FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterab
     (_holds_sets, _sets),
     (is_list_of_floats, _vectors),
 ]
+
+
+def from_type(column: Field) -> Space | None:
+    """Return the space that a type determines."""
+    space: Space
+    if pa.types.is_boolean(column.type):
+        space = Boolean()
+    elif pa.types.is_int8(column.type):
+        space = Integer(-128, 127)
+    elif pa.types.is_uint8(column.type):
+        space = Integer(0, 255)
+    elif column.of_day:
+        space = Datetime("00:00", "23:59", "min")
+    else:
+        return None
+    return Nullable(space) if column.nullable else space
+
+
+def any_space(column: Field) -> Space:
+    """Return a space that a column's type allows, whatever its values: a stand-in for the one that is to be found."""
+    type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    finder = next((find for fits, find in FINDERS if fits(type_)), texts)
+    return from_type(replace(column, nullable=False)) or finder(type_, ())

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpframe.infer.categories import TEXT_SHARE, Items, NumberedItems, Texts, set_share
-from dpframe.infer.column import Presence, Task
-from dpframe.infer.cost import CountNoise, Histogram
-from dpframe.infer.numbers import Numbers, Times
-from dpframe.infer.vectors import Lists
 from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.infer.categories import TEXT_SHARE, Items, NumberedItems, Texts, set_share
+from dpframe.plan.infer.column import Presence, Task
+from dpframe.plan.infer.cost import CountNoise, Histogram
+from dpframe.plan.infer.numbers import Numbers, Times
+from dpframe.plan.infer.vectors import Lists
 from dpframe.plan.inferred import Measured
 from dpframe.plan.kinds import SETS, way_of
 from dpframe.spaces import Boolean, Space

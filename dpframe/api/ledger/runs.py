@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpframe.ledger.ledger import Account, Ledger
-from dpframe.ledger.sqlite import transaction
+from dpframe.api.ledger.ledger import Account, Ledger
+from dpframe.api.ledger.sqlite import transaction
 
 _DONE = """
 SELECT dataset, part, job, name, release_id, request, output, at FROM runs

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.arrays import FloatArray
 from dpframe.plan.findings import POINT
-from dpframe.plan.nested_counts import Layer, fit_layers
+from dpframe.plan.levels import Layer, fit_layers
+from dpframe.spaces.arrays import FloatArray
 
 Edge = int | float
 Places = npt.NDArray[np.intp]
