@@ -4,10 +4,13 @@
 ``safe.dp`` still gives unbiased statistics of it, with honest intervals.
 """
 
+import contextlib
+import gc
 import importlib
 import sys
 import types
 import typing
+from collections.abc import Iterator
 
 from dpframe.cli import stopping as _stopping  # noqa: F401
 
@@ -160,12 +163,26 @@ class _Package(types.ModuleType):
 
 sys.modules[__name__].__class__ = _Package
 
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Collect no garbage: imports make objects that stay, and each search of all that pandas holds costs 8 ms."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 if not typing.TYPE_CHECKING:  # for type checkers the imports above say what there is
 
     def __getattr__(name: str) -> typing.Any:
         if name not in _WHERE:
             return _folder(name)
-        value = getattr(importlib.import_module(f"dpframe.{_WHERE[name]}"), name)
+        with _uncollected():
+            value = getattr(importlib.import_module(f"dpframe.{_WHERE[name]}"), name)
         globals()[name] = value
         return value
 
@@ -187,13 +204,14 @@ class _Accessor:
     """``df.dp``, whose module is imported when it is first used."""
 
     def __get__(self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]) -> typing.Any:
-        if frame is None:
-            from dpframe.api.accessor import DpAccessor
+        with _uncollected():
+            if frame is None:
+                from dpframe.api.accessor import DpAccessor
 
-            return DpAccessor
-        from dpframe.api.raw_accessor import accessor_of
+                return DpAccessor
+            from dpframe.api.raw_accessor import accessor_of
 
-        return accessor_of(frame)
+            return accessor_of(frame)
 
 
 pd.DataFrame.dp = _Accessor()  # type: ignore[attr-defined]

@@ -134,7 +134,10 @@ def test_import_is_quiet_and_leaves_heavy_modules_alone():
 
 def test_a_first_call_leaves_what_it_does_not_use_alone():
     code = """
-import sys, dpframe as dpf
+import sys, dpframe as dpf, pandas as pd
+few = pd.DataFrame({"sex": ["f", "m"] * 1_000, "age": range(2_000)})
+few.dp.sanitize(epsilon=4, delta=1e-6, spaces={"sex": ["f", "m"], "age": (0, 1999)})
+print([m for m in ("scipy", "sklearn") if m in sys.modules])
 frame = dpf.datasets.make_census(2_000, columns=["sex", "age", "hobbies"])
 safe = frame.dp.sanitize(epsilon=4, delta=1e-6, key=bytes(32))
 print([m for m in ("dpframe.estimate", "dpframe.api.report") if m in sys.modules])
@@ -142,4 +145,19 @@ safe.dp.value_counts("sex"), safe.dp.quantile("age"), safe.dp.support("hobbies")
 print([m for m in ("scipy.stats", "sklearn") if m in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["[]", "[]"]
+    assert done.stdout.split() == ["[]", "[]", "[]"]
+
+
+def test_imports_collect_no_garbage_and_leave_collection_as_it_was():
+    code = """
+import gc, dpframe as dpf
+seen = []
+gc.callbacks.append(lambda phase, info: seen.append(info["generation"]))
+dpf.Ledger
+print(gc.isenabled(), len(seen) < 5)  # one follows when collection is back
+gc.disable()
+dpf.Queries
+print(gc.isenabled(), len(seen) < 5)  # one follows when collection is back
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True True", "False True"]

@@ -45,8 +45,8 @@ import numpy as np
 
 from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.budget import check_delta
-from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_delta
-from dpframe.accounting.undercurve import Profile, cover
+from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_deltas
+from dpframe.accounting.undercurve import Profile, Profiles, cover_many
 from dpframe.errors import ParameterError, check_whole
 
 _MERGED = 8.0
@@ -55,6 +55,8 @@ _LARGE = 2.0**30
 """Parameters s² beyond which the law is not summed but bounded by the normal law's, cell by cell."""
 _LONG = 1 << 16
 """Lattice points from which on a profile is read off sums that are taken once."""
+_BLOCK = 1 << 16
+"""Terms that are summed at a time, so that they stay in the cache."""
 _ROUND = 1e-15
 _TOLERANCE = 1e-4
 """Relative width to which μ is found, rounded up."""
@@ -162,46 +164,70 @@ def lattice_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
 
     Examples
     --------
+    >>> from dpframe.accounting.gaussian_dp import gaussian_delta
     >>> profile = lattice_profile(IntegerNoise(1.0, numbers=1), 1, 1e-30)
     >>> round(profile(0.3), 6), round(gaussian_delta(1.0, 0.3), 6)  # the continuous formula is below
     (0.2938, 0.293285)
     """
+    profiles = _lattice_profiles(noise, moved, tail)
+    return lambda x: float(profiles(np.array([x]))[0])
+
+
+def _lattice_profiles(noise: IntegerNoise, moved: int, tail: float) -> Profiles:
     m = noise.numbers
     beta = m * float(Fraction(noise.distance)) * (1 + _ROUND)
     s2 = noise.sigma2 * m
     if s2 > _LARGE and noise.sigma2 >= _MERGED:
-        return _normal_profile(s2, m * moved, tail, beta)
+        return _normal_profiles(s2, m * moved, tail, beta)
     law, reach, beyond = _sum_law(noise.sigma2, m, tail)
     s = np.arange(-reach, reach + 1, dtype=np.float64)
     # All numbers move by `moved`: L = moved·(m·moved − 2S)/2σ², which falls in S.
     loss = moved * (m * moved - 2 * s) / (2 * noise.sigma2)
-    rising, error, rounded = -loss, 4 * _ROUND * float(np.abs(loss).max()), 1 + _ROUND * (1000 + len(law))
+    error, rounded = 4 * _ROUND * float(np.abs(loss).max()), 1 + _ROUND * (1000 + len(law))
     excess = _summed_excess(law, loss) if len(law) > _LONG else _term_by_term(law, loss)
 
-    def profile(x: float) -> float:
-        value = excess(int(np.searchsorted(rising, -(x - error), side="left")), x - error)
-        return min(1.0, max(0.0, value) * rounded + beyond + beta * (1 + math.exp(min(x, 700.0))))
+    def profiles(x: FloatArray) -> FloatArray:
+        value = np.maximum(excess(x - error), 0.0)
+        return np.minimum(1.0, value * rounded + beyond + _apart(x, beta))
 
-    return profile
-
-
-def _term_by_term(law: FloatArray, loss: FloatArray) -> Callable[[int, float], float]:
-    """Return Σ_{i<last} P_i·(1 − e^(x − L_i)) as a function of last and x."""
-    return lambda last, x: float(law[:last] @ -np.expm1(x - loss[:last])) if last else 0.0
+    return profiles
 
 
-def _summed_excess(law: FloatArray, loss: FloatArray) -> Callable[[int, float], float]:
-    """Return the same, rounded up, from running sums of P and of P·e^(−L), whose rounding is below n·u·ΣP each."""
-    first, second = np.cumsum(law), np.cumsum(np.exp(np.log(law) - loss))
-    rounding = 1 + _ROUND * (2 * len(law) + float(np.abs(loss).max()))
+def _apart(x: FloatArray, beta: float) -> FloatArray:
+    """Return what draws of a law that lies β from the ideal one add to a profile."""
+    return beta * (1 + np.exp(np.minimum(x, 700.0)))
 
-    def excess(last: int, x: float) -> float:
-        return float(first[last - 1]) * rounding - math.exp(x) * float(second[last - 1]) if last else 0.0
+
+def _term_by_term(law: FloatArray, loss: FloatArray) -> Profiles:
+    """Return Σ P_i·(1 − e^(x − L_i)) over L_i > x, for losses that fall."""
+    rows = max(1, _BLOCK // len(law))
+
+    def excess(x: FloatArray) -> FloatArray:
+        last = int(np.searchsorted(-loss, -np.min(x, initial=np.inf)))
+        terms = [-np.expm1(np.minimum(some[:, None] - loss[:last], 0.0)) @ law[:last] for some in _split(x, rows)]
+        return np.concatenate([np.zeros(0), *terms])
 
     return excess
 
 
-def _normal_profile(s2: float, moved: int, tail: float, beta: float) -> Profile:
+def _split(x: FloatArray, rows: int) -> list[FloatArray]:
+    """Return parts of so many numbers at most."""
+    return [x[start : start + rows] for start in range(0, len(x), rows)]
+
+
+def _summed_excess(law: FloatArray, loss: FloatArray) -> Profiles:
+    """Return the same, rounded up, from running sums of P and of P·e^(−L), whose rounding is below n·u·ΣP each."""
+    first, second = (np.concatenate([[0.0], np.cumsum(each)]) for each in (law, np.exp(np.log(law) - loss)))
+    rounding = 1 + _ROUND * (2 * len(law) + float(np.abs(loss).max()))
+
+    def excess(x: FloatArray) -> FloatArray:
+        last = np.searchsorted(-loss, -x)
+        return np.asarray(first[last] * rounding - np.exp(np.minimum(x, 700.0)) * second[last])
+
+    return excess
+
+
+def _normal_profiles(s2: float, moved: int, tail: float, beta: float) -> Profiles:
     """Return the same where the law is so wide that each weight is the normal law's of its cell, to a factor 1 ± κ.
 
     The integral of g(y) = e^(−y²/2s²) over a cell of width 1 is g(y)·(1 ± κ), κ = (z² + 1)/(20·s²) up to |y| = z·s, as
@@ -216,23 +242,23 @@ def _normal_profile(s2: float, moved: int, tail: float, beta: float) -> Profile:
     return _near_normal(mu, 1 + 2 * kappa, 4 * kappa, tail, beta)
 
 
-def _near_normal(mu: float, factor: float, shift: float, tail: float, beta: float) -> Profile:
+def _near_normal(mu: float, factor: float, shift: float, tail: float, beta: float) -> Profiles:
     """Return factor·G_μ(x − shift) plus the error bounds of tails and tables."""
 
-    def profile(x: float) -> float:
-        value = factor * gaussian_delta(mu, x - shift) + tail
-        return min(1.0, value * (1 + 1e-12) + beta * (1 + math.exp(min(x, 700.0))))
+    def profiles(x: FloatArray) -> FloatArray:
+        value = factor * gaussian_deltas(mu, x - shift) + tail
+        return np.minimum(1.0, value * (1 + 1e-12) + _apart(x, beta))
 
-    return profile
+    return profiles
 
 
 @lru_cache(maxsize=512)
 def _moved_step(noise: IntegerNoise, moved: int, slack: float) -> Step:
     """Return the step of numbers that all move by so much."""
-    return _proved(lattice_profile(noise, moved, slack / 16), slack)
+    return _proved(_lattice_profiles(noise, moved, slack / 16), slack)
 
 
-def _ball_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
+def _ball_profiles(noise: IntegerNoise, moved: int, tail: float) -> Profiles:
     """Return bounds from above on the profile of numbers that move by a vector of this ℓ2 norm at most."""
     d, s = noise.numbers, math.sqrt(noise.sigma2)
     # Beyond z·σ lies P(|y| > t·σ) ≤ 2e^(−t²/2) for each number, t·σ less than z·σ by the move.
@@ -248,12 +274,12 @@ def _ball_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
 @lru_cache(maxsize=512)
 def _ball_step(noise: BallNoise, moved: int, slack: float) -> Step:
     """Return the step of numbers that move by a vector of this norm at most."""
-    return _proved(_ball_profile(noise, moved, slack / 16), slack)
+    return _proved(_ball_profiles(noise, moved, slack / 16), slack)
 
 
-def _proved(profile: Profile, slack: float) -> Step:
+def _proved(profiles: Profiles, slack: float) -> Step:
     """Return the least step that lies above a profile."""
-    proved = cover(profile, Step(1.0, slack), _TOLERANCE, _NODES)
+    proved = cover_many(profiles, Step(1.0, slack), _TOLERANCE, _NODES)
     if not math.isfinite(proved.ratio):
         raise ParameterError(
             "the slack is too small for this noise: its tables' distance from the ideal law exceeds it; raise delta"

@@ -28,29 +28,31 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from dpframe.accounting.arrays import FloatArray
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_down, round_up
+from dpframe.accounting.mills import log_tail, mills_ratio
 from dpframe.errors import ParameterError
 
 _ROUND = 1e-15
 _DEEPEST = 40.0
 """φ of it is 1e-348, below all floats: there G is bounded by 0 and by φ."""
-_POINTS, _WEIGHTS = (np.asarray(v) for v in np.polynomial.legendre.leggauss(8))
+_HALF_POINTS = (0.1834346424956498, 0.525532409916329, 0.7966664774136267, 0.9602898564975362)
+_HALF_WEIGHTS = (0.362683783378362, 0.3137066458778873, 0.22238103445337448, 0.10122853629037626)
+_POINTS = np.array([*(-x for x in _HALF_POINTS[::-1]), *_HALF_POINTS])
+_WEIGHTS = np.array([*_HALF_WEIGHTS[::-1], *_HALF_WEIGHTS])
+"""Gauss–Legendre nodes on [−1, 1] and their weights, the positive half of each written out."""
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 _DIGITS = 60
-
-
-def _mills(t: FloatArray) -> FloatArray:
-    return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(t / math.sqrt(2)), dtype=np.float64)
+_SETTLED = 1e-9
+"""A move of Newton's method after which the next would be below 1e-15: they shrink to their squares."""
 
 
 def _difference(a: FloatArray, mu: FloatArray) -> FloatArray:
     """Return M(a) − M(a + μ) of Mills' ratio M, by the integral of its slope: small differences do not cancel so."""
     inner = a[..., None] + mu[..., None] * (0.5 + 0.5 * _POINTS)
-    return np.asarray(0.5 * mu * ((1 - inner * _mills(inner)) @ _WEIGHTS))
+    return np.asarray(0.5 * mu * ((1 - inner * mills_ratio(inner)) @ _WEIGHTS))
 
 
 def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -64,30 +66,39 @@ def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[FloatArray, Float
     """
     mus, xs = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(x, dtype=np.float64))
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
-        ratio = xs / mus
-        start, end = ratio - mus / 2, ratio + mus / 2
-        a, b = np.clip(start, -_DEEPEST, _DEEPEST), np.minimum(end, 1e100)
-        near, most = mus <= 1, (a <= -1) & (mus > 1)
-        # Each formula only where some element needs it: plans ask thousands of times for one.
-        apart = _difference(a, np.minimum(mus, 1.0)) if near.any() else np.zeros(())
-        if not near.all():
-            apart = np.where(near, apart, _mills(np.maximum(a, -1.0)) - _mills(b))
-        log_g = -0.5 * a * a - _LOG_ROOT + np.log(apart)
-        if most.any():
-            missing = np.exp(-0.5 * a * a - _LOG_ROOT) * (_mills(np.abs(a)) + _mills(b))
-            log_g = np.where(most, np.log1p(-np.minimum(missing, 0.75)), log_g)
-        error = _ROUND * (50 + 8 * np.where(most, np.minimum(b, 1e4), (1 + np.abs(a)) * (1 + np.minimum(b, 1e4))))
+        log_g, error, start = _about(mus, xs)
         deep = start > _DEEPEST
         low = np.where(deep, -np.inf, log_g - error)
         high = np.where(deep, -0.5 * np.minimum(start, 1e100) ** 2 * (1 - 8 * _ROUND), log_g + error)
     return low, np.minimum(high, 0.0)
 
 
+def _about(mus: FloatArray, xs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return ln G_μ(x), what bounds its error up to `_DEEPEST`, and a."""
+    ratio, half = xs / mus, mus / 2
+    start, b = ratio - half, np.minimum(ratio + half, 1e100)
+    a = np.minimum(np.maximum(start, -_DEEPEST), _DEEPEST)
+    log_density = -0.5 * a * a - _LOG_ROOT
+    far = mus > 1
+    # Each formula only where some element needs it: plans ask thousands of times for one.
+    apart = np.zeros(()) if far.all() else _difference(a, np.minimum(mus, 1.0))
+    most = far & (a <= -1)
+    if far.any():
+        apart = np.where(far, mills_ratio(np.maximum(a, -1.0)) - mills_ratio(b), apart)
+    log_g = log_density + np.log(apart)
+    digits = (1 + np.abs(a)) * (1 + np.minimum(b, 1e4))
+    if most.any():
+        missing = np.exp(log_density) * (mills_ratio(np.abs(a)) + mills_ratio(b))
+        log_g = np.where(most, np.log1p(-np.minimum(missing, 0.75)), log_g)
+        digits = np.where(most, np.minimum(b, 1e4), digits)
+    return log_g, _ROUND * (50 + 8 * digits), start
+
+
 def log_slope(mu: npt.ArrayLike, x: npt.ArrayLike) -> FloatArray:
     """Return ln(−dG_μ/de^x) = ln Φ(−μ/2 − x/μ), to a relative 1e-14·(1 + x/μ + μ)² of the slope."""
     with np.errstate(over="ignore"):
         b = np.asarray(x) / np.asarray(mu) + np.asarray(mu) / 2
-    return np.asarray(special.log_ndtr(-np.minimum(b, 1e100)), dtype=np.float64)
+        return log_tail(np.minimum(b, 1e100))
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -100,33 +111,40 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """
     if mu == 0:
         return max(0.0, -math.expm1(epsilon) * (1 + _ROUND))
-    high = float(np.exp(log_gaussian(mu, abs(epsilon))[1])) * (1 + _ROUND)
-    if epsilon < 0:
-        high = (-math.expm1(epsilon) + math.exp(epsilon) * high) * (1 + 4 * _ROUND)
-    return min(1.0, high)
+    return float(gaussian_deltas(mu, np.asarray(epsilon)))
 
 
-def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike) -> FloatArray:
+def gaussian_deltas(mu: float, epsilons: FloatArray) -> FloatArray:
+    """Return `gaussian_delta` of a μ above 0, element by element."""
+    high = np.exp(log_gaussian(mu, np.abs(epsilons))[1]) * (1 + _ROUND)
+    below = np.minimum(epsilons, 0.0)
+    folded = (-np.expm1(below) + np.exp(below) * high) * (1 + 4 * _ROUND)
+    return np.minimum(1.0, np.where(epsilons < 0, folded, high))
+
+
+def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike, near: float | None = None) -> FloatArray:
     """Return μ with ln G_μ(x) = ``log_g``, about, element by element; 0 where that is below any float's.
 
-    Newton's method in ln μ from a small μ: ln G increases and is concave in it, so that iterates rise to the root.
+    Newton's method in ln μ from a small μ, or from one that is ``near``: ln G increases and is concave in it, so that
+    iterates rise to the root, after one that may fall.
     """
     # Twice an x beyond that would overflow, and no promise is so large on purpose.
     small = np.minimum(np.asarray(x, dtype=np.float64), 1e300)
     target, xs = np.broadcast_arrays(np.asarray(log_g, dtype=np.float64), small)
     empty = ~(target > -790)
     goal = np.where(empty, -1.0, target)
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         # Where a = √(−2 ln G), φ(a) by itself is G: a point left of the root.
         mu = np.maximum(2 * xs / (np.sqrt(-2 * goal) + np.sqrt(2 * xs - 2 * goal)), np.exp(goal))
+        mu = mu if near is None else np.maximum(mu, near)
         for _ in range(60):
-            low, high = log_gaussian(mu, xs)
-            value = np.where(np.isfinite(low), 0.5 * (low + high), high)
-            a = xs / mu - mu / 2
-            steep = np.exp(np.clip(np.log(mu) - 0.5 * a * a - _LOG_ROOT - value, -50, 50))
-            move = np.clip((goal - value) / np.maximum(steep, 1e-12), -1.0, 1.0)
+            about, _, a = _about(mu, xs)
+            square = -0.5 * np.minimum(a, 1e100) ** 2
+            value = np.where(a > _DEEPEST, square, about)
+            steep = np.exp(np.minimum(np.maximum(np.log(mu) + square - _LOG_ROOT - value, -50), 50))
+            move = np.minimum(np.maximum((goal - value) / np.maximum(steep, 1e-12), -1.0), 1.0)
             mu = mu * np.exp(move)
-            if np.all(np.abs(move) < 1e-14):
+            if np.max(np.abs(move), initial=0.0) < _SETTLED:
                 break
     return np.where(empty, 0.0, mu)
 
@@ -306,6 +324,8 @@ def pure_step(epsilon: float) -> Step:
     >>> round(pure_step(1.0).mu, 3)
     1.232
     """
+    from scipy import special  # imported late, as all of SciPy: a first release rarely needs it
+
     epsilon = check_epsilon(epsilon)
     if epsilon < 1:
         half = special.erfinv(math.tanh(epsilon / 2)) or epsilon

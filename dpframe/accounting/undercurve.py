@@ -33,6 +33,8 @@ from dpframe.accounting.gaussian_dp import Step, log_gaussian, log_slope, mu_of
 
 Profile = Callable[[float], float]
 """Bounds a profile H from above at one x ≥ 0."""
+Profiles = Callable[[FloatArray], FloatArray]
+"""Bounds a profile H from above at each of many x ≥ 0."""
 
 _MARGIN = 1e-10
 """Relative to the curve at an interval's left end; the error of the curve and its slope is a tenth of that."""
@@ -60,47 +62,57 @@ class Cover:
 
 
 class _Nodes:
-    """Bounds on a profile where they have been computed, in the order of x."""
+    """Bounds on a profile where they have been computed, in the order of x, and the μ that each of them needs."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile, self._seen = profile, dict[float, float]()
+    def __init__(self, profiles: Profiles, slack: float) -> None:
+        self._profiles, self._slack = profiles, slack
+        self._seen: dict[float, tuple[float, float]] = {}
+        self._near: float | None = None
 
     def __len__(self) -> int:
         return len(self._seen)
 
+    def add(self, x: npt.ArrayLike) -> None:
+        """Add nodes."""
+        new = np.asarray(x, dtype=np.float64)
+        h = self._profiles(new)
+        needs = least_nodes(new, h, self._slack, self._near)
+        self._near = max((need for need in needs.tolist() if 0 < need < math.inf), default=self._near)
+        self._seen |= dict(zip(new.tolist(), zip(h.tolist(), needs.tolist(), strict=True), strict=True))
+
     def at(self, x: float) -> float:
         if x not in self._seen:
-            self._seen[x] = self._profile(x)
-        return self._seen[x]
+            self.add([x])
+        return self._seen[x][0]
 
-    def until(self, delta: float) -> tuple[FloatArray, FloatArray]:
-        """Return the nodes up to the first whose bound is at most a slack."""
-        x = sorted(self._seen)
-        h = [self._seen[value] for value in x]
-        last = next((j for j, value in enumerate(h) if value <= delta * (1 - _MARGIN)), len(x) - 1)
-        return np.array(x[: last + 1]), np.array(h[: last + 1])
+    def until_slack(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return x, h and the μ needed of the nodes up to the first whose bound is at most the slack."""
+        x = np.array(sorted(self._seen))
+        h, needs = np.array([self._seen[value] for value in x.tolist()]).T
+        low = np.flatnonzero(h <= self._slack * (1 - _MARGIN))
+        end = low[0] + 1 if len(low) else len(x)
+        return x[:end], h[:end], needs[:end]
 
-    def spread(self, delta: float) -> bool:
+    def spread(self) -> bool:
         """Add nodes until the slack is reached; return whether it is."""
+        enough = self._slack * (1 - _MARGIN)
         start = self.at(0.0)
-        if start <= delta * (1 - _MARGIN):
+        if start <= enough:
             return True
         if start >= 1:
             return False
         mu = float(mu_of(math.log(start), 0.0))
-        end = mu * (mu / 2 + math.sqrt(-2 * math.log(max(delta, 1e-300)))) * 0.9
-        for share in _STARTS:
-            self.at(share * end)
+        end = mu * (mu / 2 + math.sqrt(-2 * math.log(max(self._slack, 1e-300)))) * 0.9
+        self.add(np.array(_STARTS) * end)
         for turn in range(_FURTHEST):
-            if self.at(end) <= delta * (1 - _MARGIN):
+            if self.at(end) <= enough:
                 return True
             end *= _WIDER + 0.05 * turn
         return False
 
     def halve(self, x: FloatArray, failing: npt.NDArray[np.bool_]) -> None:
         """Add the middles of intervals."""
-        for j in np.flatnonzero(failing):
-            self.at(float(x[j] + x[j + 1]) / 2)
+        self.add(((x[:-1] + x[1:]) / 2)[failing])
 
 
 def _curve(x: FloatArray, step: Step) -> FloatArray:
@@ -131,15 +143,15 @@ def unproved(x: FloatArray, h: FloatArray, step: Step) -> npt.NDArray[np.bool_]:
     return np.asarray(~(convex | falling))
 
 
-def least_nodes(x: FloatArray, h: FloatArray, slack: float) -> FloatArray:
-    """Return the μ that each node needs: no certificate, since it ignores what is between."""
+def least_nodes(x: FloatArray, h: FloatArray, slack: float, near: float | None = None) -> FloatArray:
+    """Return the μ that each node needs, sought from one that is near: no certificate, it ignores what is between."""
     rest = (h - slack) / (1 - slack)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mu = mu_of(np.where(rest > 0, np.log(np.maximum(rest, 1e-320)), -np.inf), x)
+        mu = mu_of(np.where(rest > 0, np.log(np.maximum(rest, 1e-320)), -np.inf), x, near)
     return np.asarray(np.where(rest < 1, mu, np.inf))
 
 
-def cover(profile: Profile, allowed: Step, tolerance: float = 2e-4, most: int = _MOST) -> Cover:
+def cover(profile: Profile, allowed: Step, tolerance: float = 2e-4) -> Cover:
     """Return the least step that certainly covers a profile, relative to the one that is allowed, whose slack it has.
 
     ``profile`` returns a bound from above on H(x), at any x ≥ 0; H itself must be the profile of a release (convex in
@@ -153,13 +165,17 @@ def cover(profile: Profile, allowed: Step, tolerance: float = 2e-4, most: int = 
     >>> round(cover(response, Step(2.0)).ratio, 3)
     0.616
     """
+    return cover_many(lambda x: np.array([profile(value) for value in x.tolist()]), allowed, tolerance)
+
+
+def cover_many(profiles: Profiles, allowed: Step, tolerance: float = 2e-4, most: int = _MOST) -> Cover:
+    """Return `cover` of a profile that is bounded at many x at once, by a certificate of at most so many nodes."""
     slack, uncovered = allowed.delta, Cover(allowed, math.inf, math.inf)
-    nodes = _Nodes(profile)
-    if allowed.mu == 0 or not nodes.spread(slack):
+    nodes = _Nodes(profiles, slack)
+    if allowed.mu == 0 or not nodes.spread():
         return uncovered
     while True:
-        x, h = nodes.until(slack)
-        needs = least_nodes(x, h, slack)
+        x, h, needs = nodes.until_slack()
         most_needed = float(needs.max())
         if not math.isfinite(most_needed):
             return uncovered

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import scipy
-from scipy import special
 
 from dpframe.accounting.budget import Budget
 from dpframe.api.ledger.account import OpenAccount
@@ -47,6 +45,9 @@ def arithmetic() -> str:
     Those of a calibrated ε enter the plan, and so the keys of its noise: what was released under a key elsewhere is not
     what would be released here.
     """
+    import scipy
+    from scipy import special  # imported late, as all of SciPy
+
     x = np.linspace(1e-3, 30.0, 1 << 14)
     found = [np.exp(-x), np.expm1(x), np.log(x), np.log1p(x), np.tanh(x), np.sqrt(x), x**1.7, np.logaddexp(x, 1.0)]
     # No products of matrices: those of one machine may differ with the number of threads.

@@ -11,7 +11,6 @@ from itertools import accumulate, repeat
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import gammaln, xlog1py, xlogy
 
 from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import round_down
@@ -310,7 +309,9 @@ class AsymmetricBitFlip(FlipMechanism):
 
 def _binomial(n: int, p: float) -> FloatArray:
     """Return the binomial law of 0 to n."""
-    # By scipy.special: scipy.stats takes half a second to import.
+    # Imported late, as all of SciPy; scipy.stats would take half a second more.
+    from scipy.special import gammaln, xlog1py, xlogy
+
     k = np.arange(n + 1)
     ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
     return np.asarray(np.exp(ways + xlogy(k, p) + xlog1py(n - k, -p)))

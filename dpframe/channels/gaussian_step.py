@@ -8,8 +8,6 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from scipy import special
-
 from dpframe.accounting.budget import Budget, fewer_digits_up
 from dpframe.accounting.gaussian_dp import Step, composed_steps, promise_step, pure_step
 from dpframe.accounting.step_loss import StepLoss
@@ -88,6 +86,8 @@ def least_table(sigma2: float, whole: Step, cost: Callable[[GaussianTable], Step
 
 def flag_within(whole: Step, from_centre: Step) -> ResponseTable:
     """Return the null flag that comes to a step together with noise about the centre."""
+    from scipy import special  # imported late, as all of SciPy
+
     left = max(float(whole.square - from_centre.square), 0.0) * _BELOW
     # The inverse of `pure_step`: e^ε/(1 + e^ε) = Φ(μ/2).
     flag = float(special.logit(special.ndtr(math.sqrt(left) / 2))) * _BELOW

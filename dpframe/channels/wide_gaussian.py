@@ -21,7 +21,6 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
-from scipy import special
 
 from dpframe.accounting.budget import round_down, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise
@@ -200,7 +199,7 @@ class WideGaussian(GaussianMechanism):
         if self.sigma < _SMOOTH:
             return np.asarray(self._running[0][np.clip(steps + self.room, 0, 2 * self.room + 1)])
         z = np.asarray((steps - 0.5) / self.sigma)
-        return np.asarray(special.ndtr(z) + z * _density(z) / (24 * self.sigma**2))
+        return np.asarray(_ndtr(z) + z * _density(z) / (24 * self.sigma**2))
 
     def _summed(self, steps: IntArray) -> FloatArray:
         """Return Σ_{j < step} P(Z < j)."""
@@ -208,7 +207,7 @@ class WideGaussian(GaussianMechanism):
             inside = np.clip(steps + self.room, 0, 2 * self.room + 1)
             return np.asarray(self._running[1][inside] + np.maximum(steps - self.room - 1, 0))
         z = np.asarray((steps - 1) / self.sigma)
-        return np.asarray(self.sigma * (z * special.ndtr(z) + _density(z)) - _density(z) / (12 * self.sigma))
+        return np.asarray(self.sigma * (z * _ndtr(z) + _density(z)) - _density(z) / (12 * self.sigma))
 
     @cached_property
     def _running(self) -> tuple[FloatArray, FloatArray]:
@@ -293,6 +292,12 @@ class WideGaussian(GaussianMechanism):
         if self.sigma >= _SMOOTH:
             return math.sqrt(2 / math.pi) * self.sigma
         return float(self._density @ np.abs(np.arange(-self.room, self.room + 1.0)))
+
+
+def _ndtr(z: FloatArray) -> FloatArray:
+    from scipy import special  # imported late, as all of SciPy
+
+    return np.asarray(special.ndtr(z))
 
 
 def _density(z: FloatArray) -> FloatArray:

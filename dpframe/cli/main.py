@@ -188,11 +188,13 @@ def plan(
         if web is not None:
             web.write(made.page(**files_of(source, output)).encode())
             typer.echo(f"wrote {html}: a page to try out other ε and numbers of rows", err=True)
+    spent = _inference_spent(made, output)
     if as_json:
+        typer.echo("\n".join(spent), err=True, nl=bool(spent))
         typer.echo(made.to_json())
         return
     said = [*map(in_options, introduction(made)), *_errors(made)]
-    typer.echo("\n".join([*_inference_spent(made, output), *said, "", table_text(made)]))
+    typer.echo("\n".join([*spent, *said, "", table_text(made)]))
     if explain:
         typer.echo("\n".join(["", str(made.explain()), "", KEPT, *made.lines()]))
     elif reach is not None:

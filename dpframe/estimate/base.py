@@ -310,8 +310,9 @@ class Reading:
                 start, step = moments.line_of(self._source.column(name).space)
                 end = start if bound == "lower" else start + step * (self._source.column(name).space.values - 1)
                 way = "lower" if bound == "lower" else "raise"
+                part = float(f"{100 * share:.2g}")
                 warn(
-                    f"about {100 * share:.2g} % of the rows of {name!r} seem to lie at its declared {bound} bound, "
+                    f"about {part:g} % of the rows of {name!r} seem to lie at its declared {bound} bound, "
                     f"{end:g}: if the table goes further, its mean, sum, std and correlations are of clipped values; "
                     f"{way} the bound in a new release (df.dp.check counts for the curator what is outside)",
                     InferenceWarning,

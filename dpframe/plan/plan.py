@@ -178,6 +178,8 @@ class Plan(PlanData):
         """Read a plan from a JSON file; `FileError` without one."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8-sig"))
+        except FileNotFoundError:
+            raise FileError(f"{path} does not exist; dpframe plan --output writes a plan") from None
         except (OSError, UnicodeDecodeError):
             raise FileError(f"{path} is not a readable plan file; dpframe plan --output writes one") from None
 

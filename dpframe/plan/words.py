@@ -172,7 +172,7 @@ def nearly_found_lines(plan: PlanData) -> list[str]:
     """Say the same, in one line for every ε."""
     near = nearly_found(plan)
     return [
-        f"about to be found at epsilon={epsilon:.3g}: "
+        f"would be found at about epsilon={epsilon:.3g}: "
         f"{', '.join(repr(name) for name, own in near.items() if own == epsilon)}"
         for epsilon in sorted(set(near.values()))
     ]

@@ -29,12 +29,26 @@ from dpframe.accounting.gaussian_dp import (
     step_delta,
     step_epsilon,
 )
+from dpframe.accounting.mills import log_tail, mills_ratio
 from dpframe.accounting.secret_order import ShuffledRows, likely_total, rows_cover, shuffled_profile
 from dpframe.accounting.undercurve import cover, unproved
 from dpframe.errors import ParameterError
 
 ADULT = [9, 16, 7, 15, 6, 5, 2, 42, 2]
 """Values of Adult's nine categorical columns, null among them."""
+
+
+def test_mills_ratio_and_the_tail_have_all_digits():
+    t = np.concatenate([np.linspace(-2, 8, 101), np.logspace(-9, 1.5, 40)])
+    tails = log_tail(np.abs(t)).tolist()
+    for x, found, tail in zip(t.tolist(), mills_ratio(t).tolist(), tails, strict=True):
+        with mp.workdps(60 + int(x * x / 4)):
+            exact = mp.exp(mp.mpf(x) ** 2 / 2) * mp.sqrt(mp.pi / 2) * mp.erfc(mp.mpf(x) / mp.sqrt(2))
+            assert abs(found / exact - 1) < 1e-15
+            exact_tail = mp.log(mp.erfc(mp.mpf(abs(x)) / mp.sqrt(2)) / 2)
+            assert abs(tail - exact_tail) < 1e-15 * (1 + x * x)
+    far = np.array([1e8, 1e50, 1e100])
+    assert np.allclose(mills_ratio(far) * far, 1, rtol=1e-15)
 
 
 def exact_curve(mu, x, digits):

@@ -219,6 +219,13 @@ def test_json_output_of_sanitize(files, run):
     assert json.loads(text)["plan"]["shuffle"] is False
 
 
+def test_json_of_an_inferred_plan_says_beside_it_what_it_spent(files, run):
+    code, text, err = run("plan", files / "in.parquet", "--epsilon", 3, "--json")
+    plan = dpf.Plan.from_json(text)
+    assert code == 0
+    assert f"planning again spends epsilon={plan.inferred.budget.epsilon:.4g} again" in err
+
+
 def test_options_reach_the_plan(files, run):
     arguments = ["--epsilon", 3, "--delta", 0, "--spaces", files / "spaces.json", "--json"]
     arguments += ["--contributions", 3, "--nulls", "impute"]
@@ -332,7 +339,10 @@ BAD = [
     (["sanitize"], "Missing argument"),
     (["sanitize", "in.parquet", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json"], "is part of the input"),
     (["sanitize", "in.parquet", "no/out.parquet", "--epsilon", "1", "--spaces", "spaces.json"], "is not a directory"),
-    (["sanitize", "in.parquet", "out.parquet", "--plan", "no.json"], "no.json is not a readable plan file"),
+    (
+        ["sanitize", "in.parquet", "out.parquet", "--plan", "no.json"],
+        "no.json does not exist; dpframe plan",
+    ),
     (["sanitize", "in.parquet", "out.parquet", "--plan", "spaces.json"], 'it has no "schema" number'),
     (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--spaces", "in.parquet"], "in.parquet is not JSON"),
     (["sanitize", "in.parquet", "out.parquet", "--epsilon", "1", "--spaces", "no.json"], "is not a readable file"),

@@ -357,7 +357,10 @@ def test_as_a_process(tmp_path):
     assert "survey" in done.stdout
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "dpframe: dataset survey is in l already, and its total cannot change\n"
+    assert (
+        done.stderr == "dpframe: dataset survey is in l already, and its total cannot change: "
+        "a second dataset of the same people adds to it\n"
+    )
 
 
 def test_gaussian_sums_are_explained_in_a_line(run):

@@ -141,7 +141,8 @@ def test_refusal_says_which_is_short_and_nothing_happens(ledger):
     assert str(caught.value) == (
         "dataset survey has epsilon=0.8928 left of 1 at its delta=1e-06, too little for this release of epsilon=0.9, "
         "delta=1e-06: nothing was spent and nothing was drawn; the largest epsilon that still fits is 0.866 "
-        "at this release's delta: ask for no more, or create a dataset with a larger total"
+        "at this release's delta: ask for no more, or create a dataset with a larger total, "
+        "which counts from 0: for the same people both add up"
     )
     assert len(ledger.history()) == 1
     assert ledger.find("release 1") is None

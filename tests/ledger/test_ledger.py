@@ -352,7 +352,7 @@ def test_overdraw_says_what_is_left_and_that_nothing_happened(ledger):
     assert str(caught.value) == (
         "dataset survey has epsilon=0.3, delta=1e-06 left of epsilon=1, delta=1e-06, and epsilon=0.4, delta=0 was "
         "asked: nothing was spent and nothing was drawn; ask for no more than is left, or create a "
-        "dataset with a larger total"
+        "dataset with a larger total, which counts from 0: for the same people both add up"
     )
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     assert ledger.spent("survey").epsilon == 0.7

@@ -219,7 +219,7 @@ def test_plain_words_come_before_those_of_accounting(options, says):
 
 
 def test_missing_plan_file(tmp_path):
-    with pytest.raises(dpf.FileError, match=r"plan\.json is not a readable plan file"):
+    with pytest.raises(dpf.FileError, match=r"plan\.json does not exist"):
         dpf.Plan.read(tmp_path / "plan.json")
 
 

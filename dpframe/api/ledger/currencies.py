@@ -297,7 +297,8 @@ class GaussianCurrency(Currency):
         )
 
 
-_UNSPENT, _LARGER = "nothing was spent and nothing was drawn", "create a dataset with a larger total"
+_UNSPENT = "nothing was spent and nothing was drawn"
+_LARGER = "create a dataset with a larger total, which counts from 0: for the same people both add up"
 
 
 def _rounded(value: float) -> float:

@@ -151,7 +151,7 @@ class Ledger:
         ...
     dpframe.errors.BudgetExceeded: dataset survey has epsilon=0.3, delta=0 left of epsilon=1, delta=0, and
     epsilon=0.4, delta=0 was asked: nothing was spent and nothing was drawn; ask for no more than is left, or
-    create a dataset with a larger total
+    create a dataset with a larger total, which counts from 0: for the same people both add up
     >>> folder.cleanup()
     """
 
@@ -227,7 +227,8 @@ class Ledger:
         with transaction(self._file, self.timeout, write=True, create=True) as connection:
             if name in _datasets(connection):
                 raise LedgerError(
-                    f"dataset {name_list([name])} is in {self._file} already, and its total cannot change"
+                    f"dataset {name_list([name])} is in {self._file} already, and its total cannot change: "
+                    "a second dataset of the same people adds to it"
                 )
             connection.execute(_NEW_DATASET, (name, *kept, _now(), currency.name, int(moving), str(whom)))
             connection.executemany("INSERT INTO parts VALUES (?, ?)", [(name, part) for part in names])
