@@ -148,6 +148,7 @@ print([m for m in ("scipy.stats", "sklearn") if m in sys.modules])
     assert done.stdout.split() == ["[]", "[]", "[]"]
 
 
+@pytest.mark.slow
 def test_imports_collect_no_garbage_and_leave_collection_as_it_was():
     code = """
 import gc, dpframe as dpf
