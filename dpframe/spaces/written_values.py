@@ -101,7 +101,8 @@ def written_type(space: Space) -> pa.DataType:
     """Return the type that a space's values are read as from text, or raise `ColumnError` for those that no text is."""
     type_ = pa.date32() if pa.types.is_date32(space.natural_type) else space.object_type
     if not can_be_written(type_):
-        raise ColumnError(f"has values that CSV cannot hold ({space.tag}); convert the input to Parquet")
+        lists = ', with its text split into lists (pandas\' .str.findall("[^;]+"))' if space.holds_sets else ""
+        raise ColumnError(f"has values that CSV cannot hold ({space.tag}); convert the input to Parquet{lists}")
     return type_
 
 
