@@ -38,13 +38,14 @@ _MEND = {
     "clamped": "of the values lie outside the bounds and are clipped to them",
     "outside": "of the values are not among the categories",
     "cut": "of the sets lose items: undeclared ones, or those beyond the largest size",
+    "imputed": "of the values are null and become the middle of the bounds, or 'other' or the first category",
 }
 """What is said of a share of a column that its space changes."""
 
 
 def _moved(shift: Any, narrowed: float, what: str) -> str:
     """Say by how much clipping moves a mean and lowers a standard deviation; vectors have none."""
-    if what != "clamped" or pd.isna(shift):
+    if what not in ("clamped", "imputed") or pd.isna(shift):
         return ""
     moved = f", which moves the mean by {shift if isinstance(shift, pd.Timedelta) else digits(shift)}"
     return moved + (f" and lowers the std by {100 * narrowed:.2g} %" if narrowed > 0 else "")
@@ -63,10 +64,10 @@ class CuratorCheck:
     Parameters
     ----------
     columns
-        A row per column: shares of rows that are ``null``, ``clamped`` to bounds, ``rounded`` (within the bounds of
-        whole numbers, and between two steps), ``outside`` the categories, and ``cut`` (sets that lose items);
-        ``shift``, what that moves: a mean, or the share of rows with another value; ``narrowed``, the part of a
-        standard deviation that clipping takes away. ``refused`` says what stops a release.
+        A row per column: shares of rows that are ``null``, ``imputed`` (nulls that become a value), ``clamped`` to
+        bounds, ``rounded`` (within the bounds of whole numbers, and between two steps), ``outside`` the categories, and
+        ``cut`` (sets that lose items); ``shift``, what that moves: a mean, or the share of rows with another value;
+        ``narrowed``, the part of a standard deviation that is lost. ``refused`` says what stops a release.
     errors
         A row per statistic: the ``forecast`` standard error, and the ``error`` of one release, thrown away, against the
         raw truth: root mean square over the cells. Empty where a column is refused.
@@ -215,7 +216,7 @@ def _broken(plan: Plan, codes: Codes) -> pd.DataFrame:
     return pd.DataFrame({"mended": shares}, index=pd.Index(map(repr, plan.rules), name="rule"))
 
 
-_HEADS = ["null", "clamped", "rounded", "outside", "cut", "shift", "narrowed", "refused"]
+_HEADS = ["null", "imputed", "clamped", "rounded", "outside", "cut", "shift", "narrowed", "refused"]
 
 
 def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> dict[str, Any]:
@@ -229,8 +230,11 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
         return told | {"refused": error.rule}
     if not present.any():
         return told
+    written = nulls == "impute" and not space.has_null and not present.all()
+    told |= {"imputed": told["null"]} if written else {}
     plain = decoded(raw).filter(pa.array(present))
-    back = decoded(space.decode(codes[name], output_type(raw.type))).filter(pa.array(present))
+    coded = decoded(space.decode(codes[name], output_type(raw.type)))
+    back = coded.filter(pa.array(present))
     if space.inner_space.holds_sets:
         sets: Any = space.inner_space
         lost = np.array([_lost(set(a), set(b), sets.max_size) for a, b in _lists(plain, back)])
@@ -241,9 +245,9 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
     if space.is_numeric and not space.is_listed:
         ends = decoded(space.decode(space.code_array([0, space.values - 1]), output_type(raw.type)))
         out = _outside(plain, ends[0], ends[1])
-        clipped, whole = _series(back), _series(plain)
-        moved = clipped.mean() - whole.mean()
-        narrowed = 1 - clipped.std() / whole.std() if _share(out) and len(whole) > 1 else 0.0
+        changed, whole = _series(coded if written else back), _series(plain)
+        moved = changed.mean() - whole.mean()
+        narrowed = 1 - changed.std() / whole.std() if (written or _share(out)) and len(whole) > 1 else 0.0
         between = {"rounded": _share(pc.and_not(_outside(plain, back, back), out))} if space.is_whole else {}
         return told | {"clamped": _share(out), "shift": moved, "narrowed": max(0.0, float(narrowed))} | between
     other = np.array([a != b for a, b in zip(plain.to_pylist(), back.to_pylist(), strict=True)]).mean()

@@ -191,7 +191,15 @@ class PlanOptions(TypedDict, total=False):
             "statistic.",
         ),
     ]
-    nulls: Annotated[str, Option("error", "What a null is where its space holds none: error or impute.")]
+    nulls: Annotated[
+        str,
+        Option(
+            "error",
+            "What a null is where its space holds none: error or impute.",
+            "To impute writes the middle of the bounds, ``other`` or the first category, which statistics count as any "
+            "value; `Nullable` spaces keep nulls apart.",
+        ),
+    ]
     contributions: Annotated[int, Option(1, "Rows that one person may own.", check=_rows_of_a_person)]
     privacy_id: Annotated[
         str | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpframe.accounting.budget import Budget
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, name_list
 from dpframe.plan.accounting_gains import gains_table
 from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.data import PlanData
@@ -95,6 +95,12 @@ def person_lines(plan: PlanData) -> Iterator[str]:
     owned = f"A person owns {rows} at most, which is believed"
     chosen = f"Of each person, by column {plan.privacy_id!r}, {rows} counted, however many they own"
     yield f"{chosen if plan.privacy_id else owned}; what is true of people in general may be learnt of anyone."
+    written = [column.name for column in plan.columns if plan.nulls == "impute" and not column.space.has_null]
+    if written:
+        yield (
+            f"A null in {name_list(written)} becomes the middle of the bounds, or 'other' or the first category "
+            '(nulls="impute"), and counts as such in every statistic.'
+        )
 
 
 def _odds(whom: str, budget: Budget) -> str:

@@ -251,3 +251,21 @@ def test_every_kind_of_column_of_a_file_is_checked(tmp_path, capsys, ending, nul
     assert stopped.value.code == 0, out
     assert "refused" not in out
     assert [name for name in columns if not re.search(rf"^(mean|marginal)? +{name} ", out, re.M)] in ([], ["items"])
+
+
+def test_nulls_that_become_a_value_are_counted():
+    """A plan that imputes says so, and a check what it moves: means of four and five, and 3 for every other row."""
+    frame = pd.DataFrame({"rating": [4.0, 5.0, None, None] * 100, "sex": ["F", "M", "F", None] * 100})
+    plan = frame.dp.plan(epsilon=1, spaces={"rating": (1.0, 5.0), "sex": ["F", "M"]}, nulls="impute")
+    found = frame.dp.check(plan)
+    assert found.columns["imputed"].to_dict() == {"rating": 0.5, "sex": 0.25}
+    assert found.columns.loc["rating", "shift"] == pytest.approx(-0.75, abs=1e-4)
+    assert found.lines[0] == (
+        "rating: 50 % of the values are null and become the middle of the bounds, or 'other' or the first category, "
+        "which moves the mean by -0.75"
+    )
+    assert found.lines[1].startswith("sex: 25 % of the values are null and become")
+    assert "A null in rating, sex becomes the middle of the bounds" in str(plan.explain())
+    whole = frame.dp.plan(epsilon=1, spaces={"rating": dpf.Nullable(dpf.Real(1, 5)), "sex": ["F", "M"]}, nulls="impute")
+    assert "A null in sex becomes" in str(whole.explain())
+    assert "imputed" not in frame[["rating"]].dp.check(spaces={"rating": dpf.Nullable(dpf.Real(1, 5))}).columns
