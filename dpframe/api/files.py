@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.errors import ColumnError, FileError, NotSanitizedError, ParameterError, is_one_of
+from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError, is_one_of
 from dpframe.plan.plan import Plan
-from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
+from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata, kept_text, metadata_text
 from dpframe.tables.inputs import open_input
-from dpframe.tables.released import Source, read_info
+from dpframe.tables.released import Source, read_info, warn_of_lost_tables
 from dpframe.tables.sinks import Sink
 
 
@@ -42,6 +42,8 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
     if not isinstance(plan, Plan | ReleaseInfo):
         raise ParameterError("plan must be a Plan or a ReleaseInfo; Plan.read(path) reads one from a file")
     source = Source(table, plan.plan if isinstance(plan, ReleaseInfo) else plan, quiet=True)
+    if isinstance(plan, Plan):
+        warn_of_lost_tables(plan)
     info = plan if isinstance(plan, ReleaseInfo) else ReleaseInfo(plan, source.n, source.digest())
     if isinstance(table, pd.DataFrame):
         copy = table.copy(deep=False)
@@ -129,7 +131,8 @@ def write(
 ) -> ReleaseInfo:
     """Write a released table to a file that carries its plan.
 
-    `pandas.DataFrame.to_parquet` and `pyarrow.parquet.write_table` keep the plan as well; polars keeps no metadata.
+    `pandas.DataFrame.to_parquet` and `pyarrow.parquet.write_table` keep the plan as well; polars keeps no metadata, so that
+    only the very frame that was released knows it.
 
     Parameters
     ----------
@@ -167,13 +170,13 @@ def write(
     >>> frame = pl.DataFrame({"sex": ["F", "M"] * 500})
     >>> plan = dpf.plan(frame, epsilon=1, spaces={"sex": ["F", "M"]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     info = write(dpf.sanitize(frame, plan=plan), f"{folder}/safe.parquet", plan)
+    ...     info = write(dpf.sanitize(frame, plan=plan), f"{folder}/safe.parquet")
     ...     dpf.read(f"{folder}/safe.parquet").dp.release == info
     True
     """
     check_codec(compression)
     arrow = as_table(table)
-    if plan is not None:
+    if plan is not None and not _tells(arrow, plan):
         attached = attach(arrow, plan)
         arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **attached.schema.metadata})
     source = Source(arrow, None)
@@ -216,7 +219,8 @@ def _from_polars(frame: Any) -> pa.Table:
     import polars as pl
 
     # Categories are views otherwise, which Arrow's reader cannot decode.
-    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    table, text = frame.to_arrow(compat_level=pl.CompatLevel.oldest()), kept_text(frame)
+    return table if text is None else _described(table, text)
 
 
 def _from_pandas(frame: pd.DataFrame) -> pa.Table:
@@ -230,6 +234,14 @@ def _from_pandas(frame: pd.DataFrame) -> pa.Table:
     if not isinstance(text, str):
         return arrow
     return _described(arrow, text)
+
+
+def _tells(table: pa.Table, plan: Plan | ReleaseInfo) -> bool:
+    """Return whether a table's own description is of a plan, and so says more than the plan alone."""
+    text = metadata_text(table.schema.metadata)
+    with contextlib.suppress(DpframeError):
+        return text is not None and isinstance(plan, Plan) and read_info(text).plan == plan
+    return False
 
 
 def _described(table: pa.Table, text: str) -> pa.Table:

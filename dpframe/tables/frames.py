@@ -25,7 +25,7 @@ from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import read_as
 from dpframe.spaces.python_values import elements
 from dpframe.tables.checks import located
-from dpframe.tables.info import METADATA_KEY, arrow_metadata, metadata_text
+from dpframe.tables.info import METADATA_KEY, arrow_metadata, keep_text, kept_text, metadata_text
 from dpframe.tables.passthrough import Order, copied, passed
 from dpframe.tables.persons import row_counts
 from dpframe.tables.table import SHUFFLED, Codes, Counters, Spaces
@@ -263,13 +263,14 @@ def without_views(table: pa.Table) -> pa.Table:
 
 
 class PolarsFrame(ArrowFrame):
-    """A polars DataFrame; polars keeps no metadata, so attach the plan to estimate."""
+    """A polars DataFrame; polars keeps no metadata, so that only the very frame of a release knows its plan."""
 
     kind = "polars"
 
-    def __init__(self, table: pa.Table, schema: Any) -> None:
-        super().__init__(table)
-        self.schema = schema
+    def __init__(self, table: pa.Table, frame: Any) -> None:
+        text = kept_text(frame)
+        super().__init__(table if text is None else table.replace_schema_metadata(arrow_metadata(text)))
+        self.schema = frame.schema
 
     def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> Any:
         """Return a polars DataFrame."""
@@ -287,13 +288,18 @@ class PolarsFrame(ArrowFrame):
             elif isinstance(getattr(dtype, "inner", None), pl.Enum):
                 items: Any = space.inner_space
                 enums[name] = pl.List(pl.Enum(items.listed.labels()))
-        return frame.cast(enums)
+        released = frame.cast(enums)
+        keep_text(released, text)
+        return released
 
     def emptied(self, table: Any, names: Collection[str]) -> Any:
         """Return a polars DataFrame whose columns of these names are null."""
         import polars as pl
 
-        return table.with_columns([pl.lit(None, dtype=table.schema[name]).alias(name) for name in names])
+        found = table.with_columns([pl.lit(None, dtype=table.schema[name]).alias(name) for name in names])
+        if (text := kept_text(table)) is not None:
+            keep_text(found, text)
+        return found
 
 
 _CONVERSIONS: Mapping[type, str] = {
@@ -586,5 +592,5 @@ def _wrap(table: Any) -> Frame:
             "pyarrow Table, or anything with __arrow_c_stream__"
         )
     if type(table).__module__.split(".")[0] == "polars":
-        return PolarsFrame(arrow, table.schema)
+        return PolarsFrame(arrow, table)
     return ArrowFrame(arrow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,6 +30,22 @@ PANDAS_ATTRS = "PANDAS_ATTRS"
 def arrow_metadata(text: str) -> dict[str, str]:
     """Return the schema metadata of a release: under our own key, and as pandas reads ``attrs``."""
     return {METADATA_KEY: text, PANDAS_ATTRS: json.dumps({METADATA_KEY: text})}
+
+
+_texts: dict[int, tuple[weakref.ref[Any], str]] = {}
+"""Descriptions by the identity of frames of a kind that keeps no metadata, while they live."""
+
+
+def keep_text(frame: Any, text: str) -> None:
+    """Keep the description of a release that is a frame without metadata of its own, as long as it lives."""
+    place = id(frame)
+    _texts[place] = weakref.ref(frame, lambda _: _texts.pop(place, None)), text
+
+
+def kept_text(frame: Any) -> str | None:
+    """Return the description that was kept of this very frame; None for any other, and for one made of it."""
+    owner, text = _texts.get(id(frame), (lambda: None, None))
+    return text if owner() is frame else None
 
 
 def metadata_text(metadata: Mapping[bytes, bytes] | None) -> str | None:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from dpframe.errors import (
     AlteredReleaseWarning,
     ColumnError,
+    DpframeWarning,
     NotSanitizedError,
     ParameterError,
     did_you_mean,
@@ -94,6 +95,16 @@ def read_info(text: str) -> ReleaseInfo:
     return remember(_infos, text, ReleaseInfo.from_json(text), KNOWN_DIGESTS)
 
 
+def warn_of_lost_tables(plan: Plan) -> None:
+    """Warn that a plan alone does not hold the tables that were measured under it."""
+    if plan.measures:
+        warn(
+            f"the {len(plan.measures)} tables that were measured lie in the release's description, which this table "
+            "lost: estimates are of the noisy rows alone; ask the release itself, its file, or attach its ReleaseInfo",
+            DpframeWarning,
+        )
+
+
 class Source:
     """A released table: its plan, its rows, and the codes of its columns."""
 
@@ -106,6 +117,8 @@ class Source:
             self.info = read_info(self._table.text)
         if plan is not None:
             self.plan = plan
+            if self.info is None and not quiet:
+                warn_of_lost_tables(plan)
         elif self.info is not None:
             self.plan = self.info.plan
         else:

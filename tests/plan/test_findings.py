@@ -130,7 +130,7 @@ def test_plan_report_and_warning_say_what_is_about_to_be_found():
         safe, said = quietly(dpf.sanitize, frame, plan=plan, key=bytes(32))
         assert said
         for text in (*said, str(plan), safe.dp.report().to_html()):
-            assert ("bout to be found at epsilon=" in text) == near
+            assert ("would be found at about epsilon=" in text) == near
 
 
 QUESTIONS = {

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
@@ -90,7 +91,30 @@ def test_tables_are_kept_when_a_release_is_written_and_attached(tmp_path):
     bare = SAFE.copy()
     bare.attrs = {}
     assert dpf.attach(bare, INFO).dp.release == INFO
-    assert dpf.attach(bare, PLAN).dp.release.tables == ()
+    with pytest.warns(dpf.DpframeWarning, match="tables that were measured lie in the release's description"):
+        assert dpf.attach(bare, PLAN).dp.release.tables == ()
+    with pytest.warns(dpf.DpframeWarning, match="of the noisy rows alone"):
+        dpf.Estimates(bare, PLAN)
+
+
+def test_the_very_frame_of_polars_knows_its_release(tmp_path):
+    """Polars keeps no metadata: what was measured must be neither lost without a word nor found in another frame."""
+    frame = pl.DataFrame({"age": [20, 30, 50, 70] * 500, "sex": ["F", "M"] * 1_000})
+    plan = dpf.plan(frame, epsilon=1, spaces={"age": (0, 100), "sex": ["F", "M"]})
+    safe = dpf.sanitize(frame, plan=plan, key=bytes(32))
+    alone = dpf.sanitize(frame.to_pandas(), plan=plan, key=bytes(32)).dp.mean("age")
+    for told in (dpf.Estimates(safe), dpf.Estimates(safe, plan)):
+        pd.testing.assert_series_equal(told.mean("age"), alone)
+    for number, given in enumerate(((), (plan,))):
+        info = dpf.write(safe, tmp_path / f"{number}.parquet", *given)
+        assert info.tables
+        assert dpf.verify(tmp_path / f"{number}.parquet").ok
+    with pytest.raises(dpf.AlreadySanitizedError):
+        dpf.sanitize(safe, epsilon=1)
+    with pytest.raises(dpf.NotSanitizedError):
+        dpf.Estimates(safe.clone())
+    with pytest.warns(dpf.DpframeWarning, match="which this table lost"):
+        dpf.Estimates(safe.clone(), plan)
 
 
 def test_rows_alone_still_tell():

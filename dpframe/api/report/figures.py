@@ -60,7 +60,9 @@ def _parts(estimates: Estimates, name: str) -> list[Table | str]:
     missing = next((one for one in estimates.plan.not_found if one.column == name), None)
     if missing is not None:
         near = nearly_found(estimates.plan).get(name)
-        return [f"Not found: {missing.why}." + ("" if near is None else f" About to be found at epsilon={near:.3g}.")]
+        return [
+            f"Not found: {missing.why}." + ("" if near is None else f" It would be found at about epsilon={near:.3g}.")
+        ]
     try:
         return _statistics(estimates, name)
     except ParameterError as error:
