@@ -131,8 +131,8 @@ def write(
 ) -> ReleaseInfo:
     """Write a released table to a file that carries its plan.
 
-    `pandas.DataFrame.to_parquet` and `pyarrow.parquet.write_table` keep the plan as well; polars keeps no metadata, so that
-    only the very frame that was released knows it.
+    `pandas.DataFrame.to_parquet` and `pyarrow.parquet.write_table` keep the plan as well; polars keeps no metadata, so
+    that only the very frame that was released knows it.
 
     Parameters
     ----------
