@@ -168,7 +168,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X
             A table of any kind, or a numeric array of shape (n, columns).
         y
-            Ignored.
+            Ignored: labels are neither randomised nor protected, and a model that is fitted to them is not private.
 
         Raises
         ------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -36,7 +37,10 @@ def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
     """Return a bound as nanoseconds since 1970 (or as a duration) and as canonical text."""
     parsed = _parsed(value)
     if parsed is None:
-        raise ParameterError(f"{name} must be a date, a datetime, a timedelta or ISO text, e.g. {name}='2020-01-31'")
+        raise ParameterError(
+            f"{name} must be a date, a datetime, a timedelta or ISO text, e.g. {name}='2020-01-31', or "
+            f"{name}='PT2H' for a duration"
+        )
     return parsed
 
 
@@ -47,8 +51,7 @@ def _parsed(value: Any) -> tuple[int, str] | None:
         if isinstance(value, np.timedelta64):
             value = value.astype("timedelta64[us]").item()
         if isinstance(value, str) and value.startswith("P"):
-            seconds = Decimal(value.removeprefix("PT").removesuffix("S"))
-            value = dt.timedelta(microseconds=int(seconds * 1_000_000))
+            value = _duration(value)
         if isinstance(value, str) and ":" in value[:3]:
             value = dt.time.fromisoformat(value)
         if isinstance(value, dt.time):
@@ -66,6 +69,19 @@ def _parsed(value: Any) -> tuple[int, str] | None:
         return micros * 1000, text.removesuffix("T00:00:00")
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         return None
+
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?")
+
+
+def _duration(text: str) -> dt.timedelta:
+    """Return an ISO 8601 duration of days, hours, minutes and seconds, to the microsecond; `ValueError` for others."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        raise ValueError
+    days, hours, minutes = (int(part or 0) for part in found.groups()[:3])
+    micros = int(Decimal(found[4] or 0) * 1_000_000)
+    return dt.timedelta(days=days, hours=hours, minutes=minutes, microseconds=micros)
 
 
 @register

@@ -516,6 +516,7 @@ def test_bounds_of_every_kind_are_the_same_space() -> None:
     for kind in (pd.Timedelta, np.timedelta64):
         assert Datetime(kind(0, "h"), kind(48, "h"), "h") == span
     assert Datetime("PT0S", "PT172800S", "h") == span
+    assert Datetime("PT0M", "P2D", "h") == Datetime("P0D", "P1DT23H60M0.0S", "h") == span
 
 
 def test_duration_bounds_are_exact_beyond_the_precision_of_floats() -> None:
@@ -544,6 +545,10 @@ BAD_TIMES: list[tuple[Callable[[], Any], str]] = [
     (lambda: Datetime(np.timedelta64("NaT", "s"), DAY), "lower must be a date"),
     (lambda: Datetime("2020-01-01", 5), "upper must be a date"),
     (lambda: Datetime("PTxS", "PT1S", "s"), "lower must be a date"),
+    (lambda: Datetime("P", "PT1S", "s"), "lower must be a date.* or lower='PT2H' for a duration"),
+    (lambda: Datetime("0h", "5h", "s"), "lower must be a date"),
+    (lambda: Datetime("P1Y", "P2Y", "D"), "lower must be a date"),
+    (lambda: Datetime("P999999999999D", "P2D", "D"), "lower must be a date"),
     (lambda: Datetime("PTNaNS", "PT1S", "s"), "lower must be a date"),
     (lambda: Datetime("PTInfinityS", "PT1S", "s"), "lower must be a date"),
     (lambda: Datetime("2020-01-01", DAY), "two points in time or two durations"),
