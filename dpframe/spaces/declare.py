@@ -142,7 +142,7 @@ def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
     if "space" not in fields:
         raise ParameterError(
             'a space in JSON is {"lower": 0, "upper": 120}, {"categories": ["F", "M"]} (and "other": "other" for what '
-            'is not listed), a list of categories, or has a tag, as {"space": "real", "lower": 0, "upper": 9, "steps": 90}'
+            'is not listed), a list of categories, or a tag, as {"space": "real", "lower": 0, "upper": 9, "steps": 90}'
         )
     return space_from_json(spec)
 
