@@ -51,6 +51,7 @@ def _moved(shift: Any, narrowed: float, what: str) -> str:
     return moved + (f" and lowers the std by {100 * narrowed:.2g} %" if narrowed > 0 else "")
 
 
+_OF_ONE = "Errors of one release, thrown away, beside their forecast"
 TITLE = "ONLY FOR THE CURATOR: exact numbers of the data, protected by nothing; do not share them"
 
 
@@ -107,9 +108,10 @@ class CuratorCheck:
         return [*said, *([f"{name_list(list(losing))}: {_ROUNDED}"] if len(losing) else [])]
 
     def __str__(self) -> str:
-        parts = [TITLE, "", self.columns.to_string(float_format=digits, na_rep=""), *self.lines]
+        told = self.lines or (["no value is changed"] if "refused" not in self.columns else [])
+        parts = [TITLE, "", self.columns.to_string(float_format=digits, na_rep=""), *told]
         if len(self.errors):
-            parts += ["", self.errors.to_string(float_format=digits, na_rep="")]
+            parts += ["", _OF_ONE, self.errors.to_string(float_format=digits, na_rep="")]
         if len(self.rules):
             parts += ["", self.rules.to_string(float_format=digits)]
         return "\n".join(parts)
@@ -119,7 +121,7 @@ class CuratorCheck:
     def _repr_html_(self) -> str:
         return (
             notebook_html(TITLE, [], self.columns, digits, self.lines)
-            + notebook_html("Errors", [], self.errors, digits)
+            + notebook_html(_OF_ONE, [], self.errors, digits)
             + (notebook_html("Rules", [], self.rules, digits) if len(self.rules) else "")
         )
 

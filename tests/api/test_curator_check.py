@@ -269,3 +269,15 @@ def test_nulls_that_become_a_value_are_counted():
     whole = frame.dp.plan(epsilon=1, spaces={"rating": dpf.Nullable(dpf.Real(1, 5)), "sex": ["F", "M"]}, nulls="impute")
     assert "A null in sex becomes" in str(whole.explain())
     assert "imputed" not in frame[["rating"]].dp.check(spaces={"rating": dpf.Nullable(dpf.Real(1, 5))}).columns
+
+
+def test_a_check_says_that_all_is_well_and_what_its_tables_are():
+    frame = pd.DataFrame({"sex": ["F", "M"] * 200})
+    plan = frame.dp.plan(epsilon=1, spaces={"sex": ["F", "M"]})
+    told = str(frame.dp.check(plan))
+    assert "no value is changed" in told
+    assert "Errors of one release, thrown away, beside their forecast" in told
+    assert "no value is changed" not in str(TABLE.dp.check(PLAN))
+    refused = frame.replace("M", "X").dp.check(plan)
+    assert "refused" in refused.columns
+    assert "no value is changed" not in str(refused)

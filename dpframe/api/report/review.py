@@ -48,7 +48,7 @@ _NOISE = (
     "Running times were not audited."
 )
 _COLLECTED = "Not in this file. Noise mends no bias of the data, and hides nothing before the release."
-_USEFUL = "See the first page. Noise is the same for all counts, so small groups are distinguished least."
+_USEFUL = "See the top of this page. Noise is the same for all counts, so small groups are distinguished least."
 
 
 def _strength(plan: Plan) -> str:
