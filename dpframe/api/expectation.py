@@ -23,7 +23,7 @@ from dpframe.tables.frames import wrap
 from dpframe.tables.inputs import open_input
 from dpframe.tables.table import Table
 
-_GOOD = 0.05
+GOOD = 0.05
 """An error of a count, in parts of the rows, or of a mean, in parts of its range, that is good enough for most."""
 
 
@@ -130,8 +130,8 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
     rows = table.n
     values = dict(expected_errors(plan, max(rows, 1)))
     lost, rows_for_found = expected_losses(valid.asked, rows)
-    ratio = max([values[name][0] / _GOOD for name in ("means",) if name in values] + [0.0])
-    ratio = max(ratio, values["counts"][0] / max(rows, 1) / _GOOD if "counts" in values else 0.0)
+    ratio = max([values[name][0] / GOOD for name in ("means",) if name in values] + [0.0])
+    ratio = max(ratio, values["counts"][0] / max(rows, 1) / GOOD if "counts" in values else 0.0)
     good = max(math.ceil(rows * ratio), rows_for_found)
     if valid.measurement is not None:
         values["lost"] = (lost, f"{len(valid.measurement.columns)}")

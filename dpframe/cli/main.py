@@ -23,7 +23,7 @@ import typer
 from dpframe.api import verbs
 from dpframe.api import verify as proving
 from dpframe.api.budgets import done_before
-from dpframe.api.expectation import expected
+from dpframe.api.expectation import GOOD, expected
 from dpframe.api.expected_errors import expected_errors, first_lines
 from dpframe.api.ledger.account import OpenAccount
 from dpframe.api.ledger.currencies import difference, enough_for, yearly
@@ -244,7 +244,9 @@ def _errors(made: Plan) -> list[str]:
     wider = "; intervals of means are several times wider where inference found the bounds"
     mind = wider if "means" in found and made.inferred is not None else ""
     columns = f"{len(made.columns)} column{'' if len(made.columns) == 1 else 's'} and their spaces"
-    return [f"To expect of these {columns} (95 % intervals): {first}{mind}"] if first else []
+    rough = found.get("counts", 0.0) > GOOD * (made.n or 0)
+    good = "; rough: --expect says from how many rows, or which epsilon, they are good" if rough else ""
+    return [f"To expect of these {columns} (95 % intervals): {first}{mind}{good}"] if first else []
 
 
 @app.command(

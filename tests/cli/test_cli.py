@@ -270,6 +270,8 @@ def test_a_plan_says_in_plain_words_what_to_expect_and_explains_its_accounting_w
         expect,
     )
     assert (empty, len(table)) == ("", 6)
+    rough = run("plan", files / "in.parquet", "--epsilon", 0.05, "--spaces", files / "spaces.json")[1]
+    assert "; rough: --expect says from how many rows" in rough
     text = run(*arguments, "--sample", 300, "--explain")[1]
     levers = text[text.index("What the accounting contributes") : text.index("What would help")]
     assert [line.split("  ")[0] for line in levers.splitlines()[3:-1]] == [
