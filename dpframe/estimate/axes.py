@@ -402,7 +402,7 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
         numbers = np.append(numbers[:-1], numbers[-1] + (second - first))
     shown = space.instants(numbers).tolist()
     if not isinstance(bins, int | np.integer):
-        below, above = _outer_bounds(column, list(bins))
+        below, above = _outer_bounds(list(bins), codes, size)
         shown[0] = _farther(below[-1], shown[0], min) if below else shown[0]
         shown[-1] = _farther(above[0], shown[-1], max) if above else shown[-1]
     return tuple(edges.tolist()), tuple(shown)
@@ -413,7 +413,7 @@ def as_asked(table: pd.DataFrame, column: Column, bounds: list[Any]) -> pd.DataF
 
     What reaches from the outer ones to the space's bounds is left out, as by `numpy.histogram`.
     """
-    below, above = _outer_bounds(column, bounds)
+    below, above = _outer_bounds(bounds, _codes_of_bounds(column, bounds), column.space.values)
     kept = table.iloc[int(not below) : len(table) - int(not above)]
     ends: Any = kept.index
     kind = type(cast(Any, table.index).left[0])
@@ -438,10 +438,9 @@ def as_asked(table: pd.DataFrame, column: Column, bounds: list[Any]) -> pd.DataF
     return asked
 
 
-def _outer_bounds(column: Column, bounds: list[Any]) -> tuple[list[Any], list[Any]]:
+def _outer_bounds(bounds: list[Any], codes: IntArray, size: int) -> tuple[list[Any], list[Any]]:
     """Return which bounds of bins lie at a space's lower bound or below it, and which at the upper one or above."""
-    codes = _codes_of_bounds(column, bounds)
-    below, above = int((codes <= 0).sum()), int((codes >= column.space.values - 1).sum())
+    below, above = int((codes <= 0).sum()), int((codes >= size - 1).sum())
     return bounds[:below], bounds[len(bounds) - above :]
 
 
