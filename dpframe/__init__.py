@@ -4,185 +4,42 @@
 ``safe.dp`` still gives unbiased statistics of it, with honest intervals.
 """
 
-import contextlib
-import gc
 import importlib
 import sys
 import types
 import typing
-from collections.abc import Iterator
 
 from dpframe.cli import stopping as _stopping  # noqa: F401
 
 # isort: split
 import pandas as pd
 
+from dpframe.api import public as _public
+from dpframe.api.public import WHERE, __all__, uncollected
+
 if typing.TYPE_CHECKING:
-    from dpframe import datasets, errors
-    from dpframe.accounting.budget import Budget
-    from dpframe.api.audits import audit
-    from dpframe.api.expectation import draft_spaces, expect
-    from dpframe.api.files import attach, read, write
-    from dpframe.api.ledger.ledger import Ledger
-    from dpframe.api.queries import Queries
-    from dpframe.api.synthetic_parquet import fidelity
-    from dpframe.api.transformer import Sanitizer
-    from dpframe.api.verbs import plan, read_parquet, sanitize, sanitize_parquet
-    from dpframe.api.verify import verify
-    from dpframe.errors import (
-        BudgetExceeded,
-        ColumnError,
-        DpframeError,
-        DpframeWarning,
-        FileError,
-        InferenceWarning,
-        NotSanitizedError,
-        OrderLeakWarning,
-        ParameterError,
-        PrivacyLeakWarning,
-        SeededReleaseWarning,
-    )
-    from dpframe.estimate import Estimates
-    from dpframe.plan.infer.drafted import DraftedSpaces
-    from dpframe.plan.plan import Plan
-    from dpframe.plan.rules import Follows, Implies, Ordered
-    from dpframe.spaces import (
-        Boolean,
-        Categorical,
-        Curve,
-        Datetime,
-        Integer,
-        Nullable,
-        Ordinal,
-        Product,
-        Real,
-        Subset,
-        Vector,
-    )
+    from dpframe.api.public import *
 
 __version__ = "0.3.0"
-
-__all__ = [
-    "Boolean",
-    "Budget",
-    "BudgetExceeded",
-    "Categorical",
-    "ColumnError",
-    "Curve",
-    "Datetime",
-    "DpframeError",
-    "DpframeWarning",
-    "DraftedSpaces",
-    "Estimates",
-    "FileError",
-    "Follows",
-    "Implies",
-    "InferenceWarning",
-    "Integer",
-    "Ledger",
-    "NotSanitizedError",
-    "Nullable",
-    "OrderLeakWarning",
-    "Ordered",
-    "Ordinal",
-    "ParameterError",
-    "Plan",
-    "PrivacyLeakWarning",
-    "Product",
-    "Queries",
-    "Real",
-    "Sanitizer",
-    "SeededReleaseWarning",
-    "Subset",
-    "Vector",
-    "attach",
-    "audit",
-    "datasets",
-    "draft_spaces",
-    "errors",
-    "expect",
-    "fidelity",
-    "plan",
-    "read",
-    "read_parquet",
-    "sanitize",
-    "sanitize_parquet",
-    "verify",
-    "write",
-]
-
-_NAMES = {
-    "accounting.budget": "Budget",
-    "api.audits": "audit",
-    "api.expectation": "draft_spaces expect",
-    "api.files": "attach read write",
-    "api.queries": "Queries",
-    "api.synthetic_parquet": "fidelity",
-    "api.transformer": "Sanitizer",
-    "api.verbs": "plan read_parquet sanitize sanitize_parquet",
-    "errors": (
-        "BudgetExceeded ColumnError DpframeError DpframeWarning FileError InferenceWarning NotSanitizedError "
-        "OrderLeakWarning ParameterError PrivacyLeakWarning SeededReleaseWarning"
-    ),
-    "estimate": "Estimates",
-    "plan.infer.drafted": "DraftedSpaces",
-    "api.ledger.ledger": "Ledger",
-    "plan.plan": "Plan",
-    "plan.rules": "Follows Implies Ordered",
-    "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
-    "api.verify": "verify",
-}
-"""What each module holds of them. It is imported when one of its names is first used."""
-
-_RARE = {
-    "accounting.audit": "AuditResult",
-    "accounting.finite": "SufficientSets sufficient_sets tight",
-    "channels": "Matrix",
-    "channels.utility": "exponential",
-    "errors": (
-        "AlreadySanitizedError AlteredReleaseWarning LargeEpsilonWarning LedgerError PlanError RepeatedReleaseWarning"
-    ),
-    "learning": "DebiasedNaiveBayes DebiasedRidge",
-    "plan.certificate": "Certificate",
-    "plan.columns": "Column Group",
-    "tables.info": "ReleaseInfo",
-    "api.report.report": "Report",
-}
-"""Names that few need, which are found here as well as in their modules, and are not listed."""
-
-_WHERE = {name: module for part in (_NAMES, _RARE) for module, names in part.items() for name in names.split()}
 
 
 class _Package(types.ModuleType):
     """The package: a public name stays what it is when a folder of the same name is imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name not in _WHERE or not isinstance(value, types.ModuleType):
+        if name not in WHERE or not isinstance(value, types.ModuleType):
             super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package
 
 
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Collect no garbage: imports make objects that stay, and each search of all that pandas holds costs 8 ms."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-if not typing.TYPE_CHECKING:  # for type checkers the imports above say what there is
+if not typing.TYPE_CHECKING:  # for type checkers the import above says what there is
 
     def __getattr__(name: str) -> typing.Any:
-        if name not in _WHERE:
+        if name not in WHERE:
             return _folder(name)
-        with _uncollected():
-            value = getattr(importlib.import_module(f"dpframe.{_WHERE[name]}"), name)
+        value = getattr(_public, name)
         globals()[name] = value
         return value
 
@@ -204,7 +61,7 @@ class _Accessor:
     """``df.dp``, whose module is imported when it is first used."""
 
     def __get__(self, frame: pd.DataFrame | None, owner: type[pd.DataFrame]) -> typing.Any:
-        with _uncollected():
+        with uncollected():
             if frame is None:
                 from dpframe.api.accessor import DpAccessor
 

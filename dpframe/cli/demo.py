@@ -10,12 +10,11 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from dpframe import datasets
+from dpframe.api.public import Estimates, datasets
 from dpframe.api.verbs import sanitize
 from dpframe.cli.estimate import stacked
 from dpframe.cli.terminal import progress
 from dpframe.errors import FileError
-from dpframe.estimate import Estimates
 from dpframe.plan.words import table_text
 from dpframe.spaces import Categorical, Nullable, Real
 from dpframe.tables.sinks import check_place

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from dpframe.api.public import Estimates
 from dpframe.cli.pipes import Source
 from dpframe.cli.where import WHERE, read_where
 from dpframe.errors import ParameterError
-from dpframe.estimate import Estimates
-from dpframe.estimate.axes import has_few_values
+from dpframe.spaces.cells import has_few_values
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import pandas as pd
 
 from dpframe.api.accessor import DpAccessor
 from dpframe.api.options import as_method_of
+from dpframe.api.public import Plan
 from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import OutputForm, PandasForm, ReadForm
 from dpframe.engines.job import PreparedRelease
@@ -27,7 +28,6 @@ from dpframe.engines.table import EngineTable, Outcome, check_id, check_unique
 from dpframe.engines.verbs import Verbs
 from dpframe.engines.work import Pieces
 from dpframe.errors import DpframeError, ParameterError
-from dpframe.plan.plan import Plan
 from dpframe.tables.frames import PandasFrame, wrap
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.parquet_form import ParquetForm

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpframe.api.files import as_table, with_signed_indices
-from dpframe.plan.plan import Plan
+from dpframe.api.public import Plan
 from dpframe.spaces import as_arrow as arrow_array
 from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.tables.frames import ArrowFrame, Frame, PandasFrame

@@ -17,6 +17,7 @@ from dpframe.api.job import Ready, carry_out, planned
 from dpframe.api.ledger.account import Cost, OpenAccount
 from dpframe.api.ledger.job_keys import check_not_interrupted, job_name
 from dpframe.api.planning import Request
+from dpframe.api.public import Plan
 from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import OutputForm
 from dpframe.engines.spill import Block, SealedSpill
@@ -24,7 +25,6 @@ from dpframe.engines.staging import WrittenFile, staged, write_part
 from dpframe.engines.table import EngineTable, Outcome, settled
 from dpframe.engines.work import Bucket, Pieces, Work
 from dpframe.errors import ParameterError
-from dpframe.plan.plan import Plan
 from dpframe.tables.checks import check_columns
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.noisy_tables import Tables

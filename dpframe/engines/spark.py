@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlparse
 
 from dpframe.api.files import check_codec
+from dpframe.api.public import Plan
 from dpframe.engines.forms import ArrowForm, OutputForm
 from dpframe.engines.job import PreparedRelease
 from dpframe.engines.readers import ParquetReader, Part, parquet_files, parquet_parts, without_rows
@@ -26,7 +27,6 @@ from dpframe.engines.table import EngineTable, Outcome, check_id, check_unique
 from dpframe.engines.verbs import Verbs
 from dpframe.engines.work import Pieces
 from dpframe.errors import DpframeError, FileError, NotSanitizedError, ParameterError
-from dpframe.plan.plan import Plan
 from dpframe.tables.frames import ArrowFrame, Frame, wrap
 from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
 from dpframe.tables.parquet_form import ParquetForm

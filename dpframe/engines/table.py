@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dpframe.api.job import of_persons
 from dpframe.api.planning import Request
+from dpframe.api.public import Plan
 from dpframe.engines.chosen import Chosen, ChosenReader, candidates, check_places, within
 from dpframe.engines.forms import OutputForm
 from dpframe.engines.memory import memory_kept
@@ -22,7 +23,6 @@ from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, row_checks
 from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
 from dpframe.noise.keystream import choice_key
-from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_arrow
 from dpframe.spaces.field import Field, is_open
 from dpframe.tables import persons

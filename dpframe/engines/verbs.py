@@ -12,10 +12,10 @@ from dpframe.api.job import planned
 from dpframe.api.ledger.account import OpenAccount
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import Request
+from dpframe.api.public import Plan
 from dpframe.engines.job import PreparedRelease, released
 from dpframe.engines.staging import check_target
 from dpframe.engines.table import EngineTable
-from dpframe.plan.plan import Plan
 
 T = TypeVar("T", bound=EngineTable)
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpframe.api.public import Plan
 from dpframe.engines.forms import OutputForm
 from dpframe.engines.sealing import BucketRows as Sealed
 from dpframe.engines.sealing import Seal
 from dpframe.errors import ColumnError, FileError
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import U64, Rows, derived_key
-from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, joined, length, taken
 from dpframe.tables.frames import Frame

@@ -23,20 +23,10 @@ import pandas as pd
 from dpframe.errors import ColumnError, DpframeWarning, ParameterError, warn
 from dpframe.estimate.evidence.law import Cells
 from dpframe.plan.columns import Column, Group
-from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""
-
-
-FEW_VALUES = 32
-"""Numeric columns of no more values are shown value by value."""
-
-
-def has_few_values(space: Space) -> bool:
-    """Return whether a column's values are listed (or so few that they can be)."""
-    return not space.code_words and (space.is_listed or space.size <= FEW_VALUES)
 
 
 def overlaps(edges: IntArray, starts: npt.ArrayLike, stops: npt.ArrayLike) -> FloatArray:

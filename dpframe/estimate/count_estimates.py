@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpframe.errors import ParameterError, check_flags, is_one_of
 from dpframe.estimate import sets, surrogates
-from dpframe.estimate.axes import Axis, has_few_values, make_axis
+from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Bins, column_names, kept_parts
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.conditions import ItemCondition, Where
@@ -19,6 +19,7 @@ from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.results import RESULTS, Answer, Results
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.cells import has_few_values
 
 _JOINED = {"all": " & ", "any": " | "}
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpframe.errors import ParameterError, is_one_of
 from dpframe.estimate import surrogates
-from dpframe.estimate.axes import Axis, check_inverts, has_few_values, join_axes, make_axis
+from dpframe.estimate.axes import Axis, check_inverts, join_axes, make_axis
 from dpframe.estimate.conditions import ValueCondition, Where
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
@@ -34,6 +34,7 @@ from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.estimate.tables.pair_bounds import MOST_BOUNDED, bounds_by_pairs
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.cells import has_few_values
 
 GRID_CELLS = 128
 """Cells of the grid on which the distribution of a numeric column is fitted."""

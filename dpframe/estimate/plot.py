@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.errors import ParameterError
-from dpframe.estimate.axes import has_few_values
+from dpframe.spaces.cells import has_few_values
 
 MOST_CURVES = 8
 """Mean curves in one picture."""

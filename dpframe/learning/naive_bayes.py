@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpframe.errors import ParameterError, name_list
-from dpframe.estimate.axes import FEW_VALUES, Axis, join_axes, make_axis
+from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.evidence.likelihood import (
     bootstrap_errors,
     expectation_maximization,
@@ -36,6 +36,9 @@ from dpframe.learning.base import (
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.tables.released import Source
+
+LISTED_VALUES = 32
+"""Features of no more numbers are taken value by value."""
 
 DEFAULT_BINS = 20
 """Bins of other numeric columns."""
@@ -150,7 +153,7 @@ class DebiasedNaiveBayes(ClassifierMixin, ReleaseModel):
                 f"column {column.name!r} holds {column.space.noun}, which are no categories; leave it out of X"
             )
         bins = self.bins.get(column.name) if isinstance(self.bins, Mapping) else None
-        listed = column.space.metric == "discrete" or not column.space.is_numeric or column.space.size <= FEW_VALUES
+        listed = column.space.metric == "discrete" or not column.space.is_numeric or column.space.size <= LISTED_VALUES
         if bins is None and not listed:
             bins = DEFAULT_BINS if isinstance(self.bins, Mapping) else self.bins
         return make_axis(column, bins)

@@ -9,6 +9,14 @@ from typing import Any
 from dpframe.spaces import Space
 from dpframe.spaces.ball import Ball
 
+FEW_VALUES = 32
+"""Numeric columns of no more values are shown value by value."""
+
+
+def has_few_values(space: Space) -> bool:
+    """Return whether a column's values are listed (or so few that they can be)."""
+    return not space.code_words and (space.is_listed or space.size <= FEW_VALUES)
+
 
 def item_count(space: Space) -> int:
     """Return the number of items of a space of sets."""

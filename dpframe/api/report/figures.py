@@ -15,9 +15,9 @@ from dpframe.api.report.elements import Drawing, Table, bar, interval_bar, log_b
 from dpframe.api.report.words import unit_word
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
-from dpframe.estimate.axes import has_few_values
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import nearly_found
+from dpframe.spaces.cells import has_few_values
 from dpframe.spaces.words import number
 
 MOST_COLUMNS = 8
