@@ -210,14 +210,8 @@ class BitFlip(FlipMechanism):
     With δ = 0, k = ε/diam for the diameter min(h, 2·max_size); with δ > 0 the largest k whose exact δ(ε) meets δ.
     Larger sets are first cut to ``max_size`` of their items. Metric-spaces paper, Example 1.
 
-    Parameters
-    ----------
-    items
-        Number of items h, up to 65,536.
-    max_size
-        Most items of a set, None for all.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`.
+    ``items``: number of items h, up to 65,536. ``max_size``: most items of a set, None for all. ``epsilon`` and
+    ``delta``: the budget; see `dpframe.accounting.budget`.
 
     Examples
     --------
@@ -271,14 +265,8 @@ class AsymmetricBitFlip(FlipMechanism):
     up to a quarter where k is small, so the gain is large where ε/max_size is (k = 1: standard errors of rare
     items 0.89 of those of `BitFlip`, k = 3: 0.43), and the released sets are smaller.
 
-    Parameters
-    ----------
-    items
-        Number of items h, up to 65,536.
-    max_size
-        Most items of a set, at most half of them.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`. With δ > 0, q is the smallest whose exact δ(ε) meets δ.
+    ``items``: number of items h, up to 65,536. ``max_size``: most items of a set, at most half of them. ``epsilon`` and
+    ``delta``: the budget; see `dpframe.accounting.budget`. With δ > 0, q is the smallest whose exact δ(ε) meets δ.
 
     Examples
     --------

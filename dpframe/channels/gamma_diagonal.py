@@ -35,20 +35,11 @@ class GammaDiagonal(ResponseChannel):
     the probability of the K/K_S tuples behind it, and the difference 1 − K·p of the two weights is the same
     for every S.
 
-    Parameters
-    ----------
-    sizes
-        Number of codes of each coordinate; their product K is at most 2^24.
-    epsilon, delta
-        The budget of the whole tuple; see `dpframe.accounting.budget`.
-    kept
-        Positions of the coordinates that are seen, ascending; all of them by default. Codes are theirs, in mixed
-        radix with the last coordinate running fastest.
+    ``sizes``: number of codes of each coordinate; their product K is at most 2^24. ``epsilon`` and ``delta``: the
+    budget of the whole tuple; see `dpframe.accounting.budget`. ``kept``: positions of the coordinates that are seen,
+    ascending; all of them by default. Codes are theirs, in mixed radix with the last coordinate running fastest.
 
-    Raises
-    ------
-    ParameterError
-        For sizes or positions that break these rules.
+    Raises `ParameterError` for sizes or positions that break these rules.
 
     Examples
     --------
@@ -114,21 +105,14 @@ class GammaDiagonal(ResponseChannel):
     def sample_columns(self, columns: Sequence[IntArray], stream: ColumnStream, first_row: int = 0) -> list[IntArray]:
         """Randomise the coordinates of rows together.
 
-        Parameters
-        ----------
-        columns
-            1-d integer arrays of one length: the codes of every coordinate that is seen.
-        stream, first_row
-            As for `sample`; one word a row, however many coordinates there are.
+        ``columns``: 1-d integer arrays of one length: the codes of every coordinate that is seen. ``stream`` and
+        ``first_row``: as for `sample`; one word a row, however many coordinates there are.
 
         Returns
         -------
         Arrays of the same lengths and dtypes.
 
-        Raises
-        ------
-        ParameterError
-            If there are more or fewer columns, of different lengths, or codes out of range.
+        Raises `ParameterError` if there are more or fewer columns, of different lengths, or codes out of range.
         """
         columns = [np.asarray(column) for column in columns]
         if len(columns) != len(self.kept) or len({column.shape for column in columns}) != 1:

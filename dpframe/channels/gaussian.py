@@ -42,12 +42,7 @@ class Gaussian(WrittenLaws, Mechanism):
     could be had of a release. That leaves grids of few values, or an ε of tens. It is read from plans that have it;
     new ones that name gaussian noise have it on a grid with room beyond the values (`wide_gaussian`).
 
-    Parameters
-    ----------
-    span
-        Largest code, 1 to 255.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`.
+    ``span``: largest code, 1 to 255. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
 
     Examples
     --------
@@ -77,10 +72,7 @@ class Gaussian(WrittenLaws, Mechanism):
     def shape_of(cls, space: Space) -> tuple[int, ...]:
         """Return the largest code.
 
-        Raises
-        ------
-        ParameterError
-            For more than 256 codes.
+        Raises `ParameterError` for more than 256 codes.
         """
         if space.size > LARGEST_TABLE:
             raise ParameterError(

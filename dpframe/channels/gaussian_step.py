@@ -63,10 +63,7 @@ class GaussianMechanism(Mechanism):
 def claimed_step(epsilon: float, delta: float, remedy: str) -> Step:
     """Return the step that noise of a budget is made for: a function of just the budget.
 
-    Raises
-    ------
-    ParameterError
-        For a δ of 0; ``remedy`` says where, and what to use instead.
+    Raises `ParameterError` for a δ of 0; ``remedy`` says where, and what to use instead.
     """
     if not delta > 0:
         raise ParameterError(f"gaussian noise on {remedy}")

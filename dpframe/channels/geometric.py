@@ -191,12 +191,7 @@ class Geometric(GeometricChannel, Mechanism):
     the rate is the largest whose exact δ(ε) meets δ (in the limit of fine grids, Laplace noise of scale
     diam/(ε − 2 ln(1−δ))). Metric-spaces paper, Example 5; Ghosh–Roughgarden–Sundararajan 2009.
 
-    Parameters
-    ----------
-    span
-        Largest code, 1 to 2^32 − 1.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`.
+    ``span``: largest code, 1 to 2^32 − 1. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
 
     Examples
     --------

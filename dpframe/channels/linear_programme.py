@@ -45,12 +45,7 @@ def response_matrix(size: int, epsilon: float) -> FloatArray:
 class Programme:
     """All ε-private channels on a metric, P[x, y] symmetric under x → m − x, and linear goals over them.
 
-    Parameters
-    ----------
-    metric, size
-        The metric of codes 0…size−1, as in `distances`.
-    epsilon
-        The loss of the channels.
+    ``metric`` and ``size``: the metric of codes 0…size−1, as in `distances`; ``epsilon``: the loss of the channels.
     """
 
     def __init__(self, metric: str, size: int, epsilon: float) -> None:

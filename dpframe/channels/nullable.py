@@ -39,14 +39,8 @@ class WithNull(Mechanism):
     A null whose flag flips is released as the channel's ``centre`` would be. Every row uses the same words, null or
     not: the flag the first plane, the values the next ones.
 
-    Parameters
-    ----------
-    kind
-        The class of the values' mechanism.
-    shape
-        Its fields before ``epsilon``: a span, items and the most of a set…
-    epsilon, delta
-        The budget of flag and value together; see `dpframe.accounting.budget`.
+    ``kind``: the class of the values' mechanism. ``shape``: its fields before ``epsilon``: a span, items and the most
+    of a set… ``epsilon`` and ``delta``: the budget of flag and value together; see `dpframe.accounting.budget`.
 
     Examples
     --------

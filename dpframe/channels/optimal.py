@@ -62,17 +62,10 @@ class Optimal(MetricChannel):
     def calibrate(cls, space: Space, epsilon: float, delta: float, slack: float = 0.5) -> Optimal:
         """Make the mechanism for a space's distances.
 
-        Parameters
-        ----------
-        space, epsilon, delta
-            The space and the budget.
-        slack
-            Share in (0, 1] of the gain in worst-case error that is given up for the error of marginals.
+        ``space``, ``epsilon`` and ``delta``: the space and the budget; ``slack``: share in (0, 1] of the gain in
+        worst-case error that is given up for the error of marginals.
 
-        Raises
-        ------
-        ParameterError
-            For more than 40 codes, a slack outside (0, 1], or if ε is too small for estimates.
+        Raises `ParameterError` for more than 40 codes, a slack outside (0, 1], or if ε is too small for estimates.
         """
         check_size(space, LARGEST_PROGRAMME, cls.tag)
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 < slack <= 1:

@@ -57,17 +57,10 @@ class Process(BallChannel, GaussianMechanism):
     Unshuffled vectors of more than about 2·ln(1/δ) coordinates have less noise by it than by ``vector``;
     shuffling is worth far more to ``vector``, and nothing to this. Appendix A.2.2; Hall, Rinaldo and Wasserman 2013.
 
-    Parameters
-    ----------
-    length, bits, norm, room
-        The ball, as of a `Vector`; a plan finds the room.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`.
+    ``length``, ``bits``, ``norm`` and ``room``: the ball, as of a `Vector`; a plan finds the room. ``epsilon`` and
+    ``delta``: the budget; see `dpframe.accounting.budget`.
 
-    Raises
-    ------
-    ParameterError
-        For a δ of 0, and where the grid is too coarse for the noise or ends too near to it.
+    Raises `ParameterError` for a δ of 0, and where the grid is too coarse for the noise or ends too near to it.
 
     Examples
     --------

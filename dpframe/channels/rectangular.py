@@ -30,15 +30,9 @@ _CONDITION = 1e10
 class RectangularMatrix:
     """A channel from a few codes to outputs of any number, given by the integers that are sampled.
 
-    Parameters
-    ----------
-    table
-        One law per input: weights of all outputs that sum to 2^64. `RectangularMatrix.of` makes it.
+    ``table``: one law per input: weights of all outputs that sum to 2^64. `RectangularMatrix.of` makes it.
 
-    Raises
-    ------
-    ParameterError
-        Unless laws are such weights, of 1 to 256 inputs and outputs.
+    Raises `ParameterError` unless laws are such weights, of 1 to 256 inputs and outputs.
 
     Examples
     --------
@@ -66,17 +60,11 @@ class RectangularMatrix:
     def of(cls, matrix: npt.ArrayLike, delta: float = 0.0) -> Self:
         """Make the channel from a stochastic matrix.
 
-        Parameters
-        ----------
-        matrix
-            ``matrix[x][y]`` is the probability that code x is answered with y, shape (inputs, outputs).
-        delta
-            A δ at which the loss must be finite.
+        ``matrix``: ``matrix[x][y]`` is the probability that code x is answered with y, shape (inputs, outputs);
+        ``delta``: a δ at which the loss must be finite.
 
-        Raises
-        ------
-        ParameterError
-            Unless rows are probabilities that sum to 1, and δ is at least what an input gives and another never does.
+        Raises `ParameterError` unless rows are probabilities that sum to 1, and δ is at least what an input gives and
+        another never does.
         """
         table = law_weights(matrix)
         if np.isinf(FiniteLoss(table, WORD).epsilon(check_delta(delta))):
@@ -114,15 +102,10 @@ class RectangularMatrix:
     def surrogate(self, f: npt.ArrayLike) -> FloatArray:
         """Return the φ of least norm with E[φ(Y) | x] = f(x), shape (outputs,).
 
-        Parameters
-        ----------
-        f
-            A function's value at every code, shape (inputs,).
+        ``f``: a function's value at every code, shape (inputs,).
 
-        Raises
-        ------
-        ParameterError
-            If ``f`` has another shape, or answers do not distinguish all inputs (fewer outputs than inputs never do).
+        Raises `ParameterError` if ``f`` has another shape, or answers do not distinguish all inputs (fewer outputs than
+        inputs never do).
         """
         values, matrix = np.asarray(f, dtype=np.float64), self.transition()
         if values.shape != (self.inputs,):
@@ -135,10 +118,8 @@ class RectangularMatrix:
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> npt.NDArray[np.int64]:
         """Draw answers; row ``first_row + i`` of the stream decides that of ``codes[i]``, one word a row.
 
-        Raises
-        ------
-        ParameterError
-            If the codes are not a 1-d integer array or leave 0…inputs−1, or the row is not a position.
+        Raises `ParameterError` if the codes are not a 1-d integer array or leave 0…inputs−1, or the row is not a
+        position.
         """
         codes, first_row = np.asarray(codes), check_whole(first_row, "first_row", 0, 1 << 62)
         if codes.ndim != 1 or codes.dtype.kind not in "iu":

@@ -120,12 +120,7 @@ class RandomizedResponse(ResponseChannel):
     p = (1−δ)/(e^ε + m), optimal among all (ε, δ)-private channels on the discrete metric
     (categorical paper, Theorems 8 and 10).
 
-    Parameters
-    ----------
-    size
-        Number of codes, 1 to 2^24.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`.
+    ``size``: number of codes, 1 to 2^24. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
 
     Examples
     --------

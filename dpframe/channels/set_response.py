@@ -40,19 +40,10 @@ class SetResponse(SetMechanism):
 
     Larger sets are first cut to ``max_size`` of their items.
 
-    Parameters
-    ----------
-    items
-        Number of items h.
-    max_size
-        Most items of a set, None for all; there are at most 2^24 such sets.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`.
+    ``items``: number of items h. ``max_size``: most items of a set, None for all; there are at most 2^24 such sets.
+    ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
 
-    Raises
-    ------
-    ParameterError
-        For more sets, or an ε that is too small for so many.
+    Raises `ParameterError` for more sets, or an ε that is too small for so many.
 
     Examples
     --------

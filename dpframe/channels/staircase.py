@@ -105,10 +105,7 @@ class Staircase(Mechanism):
     def calibrate(cls, space: Space, epsilon: float, delta: float) -> Staircase:
         """Make the mechanism for a grid.
 
-        Raises
-        ------
-        ParameterError
-            For more than 2^20 steps, or if ε is too small for so many.
+        Raises `ParameterError` for more than 2^20 steps, or if ε is too small for so many.
         """
         if space.values - 1 > LARGEST_SPAN:
             raise ParameterError(

@@ -73,13 +73,9 @@ class WrittenLaws(Channel):
 class Tabulated(WrittenLaws, Mechanism):
     """A channel on a few codes, given by the integers that are sampled.
 
-    Parameters
-    ----------
-    table
-        One law per input: positive weights of all outputs that sum to 2^64 (of a `Matrix` some may be 0). In JSON a
-        law is one string of hexadecimal weights, equally wide.
-    epsilon, delta
-        The budget, which the loss of the weights must meet.
+    ``table``: one law per input: positive weights of all outputs that sum to 2^64 (of a `Matrix` some may be 0). In
+    JSON a law is one string of hexadecimal weights, equally wide. ``epsilon`` and ``delta``: the budget, which the loss
+    of the weights must meet.
     """
 
     table: Weights = field(repr=False)
@@ -213,10 +209,7 @@ class Exponential(MetricChannel):
     def calibrate(cls, space: Space, epsilon: float, delta: float) -> Exponential:
         """Make the mechanism for a space's distances.
 
-        Raises
-        ------
-        ParameterError
-            For more than 256 codes, or if ε is too small for estimates.
+        Raises `ParameterError` for more than 256 codes, or if ε is too small for estimates.
         """
         check_size(space, LARGEST_TABLE, cls.tag)
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)

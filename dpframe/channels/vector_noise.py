@@ -178,12 +178,8 @@ class VectorNoise(VectorChannel, Mechanism):
     √d·Δ₂/ε in ℓ2. With δ > 0 the pure loss is what (ε, δ) allows any channel, ln((e^ε + δ)/(1 − δ)). Metric-spaces
     paper, appendix A.2.4, with the scale that is private in more than one dimension.
 
-    Parameters
-    ----------
-    length, bits, norm
-        The ball, as of a `Vector`.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`.
+    ``length``, ``bits`` and ``norm``: the ball, as of a `Vector`. ``epsilon`` and ``delta``: the budget; see
+    `dpframe.accounting.budget`.
 
     Examples
     --------
@@ -211,10 +207,7 @@ class VectorNoise(VectorChannel, Mechanism):
     def shape_of(cls, space: Space) -> tuple[Any, ...]:
         """Return length, bits and norm.
 
-        Raises
-        ------
-        ParameterError
-            For a grid with room: this noise ends where the ball does.
+        Raises `ParameterError` for a grid with room: this noise ends where the ball does.
         """
         vectors: Any = space
         if vectors.ball.room > 1:

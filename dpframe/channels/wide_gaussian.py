@@ -69,17 +69,10 @@ class WideGaussian(GaussianMechanism):
     span/μ. It is (ε, δ)-private for no δ of 0, and takes part of a plan's. Released numbers may lie outside of the
     bounds, by up to 7σ; their mean is right as it is. Appendix A.2.2; Canonne, Kamath and Steinke 2020.
 
-    Parameters
-    ----------
-    span
-        Largest code of a value, 1 to 2^20.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`.
+    ``span``: largest code of a value, 1 to 2^20. ``epsilon`` and ``delta``: the budget; see
+    `dpframe.accounting.budget`.
 
-    Raises
-    ------
-    ParameterError
-        For a δ of 0, or a span out of range.
+    Raises `ParameterError` for a δ of 0, or a span out of range.
 
     Examples
     --------
@@ -109,10 +102,7 @@ class WideGaussian(GaussianMechanism):
     def shape_of(cls, space: Space) -> tuple[int, ...]:
         """Return the largest code.
 
-        Raises
-        ------
-        ParameterError
-            For ranks, which have no values beyond their ends, and for more than 2^20 steps.
+        Raises `ParameterError` for ranks, which have no values beyond their ends, and for more than 2^20 steps.
         """
         if space.is_listed:
             raise ParameterError(
@@ -232,10 +222,7 @@ class WideGaussian(GaussianMechanism):
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return φ_f of a polynomial of degree 4 at most, by Hermite's polynomials.
 
-        Raises
-        ------
-        ParameterError
-            For another function: it has no surrogate whose error would be of use.
+        Raises `ParameterError` for another function: it has no surrogate whose error would be of use.
         """
         half = max(self.span / 2, 0.5)
         points = np.unique(np.rint(np.linspace(0, self.span, _DEGREE + 1)).astype(np.int64))

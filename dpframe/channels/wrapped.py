@@ -111,12 +111,7 @@ class WrappedGeometric(Mechanism):
     opposite each other are distinguished best: e^ε = cosh(rK/2) with α = e^−r for even K. The inverse is tridiagonal
     on the ring: φ_f(y) = [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)².
 
-    Parameters
-    ----------
-    size
-        Number of codes K, 1 to 2^20.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`.
+    ``size``: number of codes K, 1 to 2^20. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
 
     Examples
     --------

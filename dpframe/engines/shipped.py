@@ -30,15 +30,9 @@ def shipped(
     It travels by value, and what it carries is opened once the worker's version is known; its repr shows none of it.
     Engines log the arguments of work that fails, so the errors that are raised on purpose come back as values.
 
-    Parameters
-    ----------
-    task
-        A picklable function of this package, or an object of it that is called.
-    version
-        The version that workers must have; by default this one.
-    brought
-        Brings bytes to workers by way of files that others may read: they are encrypted under a key of one use, which
-        travels with the function, that stays small.
+    ``task``: a picklable function of this package, or an object of it that is called. ``version``: the version that
+    workers must have; by default this one. ``brought``: brings bytes to workers by way of files that others may read:
+    they are encrypted under a key of one use, which travels with the function, that stays small.
     """
     needed = sys.modules["dpframe"].__version__ if version is None else version
     content, parcel = pickle.dumps(task), None

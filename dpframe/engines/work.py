@@ -248,10 +248,7 @@ class Work:
     def gather(self, bucket: Bucket, parts: Iterable[bytes], seal: Seal | None = None) -> Batch:
         """Return the rows of a bucket in their order; of none no columns.
 
-        Raises
-        ------
-        FileError
-            If they are not those that the first pass saw.
+        Raises `FileError` if they are not those that the first pass saw.
         """
         seal = seal or Seal(self.key)
         opened = [seal.open(part, bucket.number) for part in parts]

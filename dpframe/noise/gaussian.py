@@ -122,10 +122,7 @@ class GaussianTable:
 def gaussian_table(sigma2: float) -> GaussianTable:
     """Return the table of discrete Gaussian noise with parameter σ² = ``sigma2``.
 
-    Raises
-    ------
-    ParameterError
-        If σ is below 1/2, where noise hides nothing, or above 2^40.
+    Raises `ParameterError` if σ is below 1/2, where noise hides nothing, or above 2^40.
     """
     if not 0.25 <= sigma2 <= LARGEST_SCALE**2:
         raise ParameterError("sigma2 must lie between 1/4 and 2^80")

@@ -91,10 +91,7 @@ def leading_zeros(words: U64) -> Ints:
 def geometric_noise(n: int, loss: float) -> GeometricNoise:
     """Return the noise for counts of up to ``n`` rows with at most ``loss`` per step.
 
-    Raises
-    ------
-    ParameterError
-        If the loss is so small that the block would be longer than a table can be.
+    Raises `ParameterError` if the loss is so small that the block would be longer than a table can be.
     """
     block = max(1, math.ceil(math.log(2) / loss * (1 + 2.0**-40)), -(-n // _MOST_BLOCKS))
     if block > LARGEST_BLOCK:

@@ -36,18 +36,11 @@ addresses of 128 bits, that are no numbers (shape (n, 2), low half first)."""
 class Keystream:
     """A release's secret key, from which a stream per column is derived.
 
-    Parameters
-    ----------
-    key
-        32 secret bytes. A key serves one table under one plan: two releases of changed data, or under a
-        changed plan with the same digest, would reveal their difference.
-    plan_digest
-        Digest of the plan; it enters every subkey, so one key under two plans gives unrelated noise.
+    ``key``: 32 secret bytes. A key serves one table under one plan: two releases of changed data, or under a changed
+    plan with the same digest, would reveal their difference. ``plan_digest``: digest of the plan; it enters every
+    subkey, so one key under two plans gives unrelated noise.
 
-    Raises
-    ------
-    ParameterError
-        If the key is not 32 bytes.
+    Raises `ParameterError` if the key is not 32 bytes.
 
     Examples
     --------

@@ -180,10 +180,7 @@ def _words(stream: ColumnStream, plane: int, count: int) -> list[int]:
 def stair_noise(width: int, plateau: int, rate: float) -> StairNoise:
     """Return the noise of a law with ``rate`` between neighbouring steps.
 
-    Raises
-    ------
-    ParameterError
-        If the rate is below 10⁻¹², whose noise exceeds every table.
+    Raises `ParameterError` if the rate is below 10⁻¹², whose noise exceeds every table.
     """
     if not 1 <= plateau <= width:
         raise ParameterError("plateau must lie between 1 and width; take the staircase's own")

@@ -53,10 +53,7 @@ class Ball:
     room
         Radii from 0 to the grid's ends: a power of two, 1 where vectors fill the grid.
 
-    Raises
-    ------
-    ParameterError
-        For other numbers or norms, or a grid so coarse that the ball holds no point of it.
+    Raises `ParameterError` for other numbers or norms, or a grid so coarse that the ball holds no point of it.
 
     Examples
     --------

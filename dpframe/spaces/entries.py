@@ -60,10 +60,7 @@ class Entries:
     def encoded(self, encode: Callable[[list[Any]], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return the rows' codes, given what encodes objects; of the entries only those are read that rows have.
 
-        Raises
-        ------
-        ColumnError
-            For the first row whose entry is refused.
+        Raises `ColumnError` for the first row whose entry is refused.
         """
         objects = self._objects()
         # Null is behind the last entry, where place -1 is.

@@ -84,12 +84,7 @@ def _is_positive(value: Any) -> bool:
 def leading_basis(gram: Floats, rank: int) -> tuple[Floats, Floats]:
     """Return functions that are orthonormal in the kernel's norm and span its leading eigenfunctions, and their duals.
 
-    Parameters
-    ----------
-    gram
-        The kernel between all points of a grid, shape (m, m).
-    rank
-        Number of functions.
+    ``gram``: the kernel between all points of a grid, shape (m, m); ``rank``: number of functions.
 
     Returns
     -------
@@ -97,10 +92,7 @@ def leading_basis(gram: Floats, rank: int) -> tuple[Floats, Floats]:
     coefficients of the projection of f on their span, whose Euclidean norm is the projection's norm in the kernel's
     space.
 
-    Raises
-    ------
-    ParameterError
-        Where the kernel has fewer functions, or the last one is one of several of the same weight.
+    Raises `ParameterError` where the kernel has fewer functions, or the last one is one of several of the same weight.
 
     Notes
     -----

@@ -24,10 +24,7 @@ _MIXED = "holds values of mixed or unsupported types, or beyond 64 bits; convert
 def elements(values: Any) -> Sequence[Any] | None:
     """Return the elements of a column that has no type of its own, or None where a type says what they are.
 
-    Raises
-    ------
-    ColumnError
-        If the values are no column at all.
+    Raises `ColumnError` if the values are no column at all.
     """
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return None
@@ -143,10 +140,7 @@ def as_arrow(values: Any) -> pa.Array:
 
     Values without a type of their own must all be of one kind; then they get the widest type of that kind.
 
-    Raises
-    ------
-    ColumnError
-        If the values are of mixed types or of one that Arrow does not know.
+    Raises `ColumnError` if the values are of mixed types or of one that Arrow does not know.
     """
     if isinstance(values, pa.ChunkedArray):
         return _combined(values)

@@ -48,14 +48,7 @@ def set_sizes(codes: U64) -> npt.NDArray[np.int64]:
 def packed(items: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64], words: int) -> U64:
     """Return rows of words whose bits are the items of each row.
 
-    Parameters
-    ----------
-    items
-        Numbers of items, row after row.
-    lengths
-        How many of them are each row's.
-    words
-        Words of a row.
+    ``items``: numbers of items, row after row; ``lengths``: how many of them are each row's; ``words``: words of a row.
 
     Examples
     --------

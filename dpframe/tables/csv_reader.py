@@ -117,10 +117,7 @@ class CsvInput(FileInput):
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
         """Return the table with the types of its columns' spaces; others are text.
 
-        Raises
-        ------
-        ColumnError
-            For a space whose values are not written in CSV: sets and tuples, durations.
+        Raises `ColumnError` for a space whose values are not written in CSV: sets and tuples, durations.
         """
         types = {}
         for name, space in spaces.items():

@@ -129,10 +129,7 @@ def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
     The names are whole paths: folders may hold partition keys, which are data. It is only for the key file;
     the digest of an input confirms a right guess of the input.
 
-    Raises
-    ------
-    FileError
-        If a file cannot be read.
+    Raises `FileError` if a file cannot be read.
     """
     whole = hashlib.sha256()
     for path in files:
@@ -182,15 +179,9 @@ class FileInput(Streamed):
     def open(cls, source: str | Path) -> Self:
         """Read what every file says of itself.
 
-        Raises
-        ------
-        FileError
-            If nothing is there, a file is not of the format, or the files differ in columns, types or release
-            metadata.
-        ColumnError
-            If a partition key is also a column of the files.
-        ParameterError
-            If a column name appears twice or is empty.
+        Raises `FileError` if nothing is there, a file is not of the format, or the files differ in columns, types or
+        release metadata; `ColumnError` if a partition key is also a column of the files; `ParameterError` if a column
+        name appears twice or is empty.
         """
         if not isinstance(source, str | os.PathLike):
             raise ParameterError(f"a {cls.form} source is a path: of a file, a directory or a quoted glob")
@@ -277,12 +268,8 @@ class FileInput(Streamed):
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
         """Return the table with the types that columns are read as, where the files do not say them.
 
-        Parameters
-        ----------
-        spaces
-            The space of each column that is coded.
-        inferred
-            Columns whose spaces private inference gave: what is not of the type is null there, and refused elsewhere.
+        ``spaces``: the space of each column that is coded. ``inferred``: columns whose spaces private inference gave:
+        what is not of the type is null there, and refused elsewhere.
         """
         return self
 
@@ -338,10 +325,7 @@ class FileInput(Streamed):
     def without(self, names: Sequence[str]) -> Self:
         """Return the table without some of its columns.
 
-        Raises
-        ------
-        ParameterError
-            For a name that it has not, or if no column is left.
+        Raises `ParameterError` for a name that it has not, or if no column is left.
         """
         for name in names:
             if name not in self.names:

@@ -558,10 +558,7 @@ def release_text(frame: pd.DataFrame) -> str | None:
 def wrap(table: Any) -> Frame:
     """Return a table of any kind as a `Frame`.
 
-    Raises
-    ------
-    ParameterError
-        If it is no table, or its column names are not unique strings that are not empty.
+    Raises `ParameterError` if it is no table, or its column names are not unique strings that are not empty.
     """
     frame = _wrap(table)
     names = frame.names

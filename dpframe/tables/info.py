@@ -68,12 +68,8 @@ NUMBERS = 'Numbers: .dp.mean("…"), .dp.value_counts("…"); plain pandas on no
 class ReleaseExplanation:
     """What a release promises in detail; prints as text, and shows as HTML in a notebook.
 
-    Parameters
-    ----------
-    person
-        What the promise means for one person, in sentences.
-    details
-        Both guarantees, the order of the rows, what inference and tables measured, and what each costs.
+    ``person``: what the promise means for one person, in sentences; ``details``: both guarantees, the order of the
+    rows, what inference and tables measured, and what each costs.
     """
 
     person: tuple[str, ...]

@@ -94,10 +94,7 @@ def _folded(words: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 class SortedWatch:
     """Watches batches of codes for columns that are sorted or grouped, so that a row's position reveals its value.
 
-    Parameters
-    ----------
-    partitions
-        Keys of the folders that the input was read from: its rows are grouped by them.
+    ``partitions``: keys of the folders that the input was read from: its rows are grouped by them.
     """
 
     LEAST_ROWS = 10

@@ -75,10 +75,8 @@ class PersonChoice:
     def candidates(self, ids: pa.Array, places: Rows, part: int) -> Candidates:
         """Return rows whose persons belong to a pass, by their ids, and the first row's position or each row's.
 
-        Raises
-        ------
-        ColumnError
-            For an id that is null, with its position, or of a type that is neither whole numbers nor text.
+        Raises `ColumnError` for an id that is null, with its position, or of a type that is neither whole numbers nor
+        text.
         """
         count = len(ids)
         at = places if isinstance(places, np.ndarray) else np.arange(places, places + count)

@@ -94,10 +94,7 @@ _NUMBERED = 1 << 14
 class Selection:
     """Which rows of a table are released: those of the lowest words of a keyed plane, or all.
 
-    Raises
-    ------
-    PlanError
-        If the table has fewer rows than the plan's sample.
+    Raises `PlanError` if the table has fewer rows than the plan's sample.
     """
 
     def __init__(self, plan: Plan, key: bytes, count: int) -> None:

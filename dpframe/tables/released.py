@@ -79,10 +79,7 @@ def described(info: ReleaseInfo) -> str:
 def read_info(text: str) -> ReleaseInfo:
     """Return what a release says about itself; `PlanError` for a text that is no description of one.
 
-    Raises
-    ------
-    NotSanitizedError
-        For the text of synthetic rows.
+    Raises `NotSanitizedError` for the text of synthetic rows.
     """
     known = _infos.get(text)
     if known is not None:
@@ -273,10 +270,7 @@ class Source:
     def verify(self) -> bool:
         """Return whether the randomised columns are those that were released, by count and digest.
 
-        Raises
-        ------
-        NotSanitizedError
-            If the table carries no digest to compare with.
+        Raises `NotSanitizedError` if the table carries no digest to compare with.
         """
         if self.info is None:
             raise NotSanitizedError("the table carries no digest; only a release with its metadata can be checked")

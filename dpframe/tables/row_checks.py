@@ -35,12 +35,7 @@ _AT_ONCE = 1 << 14
 class RowChecks:
     """Gives 128 bits for every row, shape (rows, 2).
 
-    Parameters
-    ----------
-    key
-        32 secret bytes.
-    plain
-        Columns that leave as they are, or decide which rows leave.
+    ``key``: 32 secret bytes; ``plain``: columns that leave as they are, or decide which rows leave.
 
     Examples
     --------

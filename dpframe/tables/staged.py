@@ -183,12 +183,8 @@ def is_read_in_parts(source: Any) -> bool:
 def staged(source: Any, folder: Path) -> Iterator[FileInput]:
     """Give a source as a table that can be read again and again: files as they are, streams in a folder's hidden file.
 
-    Raises
-    ------
-    FileError
-        If the files are missing or damaged, the stream breaks off, or the hidden file cannot be written.
-    ParameterError
-        If it is neither.
+    Raises `FileError` if the files are missing or damaged, the stream breaks off, or the hidden file cannot be written;
+    `ParameterError` if it is neither.
     """
     stream = stream_of(source)
     if stream is None:

@@ -46,10 +46,7 @@ class Streamed(ABC):
     def coded(self, spaces: Mapping[str, Space], rows: int) -> Iterator[CodedColumns]:
         """Yield the codes of columns, about so many rows at a time.
 
-        Raises
-        ------
-        ColumnError
-            With the position of a value that is no code, where rows have positions.
+        Raises `ColumnError` with the position of a value that is no code, where rows have positions.
         """
 
 

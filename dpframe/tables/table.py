@@ -65,17 +65,8 @@ class Table(Protocol):
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
         """Read every value of some columns, and return their codes if the table is held in memory.
 
-        Parameters
-        ----------
-        spaces
-            The space of each column.
-        nulls
-            ``"error"`` or ``"impute"``: what a null in a space without nulls is.
-        inferred
-            Columns whose spaces private inference gave: every value there has a code.
+        ``spaces``: the space of each column. ``nulls``: ``"error"`` or ``"impute"``: what a null in a space without
+        nulls is. ``inferred``: columns whose spaces private inference gave: every value there has a code.
 
-        Raises
-        ------
-        ColumnError
-            For a column whose type does not fit its space, or a value that the space cannot hold.
+        Raises `ColumnError` for a column whose type does not fit its space, or a value that the space cannot hold.
         """

@@ -72,10 +72,7 @@ class Numbers:
     also
         Another way in which one row may move them, as (moved, span): fewer far, or more not as far.
 
-    Raises
-    ------
-    ParameterError
-        For what is no whole number of at least 1.
+    Raises `ParameterError` for what is no whole number of at least 1.
 
     Examples
     --------
@@ -274,10 +271,7 @@ def geometric(numbers: Numbers, portion: Portion) -> Stairs:
 def stairs(numbers: Numbers, portion: Portion) -> Stairs:
     """Return staircase noise on one number, of least expected absolute error.
 
-    Raises
-    ------
-    ParameterError
-        If there are several numbers.
+    Raises `ParameterError` if there are several numbers.
 
     Examples
     --------
@@ -303,10 +297,7 @@ def _within(loss: float, epsilon: float) -> float:
 def gaussian(numbers: Numbers, portion: Portion) -> GaussianAnswer:
     """Return the least discrete Gaussian noise whose exact loss is within a portion.
 
-    Raises
-    ------
-    ParameterError
-        If δ is 0, or so little is left that no table of the noise can be made.
+    Raises `ParameterError` if δ is 0, or so little is left that no table of the noise can be made.
 
     Examples
     --------

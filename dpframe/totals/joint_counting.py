@@ -175,14 +175,8 @@ class JointCounting:
     that are 1 where a row is in a cell counts all pairs at once, but takes two operations a row and pair of cells: less
     than a pass only for pairs of up to 16 cells, and one pass counts hundreds of those.)
 
-    Parameters
-    ----------
-    blocks
-        The columns.
-    single
-        Joints of columns whose blocks have too many cells together, which are counted by themselves.
-    fused
-        Joints that are counted together.
+    ``blocks``: the columns; ``single``: joints of columns whose blocks have too many cells together, which are counted
+    by themselves; ``fused``: joints that are counted together.
 
     Examples
     --------
@@ -203,14 +197,8 @@ class JointCounting:
     def of(cls, widths: Mapping[Any, int], joints: Sequence[Margin], most: int = 1 << 17) -> JointCounting:
         """Return the fewest passes for some joints.
 
-        Parameters
-        ----------
-        widths
-            The cells of each column.
-        joints
-            Names of columns, and the joint of them.
-        most
-            Cells of a pass: so many that they stay in the cache.
+        ``widths``: the cells of each column. ``joints``: names of columns, and the joint of them. ``most``: cells of a
+        pass: so many that they stay in the cache.
         """
         divisions = [_Division.of(widths, joints, limit, most) for limit in _LIMITS]
         small = [division for division in divisions if division.cells <= _MOST_CELLS]

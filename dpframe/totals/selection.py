@@ -57,16 +57,10 @@ _NOTHING = "epsilon is too small for this answer: every candidate would be as li
 class Scores:
     """How far one row moves the whole scores of candidates.
 
-    Parameters
-    ----------
-    ways
-        The ways in which a row may move them, each as (tables, range): so many tables of scores, in each of them one
-        candidate is chosen, are moved, and in each the moves of two scores differ by no more than the range.
-    contributions
-        Rows that one person may own.
-    balanced
-        One table whose scores move by at most half the range, and whose normaliser Σ base·e^(k·score) is the same for
-        all neighbours.
+    ``ways``: the ways in which a row may move them, each as (tables, range): so many tables of scores, in each of them
+    one candidate is chosen, are moved, and in each the moves of two scores differ by no more than the range.
+    ``contributions``: rows that one person may own. ``balanced``: one table whose scores move by at most half the
+    range, and whose normaliser Σ base·e^(k·score) is the same for all neighbours.
 
     Examples
     --------
@@ -149,10 +143,7 @@ class ExponentialSelector(Selector):
     def of(cls, scores: Scores, portion: Portion) -> ExponentialSelector:
         """Return the one of the largest k within a portion.
 
-        Raises
-        ------
-        ParameterError
-            If nothing is left for it.
+        Raises `ParameterError` if nothing is left for it.
         """
         whole = Fraction(scores.range, 2 if scores.balanced else 1)
         if portion.step is None:
@@ -178,10 +169,7 @@ class NoisyMax(Selector):
     def of(cls, scores: Scores, portion: Portion) -> NoisyMax:
         """Return the one of the largest k within a portion.
 
-        Raises
-        ------
-        ParameterError
-            If nothing is left for it.
+        Raises `ParameterError` if nothing is left for it.
         """
         if portion.step is None:
             rate = portion.budget.epsilon / scores.range * _BELOW - float(_ROUNDED)

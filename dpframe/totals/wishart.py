@@ -57,10 +57,7 @@ class WishartNoise:
     def of(cls, size: int, bound: float, portion: Portion, contributions: int = 1) -> WishartNoise:
         """Return the noise of about the fewest degrees that a portion pays for, for a person of so many rows.
 
-        Raises
-        ------
-        ParameterError
-            If δ is 0, or the noise would exceed every table.
+        Raises `ParameterError` if δ is 0, or the noise would exceed every table.
         """
         if portion.budget.delta <= 0:
             raise ParameterError('wishart needs delta above 0; raise delta, or take mechanism="geometric"')

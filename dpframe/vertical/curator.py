@@ -325,10 +325,7 @@ def public_type(space: Space, type_: pa.DataType) -> pa.DataType:
 def fields_of(header: Header, names: Sequence[str]) -> dict[str, pa.Field]:
     """Read back the columns' types from a curator's header.
 
-    Raises
-    ------
-    FileError
-        If it has none, or those of other columns.
+    Raises `FileError` if it has none, or those of other columns.
     """
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(header.facts.get("fields", ""))))

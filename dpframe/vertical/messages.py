@@ -75,12 +75,8 @@ class Header:
 def read_text(text: str | bytes, path: Path) -> Header:
     """Read the header of a file back, of this version's schema.
 
-    Raises
-    ------
-    FileError
-        For another schema: of the first one a header confirms guesses, and what a newer one has is not known here.
-    ValueError, TypeError, KeyError
-        For what is no header.
+    Raises `FileError` for another schema: of the first one a header confirms guesses, and what a newer one has is not
+    known here; `ValueError`, `TypeError` or `KeyError` for what is no header.
     """
     schema = json.loads(text)["schema"]
     if type(schema) is int and schema != _SCHEMA:
@@ -102,10 +98,7 @@ def write_header(path: Path, header: Header, sender: Identity) -> None:
 def read_header(path: str | Path, run: str, key_of: Callable[[str], str]) -> Header:
     """Read a header back, signed by a sender of the run whose public key is known.
 
-    Raises
-    ------
-    FileError
-        If it is no header, of another schema or run, or changed.
+    Raises `FileError` if it is no header, of another schema or run, or changed.
     """
     try:
         found = json.loads(Path(path).read_bytes())
@@ -210,10 +203,7 @@ class Message:
     def open(cls, path: str | Path) -> Message:
         """Read the header of a message.
 
-        Raises
-        ------
-        FileError
-            If it is no message, or of another schema.
+        Raises `FileError` if it is no message, or of another schema.
         """
         path = Path(path)
         try:
@@ -231,10 +221,7 @@ class Message:
     def verify(self, kind: str, run: str, public: str, spaces: Mapping[str, Space]) -> None:
         """Check who made the message, for which run, and that it is unchanged.
 
-        Raises
-        ------
-        FileError
-            If any of it is not so.
+        Raises `FileError` if any of it is not so.
         """
         header = self.header
         if header.kind != kind:
@@ -254,10 +241,7 @@ class Message:
     def batches(self, spaces: Mapping[str, Space], rows: int = ROWS) -> Iterator[Batch]:
         """Yield the codes of columns, so many rows at a time across row groups.
 
-        Raises
-        ------
-        FileError
-            If the file is damaged, or has other columns.
+        Raises `FileError` if the file is damaged, or has other columns.
         """
         return row_groups(self._batches(spaces, rows), rows)
 

@@ -158,14 +158,8 @@ def pad_group(space: Space) -> PadGroup:
 class PadStream:
     """The pads of a curator's columns, row after row.
 
-    Parameters
-    ----------
-    spaces
-        The columns' spaces.
-    key
-        32 secret bytes that the pads are expanded from, or None for bytes of the system.
-    run
-        Digest of the run, which enters the expansion.
+    ``spaces``: the columns' spaces; ``key``: 32 secret bytes that the pads are expanded from, or None for bytes of the
+    system; ``run``: digest of the run, which enters the expansion.
     """
 
     spaces: Mapping[str, Space]

@@ -35,10 +35,7 @@ def row_tags(ids: pa.Array, key: bytes, first_row: int = 0) -> U64:
 
     Whole numbers are taken as their decimal digits: 7 and "7" are one record.
 
-    Raises
-    ------
-    ColumnError
-        For an id that is null, or of a type that is neither whole numbers nor text.
+    Raises `ColumnError` for an id that is null, or of a type that is neither whole numbers nor text.
 
     Examples
     --------
@@ -91,10 +88,7 @@ class Records:
     def add(self, tags: U64) -> None:
         """Add the next tags.
 
-        Raises
-        ------
-        ColumnError
-            If one appears twice.
+        Raises `ColumnError` if one appears twice.
         """
         together = np.concatenate([self._last, tags])
         if (together[1:] == together[:-1]).all(axis=1).any():
