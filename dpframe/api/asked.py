@@ -44,11 +44,8 @@ class QueryColumn:
     def of(cls, field: Field, declared: Mapping[str, Any]) -> QueryColumn:
         """Take the declared space of a column, or the one that its type says.
 
-        Raises
-        ------
-        ParameterError, ColumnError
-            Without a space, with the declaration to paste; for one that does not fit the column's type, or holds
-            vectors or tuples.
+        Raises `ParameterError` or `ColumnError` without a space, with the declaration to paste; for one that does not
+        fit the column's type, or holds vectors or tuples.
         """
         name = field.name
         known = declared_space(field, declared) if name in declared else from_type(field)

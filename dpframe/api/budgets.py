@@ -237,10 +237,7 @@ def budget_of_input(
 def done_before(path: Path, request: Request, account: OpenAccount | None) -> DoneRun | None:
     """Return the run of an account if it is done, by its name and never by its input; delete a key that it left.
 
-    Raises
-    ------
-    LedgerError
-        If it was done under another plan or request, its output is gone, or it is running.
+    Raises `LedgerError` if it was done under another plan or request, its output is gone, or it is running.
     """
     name = job_keys.job_name(path)
     run = None if account is None else runs.done(account, name)

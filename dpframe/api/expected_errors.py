@@ -25,14 +25,9 @@ TWO_SIDED = 1.96
 def first_lines(value: Mapping[str, float], rows: int, of: str, texts: bool) -> list[str]:
     """Return the two lines that matter most: how far off counts and means will be, and how many columns are lost.
 
-    Parameters
-    ----------
-    value
-        Half-widths of 95 % intervals and the number of lost columns, by what they are of.
-    of
-        The number of columns whose spaces are inferred.
-    texts
-        Whether there is text among them: text of many values is never found, and how many it has is private.
+    ``value``: half-widths of 95 % intervals and the number of lost columns, by what they are of. ``of``: the number of
+    columns whose spaces are inferred. ``texts``: whether there is text among them: text of many values is never found,
+    and how many it has is private.
     """
     first = [
         f"counts within ± {digits(value['counts'])} of {rows:,} rows" if "counts" in value else "",
@@ -83,10 +78,7 @@ Whether cells look like lists is not looked up: the hint would be an answer abou
 def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
     """Warn, in one line for all columns, of spaces that private inference did not find, with what to declare.
 
-    Parameters
-    ----------
-    expected
-        What is to be expected of a release of so few rows.
+    ``expected``: what is to be expected of a release of so few rows.
     """
     if not plan.not_found:
         return

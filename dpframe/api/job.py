@@ -156,14 +156,9 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
 def carry_out(table: T, request: Request, budget: ReleaseBudget, then: Callable[[T, Ready], D]) -> D:
     """Run the job of a request: of a table in memory, of files, or of an engine's.
 
-    Raises
-    ------
-    AlreadySanitizedError
-        If the table is a release.
-    ParameterError, PlanError, ColumnError
-        For a request or a value that breaks its rule; nothing is spent then.
-    BudgetExceeded, LedgerError
-        If the ledger does not allow the spend; nothing is drawn then.
+    Raises `AlreadySanitizedError` if the table is a release; `ParameterError`, `PlanError` or `ColumnError` for a
+    request or a value that breaks its rule; nothing is spent then; `BudgetExceeded` or `LedgerError` if the ledger does
+    not allow the spend; nothing is drawn then.
     """
     chosen = of_persons(table, request, budget.choice)
     return ReleaseJob(chosen, request, budget, then).run()

@@ -36,10 +36,7 @@ class TotalBudget:
     def of(cls, promise: Budget, accounting: str | None) -> TotalBudget:
         """Choose how answers are added up: by δ, where nothing is said, as a ledger does.
 
-        Raises
-        ------
-        ParameterError
-            For an unknown accounting, or the Gaussian one without δ.
+        Raises `ParameterError` for an unknown accounting, or the Gaussian one without δ.
         """
         return _TOTAL_BUDGETS[currency_of(accounting, promise.delta).name](promise)
 
@@ -119,10 +116,7 @@ class QuerySpending:
     def once(self, share: Fraction, pay: Callable[[], None]) -> None:
         """Spend a share while ``pay`` enters it in a ledger; if that refuses, nothing is spent.
 
-        Raises
-        ------
-        BudgetExceeded
-            If less is left.
+        Raises `BudgetExceeded` if less is left.
         """
         with self._lock:
             self.refuse(share)

@@ -70,14 +70,9 @@ _LEFT = ("digest", "tables")
 class ReplayAudit:
     """What a replay found: prints as one line for each fault, or a line that it passed.
 
-    Parameters
-    ----------
-    edits
-        Neighbouring tables and other layouts that were released, not counting the table itself.
-    refused
-        Edits that the plan refused: with declared spaces a refusal depends on the data.
-    failures
-        Each edit, by kind and column, and what changed that must not; never a value.
+    ``edits``: neighbouring tables and other layouts that were released, not counting the table itself. ``refused``:
+    edits that the plan refused: with declared spaces a refusal depends on the data. ``failures``: each edit, by kind
+    and column, and what changed that must not; never a value.
     """
 
     edits: int

@@ -45,14 +45,9 @@ def synthesize_parquet(
     progress
         Called with rows drawn and rows in all.
 
-    Raises
-    ------
-    NotSanitizedError
-        If the source carries no plan.
-    FileError
-        If the source is missing or damaged, or the target is part of it or cannot be written.
-    ParameterError
-        For another ``n_rows``, ``random_state`` or ``drop``, or a column of too many values to draw from.
+    Raises `NotSanitizedError` if the source carries no plan; `FileError` if the source is missing or damaged, or the
+    target is part of it or cannot be written; `ParameterError` for another ``n_rows``, ``random_state`` or ``drop``, or
+    a column of too many values to draw from.
     """
     table = open_input(source)
     if table.text is None:

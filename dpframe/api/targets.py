@@ -79,11 +79,8 @@ class TargetPlans:
     ) -> TargetPlans:
         """Check a table, its options and its targets.
 
-        Raises
-        ------
-        ParameterError
-            For a target of another type, one that names a column that is not randomised, or a joint of numbers or sets;
-            for columns whose space is not known, for private inference has a budget of its own.
+        Raises `ParameterError` for a target of another type, one that names a column that is not randomised, or a joint
+        of numbers or sets; for columns whose space is not known, for private inference has a budget of its own.
         """
         check_names(options)
         most = check_epsilon(max_epsilon, "max_epsilon")
@@ -194,10 +191,7 @@ class TargetPlans:
     def plan(self) -> Plan:
         """The plan of the least ε found.
 
-        Raises
-        ------
-        ParameterError
-            If no ε up to the most meets all targets: with the least error that each can have there.
+        Raises `ParameterError` if no ε up to the most meets all targets: with the least error that each can have there.
         """
         best, options = self.least(), self.valid.options
         if not self._measures and options.get("allocation", "uniform") == "uniform" and not options["groups"]:

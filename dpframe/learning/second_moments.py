@@ -32,12 +32,8 @@ class RowMoments(FunctionMoments):
     Noise is independent between blocks, so a product over blocks has the product of surrogates; within a
     block the surrogate is that of the product.
 
-    Parameters
-    ----------
-    source
-        The release.
-    columns
-        Functions of columns; those of the matrix are a constant and then these, in their order.
+    ``source``: the release. ``columns``: functions of columns; those of the matrix are a constant and then these, in
+    their order.
 
     Attributes
     ----------

@@ -121,12 +121,8 @@ class TableMoments(FunctionMoments):
     A pair counts rows where its own columns are present; those where another one is null are taken off as the fit
     of all tables has them.
 
-    Parameters
-    ----------
-    model
-        A fit to measured tables that hold every pair of the columns.
-    columns
-        Functions of columns, at least two.
+    ``model``: a fit to measured tables that hold every pair of the columns; ``columns``: functions of columns, at least
+    two.
     """
 
     told = "tables"

@@ -74,10 +74,7 @@ class Asked:
     way
         The kind of values that the column must have shown for this to be asked; None where it always is.
 
-    Raises
-    ------
-    PlanError
-        For what no inference asks.
+    Raises `PlanError` for what no inference asks.
     """
 
     kind: str
@@ -126,10 +123,7 @@ def dearest(ways: Sequence[Way | None], costs: Iterable[Fraction | float | int])
 def noise_cost(histograms: Sequence[tuple[Way | None, int, float]], contributions: int, slack: float) -> Step:
     """Return the exact step of all noises, of every column's ways only the dearest.
 
-    Parameters
-    ----------
-    histograms
-        Of each its way, the most cells that a row counts under, and σ².
+    ``histograms``: of each its way, the most cells that a row counts under, and σ².
     """
     ways: dict[Way | None, list[IntegerNoise]] = {}
     for way, cells, sigma2 in histograms:
@@ -147,10 +141,7 @@ def noise_cost(histograms: Sequence[tuple[Way | None, int, float]], contribution
 def asked_step(asked: AskedOf, contributions: int, delta: float) -> Step:
     """Return the step of all that may be asked, with a slack; `TAILS` of it is for the tails of the noise.
 
-    Raises
-    ------
-    ParameterError
-        If so little slack is left that it bounds no tail.
+    Raises `ParameterError` if so little slack is left that it bounds no tail.
     """
     histograms, k = flat(asked), contributions
     noises = noise_cost([(way, h.cells, h.variance) for way, h in histograms], k, delta * TAILS * (1 - 1e-6))

@@ -264,10 +264,7 @@ def calibrate(
     whole. Only a single column without credit for its order takes δ itself, and those that have a part of it in
     ``slacks`` (by default none).
 
-    Raises
-    ------
-    ParameterError
-        If the ready units leave nothing, or a share is too small for its column.
+    Raises `ParameterError` if the ready units leave nothing, or a share is too small for its column.
     """
     inside = terms.sampled_budget
     if not makers:
@@ -295,10 +292,7 @@ def calibrate(
 def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
     """Return units calibrated for other terms, in their order: their shares are kept, and so are fixed channels.
 
-    Raises
-    ------
-    ParameterError
-        As `calibrate`.
+    Raises `ParameterError` as `calibrate`.
     """
     moving = [unit for unit in units if not unit.mechanism.fixed]
     fixed = [unit for unit in units if unit.mechanism.fixed]

@@ -531,14 +531,8 @@ _FEW_LOST = 0.05
 def expected_losses(asked_of: AskedOf, rows: int, noise: float = 1.0) -> tuple[float, int]:
     """Return how many columns inference will probably lose, and from how many rows on one of twenty.
 
-    Parameters
-    ----------
-    asked_of
-        What may be asked of every column.
-    rows
-        Rows of the table.
-    noise
-        A factor of the noise on every count, for inference at another μ.
+    ``asked_of``: what may be asked of every column; ``rows``: rows of the table; ``noise``: a factor of the noise on
+    every count, for inference at another μ.
 
     Examples
     --------

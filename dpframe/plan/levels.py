@@ -140,10 +140,7 @@ class Layer:
 def fit_layers(layers: Sequence[Layer]) -> tuple[FloatArray, FloatArray]:
     """Return the counts of the last, finest layer's cells by weighted least squares over all layers.
 
-    Parameters
-    ----------
-    layers
-        From the coarsest to the finest. Every layer's ends are ends of the next one's.
+    ``layers``: from the coarsest to the finest. Every layer's ends are ends of the next one's.
 
     Returns
     -------

@@ -73,10 +73,7 @@ class Measure:
         their noise on the one before; 0 for values, and where all cells have equal width, as in plans before there
         were levels.
 
-    Raises
-    ------
-    ParameterError
-        For an unknown kind, names that do not fit it, or a σ² outside [1/4, 2^80].
+    Raises `ParameterError` for an unknown kind, names that do not fit it, or a σ² outside [1/4, 2^80].
     """
 
     kind: str
@@ -292,10 +289,7 @@ def measures_step(
 ) -> Step | None:
     """Return what all measures together cost a person, at a promise with this δ; None without any.
 
-    Raises
-    ------
-    ParameterError
-        If δ is 0.
+    Raises `ParameterError` if δ is 0.
     """
     if not measures:
         return None

@@ -120,10 +120,7 @@ class Wish:
     def tables(self, spaces: Mapping[str, Space]) -> list[Measure]:
         """Return the tables, with noise of an arbitrary size.
 
-        Raises
-        ------
-        ParameterError
-            For a column that is not randomised, a table of too many cells, or a set in a joint.
+        Raises `ParameterError` for a column that is not randomised, a table of too many cells, or a set in a joint.
         """
         if self.measure is None:
             return []
@@ -162,10 +159,7 @@ class Wish:
         By default nothing is measured of fewer than fifty rows, or where noise would exceed their number. With
         ``proved=False`` the noise is the normal law's, for forecasts only: the lattice's costs some 1e-4 more.
 
-        Raises
-        ------
-        ParameterError
-            As `tables`, and where δ is 0 or the share is too small for any noise.
+        Raises `ParameterError` as `tables`, and where δ is 0 or the share is too small for any noise.
         """
         auto = isinstance(self.measure, str)
         found = self.tables(spaces)

@@ -19,14 +19,8 @@ def notebook_html(
 ) -> str:
     """Return HTML in which every text is escaped; lists without lines are left out.
 
-    Parameters
-    ----------
-    lists
-        Pairs of a heading, which may be empty, and lines.
-    digits
-        How a number of the table is written.
-    notes
-        Lines below the table.
+    ``lists``: pairs of a heading, which may be empty, and lines; ``digits``: how a number of the table is written;
+    ``notes``: lines below the table.
 
     Examples
     --------

@@ -48,10 +48,7 @@ class CodeStretches:
     def of(cls, space: Space, wanted: Any, what: str) -> CodeStretches:
         """Read the condition on one column: a value, a list of values, or a range (low, high).
 
-        Raises
-        ------
-        ParameterError
-            For what the space does not hold.
+        Raises `ParameterError` for what the space does not hold.
         """
         if isinstance(wanted, tuple):
             low, high = between(space, wanted, what)
@@ -537,10 +534,7 @@ def as_rules(given: Any) -> tuple[Rule, ...]:
 class BoundRules:
     """The rules of a plan in codes.
 
-    Raises
-    ------
-    ParameterError
-        If a rule does not fit the columns' spaces, or no row was found that keeps all of them.
+    Raises `ParameterError` if a rule does not fit the columns' spaces, or no row was found that keeps all of them.
     """
 
     rules: tuple[BoundRule, ...]
@@ -596,10 +590,7 @@ class BoundRules:
     def mended(self, codes: Codes) -> Codes:
         """Return rows that keep all rules: a function of each row by itself, which leaves those that do.
 
-        Parameters
-        ----------
-        codes
-            One integer array per column, all of one length.
+        ``codes``: one integer array per column, all of one length.
         """
         if not self.rules:
             return codes

@@ -90,10 +90,7 @@ class Setting:
     def forecast(self) -> pd.DataFrame:
         """Return the standard errors to expect, as `Plan.forecast` does.
 
-        Raises
-        ------
-        ParameterError
-            If no noise is large enough.
+        Raises `ParameterError` if no noise is large enough.
         """
         wish, secret = Wish(self.measure), self.shuffle and not self.copied
         measures = wish.measures(self.spaces, self.promise, None, self.n, self.contributions, proved=False)

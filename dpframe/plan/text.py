@@ -61,10 +61,7 @@ def fields_of(plan: Any) -> dict[str, Any]:
 def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
     """Return the fields of JSON text, its columns and groups as values.
 
-    Raises
-    ------
-    PlanError
-        For text that is no plan, a newer schema, or a field that is not known.
+    Raises `PlanError` for text that is no plan, a newer schema, or a field that is not known.
     """
     data = _json_object(text)
     schema = data.pop("schema", None)

@@ -53,12 +53,9 @@ class OpenAccount(Account):
 
         ``runs`` means that runs of jobs are known again here.
 
-        Raises
-        ------
-        ParameterError
-            If one is given without the other, a run is named where none is known again, the dataset has no such part,
-            or rows may move between its parts: a release shows how many rows it has, which is not private for adding
-            or removing one.
+        Raises `ParameterError` if one is given without the other, a run is named where none is known again, the dataset
+        has no such part, or rows may move between its parts: a release shows how many rows it has, which is not private
+        for adding or removing one.
         """
         if ledger is None and dataset is None:
             return None
@@ -114,10 +111,7 @@ class OpenAccount(Account):
         version has no id, and is entered at every use. It is entered for the ``unit`` of the plan that uses it, whom
         what it promises holds for as well.
 
-        Raises
-        ------
-        LedgerError
-            If the dataset has an inference of this id at another cost.
+        Raises `LedgerError` if the dataset has an inference of this id at another cost.
         """
         for one in () if inferred is None else inferred.each:
             if not self._paid(one):

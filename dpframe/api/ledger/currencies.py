@@ -364,10 +364,7 @@ CURRENCIES: Mapping[str, Currency] = {each.name: each for each in (GAUSSIAN, BAS
 def currency_of(accounting: Any, delta: float) -> Currency:
     """Return the currency of a new dataset; None chooses by δ.
 
-    Raises
-    ------
-    ParameterError
-        If no currency has this name.
+    Raises `ParameterError` if no currency has this name.
     """
     if accounting is None:
         return GAUSSIAN if delta > 0 else BASIC

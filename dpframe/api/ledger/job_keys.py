@@ -220,11 +220,8 @@ def job(
         Gives a digest of the input under a key that it derives from the job's, where only a keyed digest
         distinguishes inputs that somebody made to have one digest.
 
-    Raises
-    ------
-    LedgerError
-        If the input or the plan changed since the interrupted run, the job is running, the dataset is unknown,
-        or the key cannot be stored where nobody else reads it.
+    Raises `LedgerError` if the input or the plan changed since the interrupted run, the job is running, the dataset is
+    unknown, or the key cannot be stored where nobody else reads it.
 
     Examples
     --------
@@ -284,10 +281,7 @@ class Pending:
 def pending(ledger: Ledger) -> list[Pending]:
     """Return the jobs whose keys are kept, by dataset and name.
 
-    Raises
-    ------
-    LedgerError
-        If a key cannot be read, or others may read it.
+    Raises `LedgerError` if a key cannot be read, or others may read it.
     """
     path = _folder(ledger)
     if not os.path.lexists(path):
@@ -319,10 +313,7 @@ def _read(folder: Folder, path: Path) -> _StoredJob | None:
 def forget(ledger: Ledger, dataset: str, name: str) -> None:
     """Delete the key of an interrupted job: it can never be repeated, and its spend stays.
 
-    Raises
-    ------
-    LedgerError
-        If there is no such job, or it is running.
+    Raises `LedgerError` if there is no such job, or it is running.
     """
     path = _key_path(ledger, dataset, name)
     if not os.path.lexists(path):

@@ -36,14 +36,8 @@ class Head(NamedTuple):
 class Table:
     """A table whose first column heads its rows; ``hide`` leaves the caption to screen readers.
 
-    Parameters
-    ----------
-    heads
-        Text of each column's head; one that begins with ``#`` heads numbers.
-    rows
-        A cell per head: text, or a drawing.
-    look
-        Its class in the style sheet.
+    ``heads``: text of each column's head; one that begins with ``#`` heads numbers. ``rows``: a cell per head: text, or
+    a drawing. ``look``: its class in the style sheet.
     """
 
     caption: str

@@ -84,10 +84,7 @@ def _number(value: float) -> str:
 def read_yaml(text: str, name: str = "the file") -> dict[str, Any]:
     """Return what `yaml_text` wrote, also after people have filled it in; comments are left out.
 
-    Raises
-    ------
-    FileError
-        For what is not written like that; the message names the line.
+    Raises `FileError` for what is not written like that; the message names the line.
 
     Examples
     --------

@@ -124,10 +124,8 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
 
     A budget with δ > 0 is taken as the largest step within it.
 
-    Raises
-    ------
-    ParameterError
-        If so little is allowed that no table of its noise can be made, or unknown domains are asked for without δ.
+    Raises `ParameterError` if so little is allowed that no table of its noise can be made, or unknown domains are asked
+    for without δ.
     """
     wanted, shares = tuple(histograms), _dearest(histograms, [h.share for h in histograms])
     relative = tuple(float(Fraction(h.share) / shares) for h in wanted)
@@ -232,20 +230,12 @@ def allowance(
 ) -> Allowance:
     """Return what inference of these histograms may spend of a promise.
 
-    Parameters
-    ----------
-    share
-        Its share of M², or with δ = 0 of ε; None for as much as `default_share` says, and a tenth of ε.
-    secret
-        Whether rows leave in a secret order that earns credit.
-    fixed
-        Whether the columns' shares are public. Where they follow from the spaces that inference gives, and rows keep
-        their order, what is composed is no one pair of laws: then inference is subtracted from the promise.
+    ``share``: its share of M², or with δ = 0 of ε; None for as much as `default_share` says, and a tenth of ε.
+    ``secret``: whether rows leave in a secret order that earns credit. ``fixed``: whether the columns' shares are
+    public. Where they follow from the spaces that inference gives, and rows keep their order, what is composed is no
+    one pair of laws: then inference is subtracted from the promise.
 
-    Raises
-    ------
-    ParameterError
-        If the share leaves nothing.
+    Raises `ParameterError` if the share leaves nothing.
     """
     if promise.delta == 0 or not (secret or fixed):
         part = promise.split([PURE_SHARE if share is None else share])[0]

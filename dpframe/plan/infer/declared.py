@@ -53,11 +53,8 @@ def infer_spaces(
     read
         Gives a column's data; called with ``infer="data"`` only.
 
-    Raises
-    ------
-    ParameterError
-        For an unknown mode, a declared column that is not there, or columns without a space: one message
-        for all of them, with the declaration to paste.
+    Raises `ParameterError` for an unknown mode, a declared column that is not there, or columns without a space: one
+    message for all of them, with the declaration to paste.
     """
     if not is_one_of(infer, INFER):
         raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')
@@ -142,10 +139,7 @@ def empty_columns(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | N
 def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
     """Say which columns are left out as identifiers, and how to keep them, in one warning.
 
-    Parameters
-    ----------
-    persons
-        Whether a column that names persons may still be given as ``privacy_id``.
+    ``persons``: whether a column that names persons may still be given as ``privacy_id``.
     """
     if not names:
         return

@@ -124,12 +124,7 @@ def _as_code(space: Any) -> str:
 def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
     """Return spaces of columns, read off their values.
 
-    Parameters
-    ----------
-    columns
-        Columns by name, type and nullability.
-    read
-        Gives a column's Arrow arrays.
+    ``columns``: columns by name, type and nullability; ``read``: gives a column's Arrow arrays.
     """
     spaces: dict[str, Space] = {}
     notes, left = {}, {}

@@ -125,12 +125,8 @@ class Measurement:
         rounds
             Times that a column of numbers is asked about, from 1 to 3; see `rounds_of`.
 
-        Raises
-        ------
-        ParameterError
-            Without δ, for columns of text or sets; for a budget too small to draw its noise.
-        ColumnError
-            For identifiers, by name, and types that no space is known for.
+        Raises `ParameterError` without δ, for columns of text or sets; for a budget too small to draw its noise;
+        `ColumnError` for identifiers, by name, and types that no space is known for.
         """
         public = tuple(_public(column) for column in columns)
         tasks = [_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
@@ -144,16 +140,11 @@ class Measurement:
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
 
-        Parameters
-        ----------
-        read
-            Gives columns in batches, as Arrow arrays; columns of type null as lists of objects. Called three times at
-            most (four times with objects), and as often for any table but where the kinds of objects ask for more.
-        key
-            32 secret bytes. Noise is bound to the request too: columns, n, budget and ``request``.
-            One key serves one table: over changed data the same request would reveal the difference.
-        count
-            Counts rows in place of ``read``, where that is not done batch by batch.
+        ``read``: gives columns in batches, as Arrow arrays; columns of type null as lists of objects. Called three
+        times at most (four times with objects), and as often for any table but where the kinds of objects ask for more.
+        ``key``: 32 secret bytes. Noise is bound to the request too: columns, n, budget and ``request``. One key serves
+        one table: over changed data the same request would reveal the difference. ``count``: counts rows in place of
+        ``read``, where that is not done batch by batch.
         """
         rest = (self.contributions, self.most_items, self.request)
         # What is asked enters the key of its noise: of three rounds as it always did.
