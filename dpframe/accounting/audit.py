@@ -77,10 +77,7 @@ def audit(
     confidence
         Probability, over the runs, that the bound holds.
 
-    Raises
-    ------
-    ParameterError
-        If an argument leaves its range or a sampler returns another number of outputs.
+    Raises `ParameterError` if an argument leaves its range or a sampler returns another number of outputs.
 
     Examples
     --------

@@ -76,10 +76,7 @@ def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[FloatArray, FloatArray]:
 def composed_delta(parts: Sequence[ColumnLoss], epsilon: float) -> float:
     """Return an upper bound on δ(ε) of one row with these columns, unshuffled.
 
-    Raises
-    ------
-    ParameterError
-        For a negative ε, or parts of another type.
+    Raises `ParameterError` for a negative ε, or parts of another type.
 
     Examples
     --------
@@ -108,10 +105,7 @@ def composed_delta(parts: Sequence[ColumnLoss], epsilon: float) -> float:
 def composed_epsilon(parts: Sequence[ColumnLoss], delta: float) -> float:
     """Return the least ε, to nine digits and rounded up, at which `composed_delta` is at most ``delta``.
 
-    Raises
-    ------
-    ParameterError
-        Unless δ lies in [0, 1).
+    Raises `ParameterError` unless δ lies in [0, 1).
 
     Examples
     --------
@@ -141,10 +135,7 @@ def response_parts(epsilons: Sequence[float]) -> list[ColumnLoss]:
 def mixed_delta(parts: Sequence[ColumnLoss], step: Step, epsilon: float) -> float:
     """Return an upper bound on δ(ε) of one unshuffled row with these columns, and all else that is a step.
 
-    Raises
-    ------
-    ParameterError
-        For a negative ε, or parts of another type.
+    Raises `ParameterError` for a negative ε, or parts of another type.
 
     Examples
     --------

@@ -86,10 +86,7 @@ class IntegerNoise:
     distance
         Bound on the total variation distance of a draw from the ideal law.
 
-    Raises
-    ------
-    ParameterError
-        If σ² is below 1/4, or numbers or span are no whole numbers of at least 1.
+    Raises `ParameterError` if σ² is below 1/4, or numbers or span are no whole numbers of at least 1.
     """
 
     sigma2: float
@@ -293,10 +290,7 @@ def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: fl
     Noises of one parameter and span are taken together: the more numbers, the finer the lattice and the nearer μ is
     to the continuous √numbers·span/σ. The slack is divided among them.
 
-    Raises
-    ------
-    ParameterError
-        If the slack is 0, or less than the tables' distances need.
+    Raises `ParameterError` if the slack is 0, or less than the tables' distances need.
 
     Examples
     --------

@@ -222,10 +222,7 @@ class ColumnLoss:
     ``epsilon`` is the certified pure loss of one row's channel, rounded up; ``blanket`` the certified blanket
     mass γ = Σ_y min_x P(y|x), rounded down, in (0, 1]. A part with δ > 0 has no place in this theory.
 
-    Raises
-    ------
-    ParameterError
-        Unless ε is finite and at least 0, and the blanket lies in (0, 1].
+    Raises `ParameterError` unless ε is finite and at least 0, and the blanket lies in (0, 1].
 
     Examples
     --------
@@ -260,17 +257,9 @@ class ColumnLoss:
 class BitsLoss(ColumnLoss):
     """A column that is several independent columns of equal loss, such as a set of any size: a bit for each item.
 
-    Parameters
-    ----------
-    epsilon, blanket
-        Of all of them together, as of any `ColumnLoss`.
-    count
-        How many there are.
+    ``epsilon`` and ``blanket``: of all of them together, as of any `ColumnLoss`; ``count``: how many there are.
 
-    Raises
-    ------
-    ParameterError
-        As `ColumnLoss`, and unless ``count`` is a whole number of at least 1.
+    Raises `ParameterError` as `ColumnLoss`, and unless ``count`` is a whole number of at least 1.
 
     Examples
     --------

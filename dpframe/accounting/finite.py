@@ -43,20 +43,10 @@ _HUGE = 1e4
 def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
     """Return the least δ for which a channel is (ε, δ)-private, rounded up.
 
-    Parameters
-    ----------
-    columns
-        One law per input: non-negative integers, one per output, that sum to ``total``. All ordered pairs of
-        inputs are neighbours.
-    total
-        The sum of every law.
-    epsilon
-        0 or more.
+    ``columns``: one law per input: non-negative integers, one per output, that sum to ``total``. All ordered pairs of
+    inputs are neighbours. ``total``: the sum of every law. ``epsilon``: 0 or more.
 
-    Raises
-    ------
-    ParameterError
-        If the laws are not such integers, or ε is negative.
+    Raises `ParameterError` if the laws are not such integers, or ε is negative.
 
     Examples
     --------
@@ -343,12 +333,7 @@ def _pair_excess(pair: Sequence[tuple[int, int]], mass: Fraction) -> Fraction:
 class FiniteLoss(PrivacyLoss):
     """The exact loss of a finite channel, all inputs being neighbours.
 
-    Parameters
-    ----------
-    columns
-        One law per input: integers over ``total``, one per output.
-    total
-        The sum of every law.
+    ``columns``: one law per input: integers over ``total``, one per output. ``total``: the sum of every law.
 
     Examples
     --------

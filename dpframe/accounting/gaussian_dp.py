@@ -152,10 +152,7 @@ def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike, near: float | None = None) -> 
 def gaussian_mu(epsilon: float, delta: float, slack: float = 0.0) -> float:
     """Return the largest μ, rounded down, with slack + (1 − slack)·G_μ(ε) ≤ δ.
 
-    Raises
-    ------
-    ParameterError
-        Unless ε is positive and 0 ≤ slack < δ < 1.
+    Raises `ParameterError` unless ε is positive and 0 ≤ slack < δ < 1.
 
     Examples
     --------
@@ -179,17 +176,10 @@ def gaussian_mu(epsilon: float, delta: float, slack: float = 0.0) -> float:
 class Step:
     """One thing that a release gives away: profile at most δ₀ + (1 − δ₀)·G_μ, for neighbours in one row.
 
-    Parameters
-    ----------
-    mu
-        μ, the distance of two unit normals that are as hard to distinguish; its square adds up.
-    delta
-        The slack δ₀; 1 − δ₀ multiplies.
+    ``mu``: μ, the distance of two unit normals that are as hard to distinguish; its square adds up. ``delta``: the
+    slack δ₀; 1 − δ₀ multiplies.
 
-    Raises
-    ------
-    ParameterError
-        Unless μ is finite and at least 0, and δ₀ lies in [0, 1).
+    Raises `ParameterError` unless μ is finite and at least 0, and δ₀ lies in [0, 1).
 
     Examples
     --------
@@ -229,10 +219,7 @@ def _root(square: Fraction, up: bool) -> float:
 def composed_steps(steps: Iterable[Step]) -> Step:
     """Return the step of all these together, in any order and chosen adaptively; rounded up.
 
-    Raises
-    ------
-    ParameterError
-        If the slacks leave nothing.
+    Raises `ParameterError` if the slacks leave nothing.
     """
     parts = list(steps)
     slacks = [step.delta for step in parts if step.delta > 0]
@@ -251,10 +238,7 @@ def composed_steps(steps: Iterable[Step]) -> Step:
 def remaining_step(whole: Step, spent: Step) -> Step:
     """Return what may still be spent of a step, rounded down.
 
-    Raises
-    ------
-    ParameterError
-        If μ or the slack is exhausted; the message says which.
+    Raises `ParameterError` if μ or the slack is exhausted; the message says which.
 
     Examples
     --------
@@ -272,10 +256,7 @@ def remaining_step(whole: Step, spent: Step) -> Step:
 def share_of_step(whole: Step, share: float) -> Step:
     """Return a share of a step's μ², and none of its slack, rounded down.
 
-    Raises
-    ------
-    ParameterError
-        Unless the share lies between 0 and 1.
+    Raises `ParameterError` unless the share lies between 0 and 1.
     """
     if not 0 <= share <= 1:
         raise ParameterError("share must lie between 0 and 1: it is a part of mu squared")
@@ -353,10 +334,7 @@ def dominating_step(budget: Budget) -> Step:
 def largest_step(budget: Budget, slack: float) -> Step:
     """Return the largest step within an (ε, δ) whose slack is this share of δ.
 
-    Raises
-    ------
-    ParameterError
-        If δ is 0, or the share does not lie between 0 and 1.
+    Raises `ParameterError` if δ is 0, or the share does not lie between 0 and 1.
 
     Examples
     --------

@@ -50,10 +50,7 @@ def _rescaled(epsilon: float, factor: Fraction, slack: Decimal) -> Decimal:
 def sampled(epsilon_1: float, delta_1: float, m: int, n: int) -> tuple[float, float]:
     """Return (ε, δ) of releasing m of n rows, chosen in secret, by an (ε₁, δ₁)-private release; rounded up.
 
-    Raises
-    ------
-    ParameterError
-        For ε₁, δ₁ out of range, or m above n.
+    Raises `ParameterError` for ε₁, δ₁ out of range, or m above n.
 
     Examples
     --------
@@ -72,10 +69,7 @@ def sampled(epsilon_1: float, delta_1: float, m: int, n: int) -> tuple[float, fl
 def unsampled(epsilon: float, delta: float, m: int, n: int) -> tuple[float, float]:
     """Return the (ε₁, δ₁) that the release of a secret sample of m rows may have for (ε, δ) in all; rounded down.
 
-    Raises
-    ------
-    ParameterError
-        For ε, δ out of range, or m above n.
+    Raises `ParameterError` for ε, δ out of range, or m above n.
 
     Examples
     --------
@@ -97,10 +91,7 @@ def best_sample(n: int, cells: int, epsilon: float) -> int:
 
     m* = n(e^ε − 1)(√k + 1)/k^1.5, at most n and at least 1.
 
-    Raises
-    ------
-    ParameterError
-        For n below 1, fewer than two cells, or ε not above 0.
+    Raises `ParameterError` for n below 1, fewer than two cells, or ε not above 0.
 
     Examples
     --------

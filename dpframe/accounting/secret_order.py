@@ -47,19 +47,10 @@ _SECANTS = 12
 class ShuffledRows:
     """Rows that are shuffled together.
 
-    Parameters
-    ----------
-    n
-        Rows of the table.
-    sample
-        Rows that are drawn from them in secret, or None for all.
-    contributions
-        Rows that one person may own.
+    ``n``: rows of the table; ``sample``: rows that are drawn from them in secret, or None for all; ``contributions``:
+    rows that one person may own.
 
-    Raises
-    ------
-    ParameterError
-        Unless these are whole numbers of at least 1, and the sample at most n.
+    Raises `ParameterError` unless these are whole numbers of at least 1, and the sample at most n.
     """
 
     n: int

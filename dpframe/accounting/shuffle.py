@@ -88,10 +88,7 @@ def shuffled_delta(parts: Sequence[ColumnLoss], n: int, epsilon: float) -> Bound
     epsilon : float
         At least 0.
 
-    Raises
-    ------
-    ParameterError
-        For n below 1, a negative ε, or parts of another type.
+    Raises `ParameterError` for n below 1, a negative ε, or parts of another type.
 
     Examples
     --------

@@ -165,12 +165,8 @@ def rows_by_cell(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rows' unbiased counts of a column's cells, and their covariance, by the law at the fitted shares.
 
-    Parameters
-    ----------
-    axis, counts
-        The column's cells, and its released rows by class.
-    weight, sampling
-        N/m and (N−m)/(N−1) where m rows of N were released.
+    ``axis`` and ``counts``: the column's cells, and its released rows by class; ``weight`` and ``sampling``: n/m and
+    (N−m)/(N−1) where m rows of N were released.
     """
     surrogates, n = axis.surrogates, float(counts.sum())
     alone = surrogates @ counts

@@ -150,11 +150,8 @@ class Where:
     ) -> Where:
         """Read a question; ranges may lie outside of the bounds of columns that have rows beyond (``is_open``).
 
-        Raises
-        ------
-        ParameterError
-            For what is no mapping of columns to conditions, a column that is not randomised, or a value, range or item
-            that its space does not hold.
+        Raises `ParameterError` for what is no mapping of columns to conditions, a column that is not randomised, or a
+        value, range or item that its space does not hold.
         """
         if not isinstance(where, Mapping) or not where:
             raise ParameterError(f"where must name at least one column and its condition: {_FORMS}")

@@ -90,14 +90,9 @@ def likely_pairs(
 
     What was fitted in this process is known.
 
-    Parameters
-    ----------
-    seen, spread
-        Unbiased shares of sets that hold both items, and their variances.
-    first, second
-        Supports of either item, and their variances.
-    chance, alike
-        What supports make likely, by default their products, and the standard deviation of f about 1.
+    ``seen`` and ``spread``: unbiased shares of sets that hold both items, and their variances; ``first`` and
+    ``second``: supports of either item, and their variances; ``chance`` and ``alike``: what supports make likely, by
+    default their products, and the standard deviation of f about 1.
 
     Examples
     --------

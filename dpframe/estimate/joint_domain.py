@@ -192,17 +192,11 @@ class JointDomain:
     ) -> FloatArray:
         """Sum surrogates over rows that are counted by class.
 
-        Parameters
-        ----------
-        counts
-            Rows by class.
-        what
-            ``"cell"`` for Φ, the surrogate of every cell's indicator; ``"base"`` for W, that of what a cell is a share
-            of: the rows that agree with it on the given axes, and are not null on the others if nulls are left out;
-            with one cell along the axes that it does not depend on; ``"cell²"``, ``"base²"``, ``"cell·base"`` for
-            the products.
-        given, dropna
-            The axes on which a base agrees with its cell, by position, and whether it leaves out nulls elsewhere.
+        ``counts``: rows by class. ``what``: ``"cell"`` for Φ, the surrogate of every cell's indicator; ``"base"`` for
+        W, that of what a cell is a share of: the rows that agree with it on the given axes, and are not null on the
+        others if nulls are left out; with one cell along the axes that it does not depend on; ``"cell²"``, ``"base²"``,
+        ``"cell·base"`` for the products. ``given`` and ``dropna``: the axes on which a base agrees with its cell, by
+        position, and whether it leaves out nulls elsewhere.
         """
         return reduce(lambda sums, block: block.sums(sums, what, given, dropna), self.blocks, counts)
 

@@ -91,10 +91,7 @@ class Joints:
     def answer(self, question: Question, method: str) -> Answer:
         """Return a joint by a method of `METHODS`, 0 in the cells that the plan's rules exclude.
 
-        Raises
-        ------
-        ParameterError
-            For another method, or the model of a column that it cannot have.
+        Raises `ParameterError` for another method, or the model of a column that it cannot have.
         """
         if not is_one_of(method, METHODS):
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")

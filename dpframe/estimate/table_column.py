@@ -147,12 +147,8 @@ class TableColumn:
     def cut(self, exact: FloatArray, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return what slopes move into cells that cut those of the fit, and what variance is left open of these cells.
 
-        Parameters
-        ----------
-        exact
-            What part of each fine cell lies in each cell that is asked for, shape (asked for, fine).
-        joint
-            Shares by the fit's cells, shape (cells, …).
+        ``exact``: what part of each fine cell lies in each cell that is asked for, shape (asked for, fine); ``joint``:
+        shares by the fit's cells, shape (cells, …).
         """
         present = self.cells - self.axis.has_null
         moved = moved_by_slopes(joint, exact, self.spread, present)
@@ -168,12 +164,8 @@ class TableColumn:
     def cut_errors(self, exact: FloatArray, shares: FloatArray) -> FloatArray:
         """Return root mean squared errors of a joint, its first axis the column's, by how fine cells share theirs.
 
-        Parameters
-        ----------
-        exact
-            What part of each fine cell lies in each cell that is asked for, shape (asked for, fine).
-        shares
-            The joint by the fit's cells, shape (cells, …).
+        ``exact``: what part of each fine cell lies in each cell that is asked for, shape (asked for, fine); ``shares``:
+        the joint by the fit's cells, shape (cells, …).
         """
         errors = np.zeros((len(exact), *shares.shape[1:]))
         parts = exact @ self.spread
@@ -349,14 +341,8 @@ class BinMeans:
     def left_open(self, laws: FloatArray, all_rows: FloatArray, held: FloatArray, rows: float) -> FloatArray:
         """Return the variances of how far means of groups are from that of all rows, by how rows lie within bins.
 
-        Parameters
-        ----------
-        laws, all_rows
-            How the rows of every group, and all of them, are spread over the bins, shape (…, bins) and (bins,).
-        held
-            The groups' shares of all rows.
-        rows
-            The number of all rows.
+        ``laws`` and ``all_rows``: how the rows of every group, and all of them, are spread over the bins, shape (…,
+        bins) and (bins,); ``held``: the groups' shares of all rows; ``rows``: the number of all rows.
         """
         apart = np.full(len(self.means), _APART[0])
         apart[np.flatnonzero(self.present)[[0, -1]]] = _APART[1]

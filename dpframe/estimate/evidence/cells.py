@@ -103,10 +103,7 @@ def counted(space: Space, table: MeasuredTable) -> Counted:
 def tree_of(space: Space, first: MeasuredTable, finer: Sequence[MeasuredTable]) -> Tree:
     """Return the cells of a number and what is known of them.
 
-    Parameters
-    ----------
-    first, finer
-        The one-way that covers the column, and the levels above it in their order.
+    ``first`` and ``finer``: the one-way that covers the column, and the levels above it in their order.
     """
     tree, levels = Tree(), {table.measure.level: counted(space, table) for table in finer}
     top = counted(space, first)

@@ -99,15 +99,9 @@ class Law(Cells):
     def parts_of(self, parts: FloatArray, sampling: float, z: float) -> FloatArray:
         """Return shares of the rows whose part of each cell ``parts`` says, with errors and intervals.
 
-        Parameters
-        ----------
-        parts
-            The part of each cell that is meant, shape (statistics, cells); in those that are meant in part any share
-            of the rows may be.
-        sampling
-            0 for the table, 1 for the population, see `dpframe.estimate.surrogates`.
-        z
-            Half-width of the intervals in standard errors.
+        ``parts``: the part of each cell that is meant, shape (statistics, cells); in those that are meant in part any
+        share of the rows may be. ``sampling``: 0 for the table, 1 for the population, see
+        `dpframe.estimate.surrogates`. ``z``: half-width of the intervals in standard errors.
 
         Returns
         -------

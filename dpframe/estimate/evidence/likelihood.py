@@ -209,14 +209,8 @@ class Shares:
 
         A fit that has ended is left as it is while the others go on.
 
-        Parameters
-        ----------
-        start
-            Shares to begin with; by default even ones.
-        divergence
-            Divergence of the rows from a fit, per row, at which it ends; one for all fits, or one for each.
-        max_steps
-            Steps at most.
+        ``start``: shares to begin with; by default even ones. ``divergence``: divergence of the rows from a fit, per
+        row, at which it ends; one for all fits, or one for each. ``max_steps``: steps at most.
         """
         fits, shape = seen.rows.shape[-1], self.channel.shape
         found = np.full((*shape, fits), 1.0 / np.prod(shape)) if start is None else start.copy()

@@ -132,10 +132,7 @@ class NumberLaw(Law):
         they are. In far tails, which have few rows in many cells, the noise of every cell is otherwise taken for rows
         that are far away.
 
-        Parameters
-        ----------
-        bins
-            The number of the stretch that each cell of values lies in at first. Halves are halved again.
+        ``bins``: the number of the stretch that each cell of values lies in at first. Halves are halved again.
         """
         ends = np.concatenate([[0], np.flatnonzero(np.diff(bins[: self.bins])) + 1, [self.bins]])
         stretches = list(pairwise(ends.tolist()))
@@ -234,12 +231,8 @@ class NumberLaw(Law):
     def linear(self, parts: FloatArray, population: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return Σ parts·rows and its standard errors.
 
-        Parameters
-        ----------
-        parts
-            What each cell's rows count, on average over the cell, shape (statistics, cells of values or all cells).
-        population
-            Whether it is of the population that the rows were drawn from.
+        ``parts``: what each cell's rows count, on average over the cell, shape (statistics, cells of values or all
+        cells); ``population``: whether it is of the population that the rows were drawn from.
         """
         parts = self._padded(parts)
         found, errors = self._smooth(parts)

@@ -110,14 +110,8 @@ def interaction_variance(counts: FloatArray, order: int, strength: float) -> Flo
     deviation ``strength``, so that the variance is H + (strength·H)². With more columns every ``order`` of them move a
     cell by its part of what they move together, and H is replaced by the binomial variance, which is larger.
 
-    Parameters
-    ----------
-    counts
-        Rows by cell, by the fit; shape (cells of each column), at least ``order`` dimensions.
-    order
-        Number of columns from which on nothing is known of their interaction.
-    strength
-        Standard deviation of log odds ratios.
+    ``counts``: rows by cell, by the fit; shape (cells of each column), at least ``order`` dimensions. ``order``: number
+    of columns from which on nothing is known of their interaction. ``strength``: standard deviation of log odds ratios.
 
     Examples
     --------

@@ -227,12 +227,8 @@ def fit_mixture(
 ) -> Mixture:
     """Fit a mixture to all that is known of pairs, and return the mean of several starts.
 
-    Parameters
-    ----------
-    evidence
-        What was measured, of two columns at least.
-    classes
-        Hidden classes of each start. One is independence: the columns' own shares, which know more than the pairs.
+    ``evidence``: what was measured, of two columns at least. ``classes``: hidden classes of each start. One is
+    independence: the columns' own shares, which know more than the pairs.
     """
     if classes == 1:
         return Mixture(np.ones(1), tuple(law[None, :] for law in evidence.one_ways))

@@ -20,10 +20,7 @@ def bounds_by_pairs(sides: FloatArray) -> FloatArray:
     greatest are a linear programme's (Boole 1854; Fréchet 1935 has that of single conditions), and its dual solution
     gives them as linear functions of the pairs, hence of any joint.
 
-    Parameters
-    ----------
-    sides
-        Shares of rows by condition, met first; shape (2, …, 2).
+    ``sides``: shares of rows by condition, met first; shape (2, …, 2).
 
     Returns
     -------

@@ -38,14 +38,8 @@ def raked(
 ) -> list[IntArray]:
     """Return rows, some with the cells of others, so that shares of tables are nearly met.
 
-    Parameters
-    ----------
-    cells
-        The drawn cells of every column.
-    sizes
-        Number of cells of every column.
-    tables
-        Shares by the places of their columns.
+    ``cells``: the drawn cells of every column; ``sizes``: number of cells of every column; ``tables``: shares by the
+    places of their columns.
 
     Examples
     --------

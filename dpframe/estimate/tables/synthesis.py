@@ -30,14 +30,8 @@ def draw_given(
 ) -> list[IntArray]:
     """Draw for every released row the cells of an original row, given the released one.
 
-    Parameters
-    ----------
-    mixture
-        The fit; every one of its starts serves its part of the rows, in turn.
-    channels
-        P(class | cell) of every column, shape (classes, cells).
-    codes
-        Released classes of every column.
+    ``mixture``: the fit; every one of its starts serves its part of the rows, in turn. ``channels``: p(class | cell) of
+    every column, shape (classes, cells). ``codes``: released classes of every column.
 
     Returns
     -------

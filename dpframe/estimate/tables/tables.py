@@ -152,20 +152,11 @@ def dependence_score(
 class Evidence:
     """All that is known of a table of n rows.
 
-    Parameters
-    ----------
-    n
-        Number of rows of the original table.
-    sizes
-        Number of cells of every column.
-    tables
-        Tables that were measured, of one column, two or more; and of pairs of columns counts of released rows, from
-        `row_table`, which a fit takes where no measured table holds the pair.
+    ``n``: number of rows of the original table. ``sizes``: number of cells of every column. ``tables``: tables that
+    were measured, of one column, two or more; and of pairs of columns counts of released rows, from `row_table`, which
+    a fit takes where no measured table holds the pair.
 
-    Raises
-    ------
-    ParameterError
-        If the table has no rows.
+    Raises `ParameterError` if the table has no rows.
     """
 
     n: float
