@@ -23,10 +23,6 @@ from dpframe.plan.rules import as_rules
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _left_to_the_plan(name: str, value: Any) -> Any:
-    return value
-
-
 def _column_names(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, Iterable):
         raise ParameterError(f'{name} must be a list of column names, e.g. {name}=["id"]')
@@ -41,10 +37,6 @@ def _share(name: str, value: Any) -> float | None:
 
 def _items(name: str, value: Any) -> int:
     return check_whole(value, name, 1, 1_000, of="items per row")
-
-
-def _rows_of_a_person(name: str, value: Any) -> int:
-    return check_whole(value, name, of="rows per person")
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -85,7 +77,7 @@ class Option:
     """One sentence, which serves the command line as well."""
     more: str = ""
     """What the documentation of the Python functions adds."""
-    check: Callable[[str, Any], Any] = _left_to_the_plan
+    check: Callable[[str, Any], Any] = lambda name, value: value
     """Takes name and value; returns the value to use, or raises `ParameterError`."""
     name: str = ""
     type: Any = None
@@ -200,7 +192,12 @@ class PlanOptions(TypedDict, total=False):
             "value; `Nullable` spaces keep nulls apart.",
         ),
     ]
-    contributions: Annotated[int, Option(1, "Rows that one person may own.", check=_rows_of_a_person)]
+    contributions: Annotated[
+        int,
+        Option(
+            1, "Rows that one person may own.", check=lambda name, value: check_whole(value, name, of="rows per person")
+        ),
+    ]
     privacy_id: Annotated[
         str | None,
         Option(

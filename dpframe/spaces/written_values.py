@@ -68,7 +68,7 @@ def read_written(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_string(type_):
         return texts
     entries, indices = _distinct(texts)
-    read = _reader(type_)(entries)
+    read = next(read for fits, read in _READERS if fits(type_))(entries)
     return read.take(pa.array(indices, mask=indices < 0))
 
 
@@ -161,10 +161,6 @@ def _times(entries: pa.Array) -> pa.Array:
     return pa.array(moments, pa.timestamp("us"))
 
 
-def _dates(entries: pa.Array) -> pa.Array:
-    return _times(entries).cast(pa.date32(), safe=False)
-
-
 def _moment(text: str) -> int | None:
     """Return a moment in microseconds since 1970, in UTC."""
     try:
@@ -178,10 +174,6 @@ _READERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arra
     (pa.types.is_boolean, _booleans),
     (pa.types.is_int64, _wholes),
     (pa.types.is_float64, _floats),
-    (pa.types.is_date32, _dates),
+    (pa.types.is_date32, lambda entries: _times(entries).cast(pa.date32(), safe=False)),
     (lambda type_: type_ == pa.timestamp("us"), _times),
 ]
-
-
-def _reader(type_: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    return next(read for fits, read in _READERS if fits(type_))

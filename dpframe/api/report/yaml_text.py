@@ -98,13 +98,9 @@ def read_yaml(text: str, name: str = "the file") -> dict[str, Any]:
     return found
 
 
-def _blank(line: str) -> bool:
-    return not line.strip() or line.lstrip().startswith("#")
-
-
 def _next(lines: list[str], at: int) -> int:
     """Return the place of the next line that says something."""
-    while at < len(lines) and _blank(lines[at]):
+    while at < len(lines) and (not lines[at].strip() or lines[at].lstrip().startswith("#")):
         at += 1
     return at
 
