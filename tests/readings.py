@@ -1,4 +1,7 @@
-"""What estimates read of a release, by the public names of its parts: codes, counts of classes, fits."""
+"""What estimates read of a release, by the public names of its parts: codes, counts of classes, fits.
+
+And codes that are released by themselves, for tests of a hundred releases of one table.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
 from dpframe.estimate.synthetic import Synthesizer
 from dpframe.plan.measures import MeasuredTable
+from dpframe.tables.release import permutation, release
 from dpframe.tables.released import Source
 
 
@@ -22,6 +26,15 @@ def codes_of(safe: Any, names: Sequence[str], plan: Plan | None = None) -> Mappi
     """Return the released codes of a table in one batch."""
     (codes,) = Source(safe, plan).codes(names)
     return codes
+
+
+def released_codes(codes: Mapping[str, npt.NDArray[Any]], plan: Plan, key: bytes) -> Mapping[str, npt.NDArray[Any]]:
+    """Return the codes that leave: of all rows in their places, or of a secret sample in its order."""
+    out = release(codes, plan, key)
+    if plan.sample is None:
+        return out
+    order = permutation(plan, key, len(next(iter(codes.values()))))
+    return {name: column[order] for name, column in out.items()}
 
 
 def axes_of(plan: Plan, names: Sequence[str]) -> list[Axis]:

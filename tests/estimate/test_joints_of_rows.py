@@ -1,6 +1,5 @@
 """Joints of columns that only noisy rows know: cells that a fit leaves empty may have rows that noise hides."""
 
-import math
 from itertools import combinations
 
 import numpy as np
@@ -8,7 +7,6 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.estimate.misfit import drawn_of_many
 
 
 def survey(rows: int = 4_000) -> pd.DataFrame:
@@ -147,25 +145,3 @@ def test_a_count_of_two_conditions_is_of_the_rows_that_each_has_by_itself():
 def _ends(asked: tuple[float | None, float | None]) -> tuple[float, float]:
     low, high = asked
     return (-np.inf if low is None else low, np.inf if high is None else high)
-
-
-def test_a_count_of_three_is_open_by_its_pairs_by_all_of_them_and_by_what_noise_hides():
-    even = np.full((2, 2, 2), 80.0)
-
-    def counted(places):
-        shape = (2,) * len(places)
-        return np.full(shape, 640.0 / 2 ** len(places)), np.full(shape, 4.0)
-
-    # Var λ of a pair is 1 + 1/40 with counts of 160, and half of the rows that meet two conditions meet the third.
-    pairs, third = 3 * 0.5**2 * (40 + 40**2), 10 + (0.2 * 10) ** 2
-    assert drawn_of_many(even, 2.0, counted) == pytest.approx(math.sqrt(pairs + 1 / (1 / third + 1 / 4)))
-    assert drawn_of_many(even, np.inf, counted) == pytest.approx(math.sqrt(pairs + third))
-    # A fit that leaves the cell empty is off by the rows that such columns may have there.
-    empty = even.copy()
-    empty[0, 0, 0] = 0.0
-
-    def hiding(noise):
-        return lambda places: (np.zeros((2,) * len(places)), np.full((2,) * len(places), noise))
-
-    still, loud = (drawn_of_many(empty, np.inf, hiding(noise)) for noise in (1e-4, 1e4))
-    assert 3 * still < 30 < loud
