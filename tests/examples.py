@@ -64,6 +64,11 @@ def plan_of(spaces: Mapping[str, Any], epsilon: float, **options: Any) -> Plan:
     return build_plan(spaces, epsilon=epsilon, **options)
 
 
+def channel(tag: str, *arguments: Any) -> Mechanism:
+    """Return a mechanism of the registry, ready to be given to a plan."""
+    return MECHANISMS[tag](*arguments)
+
+
 FITS: dict[str, Callable[[Any], bool]] = {
     "exponential": lambda space: space.size <= 256,
     "optimal": lambda space: space.size <= 40,
