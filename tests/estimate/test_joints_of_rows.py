@@ -110,12 +110,13 @@ QUESTIONS = (
 def test_counts_of_two_conditions_know_of_what_their_columns_know():
     """Of 32 intervals of four keys 31 hold (two keys are tried here), and none is wider than the table.
 
-    By the sum of all cells' errors counts were of more rows than there are, with intervals as wide as ten tables.
+    By the sum of all cells' errors counts were of more rows than there are, with intervals as wide as ten tables. The
+    median standard error is 624 rows; it was 769 where a fit that has found a heap was as open as one that has not.
     """
     table = visits()
     spaces = {"hours": (1, 99), "spent": dpf.Real(0, 2_000), "seen": (0, 19)}
     spaces |= {name: sorted(table[name].unique()) for name in ("kind", "paid")}
-    held, far, widths = [], [], []
+    held, far, widths, errors = [], [], [], []
     for key in range(2):
         safe = dpf.sanitize(table, epsilon=1, spaces=spaces, measure=None, key=bytes([key + 21]) * 32)
         for where in QUESTIONS:
@@ -124,10 +125,12 @@ def test_counts_of_two_conditions_know_of_what_their_columns_know():
             held.append(found["lower"] <= right <= found["upper"])
             far.append(abs(found["estimate"] - right) > 5 * found["std_error"])
             widths.append(found["upper"] - found["lower"])
+            errors.append(found["std_error"])
             assert 0 <= found["estimate"] <= len(table)
     assert np.mean(held) > 0.92
     assert not any(far)
     assert np.max(widths) <= len(table)
+    assert np.median(errors) < 700
 
 
 @pytest.mark.slow

@@ -239,6 +239,8 @@ class RowsLaw(Law):
         all_of, none_of = ((test.astype(np.float64)).T for test in (parts > 1 - 1e-9, parts > 1e-9))
         lower = self._model.interval(self.shares, self._seen, all_of, most, upper=False)
         upper = self._model.interval(self.shares, self._seen, none_of, most, upper=True)
+        # No rows lie outside of all cells, or in none of them.
+        lower, upper = np.where(all_of.all(axis=0), 1.0, lower), np.where(none_of.any(axis=0), upper, 0.0)
         # Half a row is the least that noise hides.
         least = 0.5 / max(self.rows, 1.0)
         lower, upper = np.minimum(lower, found - least), np.maximum(upper, found + least)
