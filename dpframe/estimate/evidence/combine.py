@@ -179,17 +179,9 @@ def shrunk(
     of the distances together: it is averaged over its posterior, its prior half normal (empirical Bayes, Efron and
     Morris 1975). So where there is little evidence they are near 0, and near the distances where there is much.
 
-    Parameters
-    ----------
-    apart, variances
-        Distances, and the variances of their noise; where one is not finite nothing is known.
-    scales
-        What the truths may differ by.
-    prior
-        Standard deviation of ρ's prior.
-    most
-        What the farthest may differ by: of those that are far, half do by the scale, a quarter by twice as much, and so
-        on to 16 scales, or to ``most``. By default all do by the scale.
+    Nothing is known where ``apart`` or ``variances`` is not finite; ``prior`` is the standard deviation of ρ's prior.
+    With ``most`` half of the truths that are far differ by the scale, a quarter by twice as much, and so on to 16
+    scales, or to ``most``; by default all do by the scale.
 
     Examples
     --------

@@ -51,22 +51,8 @@ _EXACT = 1e-2
 class NumberLaw(Law):
     """Numbers of rows by cell, null's last where the space has it, and their covariance.
 
-    Parameters
-    ----------
-    edges
-        See `Law`.
-    space
-        The column's space.
-    rows, covariance
-        Unbiased numbers of rows and their covariance, null's included.
-    uneven
-        How unevenly rows may lie in every cell of values, from 0 to 1.
-    n
-        Rows of the table.
-    block
-        The number of the first level's cell that every cell lies in.
-    total
-        Sum of the codes and its variance, where it was measured.
+    ``rows`` are unbiased; ``uneven`` is how unevenly they may lie in every cell of values, from 0 to 1; ``block`` the
+    number of the first level's cell that every cell lies in; ``total`` the sum of the codes, where it was measured.
     """
 
     source = "tables"
@@ -229,7 +215,7 @@ class NumberLaw(Law):
         return np.stack([found, errors, found - z * errors, found + z * errors]) / max(self.n, 1)
 
     def linear(self, parts: FloatArray, population: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Return Σ parts·rows and its standard errors.
+        """Return Σ parts·rows and its standard errors, of the table or of the population that it was drawn from.
 
         ``parts``: what each cell's rows count, on average over the cell, shape (statistics, cells of values or all
         cells); ``population``: whether it is of the population that the rows were drawn from.

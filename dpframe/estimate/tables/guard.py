@@ -47,18 +47,8 @@ def guard_joint(
 ) -> FloatArray | None:
     """Return a joint that is corrected where rows contradict it, or None where they do not.
 
-    Parameters
-    ----------
-    shares
-        The joint that pairs gave.
-    counts
-        Released rows by class, one dimension per column.
-    channels
-        P(class | cell) of the joint.
-    pairs
-        Shares of the pairs of axes, to which the corrected joint returns.
-    unlikely
-        Probability below which rows contradict it.
+    ``counts`` are released rows by class, ``pairs`` the shares of pairs of axes to which the corrected joint returns,
+    and ``unlikely`` is the probability below which rows contradict it.
 
     Examples
     --------
