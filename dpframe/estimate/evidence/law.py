@@ -13,9 +13,8 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
-from scipy.special import chdtrc
 
-from dpframe.estimate.evidence.combine import Observation
+from dpframe.estimate.evidence.combine import Observation, chi_square_tail
 from dpframe.estimate.evidence.likelihood import Seen, Shares, bootstrap_errors, noise_share, released_again
 from dpframe.spaces.arrays import FloatArray, IntArray
 
@@ -209,7 +208,7 @@ class RowsLaw(Law):
         if not len(self.facts.counts):
             return 1.0
         apart = self._fit[0].counts - self.rows * self.facts.matrix @ self.shares
-        return float(chdtrc(len(apart), float(apart @ (apart / self._fit[0].variances))))
+        return chi_square_tail(len(apart), float(apart @ (apart / self._fit[0].variances)))
 
     def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""

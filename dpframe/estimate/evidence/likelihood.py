@@ -24,7 +24,6 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import xlogy
 
 from dpframe.estimate.evidence.combine import Observation
 from dpframe.plan.threads import one_thread
@@ -215,7 +214,7 @@ class Shares:
         fits, shape = seen.rows.shape[-1], self.channel.shape
         found = np.full((*shape, fits), 1.0 / np.prod(shape)) if start is None else start.copy()
         totals = np.maximum(_total(seen.rows), 1.0)
-        enough = _total(np.asarray(xlogy(seen.rows, seen.rows / totals))) - totals * divergence
+        enough = _total(seen.rows * np.log(np.where(seen.rows > 0, seen.rows / totals, 1.0))) - totals * divergence
         going, at = np.arange(fits), self._at(found, seen)
         for _ in range(max_steps // 3):
             first, slope = self._step(at, seen)

@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from dpframe.estimate.evidence.cells import Tree, counted, tree_of
-from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, project, updated
+from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, pooled, project, updated
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
@@ -290,12 +290,9 @@ class NumberLaw(Law):
         Counts that are cut at zero one by one put rows into empty cells far out, and counts as they are may put fewer
         than none there; of many cells together noise does neither (Barlow and Brunk 1972).
         """
-        from scipy.optimize import isotonic_regression
-
         rows = self.present[0]
         sums = np.cumsum(self.rows[: self.bins])[:-1]
-        nearest = isotonic_regression(sums).x if len(sums) else sums
-        return np.diff(np.clip(nearest, 0.0, rows), prepend=0.0, append=rows)
+        return np.diff(np.clip(pooled(sums), 0.0, rows), prepend=0.0, append=rows)
 
     @property
     def _off_middles(self) -> float:

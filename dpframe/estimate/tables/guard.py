@@ -15,7 +15,6 @@ from functools import cache
 from itertools import combinations, product
 
 import numpy as np
-from scipy.special import chdtrc, gammaln, xlogy
 
 from dpframe.estimate.evidence.likelihood import Channels, channel_of, expectation_maximization, noise_share, through
 from dpframe.estimate.tables.fit import fit_to_margins
@@ -88,6 +87,8 @@ def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
     variance = 2 * float((expected * squares).sum()) + own * mean
     if not mean > 0:
         return 1.0
+    from scipy.special import chdtrc  # imported late, as all of SciPy
+
     return float(chdtrc(2 * mean**2 / variance, 2 * mean / variance * float((apart**2).sum())))
 
 
@@ -132,6 +133,8 @@ def _poisson_deviance() -> tuple[FloatArray, FloatArray]:
     It is near 1, as that of χ², from a few rows a cell on; below it is not, and most cells of a joint of three columns
     hold few.
     """
+    from scipy.special import gammaln, xlogy
+
     logs = np.linspace(math.log(1e-4), math.log(MANY), 200)
     rates, values = np.exp(logs)[:, None], np.arange(0.0, 4 * MANY)
     law = np.exp(values * np.log(rates) - rates - gammaln(values + 1))
