@@ -108,7 +108,7 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
         except ParameterError as error:
             if not missing:
                 raise
-            # Of what was not found little can be asked: that is why, and not the question.
+            # Little can be asked about what was not found: that is why, and not the question.
             raise ParameterError(f"{error}; it was not found: {_listed(missing)}") from None
         if missing and not reading.clipped:
             warn_of_nan(missing)
