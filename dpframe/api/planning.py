@@ -52,6 +52,7 @@ from dpframe.plan.infer.declared import (
     infer_spaces,
     warn_of_copied_identifiers,
     warn_of_identifiers,
+    warn_of_whole_bounds,
 )
 from dpframe.plan.infer.from_data import any_space, from_type
 from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
@@ -177,6 +178,8 @@ class CheckedRequest:
             warn_of_copied_identifiers(options["passthrough"])
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
+        if not quiet:
+            warn_of_whole_bounds(columns, declared)
         BoundRules.of(options["rules"], known)  # refused before anything is spent
         options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused(declared), _unit_of(options))}
         wish = wish_of(options, promise)

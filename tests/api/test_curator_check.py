@@ -204,8 +204,8 @@ WRITTEN = {
 }
 DAYS = ("2020-01-01", "2021-12-31")
 DECLARED = {
-    "whole": (0, 10),
-    "tiny": (0, 10),
+    "whole": dpf.Integer(0, 10),
+    "tiny": dpf.Integer(0, 10),
     "real": (0.0, 10.0),
     "single": (0.0, 10.0),
     "money": (0.0, 10.0),

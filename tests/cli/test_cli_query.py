@@ -79,6 +79,18 @@ def test_it_is_the_librarys_answer(source, run):
     assert abs(json.loads(out)["answer"][0]["estimate"] - 33_000) < 5_000
 
 
+def test_an_answer_says_that_bounds_clip(tmp_path, run):
+    """A quarter of the values lie at 900, and count as 100: no interval holds that; a list has no bounds."""
+    pd.DataFrame({"x": [20, 20, 20, 900] * 500, "sex": ["F", "M"] * 1000}).to_parquet(tmp_path / "x.parquet")
+    given = (tmp_path / "x.parquet", "mean", "x", "--epsilon", 10, "--space", "x=0,100")
+    code, out, _ = run(*given)
+    assert (code, "values beyond the bounds count as the bounds" in out) == (0, True)
+    answer = json.loads(run(*given, "--json")[1])
+    assert answer["outside"] == "bound"
+    assert answer["answer"][0]["upper"] < 41
+    assert "beyond the bounds" not in run(given[0], "histogram", "sex", "--epsilon", 10, *SEX)[1]
+
+
 def test_an_answer_says_where_nulls_count_as_the_middle(tmp_path, run):
     """500 of 2,000 values are no numbers: they are left out only if the space is nullable."""
     table = tmp_path / "scores.csv"

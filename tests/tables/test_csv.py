@@ -116,7 +116,9 @@ def test_nulls_of_a_single_column_and_text_that_looks_null(tmp_path):
 def test_a_person_has_rows_in_csv(tmp_path):
     people = np.repeat(np.arange(300), 3)
     pd.DataFrame({"who": [f"p{p}" for p in people], "x": people % 7}).to_csv(tmp_path / "in.csv", index=False)
-    info = dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 3, spaces={"x": (0, 6)}, privacy_id="who")
+    info = dpf.sanitize_parquet(
+        tmp_path / "in.csv", tmp_path / "o.csv", 3, spaces={"x": dpf.Integer(0, 6)}, privacy_id="who"
+    )
     assert (info.n, list(dpf.read(tmp_path / "o.csv"))) == (300, ["x"])
 
 
@@ -160,7 +162,7 @@ def test_long_whole_numbers_are_exact(tmp_path):
     ids = [1234567890123456789, 1234567890123456790, 5]
     frame = pd.DataFrame({"big": np.array(ids)[np.arange(3_000) % 3], "x": 1})
     frame.to_csv(tmp_path / "in.csv", index=False)
-    spaces = {"big": dpf.Categorical(ids), "x": (0, 1)}
+    spaces = {"big": dpf.Categorical(ids), "x": dpf.Integer(0, 1)}
     dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 20, delta=0, spaces=spaces, key=bytes(32))
     assert set(dpf.read(tmp_path / "o.csv")["big"]) == set(ids)
     assert dpf.verify(tmp_path / "o.csv").ok
@@ -172,7 +174,7 @@ def test_text_of_windows_is_read_as_it_was_written(tmp_path):
     """With the most that a promise may be, released rows are the original's."""
     countries = ["España", "Österreich", "Türkiye", "5 € – „q“"]
     frame = pd.DataFrame({"country": countries * 300, "x": 1})
-    spaces = {"country": dpf.Categorical(countries), "x": (0, 1)}
+    spaces = {"country": dpf.Categorical(countries), "x": dpf.Integer(0, 1)}
     for name, encoding in (("a", "utf-8"), ("b", "cp1252")):
         frame.to_csv(tmp_path / f"{name}.csv", index=False, encoding=encoding)
         options = {"delta": 0, "spaces": spaces, "key": bytes(32)}
@@ -184,7 +186,7 @@ def test_text_of_windows_is_read_as_it_was_written(tmp_path):
 def test_a_person_who_is_written_in_two_encodings_is_one(tmp_path):
     rows = [f"Mü{i},1\n".encode(encoding) for i in range(300) for encoding in ("utf-8", "cp1252")]
     (tmp_path / "in.csv").write_bytes(b"who,x\n" + b"".join(rows))
-    options = {"delta": 0, "spaces": {"x": (0, 1)}, "privacy_id": "who", "key": bytes(32)}
+    options = {"delta": 0, "spaces": {"x": dpf.Integer(0, 1)}, "privacy_id": "who", "key": bytes(32)}
     assert dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.parquet", 4, **options).n == 300
 
 
