@@ -160,6 +160,12 @@ def keys(monkeypatch):
     return taken
 
 
+@pytest.fixture
+def one_key(monkeypatch):
+    """The fresh key of every answer is one and the same."""
+    monkeypatch.setattr(asking, "fresh_key", lambda: bytes(32))
+
+
 @pytest.fixture(scope="session")
 def adult():
     """Adult, or where it is not a table like it."""

@@ -1,8 +1,8 @@
-"""A plan of every mechanism in the registry, for each kind of space that it is for."""
+"""Plans of spaces; one of every mechanism in the registry, for each kind of space that it is for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dpframe.channels import MECHANISMS, Gaussian, Matrix, Mechanism, WithNull
@@ -57,6 +57,16 @@ def plans_with(tag: str, epsilon: float, delta: float) -> Iterator[Plan]:
             yield build_plan({"a": space}, epsilon=epsilon, delta=delta, mechanisms={"a": made})
         else:
             yield build_plan({"a": space}, epsilon=epsilon, delta=delta, mechanisms={"a": tag})
+
+
+def plan_of(spaces: Mapping[str, Any], epsilon: float, **options: Any) -> Plan:
+    """Return the plan of spaces, without a table whose rows and columns `dpframe.plan` would take them from."""
+    return build_plan(spaces, epsilon=epsilon, **options)
+
+
+def channel(tag: str, *arguments: Any) -> Mechanism:
+    """Return a mechanism of the registry, ready to be given to a plan."""
+    return MECHANISMS[tag](*arguments)
 
 
 FITS: dict[str, Callable[[Any], bool]] = {

@@ -1,4 +1,7 @@
-"""What estimates read of a release, by the public names of its parts: codes, counts of classes, fits."""
+"""What estimates read of a release, by the public names of its parts: codes, counts of classes, fits.
+
+And codes that are released by themselves, for tests of a hundred releases of one table.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
+import pyarrow as pa
 
 from dpframe import Plan
 from dpframe.estimate import surrogates
@@ -15,6 +19,7 @@ from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
 from dpframe.estimate.synthetic import Synthesizer
 from dpframe.plan.measures import MeasuredTable
+from dpframe.tables.release import Digest, permutation, release
 from dpframe.tables.released import Source
 
 
@@ -22,6 +27,24 @@ def codes_of(safe: Any, names: Sequence[str], plan: Plan | None = None) -> Mappi
     """Return the released codes of a table in one batch."""
     (codes,) = Source(safe, plan).codes(names)
     return codes
+
+
+def released_codes(
+    codes: Mapping[str, npt.NDArray[Any]], plan: Plan, key: bytes, *, in_order: bool = False
+) -> Mapping[str, npt.NDArray[Any]]:
+    """Return the codes that leave: of all rows, in their places or in the plan's order, or of its sample, in order."""
+    out = release(codes, plan, key)
+    if plan.sample is None and not in_order:
+        return out
+    order = permutation(plan, key, len(next(iter(codes.values()))))
+    return out if order is None else {name: column[order] for name, column in out.items()}
+
+
+def digest_of(rows: pa.Table, plan: Plan) -> str:
+    """Return the digest of rows as a release of the plan would state it."""
+    digest = Digest(plan)
+    digest.update({c.name: c.space.encode(rows.column(c.name)) for c in plan.columns})
+    return digest.hexdigest()
 
 
 def axes_of(plan: Plan, names: Sequence[str]) -> list[Axis]:

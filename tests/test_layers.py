@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from public_names import internals
 
 import dpframe
 
@@ -114,3 +115,33 @@ def test_tests_reach_into_few_private_names():
     known = set(re.findall(r"\b_\w+", text))
     found = [(path.name, name) for path in sorted(TESTS.rglob("*.py")) for name in reaches(path) if name in known]
     assert len(found) <= REACHES, found
+
+
+PUBLIC = 0.16
+"""The share of the files of tests that use public names alone; it may only rise (a third is asked)."""
+
+
+@pytest.mark.slow
+def test_many_files_of_tests_use_public_names_alone():
+    found = {path.name: internals(path) for path in sorted(TESTS.rglob("test_*.py"))}
+    share = sum(not names for names in found.values()) / len(found)
+    nearest = {name: names for name, names in found.items() if len(names) == 1}
+    assert share >= PUBLIC, f"{share:.3f}; of one internal name: {nearest}"
+
+
+def test_internal_names_are_found_however_they_are_used(tmp_path):
+    """As an import, an attribute, through a helper, and in text; documented ones are none."""
+    path = tmp_path / "test_x.py"
+    text = """
+import P as dpf
+from P import vertical
+from P.plan.build import build_plan
+from P.plan.columns import Column
+from P.datasets import REGIONS
+from checks import MECHANISMS
+dpf.Ledger.create, dpf.plan, dpf.errors.PlanError, dpf.spaces.as_space, vertical.ranks, vertical.Run
+"P.tables.spill"; "x; from P.cli import terminal"; "see P.tables"
+"""
+    path.write_text(re.sub(r"\bP\b", "dpframe", text), encoding="utf-8")
+    used = "plan.build.build_plan channels.MECHANISMS spaces vertical.ranks tables.spill cli.terminal"
+    assert internals(path) == {f"dpframe.{name}" for name in used.split()}

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from commands import every_command
 
 import dpframe as dpf
 
@@ -42,22 +43,14 @@ def test_snippets_are_found():
     assert all("```python" not in text for page in PAGES for text in snippets(page))
 
 
-def commands():
-    """Every command by its words, without those that only hold others."""
-    from dpframe.cli import main
-
-    found = {}
-    for name, command in main.commands().commands.items():
-        for inner, one in getattr(command, "commands", {"": command}).items():
-            found[f"{name} {inner}".strip()] = one
-    return found
+COMMANDS = {" ".join(words): command for words, command in every_command()}
 
 
 def check_options(line):
     """A line that is shown names a command and options that there are."""
     words = line.split()
-    name = next(n for n in (" ".join(words[:2]), words[0]) if n in commands())
-    known = {option for parameter in commands()[name].params for option in parameter.opts}
+    name = next(n for n in (" ".join(words[:2]), words[0]) if n in COMMANDS)
+    known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
     for option in (word for word in words if re.match(r"--?[a-z]", word)):
         assert option in known, f"dpframe {line}: there is no {option}"
 
@@ -69,13 +62,13 @@ def test_every_command_is_shown_and_exists_with_its_options():
         for block in re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)
         for line in re.findall(r"\bdpframe ([a-z].*)", block)
     ]
-    assert {line.split()[0] for line in shown} == {name.split()[0] for name in commands()}
+    assert {line.split()[0] for line in shown} == {name.split()[0] for name in COMMANDS}
     for line in shown:
         check_options(line)
 
 
 def test_the_help_of_every_command_ends_with_an_example():
-    for name, command in commands().items():
+    for name, command in COMMANDS.items():
         if name in ("ledger forget", "vertical plan"):  # for rare cases; too long for a line
             continue
         example = re.fullmatch(r"Example: dpframe (.*)", command.epilog or "")

@@ -14,14 +14,16 @@ from dpframe.api.options import PlanOptions, documented
 from dpframe.api.report.record import Record, record_of
 from dpframe.api.report.report import Report
 from dpframe.api.verbs import EXAMPLES, FrameVerbs
+from dpframe.api.verify import verify
 from dpframe.errors import NotSanitizedError, did_you_mean, refusing_misfit_calls
 from dpframe.estimate import Estimates
+from dpframe.plan.certificate import Certificate
 from dpframe.plan.infer.drafted import DraftedSpaces
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.tables.frames import release_text
 from dpframe.tables.info import NUMBERS, ReleaseExplanation, ReleaseInfo
-from dpframe.tables.released import Source, read_info
+from dpframe.tables.released import read_info
 
 _EXTREMES = "the least and the largest value are single rows'; the plan's spaces have public bounds, see quantile"
 _INSTEAD = {
@@ -74,12 +76,19 @@ class DpAccessor(FrameVerbs):
         """Draft spaces from the data, for the curator's eyes; see `dpframe.draft_spaces`."""
         return draft_spaces(self._frame)
 
-    def check(self, plan: Plan | None = None, *, spaces: Mapping[str, Any] | None = None) -> CuratorCheck:
+    def check(
+        self,
+        plan: Plan | None = None,
+        *,
+        spaces: Mapping[str, Any] | None = None,
+        drop: Sequence[str] = (),
+        privacy_id: str | None = None,
+    ) -> CuratorCheck:
         """Look at the data: what a plan, or only declared spaces, clamp and cut in the frame, for its curator alone.
 
         See `dpframe.api.curator_check.check`.
         """
-        return check(self._frame, plan, spaces=spaces)
+        return check(self._frame, plan, spaces=spaces, drop=drop, privacy_id=privacy_id)
 
     @property
     def release(self) -> ReleaseInfo:
@@ -95,9 +104,27 @@ class DpAccessor(FrameVerbs):
             raise NotSanitizedError("the frame carries no release plan; df.dp.sanitize(epsilon=…) makes a release")
         return read_info(text)
 
-    def verify(self) -> bool:
-        """Return whether the frame is, cell by cell, what was released; see `Estimates.verify`."""
-        return Source(self._frame, None, quiet=True).verify()
+    def verify(self) -> Certificate:
+        """Prove the release's promise, and compare the frame cell by cell with what was released; see `dpframe.verify`.
+
+        Returns
+        -------
+        A certificate, which is true if every claim holds; ``failures`` names those that do not.
+
+        Raises
+        ------
+        NotSanitizedError
+            If the frame is no release.
+
+        Examples
+        --------
+        >>> import pandas as pd, dpframe as dpf
+        >>> frame = pd.DataFrame({"sex": ["F", "M"] * 100})
+        >>> safe = frame.dp.sanitize(epsilon=1, spaces={"sex": ["F", "M"]})
+        >>> bool(safe.dp.verify()), bool(safe.head().dp.verify())
+        (True, False)
+        """
+        return verify(self._frame)
 
     def explain(self) -> ReleaseExplanation:
         """Return what the release's promise means for one person and how it is kept: order, tables, what each costs.

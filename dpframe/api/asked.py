@@ -90,8 +90,14 @@ class QueryColumn:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What is said of an answer about its values: ``nulls`` is ``"middle"`` where a null may count as that."""
-        return {"nulls": "middle"} if self.field.nullable and not self.space.has_null else {}
+        """What is said of an answer about its values, by its space and type and never by its rows.
+
+        ``nulls`` is ``"middle"`` where a null may count as that, ``outside`` ``"bound"`` where values beyond the bounds
+        count as the bound.
+        """
+        bounded = not self.space.is_listed and not self.space.holds_sets
+        nulls = {"nulls": "middle"} if self.field.nullable and not self.space.has_null else {}
+        return nulls | ({"outside": "bound"} if bounded else {})
 
     def numeric(self, question: str, times: bool = True) -> QueryColumn:
         """Return it, or raise `ParameterError` unless its values are numbers on a line (or booleans)."""

@@ -37,7 +37,7 @@ from dpframe.errors import (
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.conditions import Condition, ValueCondition, Where
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.infer.declared import declared_space
+from dpframe.plan.infer.declared import declared_space, warn_of_whole_bounds
 from dpframe.plan.infer.drafted import check_reviewed
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import wrap
@@ -93,9 +93,9 @@ class Asking:
         self.confidence_level = check_fraction(confidence_level, "confidence_level", 0.95)
         self._declared = _declared({} if spaces is None else spaces, self._table.names)
         if isinstance(self._table, FileInput):
-            known = {
-                field.name: declared_space(field, self._declared) for field in self._table.fields([*self._declared])
-            }
+            fields = self._table.fields([*self._declared])
+            known = {field.name: declared_space(field, self._declared) for field in fields}
+            warn_of_whole_bounds(fields, self._declared)
             self._table = self._table.typed(known, known)
         self._account = OpenAccount.of(ledger, dataset)
         if self._account is not None and self._account.part is not None:

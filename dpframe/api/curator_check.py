@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpframe.api.planning import raw_frame
+from dpframe.api.job import of_persons
+from dpframe.api.options import checked as checked_options
+from dpframe.api.planning import Request, check_lists, raw_frame
 from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.estimate import Estimates
@@ -74,11 +76,15 @@ class CuratorCheck:
         raw truth: root mean square over the cells. Empty where a column is refused.
     rules
         A row per rule of the plan: the share of rows that break it, and so are ``mended``.
+    person
+        The column that names each row's person, if one does: all is of one random choice of everyone's rows, as a
+        release makes one of its own in secret, and no release is tried.
     """
 
     columns: pd.DataFrame
     errors: pd.DataFrame
     rules: pd.DataFrame = field(default_factory=pd.DataFrame)
+    person: str | None = None
 
     def __reduce__(self) -> Any:
         """Refuse to be stored."""
@@ -107,9 +113,14 @@ class CuratorCheck:
         losing = shares.index[shares["rounded"] > 0]
         return [*said, *([f"{name_list(list(losing))}: {_ROUNDED}"] if len(losing) else [])]
 
+    @property
+    def _head(self) -> list[str]:
+        chosen = f"One choice of everyone's rows, by column {self.person!r}; a release makes another in secret"
+        return [] if self.person is None else [chosen]
+
     def __str__(self) -> str:
         told = self.lines or (["no value is changed"] if "refused" not in self.columns else [])
-        parts = [TITLE, "", self.columns.to_string(float_format=digits, na_rep=""), *told]
+        parts = [TITLE, *self._head, "", self.columns.to_string(float_format=digits, na_rep=""), *told]
         if len(self.errors):
             parts += ["", _OF_ONE, self.errors.to_string(float_format=digits, na_rep="")]
         if len(self.rules):
@@ -120,7 +131,7 @@ class CuratorCheck:
 
     def _repr_html_(self) -> str:
         return (
-            notebook_html(TITLE, [], self.columns, digits, self.lines)
+            notebook_html(TITLE, [], self.columns, digits, [*self._head, *self.lines])
             + notebook_html(_OF_ONE, [], self.errors, digits)
             + (notebook_html("Rules", [], self.rules, digits) if len(self.rules) else "")
         )
@@ -148,7 +159,14 @@ class CuratorCheck:
         return ax
 
 
-def check(table: Any, plan: Plan | None = None, *, spaces: Mapping[str, Any] | None = None) -> CuratorCheck:
+def check(
+    table: Any,
+    plan: Plan | None = None,
+    *,
+    spaces: Mapping[str, Any] | None = None,
+    drop: Sequence[str] = (),
+    privacy_id: str | None = None,
+) -> CuratorCheck:
     """Look at the data: what a plan clamps, cuts and cannot hold, and how near a release comes to the truth.
 
     It costs no budget as long as nobody but the curator sees it.
@@ -162,6 +180,10 @@ def check(table: Any, plan: Plan | None = None, *, spaces: Mapping[str, Any] | N
     spaces
         Declarations to try before there is a plan, as for `dpframe.sanitize`: only their columns are looked at, and no
         release is tried.
+    drop
+        With ``spaces``, columns to be left out, which may be declared in none.
+    privacy_id
+        With ``spaces``, the column that names each row's person: what is counted is one row of everyone.
 
     Raises
     ------
@@ -181,13 +203,15 @@ def check(table: Any, plan: Plan | None = None, *, spaces: Mapping[str, Any] | N
     """
     if plan is not None and spaces is not None:
         raise ParameterError("spaces are already decided by the plan; give one or the other")
-    ready = declared_plan(wrap(table), spaces) if plan is None else plan
+    if plan is not None and (len(drop) or privacy_id is not None):
+        raise ParameterError("drop and privacy_id are already decided by the plan; leave them out")
+    ready = declared_plan(wrap(table), spaces, drop, privacy_id) if plan is None else plan
     return checked(table, ready, tried=plan is not None)
 
 
 def checked(table: Any, plan: Plan, tried: bool) -> CuratorCheck:
     """Return the same of a plan, which is ``tried`` in a release or only says spaces."""
-    frame = raw_frame(table, plan, "check")
+    frame = of_persons(raw_frame(table, plan, "check"), Request(plan=plan), secrets.token_bytes(32))
     if tried:
         check_columns(frame.names, plan)
     codes: Codes = {}
@@ -197,19 +221,26 @@ def checked(table: Any, plan: Plan, tried: bool) -> CuratorCheck:
     stopped = columns["refused"].notna().any() or not frame.n
     if not stopped:
         columns = columns.drop(columns="refused")
-    errors = _errors(table, frame, plan, codes) if tried and not stopped else pd.DataFrame()
-    return CuratorCheck(columns.dropna(axis=1, how="all"), errors, pd.DataFrame() if stopped else _broken(plan, codes))
+    alone = tried and plan.privacy_id is None and not stopped
+    errors = _errors(table, frame, plan, codes) if alone else pd.DataFrame()
+    rules = pd.DataFrame() if stopped else _broken(plan, codes)
+    return CuratorCheck(columns.dropna(axis=1, how="all"), errors, rules, plan.privacy_id)
 
 
-def declared_plan(table: Table, spaces: Mapping[str, Any] | None) -> Plan:
+def declared_plan(
+    table: Table, spaces: Mapping[str, Any] | None, drop: Sequence[str] = (), privacy_id: str | None = None
+) -> Plan:
     """Return a plan of only the declared columns, with which to look at what their spaces do; nothing is spent."""
     if spaces is None or (isinstance(spaces, Mapping) and not spaces):
         raise ParameterError('give a plan, or spaces={…}, e.g. check(spaces={"age": (0, 120)})')
     if not isinstance(spaces, Mapping):
         raise ParameterError("spaces must be a dict, e.g. {'age': (0, 120), 'sex': ['F', 'M']}")
     # A draft is looked at to review it: as a dict it warns of nothing.
-    known, _, _ = infer_spaces(table.fields(table.names), dict(spaces), "private", table.arrays)
-    return build_plan({name: known[name] for name in spaces}, epsilon=1.0)
+    drop = checked_options({"drop": drop})["drop"]
+    check_lists(table.names, drop)
+    left = [name for name in table.names if name not in (*drop, privacy_id)]
+    known, _, _ = infer_spaces(table.fields(left), dict(spaces), "private", table.arrays)
+    return build_plan({name: known[name] for name in spaces}, epsilon=1.0, privacy_id=privacy_id)
 
 
 def _broken(plan: Plan, codes: Codes) -> pd.DataFrame:

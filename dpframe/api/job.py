@@ -125,8 +125,9 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         budget.settle(valid.reused, valid.unit)
         if self.request.release:
             cost = valid.cost if valid.plan is None else budget.cost(valid.plan)
-            wanted = self.request.digest if valid.plan is None else valid.plan.digest
-            budget.pay(self.table, RELEASE, replace(cost, wanted=wanted), codes)
+            if budget.account is not None:  # only what a ledger has entered is known again
+                cost = replace(cost, wanted=self.request.digest if valid.plan is None else valid.plan.digest)
+            budget.pay(self.table, RELEASE, cost, codes)
         elif valid.allowed is not None:
             cost = Cost(valid.allowed.budget, valid.allowed.step, unit=valid.unit)
             return budget.pay(self.table, INFERENCE, cost, codes)

@@ -52,6 +52,7 @@ from dpframe.plan.infer.declared import (
     infer_spaces,
     warn_of_copied_identifiers,
     warn_of_identifiers,
+    warn_of_whole_bounds,
 )
 from dpframe.plan.infer.from_data import any_space, from_type
 from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
@@ -107,13 +108,11 @@ def check_plan(plan: Any) -> None:
 
 
 def raw_frame(table: Any, plan: Any, work: str) -> Frame:
-    """Return the table that a plan is tried on; refuse a release, and a plan whose choice of rows is secret."""
+    """Return the table that a plan is tried on; refuse a release."""
     check_plan(plan)
     frame = wrap(table)
     if frame.text is not None:
         raise AlreadySanitizedError(f"the table is a release already; {work} the plan on the original table")
-    if plan.privacy_id is not None:
-        raise ParameterError(f"plan chooses rows by privacy_id, in secret and anew each time; {work} one without it")
     return frame
 
 
@@ -171,7 +170,7 @@ class CheckedRequest:
         """Check a promise and its options against a table, and make the plan if no space is left to infer."""
         options = checked(request.options)
         promise = promise_of(request.epsilon, request.delta, table.n, quiet)
-        _check_lists(table.names, options["drop"], options["passthrough"])
+        check_lists(table.names, options["drop"], options["passthrough"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         columns = _without_empty(columns, options, table.objects, quiet)
         columns = _without_identifiers(columns, options, quiet)
@@ -179,6 +178,8 @@ class CheckedRequest:
             warn_of_copied_identifiers(options["passthrough"])
         declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
         known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
+        if not quiet:
+            warn_of_whole_bounds(columns, declared)
         BoundRules.of(options["rules"], known)  # refused before anything is spent
         options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused(declared), _unit_of(options))}
         wish = wish_of(options, promise)
@@ -441,7 +442,8 @@ def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], 
     build_plan(spaces, epsilon=budget.epsilon, delta=budget.delta, **{**options, "mechanisms": chosen, "leaks": ()})
 
 
-def _check_lists(names: Sequence[str], drop: Sequence[str], passthrough: Sequence[str]) -> None:
+def check_lists(names: Sequence[str], drop: Sequence[str], passthrough: Sequence[str] = ()) -> None:
+    """Refuse what names no column, or one twice."""
     for option, given in (("drop", drop), ("passthrough", passthrough)):
         for name in given:
             if name not in names:

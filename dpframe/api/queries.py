@@ -55,7 +55,8 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
     Nothing but noisy counts and sums leaves, and no value is refused: values beyond their bounds are clamped; a null,
     or a value that its space cannot hold, meets no condition and is in no cell of a histogram, and in sums, means and
     quantiles counts as the middle of the bounds, unless the space is ``Nullable``: then these are of the values that
-    are there. ``attrs["nulls"]`` is ``"middle"`` in an answer that may count nulls so.
+    are there. ``attrs["nulls"]`` is ``"middle"`` in an answer that may count nulls so, and ``attrs["outside"]``
+    ``"bound"`` where values beyond the bounds count as the bounds, which no interval holds.
 
     The schema is public. So is the number of rows where neighbouring tables differ in a row that is replaced
     (``neighbours="replace_one"``); where they differ in a row that only one of them has (``"add_remove"``) it is a

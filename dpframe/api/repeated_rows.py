@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sys
 import threading
@@ -30,11 +31,17 @@ def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
         if isinstance(values, list) or pa.types.is_nested(values.type):
             # NumPy leaves out the middle of long arrays, and all but 8 digits.
             with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
-                values = pd.Series([_shown(value) for value in values], dtype=object)
+                hashes[name] = _hashes(pd.Series([_shown(value) for value in values], dtype=object))
         else:
-            values = values.to_pandas()
-        hashes[name] = _hashes(pd.Series(values))
+            hashes[name] = _arrow_hashes(values)
     return hashes
+
+
+def _arrow_hashes(values: pa.Array) -> U64:
+    """Return hashes of a column; of text with an entry that is no UTF-8, which pandas refuses and quotes, its bytes."""
+    with contextlib.suppress(pa.ArrowException, ValueError):
+        return _hashes(pd.Series(values.to_pandas()))
+    return _hashes(pd.Series(values.cast(pa.large_string()).cast(pa.large_binary()).to_pandas()))
 
 
 def _hashes(values: pd.Series[Any]) -> U64:

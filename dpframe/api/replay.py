@@ -114,6 +114,8 @@ def replayed(
     """
     check_whole(edits, "edits", of="changed tables")
     whole = _arrow(table, raw_frame(table, plan, "audit"))
+    if plan.privacy_id is not None:
+        raise ParameterError("plan chooses rows by privacy_id, in secret and anew each time; audit one without it")
     if not whole.num_rows or not plan.columns:
         raise ParameterError("there is nothing to replay: the table has no rows, or the plan randomises no column")
     rng, chosen = np.random.default_rng(random_state), faces or FACES

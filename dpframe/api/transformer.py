@@ -257,7 +257,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             array = validate_data(
                 self, _as_floats(X), dtype="numeric", ensure_all_finite=self._finite(reset), reset=reset
             )
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             fault = _without_values(error)
         if fault is not None:  # out here, for what is raised within keeps the error, which may quote values
             raise fault
@@ -372,11 +372,18 @@ def _held(value: Any) -> Any:
     return floated(value) if isinstance(value, int) else value
 
 
-def _without_values(error: ValueError) -> ValueError:
+_TYPED = "pass a DataFrame, each of whose columns has a type"
+
+
+def _without_values(error: Exception) -> Exception:
     """Return an error of scikit-learn without what it quotes: arrays of a wrong shape or type, and text."""
     first, *more = str(error).split("\n")
+    if first.startswith("float() argument"):
+        return ParameterError(f"X is an array with objects that are no numbers; {_TYPED}")
+    if isinstance(error, TypeError):
+        return TypeError(first)
     if "could not convert" in first:
-        return ParameterError("X is an array with text; pass a DataFrame, each of whose columns has a type")
+        return ParameterError(f"X is an array with text; {_TYPED}")
     advice = more[-1].rstrip(".") if more and more[-1].startswith("Reshape your data") else ""
     if "contains NaN" in first:
         advice = "declare Nullable(…), or pass nulls='impute'"

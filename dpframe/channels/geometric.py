@@ -260,13 +260,12 @@ def _apply(rate: float, counts: FloatArray, adjoint: bool) -> FloatArray:
 
 
 def _decaying_sums(alpha: float, values: FloatArray) -> FloatArray:
-    """Return y with y[i] = values[i] + α·y[i − 1] along axis 0, the solution of a system of two bands."""
-    from scipy.linalg import solve_banded  # a filter of scipy.signal does the same, and costs half a second to import
-
-    bands = np.ones((2, len(values)))
-    bands[1] = -alpha
-    flat = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
-    return np.asarray(solve_banded((1, 0), bands, flat, check_finite=False).reshape(values.shape))
+    """Return y with y[i] = values[i] + α·y[i − 1] along axis 0, by sums over 1, 2, 4, … values."""
+    sums, steps = np.array(values, dtype=np.float64), 1
+    while steps < len(sums) and (factor := alpha**steps) > 0:
+        sums[steps:] += factor * sums[:-steps]
+        steps *= 2
+    return sums
 
 
 def _between(rate: float, edges: IntArray, starts: IntArray) -> FloatArray:

@@ -27,13 +27,22 @@ def check(
         typer.Option("--spaces", help="Declared spaces to try instead, before there is a plan.", show_default=False),
     ] = None,
     space: OwnSpaces = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="A column to be left out, without a plan; repeat.", show_default=False)
+    ] = None,
+    privacy_id: Annotated[
+        str | None,
+        typer.Option(help="The column that names each row's person, without a plan.", show_default=False),
+    ] = None,
 ) -> None:
     """Look at the data: what a plan clamps, cuts and cannot hold, only for the curator's eyes. Writes nothing."""
     table = open_input(source)
     if (plan is None) == (spaces is None and not space):
         raise ParameterError("give --plan, or --spaces and --space to try before there is one, e.g. --space age=0,120")
+    if plan is not None and (drop or privacy_id is not None):
+        raise ParameterError("--drop and --privacy-id are already decided by --plan; leave them out")
     declared = None if plan is not None else _declared(spaces, space or [])
-    ready = Plan.read(plan) if plan is not None else declared_plan(table, declared)
+    ready = Plan.read(plan) if plan is not None else declared_plan(table, declared, drop or (), privacy_id)
     typed = table.typed({name: _with_decimals(one) for name, one in ready.spaces.items()}, ready.imputed)
     typer.echo(str(checked(typed.read(table.names), ready, tried=declared is None)))
 

@@ -40,7 +40,17 @@ from dpframe.cli.estimate import estimate
 from dpframe.cli.groups import EXAMPLE, GroupedCommands, GroupedOptions
 from dpframe.cli.ledger import app as ledger_app
 from dpframe.cli.options import takes_plan_options
-from dpframe.cli.pipes import PIPE, Source, check_files, is_piped, named, target_file, text_target
+from dpframe.cli.pipes import (
+    PIPE,
+    Source,
+    Target,
+    check_files,
+    in_place_of,
+    is_piped,
+    named,
+    target_file,
+    text_target,
+)
 from dpframe.cli.query import query
 from dpframe.cli.record import record, with_record
 from dpframe.cli.spaces import spaces
@@ -256,9 +266,7 @@ def _errors(made: Plan) -> list[str]:
 @takes_plan_options
 def sanitize(
     source: Source,
-    target: Annotated[
-        Path, typer.Argument(help="Parquet file to write, or CSV by the ending; - for Parquet.", show_default=False)
-    ],
+    target: Target,
     epsilon: Epsilon = None,
     delta: Delta = None,
     plan: Annotated[Path | None, typer.Option(help="Plan file instead of options.", show_default=False)] = None,
@@ -285,7 +293,7 @@ def sanitize(
         if before is not None:
             typer.echo(before.info.to_json() if as_json else before.line)
             return
-    start = time.perf_counter()
+    start, replaced = time.perf_counter(), in_place_of(target)
     with target_file(target) as path, progress("randomising") as shown:
         info = verbs.sanitize(
             source,
@@ -301,13 +309,18 @@ def sanitize(
     if as_json:
         typer.echo(info.to_json(), err=piped)
         return
-    typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s", err=piped)
+    typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s{replaced}", err=piped)
     if format_of(target).apart:
         typer.echo(f"{sidecar(target)}: what the release says of itself; whoever gets the rows needs it to estimate")
     for line in info.lines():
         typer.echo(in_options(line), err=piped)
     if account is not None:
         typer.echo(f"Ledger: {_left(account, info.plan)}; {_nights(info.plan)}")
+    else:
+        typer.echo(_UNCOUNTED, err=piped)
+
+
+_UNCOUNTED = "No ledger: another release of these people adds its epsilon to this one's (dpframe ledger)"
 
 
 def _left(account: Account, plan: Plan) -> str:

@@ -49,6 +49,20 @@ Source = Annotated[
 ]
 
 
+Target = Annotated[
+    Path,
+    typer.Argument(
+        help="Parquet file to write, or CSV by the ending; - for Parquet. A file of that name is replaced.",
+        show_default=False,
+    ),
+]
+
+
+def in_place_of(target: Path) -> str:
+    """Say whether writing a target replaces a file: asked before it is written."""
+    return ", in place of the file that was there" if target != PIPE and target.is_file() else ""
+
+
 @contextmanager
 def target_file(target: Path) -> Iterator[Path]:
     """Give the path to write; what is to go to standard output is Parquet, and goes there when it is whole."""

@@ -149,6 +149,10 @@ def _checked(statistic: str, columns: list[str]) -> _Question:
     return asked
 
 
+_BOUND = (
+    "values beyond the bounds count as the bounds, and no interval holds what that moves; dpframe check counts them, "
+    "for the curator only"
+)
 _MIDDLE = (
     "a null, and text that is no number, counts as the middle of the bounds; to leave it out declare "
     '{"space": "nullable", "inner": …}'
@@ -166,6 +170,8 @@ def _show(result: Any, as_json: bool) -> None:
         typer.echo(json.dumps({**facts, "answer": json.loads(answer)}, ensure_ascii=False))
         return
     typer.echo(table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+    if "outside" in facts:
+        typer.echo(_BOUND)
     if "nulls" in facts:
         typer.echo(_MIDDLE)
     typer.echo(

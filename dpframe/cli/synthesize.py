@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dpframe.api.synthetic_parquet import synthesize_parquet
-from dpframe.cli.pipes import PIPE, Source, target_file
+from dpframe.cli.pipes import PIPE, Source, Target, in_place_of, target_file
 from dpframe.cli.terminal import progress
 
 
 def synthesize(
     source: Source,
-    target: Annotated[
-        Path, typer.Argument(help="Parquet file to write, or CSV by the ending; - for Parquet.", show_default=False)
-    ],
+    target: Target,
     rows: Annotated[
         int | None,
         typer.Option(min=1, help="Fresh rows to draw.  [default: one for each released row]", show_default=False),
@@ -30,11 +27,13 @@ def synthesize(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Draw synthetic rows from a released file, in which plain counts and means are about those of the estimates."""
-    start = time.perf_counter()
+    start, replaced = time.perf_counter(), in_place_of(target)
     with target_file(target) as path, progress("drawing") as shown:
         count = synthesize_parquet(source, path, rows, random_state, drop=drop or (), progress=shown)
     if as_json:
         typer.echo(json.dumps({"target": str(target), "rows": count, "epsilon_spent": 0}), err=target == PIPE)
         return
     seconds = time.perf_counter() - start
-    typer.echo(f"{target}: {count:,} synthetic rows in {seconds:.1f} s; this spends no budget", err=target == PIPE)
+    typer.echo(
+        f"{target}: {count:,} synthetic rows in {seconds:.1f} s{replaced}; this spends no budget", err=target == PIPE
+    )

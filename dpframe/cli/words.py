@@ -63,6 +63,8 @@ _TURNS: list[tuple[str, Turn]] = [
         lambda m: " ".join(f"--{m[1]} {name}" for name in re.findall(r"'([^']*)'", m[2])),
     ),
     (r"\bdeclare Subset\(\[ITEM, …\]\)", 'declare {"space": "subset", "items": ["ITEM", …]}'),
+    (r"\bas \(0\.0, 1\.0\)(?= if)", "as --space COLUMN=0.0,1.0"),
+    (r"\bInteger\(0, 1\)", '{"space": "integer", "lower": 0, "upper": 1}'),
     (r"\bdeclare Nullable\(…\)", 'declare {"space": "nullable", "inner": …}'),
     (r"\bCategorical\(\[…\], other=…\)", '{"categories": […], "other": "other"}'),
     (r"(?<!\.)\bvalue_counts\('([^']*)'\)", r"value-counts \1"),

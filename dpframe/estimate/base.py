@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, warn
+from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, name_list, warn
 from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
@@ -247,6 +247,7 @@ class Reading:
         self._warn_of_tails(names, lambda tails: tails.may_matter)
         self._warn_of_clipped(name for _, name in shown)
         self._warn_of_others(name for _, name in shown)
+        self._warn_of_imputed(name for _, name in shown)
         return Results(*values).wide(names, names, said | ({NOT_FOUND: missing} if missing else {}))
 
     def _pair_known(
@@ -317,6 +318,22 @@ class Reading:
                     f"{way} the bound in a new release (df.dp.check counts for the curator what is outside)",
                     InferenceWarning,
                 )
+
+    def _warn_of_imputed(self, names: Iterable[str]) -> None:
+        """Warn of declared columns in which nulls count as values; whether any is there is data."""
+        known = set(self.plan.names) - set(self.plan.imputed) if self.plan.nulls == "impute" else set()
+        spaces = {name: self._source.column(name).space for name in names if name in known}
+        told = [
+            f"of {name_list([name])} as {space.null_counts_as}"
+            for name, space in spaces.items()
+            if space.null_counts_as and not space.has_null
+        ]
+        if told:
+            warn(
+                f"nulls='impute': nulls, if the table holds any, count as values here, {', '.join(told)}; to leave "
+                "them out, declare Nullable(…) in a new release",
+                InferenceWarning,
+            )
 
     def _sums(self, terms: Mapping[Any, Sequence[surrogates.Term]], names: Sequence[str]) -> dict[Any, surrogates.Sums]:
         columns = {name: self._source.column(name) for name in names}

@@ -274,7 +274,7 @@ class Estimates(CountEstimates, NumberEstimates):
         return f"<Estimates of a release of {rows} rows: {', '.join(self.plan.names)}>"
 
     def verify(self) -> bool:
-        """Return whether the table is, cell by cell, what was released (rows in any order)."""
+        """Return whether the rows are, cell by cell, those released, in any order; see also `dpframe.verify`."""
         return self._source.verify()
 
     def synthesize(self, n_rows: int | None = None, random_state: Any = None) -> Any:

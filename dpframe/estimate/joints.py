@@ -28,7 +28,7 @@ from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.misfit import OF_TWO, Misfit, crossed, drawn_of_many, of_noisy_rows, sides_of, within_cells
 from dpframe.estimate.model import Model, Models
-from dpframe.estimate.results import Answer, Question, Results, with_none
+from dpframe.estimate.results import Answer, Ends, Question, Results, with_none
 from dpframe.estimate.table_column import BinMeans, aggregation
 from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import interaction_variance
@@ -59,6 +59,13 @@ NEGLIGIBLE = 0.005
 
 _ROOM = 1.5
 """Times as far as a column's own interval goes that a count of two conditions may lie: both have to hold."""
+
+_FOUND = 0.7
+"""Part of a gap to an end of a column's own interval that closes where its fit has all of the rows.
+
+The end is that of the law that suits the question most, which has heaps where the fit has none. In ten tables, real
+ones and some with nine tenths of the rows in one value, counts of two conditions were within 99.6 % of intervals.
+"""
 
 _SWEEPS = 60
 """Sweeps over the margins of counts by condition."""
@@ -178,16 +185,17 @@ class Joints:
         if answer.sum_error is not None and len(axes) > 1:
             drawn = self._drawn_of_sides(axes, parts, sides, noise)
             error = min(error, math.hypot(answer.sum_error, drawn))
-        if answer.source == "rows" and answer.method != "inverse":
-            error = math.hypot(error, self._unresolved(conditions, known, z) * rows)
         error = math.hypot(error, self._unsupported(conditions, found))
+        results = Results.of(np.array([found]), np.array([error**2]), z)
+        if answer.source == "rows" and answer.method != "inverse":
+            results = results.opened(self._unresolved(conditions, known, z), z, rows)
         least, most = 0.0, 1.0
         if len(axes) > 1:
             # What each column's own rows leave: no more than the fewest, no less than all of them have to share.
             low, high = (known[0] + _ROOM * (end - known[0]) for end in known[2:])
             least, most = max(0.0, 1 - float((1 - low).sum())), min(1.0, float(high.min()))
-        error = min(error, (most - least) * rows / 2)
-        return Results.of(np.array([found]), np.array([error**2]), z).clipped(least * rows, most * rows), answer.source
+        results = replace(results, std_error=np.minimum(results.std_error, (most - least) * rows / 2))
+        return results.clipped(least * rows, most * rows), answer.source
 
     def _known_alone(self, conditions: Mapping[str, ValueCondition], population: bool, z: float) -> FloatArray:
         """Return shares of rows that meet each condition by itself, with errors and intervals."""
@@ -234,19 +242,18 @@ class Joints:
         shares = [float(condition.share_of_cells(m.axis.ends) @ m.shares) for condition, m in known]
         return abs(found - math.prod(shares) * self._source.n * self._source.weight)
 
-    def _unresolved(self, conditions: Mapping[str, ValueCondition], known: FloatArray, z: float) -> float:
-        """Return the share of rows that a fit to rows may put on the wrong side of conditions on numbers.
+    def _unresolved(self, conditions: Mapping[str, ValueCondition], known: FloatArray, z: float) -> Ends:
+        """Return the shares of rows that a fit to rows may put on the wrong side of conditions on numbers, either way.
 
         For each number what its own distribution leaves open, among the rows that may meet the other conditions at
         most: two spikes that noise hides may be of the same rows. It is no more than all of these rows.
         """
-        found = 0.0
-        for place, condition in enumerate(conditions.values()):
-            point, _, low, high = known[:, place]
-            if condition.is_number:
-                most = float(np.delete(known[3], place).min(initial=1.0))
-                found = max(found, min(float(max(point - low, high - point)) * math.sqrt(most), most))
-        return found / z
+        point, _, low, high = known
+        gaps = np.stack([_left_open(1 - point, 1 - low), _left_open(point, high)])
+        most = np.array([np.delete(high, place).min(initial=1.0) for place in range(len(point))])
+        is_number = [condition.is_number for condition in conditions.values()]
+        below, above = (np.minimum(gaps * np.sqrt(most), most) * is_number).max(axis=1).tolist()
+        return (0.0, below / z), (0.0, above / z)
 
     def _auto(self, question: Question) -> Answer:
         names = question.names
@@ -578,6 +585,15 @@ def _refined(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], F
         return shares
 
     return fine, merge
+
+
+def _left_open(held: FloatArray, most: FloatArray) -> FloatArray:
+    """Return how many more rows may meet conditions of counts of two, of shares that fits have and may have at most.
+
+    A fit that has none may lack a heap, one that has rows has found it.
+    """
+    part = np.clip(held / np.maximum(most, _FEWEST), 0.0, 1.0)
+    return np.asarray(np.maximum(most - held, 0.0) * (1 - _FOUND * np.sqrt(part)))
 
 
 def _with_margins(sides: FloatArray, shares: FloatArray) -> FloatArray:

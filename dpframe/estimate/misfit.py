@@ -150,18 +150,9 @@ class Misfit:
         Means of groups may differ from that of all rows as in `interaction_variance`, every bin by itself: of a number
         in two bins the group's mean moves by half of its mean deviation for every unit of the log odds ratio.
 
-        Parameters
-        ----------
-        names
-            The groups' column and the number.
-        weights
-            What every cell of both adds to the distance of a group's mean from the fit's (groups, cells, cells).
-        held
-            The groups' shares of all rows.
-        law_of_bins
-            The number's law in each group (groups, bins).
-        apart
-            How far bins are from the group's mean (groups, bins).
+        ``weights`` are what every cell of the groups' column and the number adds to the distance of a group's mean from
+        the fit's, ``held`` the groups' shares of all rows, ``law_of_bins`` the number's law in each group, and
+        ``apart`` how far bins are from the group's mean.
         """
         moved = self._strength(names) * np.sqrt(((law_of_bins * apart) ** 2).sum(axis=1) / 2)
         chance = (law_of_bins * apart**2).sum(axis=1) / (held * self._rows)

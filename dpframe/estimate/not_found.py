@@ -82,11 +82,10 @@ def _listed(missing: Mapping[str, str]) -> str:
     return "; ".join(f"{name_list([name])} ({why.removeprefix(_PREFIX)})" for name, why in missing.items())
 
 
-def _used(missing: Mapping[str, str], named: Sequence[Any]) -> dict[str, str]:
-    """Return those that arguments name: a column, several, or conditions by column."""
-    given = [value if isinstance(value, list | tuple | Mapping) else [value] for value in named]
-    used = {name for value in given for name in value if isinstance(name, str)}
-    return {name: why for name, why in missing.items() if name in used}
+def _named(arguments: Sequence[Any]) -> list[str]:
+    """Return the columns that arguments name: one, several, or conditions by column."""
+    given = [value if isinstance(value, list | tuple | Mapping) else [value] for value in arguments]
+    return list(dict.fromkeys(name for value in given for name in value if isinstance(name, str)))
 
 
 def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.not_found) -> Callable[P, R]:
@@ -101,14 +100,15 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         given = signature.bind(*args, **kwargs).arguments
         reading = given["self"]
-        missing = _used(reasons(judged(reading.plan)), [given.get(name) for name in _COLUMN_ARGUMENTS])
+        used = _named([given.get(name) for name in _COLUMN_ARGUMENTS])
+        missing = {name: why for name, why in reasons(judged(reading.plan)).items() if name in used}
         try:
             with asked_by_another():
                 result: Any = method(*args, **kwargs)
         except ParameterError as error:
             if not missing:
                 raise
-            # Of what was not found little can be asked: that is why, and not the question.
+            # Little can be asked about what was not found: that is why, and not the question.
             raise ParameterError(f"{error}; it was not found: {_listed(missing)}") from None
         if missing and not reading.clipped:
             warn_of_nan(missing)
@@ -120,6 +120,8 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
             result.attrs = attrs
         if missing:
             result.attrs[NOT_FOUND] = missing
+        if not _asking.get():
+            reading._warn_of_imputed(used)
         presented: R = result
         return presented
 

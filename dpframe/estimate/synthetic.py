@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import logit
 
 from dpframe.errors import AlteredReleaseWarning, InferenceWarning, ParameterError, check_whole, name_list, warn
 from dpframe.estimate import sets
@@ -380,6 +379,8 @@ class _SetDraws:
         An item is drawn where the log odds of its chance and logistic noise are above 0 together; a set of a given size
         takes those that are highest. Limits of sizes and released rows favour some items, which their shifts undo.
         """
+        from scipy.special import logit  # imported late, as all of SciPy
+
         scores = logit(np.clip(chances, _NEVER, 1 - _NEVER)) + generator.logistic(size=chances.shape)
         if not scores.size:
             return np.zeros(scores.shape, dtype=np.bool_)

@@ -192,16 +192,8 @@ class TableColumn:
 def moved_by_slopes(shares: FloatArray, exact: FloatArray, spread: FloatArray, present: int) -> FloatArray:
     """Return what the slopes within bins move into each cell, to be added to bins that are spread evenly.
 
-    Parameters
-    ----------
-    shares
-        A joint whose first axis has the bins, shape (bins, …).
-    exact
-        P(cell | fine cell) of the cells that are asked for, shape (cells, fine).
-    spread
-        P(fine cell | bin), shape (fine, bins).
-    present
-        Bins of values: null, after them, has no neighbours.
+    The first axis of ``shares`` has the bins, ``exact`` is P(cell | fine cell) of the cells that are asked for,
+    ``spread`` P(fine cell | bin). Null, after the bins ``present``, has no neighbours.
 
     Examples
     --------

@@ -117,6 +117,10 @@ class Certificate:
         """Whether every claim holds."""
         return not self.failures
 
+    def __bool__(self) -> bool:
+        """Whether every claim holds, as `ok` says."""
+        return self.ok
+
     def _sections(self) -> list[tuple[str, list[str]]]:
         return [
             ("Failed", list(self.failures)),

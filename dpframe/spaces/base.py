@@ -223,6 +223,15 @@ class Space(ABC):
         return (self.size - 1) // 2 if self.metric == "line" else 0
 
     @property
+    def null_counts_as(self) -> str:
+        """That code in words; none where it stands for values that are not told apart."""
+        if self.holds_sets:
+            return "the empty set"
+        if self.is_listed:
+            return "its middle category" if self.metric == "line" else "its first category"
+        return "the middle of its bounds"
+
+    @property
     def natural_type(self) -> pa.DataType:
         """Arrow type of decoded values when none is asked for."""
         return self._natural()

@@ -152,6 +152,19 @@ def _is_nullable(spec: Mapping[str, Any]) -> bool:
     return isinstance(tag, str) and tag == NULLABLE
 
 
+def leaves_the_type(spec: Any) -> bool:
+    """Return whether a declaration is of bounds alone, whose meaning is the column's type's to say.
+
+    Examples
+    --------
+    >>> leaves_the_type((0, 1)), leaves_the_type(Integer(0, 1)), leaves_the_type({"space": "integer", "lower": 0})
+    (True, False, False)
+    """
+    if isinstance(spec, Mapping):
+        return leaves_the_type(spec.get("inner")) if _is_nullable(spec) else set(spec) == {"lower", "upper"}
+    return isinstance(spec, tuple)
+
+
 def check_declaration(spec: Any) -> None:
     """Raise what `as_space` raises for a declaration that no column's type makes right."""
     if isinstance(spec, Mapping) and _is_nullable(spec) and "inner" in spec:

@@ -380,6 +380,11 @@ class Categorical(_Listed):
         """Code of ``other`` if there is one, else of the first category."""
         return self._other or 0
 
+    @property
+    def null_counts_as(self) -> str:
+        """As of every space; `other` stands for nulls, too."""
+        return "" if self.other is not None else super().null_counts_as
+
 
 @register
 @dataclass(frozen=True)

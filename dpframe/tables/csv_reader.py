@@ -28,7 +28,7 @@ from dpframe.errors import ColumnError, FileError
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import is_blank, read_written, written_type
-from dpframe.tables.files import FileInput, attempt, repeated, sidecar
+from dpframe.tables.files import FileInput, attempt, repeated, shown, sidecar
 from dpframe.tables.types import is_text
 from dpframe.tables.writers import Writer
 
@@ -85,8 +85,8 @@ class CsvInput(FileInput):
         names, rows = _header(path), 0
         if len(names) == 1 and (found := next((mark for mark in _SEPARATORS if mark in names[0]), None)):
             raise FileError(
-                f"{path} has one column by commas, and {_SEPARATORS[found]} in its line of names: write it with commas "
-                "between values, or rename the column if it is one"
+                f"{shown(path)} has one column by commas, and {_SEPARATORS[found]} in its line of names: write it with "
+                "commas between values, or rename the column if it is one"
             )
         if len(set(names)) == len(names):
             for batch in _texts(path):
@@ -228,6 +228,6 @@ def _texts(path: Path, alone: bool = False) -> Iterator[pa.RecordBatch]:
     start = partial(pa.csv.open_csv, path, read_options=read, parse_options=parse, convert_options=convert)
     with attempt(path, _DAMAGED, start) as reader:
         if reader.schema.names != names:
-            raise FileError(f"{path} begins with an empty line; drop it, so that the line of names is the first")
+            raise FileError(f"{shown(path)} begins with an empty line; drop it, so that the line of names is the first")
         while (batch := attempt(path, _DAMAGED, partial(next, reader, None))) is not None:
             yield batch

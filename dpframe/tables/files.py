@@ -63,10 +63,14 @@ File = tuple[Path, dict[str, str | None]]
 """A file and its Hive partition keys."""
 
 
-def shown(path: Path) -> str:
-    """Return a path for a message: the names of partition folders hold values, which are masked."""
-    *folders, name = path.parts
-    return str(Path(*(re.sub(r"=.*", "=…", part, flags=re.DOTALL) for part in folders), name))
+def shown(path: Path, ending: str = "") -> str:
+    """Return a path for a message: the names of partition folders hold values, which are masked.
+
+    The last part is a file's name if it ends so, else it may be a folder, too.
+    """
+    *folders, name = path.parts or ("",)
+    folders, names = (folders, [name]) if name.endswith(ending) else ([*folders, name], [])
+    return str(Path(*(re.sub(r"=.*", "=…", part, flags=re.DOTALL) for part in folders), *names))
 
 
 T = TypeVar("T")
@@ -90,11 +94,12 @@ def paths_of(source: str | Path) -> list[File]:
         raise FileError(f"{shown(Path(source))} cannot be opened: {error.strerror}") from None
 
 
-def _nothing(source: str | Path, form: str) -> str:
+def _nothing(source: str | Path, form: str, ending: str) -> str:
     """Say why a source has no files: it is not there, nothing matches it, or a folder has none."""
+    named = shown(Path(source), ending)
     if Path(source).is_dir():
-        return f"{source} is a folder that holds no {form} file"
-    return f"no {form} file matches {source}" if glob.has_magic(str(source)) else f"{source} does not exist"
+        return f"{named} is a folder that holds no {form} file"
+    return f"no {form} file matches {named}" if glob.has_magic(str(source)) else f"{named} does not exist"
 
 
 def _found(source: str | Path) -> list[File]:
@@ -132,15 +137,21 @@ def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
     Raises `FileError` if a file cannot be read.
     """
     whole = hashlib.sha256()
-    for path in files:
-        try:
-            with Path(path).open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").digest()
-                size = file.tell()
-        except OSError as error:
-            raise FileError(f"{path} cannot be read: {error.strerror or 'input/output error'}") from None
-        whole.update(framed((os.fsencode(Path(path).absolute()), str(size).encode(), content)))
+    for path in map(Path, files):
+        size, content = _digested(path)
+        whole.update(framed((os.fsencode(path.absolute()), str(size).encode(), content)))
     return whole.digest()
+
+
+def _digested(path: Path) -> tuple[int, bytes]:
+    """Return a file's size and SHA-256."""
+    try:
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+            return file.tell(), content
+    except OSError as error:
+        reason = error.strerror or "input/output error"
+    raise FileError(f"{shown(path)} cannot be read: {reason}")  # not in the block, as in `attempt`
 
 
 @dataclass(frozen=True)
@@ -187,7 +198,7 @@ class FileInput(Streamed):
             raise ParameterError(f"a {cls.form} source is a path: of a file, a directory or a quoted glob")
         files = paths_of(source)
         if not files:
-            raise FileError(_nothing(source, cls.form))
+            raise FileError(_nothing(source, cls.form, cls.ending))
         states = {path: state(path) for path, _ in files}
         first = shown(files[0][0])
         schema, text, rows = cls._described(files[0][0])

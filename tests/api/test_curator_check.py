@@ -204,8 +204,8 @@ WRITTEN = {
 }
 DAYS = ("2020-01-01", "2021-12-31")
 DECLARED = {
-    "whole": (0, 10),
-    "tiny": (0, 10),
+    "whole": dpf.Integer(0, 10),
+    "tiny": dpf.Integer(0, 10),
     "real": (0.0, 10.0),
     "single": (0.0, 10.0),
     "money": (0.0, 10.0),
@@ -281,3 +281,25 @@ def test_a_check_says_that_all_is_well_and_what_its_tables_are():
     refused = frame.replace("M", "X").dp.check(plan)
     assert "refused" in refused.columns
     assert "no value is changed" not in str(refused)
+
+
+def test_a_check_takes_what_a_release_takes():
+    """Of 20 people the first owns 400 rows of 9 and the others one of 1 each: of everyone one row is counted."""
+    frame = pd.DataFrame({"who": [0] * 400 + [*range(1, 20)], "email": "x", "x": [9] * 400 + [1] * 19})
+    given = {"spaces": {"x": (0, 5)}, "drop": ["email"]}
+    assert frame.dp.check(**given).columns.loc["x", "clamped"] == pytest.approx(400 / 419)
+    plan = frame.dp.plan(epsilon=1, privacy_id="who", **given)
+    for found in (frame.dp.check(**given, privacy_id="who"), frame.dp.check(plan)):
+        assert found.columns.loc["x", "clamped"] == pytest.approx(1 / 20)
+        assert "One choice of everyone's rows, by column 'who'" in str(found)
+        assert found.errors.empty
+    for wrong, why in (
+        ({"drop": ["emial"]}, "did you mean 'email'"),
+        ({"drop": "email"}, "drop must be"),
+        ({"drop": ["x"]}, "spaces names 'x'"),
+        ({"privacy_id": "whom"}, "did you mean|privacy_id names 'whom'"),
+    ):
+        with pytest.raises(dpf.errors.ParameterError, match=why):
+            frame.dp.check(**given | wrong)
+    with pytest.raises(dpf.errors.ParameterError, match="already decided by the plan"):
+        frame.dp.check(plan, drop=["email"])

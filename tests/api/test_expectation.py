@@ -9,9 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.cli import main
-from dpframe.cli.spaces import read_spaces
-from dpframe.plan.infer.drafted import DraftedSpaces
+from dpframe.cli.main import main
 from dpframe.vertical import Identity, new_run
 
 COLUMNS = ["age", "sex", "region", "income"]
@@ -161,16 +159,21 @@ def test_a_plan_says_that_its_draft_was_not_reviewed():
     assert reviewed.columns[0].space == plan.columns[0].space
 
 
+@pytest.mark.filterwarnings("always:spaces of .* not reviewed:dpframe.PrivacyLeakWarning")
 @pytest.mark.parametrize("ending", [".json", ".toml"])
 def test_a_file_of_a_draft_carries_it_too(tmp_path, ending, capsys):
     census()[["age", "sex"]].to_parquet(tmp_path / "a.parquet")
     source, file = str(tmp_path / "a.parquet"), tmp_path / f"spaces{ending}"
     assert run("spaces", source, "--draft", "-o", str(file)) == 0
-    draft = read_spaces(file)
-    assert isinstance(draft, dpf.DraftedSpaces)
     assert "not private" in file.read_text()
+    plan = "plan", source, "--epsilon", "1", "--spaces", str(file), "-o", str(tmp_path / "plan.json")
+    assert run(*plan) == 0
+    assert "age, sex were drafted from the data and not reviewed" in capsys.readouterr().err
+    assert dpf.Plan.read(tmp_path / "plan.json").leaks == ("age", "sex")
     file.write_text(file.read_text().replace("reviewed: false", "reviewed: true"))
-    assert not isinstance(read_spaces(file), dpf.DraftedSpaces)
+    assert run(*plan) == 0
+    assert "not reviewed" not in capsys.readouterr().err
+    assert dpf.Plan.read(tmp_path / "plan.json").leaks == ()
     assert run("spaces", source, "--draft", "--infer", "1") == 2
     assert "--draft reads the data and --infer asks it with noise" in capsys.readouterr().err
 
@@ -186,7 +189,7 @@ def test_the_command_line_says_what_to_expect(tmp_path, capsys):
 
 def run(*arguments):
     with pytest.raises(SystemExit) as stopped:
-        main.main(list(arguments))
+        main(list(arguments))
     return stopped.value.code or 0
 
 
@@ -217,7 +220,7 @@ def test_every_entry_point_knows_an_unreviewed_draft(tmp_path):
     with pytest.raises(dpf.ParameterError, match="drafted from the data and not reviewed: check each"):
         dpf.Queries(frame, 1.0, delta=0, spaces=draft)
     keys = [Identity.create(tmp_path / name).public for name in ("a", "b", "s")]
-    parts = [DraftedSpaces({name: draft[name]}) for name in draft]
+    parts = [dpf.DraftedSpaces({name: draft[name]}) for name in draft]
     with pytest.raises(dpf.ParameterError, match="drafted from the data and not reviewed"):
         new_run({"a": (parts[0], keys[0]), "b": (parts[1], keys[1])}, keys[2], n=400, epsilon=1.0)
 
@@ -227,7 +230,7 @@ def test_a_draft_and_its_review_are_two_requests_of_a_ledger(tmp_path):
     frame = census(400)[["age", "sex"]]
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 5.0, 1e-4)
-    draft = DraftedSpaces({"age": (0, 100)})  # sex is inferred, so that the plan is not known when it is paid for
+    draft = dpf.DraftedSpaces({"age": (0, 100)})  # sex is inferred, so that the plan is not known when it is paid for
 
     def spent(spaces):
         with warnings.catch_warnings():

@@ -13,7 +13,6 @@ from exact_laws import Pair
 
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import step_delta
-from dpframe.api import asking
 from dpframe.api.query_budget import check_share
 from dpframe.totals.answers import GaussianAnswer, Stairs
 
@@ -102,9 +101,7 @@ def pairs(name, delta, neighbours):
     return moves(found), told[2], told[0].attrs, portion
 
 
-@pytest.fixture(autouse=True)
-def fixed_key(monkeypatch):
-    monkeypatch.setattr(asking, "fresh_key", lambda: bytes(32))
+pytestmark = pytest.mark.usefixtures("one_key")
 
 
 @pytest.mark.filterwarnings("ignore:delta=")

@@ -309,6 +309,7 @@ QUOTED = {
     "complex": np.full((30, 2), SECRET + 1j),
     "text among objects": np.array([[SECRET, "77123.5x"]] * 30, dtype=object),
     "a list of numbers": [SECRET] * 30,
+    "objects that are no numbers": np.array([[SECRET, np.datetime64("2000-01-01").item()]] * 30, dtype=object),
     "records": np.array([(SECRET, 1)] * 30, dtype=[("a", float), ("b", int)]),
 }
 
@@ -541,6 +542,20 @@ def test_leak_arrays_are_known_by_all_of_their_numbers(wrapped):
         frame = wrap(pd.DataFrame({"a": pd.Series([wrapped(one), wrapped(two), wrapped(one.copy())], dtype=object)}))
         first, second, third = row_hashes(frame, frame.names, None)
         assert first == third != second
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_leak_text_of_one_row_that_is_no_utf8(type_):
+    """It was refused in the count of releases, after the spend, by an error that quotes it."""
+    entries = [b"a", b"b", b"77123\xff", b"a"]
+    text = pa.string() if pa.types.is_dictionary(type_) else type_
+    plain = pa.array(entries, pa.large_binary() if text == pa.large_string() else pa.binary()).view(text)
+    column = plain.dictionary_encode() if pa.types.is_dictionary(type_) else plain
+    first, second, third, fourth = row_hashes(wrap(pa.table({"a": column})), ["a"], None)
+    assert first == fourth
+    assert len({first, second, third}) == 3
+    frame = pd.DataFrame({"a": pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([column] * 100)))})
+    assert len(dpf.Sanitizer(4.0, spaces={"a": dpf.Categorical(["a", "b"], other="b")}).fit_transform(frame)) == 400
 
 
 def ledger(tmp_path, total, delta=1e-5):

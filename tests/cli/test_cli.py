@@ -726,6 +726,17 @@ def test_synthesize(files, run):
     assert len(pd.read_parquet(again)) == 70
 
 
+def test_what_is_written_says_what_it_replaces_and_that_nobody_counts(tmp_path, run):
+    pd.DataFrame({"sex": ["F", "M"] * 50}).to_csv(tmp_path / "in.csv", index=False)
+    given = (tmp_path / "in.csv", tmp_path / "out.parquet", "--epsilon", 3, "--space", "sex=F,M")
+    first, second = (run("sanitize", *given)[1] for _ in range(2))
+    there = ", in place of the file that was there"
+    assert (there in first.splitlines()[0], there in second.splitlines()[0]) == (False, True)
+    assert first.splitlines()[-1].startswith("No ledger: another release of these people adds its epsilon")
+    (tmp_path / "rows.csv").touch()
+    assert there in run("synthesize", given[1], tmp_path / "rows.csv", "--rows", 9)[1]
+
+
 def test_synthesize_leaves_out_columns(files, run):
     """Those of which no rows are drawn are in nobody's way."""
     safe, out = files / "safe.parquet", files / "out.parquet"

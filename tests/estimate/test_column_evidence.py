@@ -487,3 +487,13 @@ def test_adult_gains(adult):
     )
     total = [sum((errors**2).sum() for errors in one) for one in (more, less)]
     assert total[0] < 0.6 * total[1]
+
+
+def test_all_rows_meet_a_condition_that_all_cells_do_and_none_one_that_none_does():
+    """A profile has no law in which other cells have rows, where there are none: it went to 0 and to 1."""
+    channel = np.full((3, 3), 0.2) + 0.4 * np.eye(3)
+    law = RowsLaw.of(channel, np.array([400.0, 300.0, 300.0]))
+    _, _, lower, upper = law.parts_of(np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), 0.0, 1.96)
+    assert lower[0] == pytest.approx(1 - 0.5 / 1_000)
+    assert upper[1] == pytest.approx(0.5 / 1_000)
+    assert lower[2] < 0.5 < upper[2]

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from examples import plan_of
+from readings import released_codes
 
 import dpframe as dpf
-from dpframe.plan.build import build_plan
-from dpframe.tables.release import permutation, release
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +76,7 @@ def truths(table):
 @pytest.mark.parametrize("target", ["table", "population"])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_intervals_cover(epsilon, target, table, spaces):
-    plan = build_plan(spaces, epsilon=epsilon * len(COLUMNS))
+    plan = plan_of(spaces, epsilon=epsilon * len(COLUMNS))
     codes = {c.name: c.space.encode(table[c.name]) for c in plan.columns}
     truth = truths(table)
     hits = {name: [] for name in truth}
@@ -86,7 +86,7 @@ def test_intervals_cover(epsilon, target, table, spaces):
         # For the population a fresh table is drawn from Adult, which is then the population.
         rows = rng.integers(0, len(table), len(table)) if target == "population" else slice(None)
         drawn = {name: column[rows] for name, column in codes.items()}
-        out = release(drawn, plan, (i + 1).to_bytes(32, "big"))
+        out = released_codes(drawn, plan, (i + 1).to_bytes(32, "big"))
         arrays = {c.name: c.space.decode(out[c.name]) for c in plan.columns}
         for name, lower, upper, point in statistics(dpf.Estimates(pa.table(arrays), plan), target):
             value, counted = truth[name]
@@ -106,7 +106,7 @@ def test_intervals_cover(epsilon, target, table, spaces):
 
 
 def test_null_category_is_a_marginal_too(table, spaces):
-    plan = build_plan(spaces, epsilon=6)
+    plan = plan_of(spaces, epsilon=6)
     safe = dpf.sanitize(pd.DataFrame(table), plan=plan, key=bytes(32))
     rate = safe.dp.null_rate("workclass")
     assert abs(rate["estimate"] - table["workclass"].isna().mean()) < 5 * rate["std_error"]
@@ -151,7 +151,7 @@ def sampled_truths(table, spaces):
 def test_intervals_of_a_secret_sample_cover(target, census_spaces):
     table = dpf.datasets.make_census(ROWS, columns=SAMPLED, random_state=3)
     spaces = {name: census_spaces[name] for name in SAMPLED}
-    plan = build_plan(spaces, epsilon=4.0, n=ROWS, sample=SAMPLE)
+    plan = plan_of(spaces, epsilon=4.0, n=ROWS, sample=SAMPLE)
     codes = {c.name: c.space.encode(table[c.name]) for c in plan.columns}
     truth = sampled_truths(table, spaces)
     found = {name: [] for name in truth}
@@ -159,9 +159,8 @@ def test_intervals_of_a_secret_sample_cover(target, census_spaces):
     for i in range(RELEASES):
         key = (i + 1_001).to_bytes(32, "big")
         rows = rng.integers(0, ROWS, ROWS) if target == "population" else np.arange(ROWS)
-        order = permutation(plan, key, ROWS)
-        out = release({name: column[rows] for name, column in codes.items()}, plan, key)
-        arrays = {c.name: c.space.decode(out[c.name][order]) for c in plan.columns}
+        out = released_codes({name: column[rows] for name, column in codes.items()}, plan, key)
+        arrays = {c.name: c.space.decode(out[c.name]) for c in plan.columns}
         for name, frame in sampled_statistics(dpf.Estimates(pa.table(arrays), plan), target):
             found[name].append(frame[["estimate", "std_error", "lower", "upper"]].to_numpy(dtype=float).T)
     for name, values in found.items():

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from examples import plan_of
+from readings import released_codes
 
 import dpframe as dpf
 from dpframe import Estimates, ReleaseInfo
-from dpframe.plan.build import build_plan
-from dpframe.tables.release import release
 
 KEY = bytes(range(32))
 SPACES = {
@@ -39,14 +39,14 @@ def make_table(n, seed=1):
 
 
 TABLE = make_table(1_500)
-PLAN = build_plan(SPACES, epsilon=15.0)
+PLAN = plan_of(SPACES, epsilon=15.0)
 
 
 def releases(count, table=TABLE, plan=PLAN, names=None, first=0):
     """Yield releases of the same table under different fixed keys, codes only decoded where needed."""
     codes = {c.name: c.space.encode(table[c.name]) for c in plan.columns}
     for i in range(count):
-        out = release(codes, plan, (first + i).to_bytes(32, "big"))
+        out = released_codes(codes, plan, (first + i).to_bytes(32, "big"))
         arrays = {c.name: c.space.decode(out[c.name]) for c in plan.columns if names is None or c.name in names}
         yield Estimates(pa.table(arrays), plan)
 
@@ -153,7 +153,7 @@ def test_joint_equals_the_dense_inverse():
     e = next(releases(1))
     a, b = (PLAN[name] for name in ("grade", "sex"))
     counts = np.zeros((a.space.size, b.space.size))
-    codes = release({c.name: c.space.encode(TABLE[c.name]) for c in PLAN.columns}, PLAN, bytes(32))
+    codes = released_codes({c.name: c.space.encode(TABLE[c.name]) for c in PLAN.columns}, PLAN, bytes(32))
     np.add.at(counts, (codes["grade"], codes["sex"]), 1)
     dense = np.linalg.inv(a.mechanism.transition()) @ counts @ np.linalg.inv(b.mechanism.transition()).T
     np.testing.assert_allclose(e.crosstab("grade", "sex")["estimate"].to_numpy(), dense[:-1], rtol=1e-9)
@@ -195,7 +195,7 @@ def test_sources_agree(tmp_path):
 
 
 def test_refusals():
-    e = Estimates(dpf.sanitize(TABLE.assign(id=1), plan=build_plan(SPACES, epsilon=9, passthrough=["id"]), key=KEY))
+    e = Estimates(dpf.sanitize(TABLE.assign(id=1), plan=plan_of(SPACES, epsilon=9, passthrough=["id"]), key=KEY))
     with pytest.raises(dpf.ParameterError, match="column 'id' was passed through unprotected: plain pandas is exact"):
         e.mean("id")
     with pytest.raises(dpf.ParameterError, match="column 'height' is not in the release; randomised columns are sex"):
@@ -213,13 +213,13 @@ def test_refusals():
 
 
 def test_dropped_columns_say_so():
-    plan = build_plan({"sex": ["F", "M"]}, epsilon=1, drop=[name for name in TABLE if name != "sex"])
+    plan = plan_of({"sex": ["F", "M"]}, epsilon=1, drop=[name for name in TABLE if name != "sex"])
     with pytest.raises(dpf.ParameterError, match="column 'age' was dropped"):
         Estimates(dpf.sanitize(TABLE, plan=plan, key=KEY)).mean("age")
 
 
 def test_too_many_cells_are_refused_with_their_size():
-    plan = build_plan({"a": dpf.Integer(0, 4_000), "b": dpf.Integer(0, 4_000), "c": dpf.Integer(0, 4_000)}, epsilon=2)
+    plan = plan_of({"a": dpf.Integer(0, 4_000), "b": dpf.Integer(0, 4_000), "c": dpf.Integer(0, 4_000)}, epsilon=2)
     safe = dpf.sanitize(pd.DataFrame({"a": [1, 2], "b": [3, 4], "c": [5, 6]}), plan=plan, key=KEY)
     with pytest.raises(dpf.ParameterError, match=r"64,048,012,001 cells \(512\.4 GB\)"):
         dpf.Estimates(safe).joint(["a", "b", "c"])
@@ -348,19 +348,6 @@ def test_a_forecast_above_one_says_no_information():
     assert table.loc[("marginal", "x"), "std_error"] > 1
     assert table.loc[("marginal", "x"), "unit"] == "share: no information"
     assert table.loc[("mean", "x"), "unit"] != "share: no information"
-
-
-def test_fits_take_one_thread():
-    from threadpoolctl import threadpool_info
-
-    from dpframe.plan.threads import one_thread
-
-    def threads():
-        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-
-    before = threads()
-    assert set(one_thread(threads)()) <= {1}
-    assert threads() == before
 
 
 def test_a_fit_gives_way_where_the_unbiased_variance_contradicts_it():

@@ -1,4 +1,4 @@
-"""Pairs of items between the rows' unbiased counts and what measured supports make likely."""
+"""Pairs of items, from the rows' unbiased counts and measured supports."""
 
 import numpy as np
 import pandas as pd
@@ -6,71 +6,9 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import ParameterError
-from dpframe.estimate.item_pairs import likely_pairs
 
 N = 4_000
 ITEMS = list("abcdefgh")
-
-
-def simulated(noise, spread=0.5, seed=0):
-    """300 pairs of supports about 0.1 that differ from 1.3 times their product by a factor."""
-    generator = np.random.default_rng(seed)
-    first, second = generator.uniform(0.05, 0.2, (2, 300))
-    truth = 1.3 * first * second * (1 + spread * np.clip(generator.standard_normal(300), -1.9, 1.9))
-    rows = truth + noise * generator.standard_normal(300)
-    exact = np.full(300, 1e-10)
-    return truth, likely_pairs(rows, np.full(300, noise**2), (first, exact), (second, exact)), rows
-
-
-@pytest.mark.parametrize("noise", [1e-4, 3e-3, 0.02, 0.2])
-@pytest.mark.parametrize("spread", [0.05, 0.5])
-def test_errors_are_smaller_than_either_and_known(noise, spread):
-    """300 pairs: within 95 % intervals more than 90 % of them (below by chance with 1e-4); where rows tell nothing of
-    the factor that all pairs have in common, more than 80 %."""
-    truth, (pairs, variances), rows = simulated(noise, spread)
-    error = np.sqrt(np.mean((pairs - truth) ** 2))
-    assert error <= 1.02 * np.sqrt(np.mean((rows - truth) ** 2))
-    assert np.mean(np.abs(pairs - truth) < 1.96 * np.sqrt(variances)) > (0.9 if noise < 0.2 else 0.8)
-    if noise == 0.2:
-        assert error < 0.1 * noise
-
-
-@pytest.mark.walk(5)
-@pytest.mark.parametrize("noise", [3e-3, 0.01, 0.03, 0.3])
-@pytest.mark.parametrize("lift", [1.0, 3.0, 9.0])
-def test_intervals_of_pairs_hold_however_far_they_are_from_chance(noise, lift):
-    """Noise of .3 is that of rows alone.
-
-    Of 300 pairs 15 go together: fewer than .9 of 600 hold with a chance of .04 if .92 do, which is the least.
-    """
-    inside, errors, alone = [], [], []
-    for seed in range(40):
-        generator = np.random.default_rng(seed)
-        first, second = generator.uniform(0.02, 0.2, (2, 300))
-        truth = first * second * np.where(np.arange(300) < 15, lift, 1 + 0.2 * generator.uniform(-1, 1, 300))
-        truth = np.minimum(truth, np.minimum(first, second))
-        seen = truth + noise * generator.standard_normal(300)
-        supports = [(one, np.full(300, 1e-8)) for one in (first, second)]
-        found, variances = likely_pairs(seen, np.full(300, noise**2), *supports)
-        inside.append((np.abs(found - truth) <= 1.96 * np.sqrt(variances))[:15])
-        errors.append(found - truth)
-        alone.append(seen - truth)
-    assert np.mean(inside) >= 0.9
-    assert np.mean(np.square(errors)) < 0.25 * np.mean(np.square(alone)) or noise < 0.01
-
-
-def test_supports_that_noise_hides_leave_pairs_unsure():
-    """Supports of .01 seen as 0 with an error of .01: pairs may be as frequent as these errors allow."""
-    supports = np.zeros(190), np.full(190, 1e-4)
-    seen = 0.03 * np.random.default_rng(0).standard_normal(190)
-    found, variances = likely_pairs(seen, np.full(190, 9e-4), supports, supports)
-    assert (np.abs(found - 1e-4) < 1.96 * np.sqrt(variances)).all()
-
-
-def test_rows_that_know_nothing_leave_the_product():
-    s = np.array([0.2, 0.5]), np.full(2, 1e-10)
-    pairs, _ = likely_pairs(np.array([np.nan, 0.3]), np.full(2, np.inf), s, s)
-    np.testing.assert_allclose(pairs, [0.04, 0.25])
 
 
 @pytest.fixture(scope="module")

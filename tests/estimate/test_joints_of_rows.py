@@ -1,6 +1,5 @@
 """Joints of columns that only noisy rows know: cells that a fit leaves empty may have rows that noise hides."""
 
-import math
 from itertools import combinations
 
 import numpy as np
@@ -8,7 +7,6 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.estimate.misfit import drawn_of_many
 
 
 def survey(rows: int = 4_000) -> pd.DataFrame:
@@ -112,12 +110,13 @@ QUESTIONS = (
 def test_counts_of_two_conditions_know_of_what_their_columns_know():
     """Of 32 intervals of four keys 31 hold (two keys are tried here), and none is wider than the table.
 
-    By the sum of all cells' errors counts were of more rows than there are, with intervals as wide as ten tables.
+    By the sum of all cells' errors counts were of more rows than there are, with intervals as wide as ten tables. The
+    median standard error is 624 rows; it was 769 where a fit that has found a heap was as open as one that has not.
     """
     table = visits()
     spaces = {"hours": (1, 99), "spent": dpf.Real(0, 2_000), "seen": (0, 19)}
     spaces |= {name: sorted(table[name].unique()) for name in ("kind", "paid")}
-    held, far, widths = [], [], []
+    held, far, widths, errors = [], [], [], []
     for key in range(2):
         safe = dpf.sanitize(table, epsilon=1, spaces=spaces, measure=None, key=bytes([key + 21]) * 32)
         for where in QUESTIONS:
@@ -126,10 +125,12 @@ def test_counts_of_two_conditions_know_of_what_their_columns_know():
             held.append(found["lower"] <= right <= found["upper"])
             far.append(abs(found["estimate"] - right) > 5 * found["std_error"])
             widths.append(found["upper"] - found["lower"])
+            errors.append(found["std_error"])
             assert 0 <= found["estimate"] <= len(table)
     assert np.mean(held) > 0.92
     assert not any(far)
     assert np.max(widths) <= len(table)
+    assert np.median(errors) < 700
 
 
 @pytest.mark.slow
@@ -147,25 +148,3 @@ def test_a_count_of_two_conditions_is_of_the_rows_that_each_has_by_itself():
 def _ends(asked: tuple[float | None, float | None]) -> tuple[float, float]:
     low, high = asked
     return (-np.inf if low is None else low, np.inf if high is None else high)
-
-
-def test_a_count_of_three_is_open_by_its_pairs_by_all_of_them_and_by_what_noise_hides():
-    even = np.full((2, 2, 2), 80.0)
-
-    def counted(places):
-        shape = (2,) * len(places)
-        return np.full(shape, 640.0 / 2 ** len(places)), np.full(shape, 4.0)
-
-    # Var λ of a pair is 1 + 1/40 with counts of 160, and half of the rows that meet two conditions meet the third.
-    pairs, third = 3 * 0.5**2 * (40 + 40**2), 10 + (0.2 * 10) ** 2
-    assert drawn_of_many(even, 2.0, counted) == pytest.approx(math.sqrt(pairs + 1 / (1 / third + 1 / 4)))
-    assert drawn_of_many(even, np.inf, counted) == pytest.approx(math.sqrt(pairs + third))
-    # A fit that leaves the cell empty is off by the rows that such columns may have there.
-    empty = even.copy()
-    empty[0, 0, 0] = 0.0
-
-    def hiding(noise):
-        return lambda places: (np.zeros((2,) * len(places)), np.full((2,) * len(places), noise))
-
-    still, loud = (drawn_of_many(empty, np.inf, hiding(noise)) for noise in (1e-4, 1e4))
-    assert 3 * still < 30 < loud

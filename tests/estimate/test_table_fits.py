@@ -26,6 +26,7 @@ from dpframe.estimate.tables.guard import guard_joint, interaction_variance
 from dpframe.estimate.tables.mixture import Descent, Mixture, fit_mixture, targets_of
 from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
+from dpframe.plan.threads import one_thread
 
 NAMES = ["sex", "education", "occupation", "region"]
 ROWS = 20_000
@@ -523,3 +524,14 @@ def test_interactions_of_more_columns_are_open_too():
     # Each of four triples moves its own cell of 200 rows by 25, of which half are this cell's.
     assert np.allclose(of_four, binomial + 4 * (0.2 * 25 / 2) ** 2)
     assert (interaction_variance(np.zeros((2, 3)), 2, 1.0) < 1e-8).all()
+
+
+def test_fits_take_one_thread():
+    from threadpoolctl import threadpool_info
+
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = threads()
+    assert set(one_thread(threads)()) <= {1}
+    assert threads() == before

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import readings
+from examples import plan_of
 
 import dpframe as dpf
 from dpframe import Estimates
 from dpframe.datasets import HOBBIES, OCCUPATIONS, REGIONS, make_census
-from dpframe.plan.build import build_plan
 
 KEY = bytes(range(32))
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "6"))
@@ -38,7 +38,7 @@ def people():
 
 @pytest.fixture(scope="module")
 def plan():
-    return build_plan(SPACES, epsilon=4.0)
+    return plan_of(SPACES, epsilon=4.0)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def counts_of(frame, columns):
 
 
 LABELS = {
-    c.name: [label for label in c.space.labels() if label is not None] for c in build_plan(SPACES, epsilon=4.0).columns
+    c.name: [label for label in c.space.labels() if label is not None] for c in plan_of(SPACES, epsilon=4.0).columns
 }
 
 
@@ -100,8 +100,8 @@ def test_inverse_is_unbiased_and_its_variance_right(people, plan):
     """120 releases: means within 4.5 standard errors of the truth in 40 cells (error probability 3e-4), and the mean
     stated variance within a third of the actual one."""
     columns, found, stated = ["occupation", "region"], [], []
-    exact = measure.measure_pairs(people[columns], build_plan({c: SPACES[c] for c in columns}, epsilon=2.0), 0.0)
-    own = build_plan({c: SPACES[c] for c in columns}, epsilon=8.0)
+    exact = measure.measure_pairs(people[columns], plan_of({c: SPACES[c] for c in columns}, epsilon=2.0), 0.0)
+    own = plan_of({c: SPACES[c] for c in columns}, epsilon=8.0)
     generator = np.random.default_rng(5)
     for key in range(120):
         safe = dpf.sanitize(people[columns], plan=own, key=key.to_bytes(32, "big"))
@@ -148,7 +148,7 @@ def test_three_columns_hear_the_rows(people):
     generator = np.random.default_rng(0)
     a, b = generator.integers(0, 2, (2, 20_000))
     frame = pd.DataFrame({"a": a, "b": b, "c": (a + b) % 2}).astype(str)
-    plan = build_plan({name: ["0", "1"] for name in "abc"}, epsilon=4.0)
+    plan = plan_of({name: ["0", "1"] for name in "abc"}, epsilon=4.0)
     told = Estimates(dpf.sanitize(frame, plan=plan, key=KEY), tables=measure.measure_pairs(frame, plan, 900.0))
     found = told.joint(["a", "b", "c"], normalize=True)
     assert found.attrs["hidden"]
@@ -225,7 +225,7 @@ def numbers(grown):
         "income": dpf.Nullable(dpf.Real(0, 250_000)),
         "hobbies": dpf.Subset(HOBBIES, max_size=6),
     }
-    plan = build_plan(spaces, epsilon=8.0)
+    plan = plan_of(spaces, epsilon=8.0)
     income = plan["income"].space.values
     cuts = {"age": tuple(range(0, 78, 13)), "income": tuple(int(income * part / 60) for part in (0, 6, 12, 20, 30))}
     tables = [*measure.measure_pairs(grown, plan, SIGMA**2, bins=cuts)]
@@ -315,7 +315,7 @@ def test_null_rates_are_from_both(people, grown, told, safe, numbers):
 def test_all_counts_of_a_number_tell_of_it(cells):
     """Counts from elsewhere, in cells that are the first table's, cut them or are finer, err as they say."""
     frame = make_census(ROWS, 3, columns=["age", "sex"])
-    plan = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=4.0)
+    plan = plan_of({"age": (0, 120), "sex": ["F", "M"]}, epsilon=4.0)
     release, codes = dpf.sanitize(frame, plan=plan, key=KEY), measure.codes_of(frame, plan)
     first = measure.measure_number(frame, plan, "age", SIGMA**2, 1e9, cells=10)[:1]
     pair = measure.measure_pairs(frame, plan, SIGMA**2, bins={"age": first[0].starts[0]})

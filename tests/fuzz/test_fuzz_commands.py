@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from commands import every_command
 from corpus import people
 from fuzzing import SECRET, SECRET_NUMBER, assert_quiet, cases, counted
 from hypothesis import given
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 from mutations import mutated
 
 import dpframe as dpf
-from dpframe.cli import main
+from dpframe.cli.main import main
 
 SPACES: dict[str, Any] = {
     "age": {"lower": 0, "upper": 120},
@@ -57,7 +58,7 @@ def run(arguments: list[str], given_in: bytes) -> Done:
         ):
             for serious in (RuntimeWarning, DeprecationWarning, ResourceWarning):
                 warnings.filterwarnings("error", category=serious)
-            main.main(arguments)
+            main(arguments)
     except SystemExit as stopped:
         code = stopped.code
     finally:
@@ -81,16 +82,7 @@ def check(done: Done, arguments: list[str]) -> None:
 # ---------------------------------------------------------------------------------------------------- arguments
 
 
-def commands() -> dict[tuple[str, ...], Any]:
-    """Return all commands but the demo, which takes no files, by the words that name them."""
-    found: dict[tuple[str, ...], Any] = {}
-    for name, command in main.commands().commands.items():
-        inner = getattr(command, "commands", None)
-        found |= {(name,): command} if inner is None else {(name, word): one for word, one in inner.items()}
-    return {words: command for words, command in found.items() if words != ("demo",)}
-
-
-COMMANDS = commands()
+COMMANDS = {words: command for words, command in every_command() if words != ("demo",)}  # which takes no files
 
 FILES = [
     *["in.parquet", "in.parquet", "in.csv", "secret.parquet", "release.parquet", "release.csv", "plan.json", "parts"],

@@ -18,7 +18,7 @@ from strategies import TYPES, examples
 
 import dpframe as dpf
 from dpframe.errors import ColumnError, ParameterError, PrivacyLeakWarning
-from dpframe.plan.infer.declared import infer_spaces
+from dpframe.plan.infer.declared import infer_spaces, warn_of_whole_bounds
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Ordinal, Real, Space
 from dpframe.spaces.field import Field
 
@@ -161,6 +161,42 @@ def test_bad_declarations_name_their_column(spaces: Any, infer: Any, error: type
     with pytest.raises(error, match=match) as caught:
         infer_spaces([Field("x", pa.int64(), False)], spaces, infer, unread)
     one_line(caught)
+
+
+@pytest.mark.parametrize(
+    ("space", "warns"),
+    [
+        ((0, 1), True),
+        ({"lower": 0, "upper": 10}, True),
+        ({"space": "nullable", "inner": {"lower": 0, "upper": 1}}, True),
+        ((0, 11), False),
+        ((0.0, 1.0), False),
+        (dpf.Integer(0, 1), False),
+        ({"space": "integer", "lower": 0, "upper": 1}, False),
+        ({"categories": [0, 1]}, False),
+        ((dt.date(2024, 1, 1), dt.date(2024, 1, 9)), False),
+    ],
+)
+def test_few_whole_bounds_of_text_warn_of_decimals(space, warns) -> None:
+    """By the declaration and the kind of file, never by values: whether any has decimals is data."""
+    text, typed = Field("x", pa.null(), True, written=True), Field("x", pa.float64(), True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_whole_bounds([text], {"x": space})
+        said = [str(one.message) for one in caught]
+        warn_of_whole_bounds([typed], {"x": (0, 1)})
+        assert len(caught) == len(said) == warns
+    assert not warns or said[0].startswith("bounds of x are whole numbers, to which decimals are rounded")
+
+
+def test_plans_and_queries_of_csv_warn_of_decimals(tmp_path) -> None:
+    (tmp_path / "x.csv").write_text("x\n" + "0.25\n0.5\n" * 50)
+    with pytest.warns(dpf.errors.InferenceWarning, match="decimals are rounded"):
+        plan = dpf.plan(tmp_path / "x.csv", 1, spaces={"x": (0, 1)})
+    with pytest.warns(dpf.errors.InferenceWarning, match="decimals are rounded"):
+        dpf.Queries(tmp_path / "x.csv", 1.0, {"x": (0, 1)})
+    # What warned when it was made warns of nothing when it is used: filters make a warning an error.
+    dpf.sanitize(tmp_path / "x.csv", tmp_path / "safe.parquet", plan=plan)
 
 
 def test_names_with_line_breaks_keep_the_message_on_one_line() -> None:

@@ -5,12 +5,8 @@ from __future__ import annotations
 import datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import dpframe as dpf
-from dpframe.api.report.record import OPEN, SECTORS, record_of
-from dpframe.api.report.yaml_text import read_yaml, yaml_text
 from dpframe.cli.main import main
 
 KEY = bytes(range(32))
@@ -34,7 +30,7 @@ SCHEMA = {
         "data_product_region": TEXT,
         "description": TEXT,
         "publication_date": datetime.date,
-        "data_product_sector": set(SECTORS),
+        "data_product_sector": {"Technology", "Healthcare", "Education", "Government", "Energy", "Finance"},
     },
     "dp_variant": {
         "variant_name": {"Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"},
@@ -97,9 +93,9 @@ FRAMES = {
 
 
 @pytest.fixture(scope="module", params=FRAMES)
-def info(request):
+def safe(request):
     frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
-    return frame.dp.sanitize(epsilon=1, key=KEY, **FRAMES[request.param]).dp.release
+    return frame.dp.sanitize(epsilon=1, key=KEY, **FRAMES[request.param])
 
 
 @pytest.fixture(scope="module")
@@ -111,28 +107,26 @@ def released(tmp_path_factory):
 
 
 @pytest.mark.walk(2)
-def test_it_keeps_the_registrys_rules_and_nearly_fills_it(info, tmp_path):
-    record = record_of(info, sector="Government", published="2026-01-31")
+def test_it_keeps_the_registrys_rules_and_nearly_fills_it(safe, tmp_path):
+    record = safe.dp.record(sector="Government", published="2026-01-31")
     assert set(record.fields) == {"url_slug", "status", "tier", "deployment"}
     assert record.fields["status"] == "Draft"
     assert record.fields["tier"] == 3
     deployment = record.fields["deployment"]
     check(deployment, SCHEMA)
     assert set(deployment["basic"]) >= REQUIRED
-    filled = [leaf for leaf in leaves(record.fields) if OPEN not in str(leaf)]
+    filled = [leaf for leaf in leaves(record.fields) if "TO FILL IN" not in str(leaf)]
     assert len(filled) >= 26
     assert record.open_fields == ("data_curators", "intended_use", "data_product_region", "registry_authors")
-    assert deployment["privacy_loss"]["privacy_parameters"].get("delta", 0.0) == info.plan.delta
+    assert deployment["privacy_loss"]["privacy_parameters"].get("delta", 0.0) == safe.dp.release.plan.delta
     record.save(tmp_path / "record.yaml")
     assert record.differences(tmp_path / "record.yaml") == []
-    assert read_yaml(record.to_yaml()) == record.fields
 
 
-def test_pyyaml_reads_what_is_written(info):
+def test_pyyaml_reads_what_is_written(safe):
     yaml = pytest.importorskip("yaml")
-    record = record_of(info)
+    record = safe.dp.record()
     assert yaml.safe_load(record.to_yaml()) == record.fields
-    assert read_yaml(yaml.safe_dump({"a": {"b": ["x", "y: z"], "c": 1e-7}})) == {"a": {"b": ["x", "y: z"], "c": 1e-7}}
 
 
 def test_people_fill_in_what_they_know(released):
@@ -218,16 +212,3 @@ def test_files_that_hold_no_record(released, tmp_path, capsys):
         main(["record", str(tmp_path / "raw.parquet")])
     assert stopped.value.code == 2
     assert "is not a release, so there is nothing to record" in capsys.readouterr().err
-
-
-words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=100)
-
-
-@given(st.dictionaries(st.from_regex("[a-z_]{1,8}", fullmatch=True), words, max_size=4))
-def test_any_text_comes_back(fields):
-    data = {"a": {"b": fields, "c": ["x", *fields.values()]}}
-    read = read_yaml(yaml_text(data))
-    for name, text in fields.items():
-        kept = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-        assert " ".join(read["a"]["b"][name].split()) == kept
-    assert len(read["a"]["c"]) == len(fields) + 1

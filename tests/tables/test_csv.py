@@ -9,12 +9,8 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.api.synthetic_parquet import synthesize_parquet
-from dpframe.cli import main
+from dpframe.cli.main import main
 from dpframe.errors import ColumnError, FileError, InferenceWarning, NotSanitizedError, ParameterError
-from dpframe.spaces import as_space
-from dpframe.tables.files import sidecar
-from dpframe.tables.inputs import open_input
 
 SPACES = {
     "age": (0, 120),
@@ -22,6 +18,11 @@ SPACES = {
     "income": dpf.Nullable(dpf.Real(0, 250_000)),
     "birth_date": dpf.Datetime("1920-01-01", "2020-01-01"),
 }
+
+
+def sidecar(path):
+    """The file with the plan of a release in CSV (docs/reference/files.md)."""
+    return path.with_name(f"{path.name}.dpframe.json")
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_one_call_finds_kinds_bounds_and_categories(files, census):
 def test_leak_one_row_changes_neither_types_nor_sizes(files):
     lines = (files / "in.csv").read_text().splitlines()
     plan = dpf.plan(files / "in.csv", 2)
-    assert open_input(files / "in.csv").fields(["age"])[0].written
+    assert isinstance(plan["age"].space.inner_space, dpf.Integer)  # which its text says
     (files / "other.csv").write_text("\n".join([*lines[:-1], "word,word,word,word,word"]) + "\n")
     for name in ("in", "other"):
         dpf.sanitize_parquet(files / f"{name}.csv", files / f"{name}_safe.parquet", plan=plan, key=bytes(32))
@@ -84,7 +85,8 @@ def test_leak_one_row_changes_neither_types_nor_sizes(files):
 
 def test_an_index_without_a_name_is_left_out(tmp_path, census):
     census.to_csv(tmp_path / "in.csv")
-    assert open_input(tmp_path / "in.csv").names == list(census.columns)
+    spaces = SPACES | {"region": list(dpf.datasets.REGIONS)}
+    assert dpf.plan(tmp_path / "in.csv", 1, spaces=spaces).names == tuple(census.columns)
 
 
 def test_partitions_of_csv_are_columns(tmp_path, census):
@@ -101,7 +103,7 @@ def test_nulls_of_a_single_column_and_text_that_looks_null(tmp_path):
     frame = pd.DataFrame({"x": ["NA", "b", None, 'a,\n"q"'] * 500})
     frame.to_csv(tmp_path / "in.csv", index=False, quoting=1)
     space = dpf.Nullable(dpf.Categorical(["NA", "b", 'a,\n"q"']))
-    assert open_input(tmp_path / "in.csv").n == 2_000
+    assert dpf.plan(tmp_path / "in.csv", 1, spaces={"x": space}).n == 2_000
     (tmp_path / "in.csv").write_text('x\n"NA"\nb\n\n"a,\n""q"""\n' + "b\n" * 96)
     info = dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "safe.csv", 9, spaces={"x": space}, shuffle=False)
     assert info.n == 100
@@ -114,7 +116,9 @@ def test_nulls_of_a_single_column_and_text_that_looks_null(tmp_path):
 def test_a_person_has_rows_in_csv(tmp_path):
     people = np.repeat(np.arange(300), 3)
     pd.DataFrame({"who": [f"p{p}" for p in people], "x": people % 7}).to_csv(tmp_path / "in.csv", index=False)
-    info = dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 3, spaces={"x": (0, 6)}, privacy_id="who")
+    info = dpf.sanitize_parquet(
+        tmp_path / "in.csv", tmp_path / "o.csv", 3, spaces={"x": dpf.Integer(0, 6)}, privacy_id="who"
+    )
     assert (info.n, list(dpf.read(tmp_path / "o.csv"))) == (300, ["x"])
 
 
@@ -145,7 +149,10 @@ def test_questions_to_csv(files, census):
 
 def test_synthetic_rows_in_csv(files):
     dpf.sanitize_parquet(files / "in.csv", files / "safe.csv", 2, spaces=SPACES, drop=["region"])
-    assert synthesize_parquet(files / "safe.csv", files / "syn.csv") == 4_000
+    with pytest.raises(SystemExit) as stopped:
+        main(["synthesize", str(files / "safe.csv"), str(files / "syn.csv")])
+    assert not stopped.value.code
+    assert len(pd.read_csv(files / "syn.csv")) == 4_000
     assert list(pd.read_csv(files / "syn.csv").columns) == list(SPACES)
     with pytest.raises(NotSanitizedError, match="synthetic"):
         dpf.read(files / "syn.csv")
@@ -155,7 +162,7 @@ def test_long_whole_numbers_are_exact(tmp_path):
     ids = [1234567890123456789, 1234567890123456790, 5]
     frame = pd.DataFrame({"big": np.array(ids)[np.arange(3_000) % 3], "x": 1})
     frame.to_csv(tmp_path / "in.csv", index=False)
-    spaces = {"big": dpf.Categorical(ids), "x": (0, 1)}
+    spaces = {"big": dpf.Categorical(ids), "x": dpf.Integer(0, 1)}
     dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 20, delta=0, spaces=spaces, key=bytes(32))
     assert set(dpf.read(tmp_path / "o.csv")["big"]) == set(ids)
     assert dpf.verify(tmp_path / "o.csv").ok
@@ -167,7 +174,7 @@ def test_text_of_windows_is_read_as_it_was_written(tmp_path):
     """With the most that a promise may be, released rows are the original's."""
     countries = ["España", "Österreich", "Türkiye", "5 € – „q“"]
     frame = pd.DataFrame({"country": countries * 300, "x": 1})
-    spaces = {"country": dpf.Categorical(countries), "x": (0, 1)}
+    spaces = {"country": dpf.Categorical(countries), "x": dpf.Integer(0, 1)}
     for name, encoding in (("a", "utf-8"), ("b", "cp1252")):
         frame.to_csv(tmp_path / f"{name}.csv", index=False, encoding=encoding)
         options = {"delta": 0, "spaces": spaces, "key": bytes(32)}
@@ -179,7 +186,7 @@ def test_text_of_windows_is_read_as_it_was_written(tmp_path):
 def test_a_person_who_is_written_in_two_encodings_is_one(tmp_path):
     rows = [f"Mü{i},1\n".encode(encoding) for i in range(300) for encoding in ("utf-8", "cp1252")]
     (tmp_path / "in.csv").write_bytes(b"who,x\n" + b"".join(rows))
-    options = {"delta": 0, "spaces": {"x": (0, 1)}, "privacy_id": "who", "key": bytes(32)}
+    options = {"delta": 0, "spaces": {"x": dpf.Integer(0, 1)}, "privacy_id": "who", "key": bytes(32)}
     assert dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.parquet", 4, **options).n == 300
 
 
@@ -257,7 +264,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("space", "rule"),
         [
-            ((0, 9), "no whole number; correct it"),
+            (dpf.Integer(0, 9), "no whole number; correct it"),
             (dpf.Real(0, 1), "no number"),
             (dpf.Boolean(), "neither true nor false"),
             (dpf.Datetime("2020-01-01", "2021-01-01"), "no date like"),
@@ -266,7 +273,7 @@ class TestRefusals:
     )
     def test_values(self, tmp_path, space, rule):
         text = "a,b\n,x\nsecret,y\n"
-        spaces = {"a": dpf.Nullable(as_space(space)), "b": ["x", "y"]}
+        spaces = {"a": dpf.Nullable(space), "b": ["x", "y"]}
         self.refused(tmp_path, text, ColumnError, f"column 'a' at row position 1.*{rule}", spaces=spaces)
 
     def test_sets_and_durations(self, tmp_path):
@@ -311,7 +318,7 @@ class TestPipes:
         def call(*arguments, given=b""):
             monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
             with pytest.raises(SystemExit) as stopped:
-                main.main([str(argument) for argument in arguments])
+                main([str(argument) for argument in arguments])
             out, err = capsysbinary.readouterr()
             return stopped.value.code, out, err.decode()
 

@@ -11,6 +11,8 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import ColumnError, FileError, ParameterError
+from dpframe.tables.files import digest_files
+from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_reader import ParquetInput
 from dpframe.tables.types import plain_type
 
@@ -357,6 +359,30 @@ class TestRefusals:
         for path in paths[1:]:
             path.unlink()
         assert refusal(tmp_path) == f"{shown} is damaged: a part of it cannot be read"
+
+    def test_leak_partition_values_of_a_source_that_holds_nothing(self, tmp_path):
+        folder = tmp_path / "ssn=swordfish"
+        folder.mkdir()
+        for source in (folder, folder / "no.parquet", folder / "k=swordfish" / "*.csv", folder / "k=swordfish"):
+            said = refusal(source)
+            assert "swordfish" not in said
+            assert f"{tmp_path}/ssn=…" in said
+
+    def test_leak_partition_values_of_a_file_that_is_gone(self, tmp_path):
+        """Neither the message nor the errors that it was raised from hold the folder's name."""
+        with pytest.raises(FileError, match="cannot be read: No such file") as caught:
+            digest_files([tmp_path / "ssn=swordfish" / "f.parquet"])
+        assert "swordfish" not in str(caught.value)
+        assert caught.value.__context__ is None
+
+    def test_leak_partition_values_of_csv(self, tmp_path):
+        path = tmp_path / "ssn=swordfish" / "f.csv"
+        path.parent.mkdir()
+        for text in ("a;b\n1;2\n", "\na\n1\n"):
+            path.write_text(text)
+            with pytest.raises(FileError) as caught:
+                list(open_input(path).batches(["a"], 100))
+            assert str(caught.value).startswith(f"{tmp_path}/ssn=…/f.csv "), text
 
     def test_empty_names(self, tmp_path):
         pq.write_table(pa.table([[1], [2]], names=["a", ""]), tmp_path / "t.parquet")

@@ -17,21 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from checks import exact_epsilon
+from examples import channel, plan_of
+from readings import digest_of
 
 import dpframe as dpf
-from dpframe.accounting.budget import Budget
-from dpframe.channels import Geometric, Matrix, RandomizedResponse
-from dpframe.cli import main
-from dpframe.plan.build import build_plan
-from dpframe.plan.plan import Plan
-from dpframe.spaces import Categorical, Integer, Nullable, Real, Subset
-from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata
-from dpframe.tables.release import Digest
+from dpframe import Categorical, Integer, Nullable, Real, Subset
+from dpframe.cli.main import main
 
 SPACES = {"age": (0, 120), "sex": ["F", "M", "X"], "wage": Nullable(Real(0, 1000, steps=5_000))}
-PLAN = build_plan(SPACES, epsilon=3.0, delta=0, n=400)
-CREDITED = build_plan(SPACES, epsilon=1.0, n=400)
-DRAWN = build_plan(SPACES, epsilon=1.0, n=400, sample=100)
+PLAN = plan_of(SPACES, epsilon=3.0, delta=0, n=400)
+CREDITED = plan_of(SPACES, epsilon=1.0, n=400)
+DRAWN = plan_of(SPACES, epsilon=1.0, n=400, sample=100)
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +54,11 @@ def rewrite(
 ) -> Path:
     """Write a released file anew beside it, with its description or its rows changed; return the new path."""
     read = pq.read_table(source)
-    description = (read.schema.metadata or {})[METADATA_KEY.encode()].decode()
+    description = (read.schema.metadata or {})[b"dpframe"].decode()
     rows = read if table is None else table(read)
     said = description if text is None else text(description)
     path = source.parent / f"changed-{len(list(source.parent.iterdir()))}.parquet"
-    pq.write_table(rows.replace_schema_metadata({} if said is None else arrow_metadata(said)), path)
+    pq.write_table(rows.replace_schema_metadata({} if said is None else {"dpframe": said}), path)
     return path
 
 
@@ -81,11 +77,9 @@ def redigested(path: Path) -> Path:
     """Give a file the digest of what it holds, as a careful forger would."""
 
     def edit(text: str) -> str:
-        info = ReleaseInfo.from_json(text)
-        digest = Digest(info.plan)
+        info = dpf.ReleaseInfo.from_json(text)
         rows = pq.read_table(path)
-        digest.update({c.name: c.space.encode(rows.column(c.name)) for c in info.plan.columns})
-        return replace(info, n=rows.num_rows, digest=digest.hexdigest()).to_json()
+        return replace(info, n=rows.num_rows, digest=digest_of(rows, info.plan)).to_json()
 
     return rewrite(path, text=edit)
 
@@ -146,11 +140,11 @@ def test_changed_columns_are_caught(released: Path) -> None:
 
 
 def test_another_plans_metadata_is_caught(released: Path) -> None:
-    for other in (replace(PLAN, n=401), build_plan(SPACES, epsilon=2.0, n=400), replace(PLAN, shuffle=False)):
+    for other in (replace(PLAN, n=401), plan_of(SPACES, epsilon=2.0, n=400), replace(PLAN, shuffle=False)):
         text = replanned(lambda plan, other=other: plan.update(json.loads(other.to_json())))
         assert "digest is another" in only_failure(rewrite(released, text=text))
-    elsewhere = build_plan({"town": ["a", "b"]}, epsilon=1.0)
-    found = dpf.verify(rewrite(released, text=lambda _: ReleaseInfo(elsewhere, 400, "0" * 16).to_json()))
+    elsewhere = plan_of({"town": ["a", "b"]}, epsilon=1.0)
+    found = dpf.verify(rewrite(released, text=lambda _: dpf.ReleaseInfo(elsewhere, 400, "0" * 16).to_json()))
     assert len(found.failures) == 4  # one column is missing, three are too many
 
 
@@ -166,18 +160,18 @@ def test_a_claim_below_what_is_lost_is_caught(released: Path) -> None:
         found = dpf.verify(path)
         (failure,) = found.failures
         assert failure.startswith(f"the total claims epsilon={claim!r}, delta=0.0 but its units lose epsilon=2.9")
-        assert found.claimed == Budget(claim)
+        assert found.claimed == dpf.Budget(claim)
         assert found.epsilon == certified
         assert len(found.proofs) == 3
 
 
 def test_a_claim_for_several_rows_of_a_person(released: Path) -> None:
-    row = Budget(3.0, 1e-6).per_row(4)
-    age, sex = Geometric(120, row.epsilon / 2, row.delta), RandomizedResponse(3, row.epsilon / 4)
-    plan = build_plan(SPACES, epsilon=3.0, delta=1e-6, contributions=4, mechanisms={"age": age, "sex": sex})
+    row = dpf.Budget(3.0, 1e-6).per_row(4)
+    age, sex = channel("geometric", 120, row.epsilon / 2, row.delta), channel("randomized_response", 3, row.epsilon / 4)
+    plan = plan_of(SPACES, epsilon=3.0, delta=1e-6, contributions=4, mechanisms={"age": age, "sex": sex})
     whole = plan.verify()
     for change in ({"epsilon": whole.epsilon - 1e-9}, {"delta": whole.delta * 0.99}, {"contributions": 5}):
-        said = ReleaseInfo(plan, 400, "0" * 16).to_json()
+        said = dpf.ReleaseInfo(plan, 400, "0" * 16).to_json()
         edit = replanned(lambda data, change=change: data.update(change))
         path = rewrite(released, text=lambda _, said=said, edit=edit: edit(said))
         found = dpf.verify(path)
@@ -243,9 +237,9 @@ def test_an_overstated_number_of_rows_is_caught(credited: Path) -> None:
     for n in (401, 4_000):
         said = rewrite(credited, text=replanned(lambda plan, n=n: plan.update(n=n)))
         assert only_failure(redigested(said)) == f"the plan counts on {n:,} rows, the release had 400"
-    plan = build_plan(SPACES, epsilon=1.0, n=4_000)
+    plan = plan_of(SPACES, epsilon=1.0, n=4_000)
     assert plan["sex"].mechanism.epsilon > CREDITED["sex"].mechanism.epsilon
-    info = ReleaseInfo(plan, 400, "0" * 16).to_json()
+    info = dpf.ReleaseInfo(plan, 400, "0" * 16).to_json()
     assert only_failure(redigested(rewrite(credited, text=lambda _: info))) == (
         "the plan counts on 4,000 rows, the release had 400"
     )
@@ -274,11 +268,11 @@ def test_another_sample_is_caught(credited: Path) -> None:
 
 def test_a_pure_sample_is_certified_by_its_formula(credited: Path) -> None:
     """ln(1 + (m/n)(e^ε₁ − 1)): a claim 1e-9 below it is caught, one above it holds."""
-    plan = build_plan(SPACES, epsilon=1.0, delta=0, n=400, sample=100, contributions=2)
+    plan = plan_of(SPACES, epsilon=1.0, delta=0, n=400, sample=100, contributions=2)
     row = sum(proof.epsilon for proof in plan.verify().proofs)
     certified = plan.verify().epsilon
     assert certified == pytest.approx(2 * math.log1p(math.expm1(row) / 4), rel=1e-12)
-    info = ReleaseInfo(plan, 100, "0" * 16).to_json()
+    info = dpf.ReleaseInfo(plan, 100, "0" * 16).to_json()
     for claim, holds in [(certified - 1e-9, False), (certified + 1e-9, True)]:
         edit = replanned(lambda data, claim=claim: data.update(epsilon=claim))
         found = dpf.verify(rewrite(credited, text=lambda _, edit=edit: edit(info)))
@@ -288,12 +282,12 @@ def test_a_pure_sample_is_certified_by_its_formula(credited: Path) -> None:
 
 def test_a_blanket_that_is_overstated_is_caught(credited: Path) -> None:
     """Weights travel in the plan; a blanket is computed from them, and no file can state another."""
-    plan = build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=400, mechanisms={"sex": Matrix.of([[0.6, 0.4], [0.4, 0.6]])})
+    plan = plan_of({"sex": ["F", "M"]}, epsilon=1.0, n=400, mechanisms={"sex": dpf.Matrix.of([[0.6, 0.4], [0.4, 0.6]])})
     assert plan.verify().proofs[0].blanket == pytest.approx(0.8)
     found = json.loads(plan.to_json())
     found["columns"][0]["mechanism"]["blanket"] = 0.99
     with pytest.raises(dpf.errors.PlanError, match="mechanism matrix has the fields"):
-        Plan.from_json(json.dumps(found))
+        dpf.Plan.from_json(json.dumps(found))
 
 
 def test_several_wrong_columns_are_all_named(released: Path) -> None:
@@ -318,7 +312,7 @@ def test_groups_sets_and_nulls(tmp_path: Path) -> None:
         "town": Nullable(Categorical(["a", "b"])),
         "hobbies": Subset(["art", "chess", "yoga"], max_size=2, strict=True),
     }
-    plan = build_plan(spaces, epsilon=4.0, groups=[["sex", "town"]])
+    plan = plan_of(spaces, epsilon=4.0, groups=[["sex", "town"]])
     out = tmp_path / "out.parquet"
     dpf.sanitize_parquet(tmp_path / "in.parquet", out, plan=plan)
     found = dpf.verify(out)
@@ -369,7 +363,7 @@ def test_some_columns_of_a_release_verify_as_they_were_written(
     )
     assert found.attested[-1] == "the columns kept are as they were released; left out: sex, ward"
     with pytest.raises(SystemExit):
-        main.main(["inspect", str(path)])
+        main(["inspect", str(path)])
     assert capsys.readouterr().out.startswith(f"{path}: a release of 400 rows, without sex, ward\n")
     # Without a warning: what is left out is known.
     part = dpf.read(path)
@@ -400,7 +394,7 @@ def tabulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     folder = tmp_path_factory.mktemp(request.param)
     frame = pd.DataFrame({"rank": np.arange(300) % 3, "sex": ["F", "M", "X"] * 100})
     frame.to_parquet(folder / "in.parquet", index=False)
-    mechanism = {"matrix": Matrix.of(THREE), "optimal": "optimal"}[request.param]
+    mechanism = {"matrix": dpf.Matrix.of(THREE), "optimal": "optimal"}[request.param]
     spaces = {"rank": Integer(0, 2), "sex": ["F", "M", "X"]}
     dpf.sanitize_parquet(
         folder / "in.parquet", folder / "out.parquet", epsilon=2.0, spaces=spaces, mechanisms={"rank": mechanism}
@@ -435,7 +429,7 @@ def test_a_weight_that_is_off_is_caught(tabulated: Path) -> None:
     assert failure.startswith("column 'rank': mechanism ")
     assert "sum to 2**64" in failure
 
-    text = json.loads((pq.read_schema(tabulated).metadata or {})[METADATA_KEY.encode()])
+    text = json.loads((pq.read_schema(tabulated).metadata or {})[b"dpframe"])
     weights = weights_of(text["plan"])
     honest = float(exact_epsilon(weights))
     outcomes = Counter()
@@ -458,7 +452,7 @@ def test_a_weight_that_is_off_is_caught(tabulated: Path) -> None:
 
 
 def test_a_columns_claim_below_what_it_loses_is_caught(tabulated: Path) -> None:
-    text = json.loads((pq.read_schema(tabulated).metadata or {})[METADATA_KEY.encode()])
+    text = json.loads((pq.read_schema(tabulated).metadata or {})[b"dpframe"])
     lost = float(exact_epsilon(weights_of(text["plan"])))
 
     def claim(plan: dict[str, Any], value: float) -> None:
@@ -509,7 +503,7 @@ def test_from_the_shell(released: Path, capsys: pytest.CaptureFixture[str], monk
 
     def run(*arguments: Any) -> tuple[Any, str, str]:
         with pytest.raises(SystemExit) as stopped:
-            main.main(["verify", *map(str, arguments)])
+            main(["verify", *map(str, arguments)])
         return stopped.value.code, *capsys.readouterr()
 
     code, out, err = run(released)
@@ -539,19 +533,19 @@ def test_from_the_shell(released: Path, capsys: pytest.CaptureFixture[str], monk
 
 @pytest.mark.parametrize("name", [[], {}, ["age"], None, 3])
 def test_a_name_that_is_no_text_beside_groups_is_one_line(name: Any, tmp_path: Path) -> None:
-    plan = build_plan({"a": [1, 2], "b": [1, 2], "c": [1, 2]}, epsilon=1.0, groups=[("a", "b")])
-    data = json.loads(ReleaseInfo(plan, 0, "0").to_json())
+    plan = plan_of({"a": [1, 2], "b": [1, 2], "c": [1, 2]}, epsilon=1.0, groups=[("a", "b")])
+    data = json.loads(dpf.ReleaseInfo(plan, 0, "0").to_json())
     data["plan"]["columns"][2]["name"] = name
     with pytest.raises(dpf.errors.PlanError, match="a column's name must be a string that is not empty"):
         dpf.Plan.from_json(json.dumps(data["plan"]))
     path = tmp_path / "hostile.parquet"
-    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({METADATA_KEY: json.dumps(data)}), path)
+    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({"dpframe": json.dumps(data)}), path)
     assert not dpf.verify(path).ok
 
 
 @pytest.mark.parametrize("metric", [[], {}])
 def test_a_metric_that_is_no_text_is_refused(metric: Any) -> None:
-    data = json.loads(build_plan({"a": dpf.Ordinal(["x", "y", "z"])}, epsilon=1.0).to_json())
+    data = json.loads(plan_of({"a": dpf.Ordinal(["x", "y", "z"])}, epsilon=1.0).to_json())
     data["columns"][0]["mechanism"]["metric"] = metric
     with pytest.raises(dpf.errors.PlanError, match="metric must be one of"):
         dpf.Plan.from_json(json.dumps(data))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtrc, log_ndtr  # scipy.stats takes half a second to import
 
+from dpframe.accounting.mills import mills_ratio
 from dpframe.plan.threads import one_thread
 from dpframe.spaces.arrays import FloatArray
 
@@ -82,7 +82,7 @@ class Observation:
 def cut_below(z: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return by how much the mean of a standard normal law rises that is cut at −z, and the variance that it keeps."""
     z = np.clip(z, -30.0, 30.0)
-    lift = np.exp(-(z**2) / 2 - math.log(2 * math.pi) / 2 - log_ndtr(z))
+    lift = 1 / mills_ratio(-z)
     return lift, np.clip(1 - z * lift - lift**2, 0.0, 1.0)
 
 
@@ -99,20 +99,53 @@ def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tup
     >>> rows.round(6).tolist(), covariance.round(3).tolist()
     ([7.0, 3.0], [[0.667, -0.333], [-0.333, 0.667]])
     """
-    from scipy.linalg import cho_factor, cho_solve
-
     if not len(facts.counts):
         return rows, covariance
     shared, told = covariance @ facts.matrix.T, facts
     for _ in range(_SCORINGS if np.isfinite(facts.threshold).any() else 1):
         inner = facts.matrix @ shared + np.diag(told.variances)
-        gain = cho_solve(cho_factor(inner, lower=True), shared.T).T
+        gain = np.linalg.solve(inner, shared.T).T
         found, variances = rows + gain @ (told.counts - facts.matrix @ rows), told.variances
         told = facts.about(found)
     left = np.eye(len(rows)) - gain @ facts.matrix
     # Joseph's form: no difference of what may be far larger.
     kept = left @ covariance @ left.T + (gain * variances) @ gain.T
     return found, (kept + kept.T) / 2
+
+
+def chi_square_tail(degrees: int, value: float) -> float:
+    """Return P(χ² ≥ value) of χ² with so many degrees of freedom, by its finite sum: an import of SciPy takes longer.
+
+    Examples
+    --------
+    >>> [round(chi_square_tail(degrees, 5.0), 6) for degrees in (1, 2, 3)]
+    [0.025347, 0.082085, 0.171797]
+    """
+    half, odd = value / 2, degrees % 2
+    if half <= 0 or half == math.inf:
+        return float(half <= 0)
+    first = -half + (0.5 * math.log(half / (math.pi / 4)) if odd else 0.0)
+    logs = np.cumsum(np.log(half / np.arange(1 + odd / 2, degrees / 2)))
+    terms = np.exp(first + np.append(0.0, logs))[: degrees // 2]
+    return min(1.0, float(terms.sum()) + (math.erfc(math.sqrt(half)) if odd else 0.0))
+
+
+def pooled(values: FloatArray) -> FloatArray:
+    """Return the nearest numbers that never fall: those that fall are pooled, and take their mean.
+
+    Examples
+    --------
+    >>> pooled(np.array([1.0, 4.0, 2.0, 3.0, 7.0])).tolist()
+    [1.0, 3.0, 3.0, 3.0, 7.0]
+    """
+    levels: list[tuple[float, int]] = []
+    for value in values.tolist():
+        total, count = value, 1
+        while levels and levels[-1][0] * count >= total * levels[-1][1]:
+            more, many = levels.pop()
+            total, count = total + more, count + many
+        levels.append((total, count))
+    return np.array([total / count for total, count in levels for _ in range(count)], dtype=np.float64)
 
 
 def likely(rows: FloatArray, covariance: FloatArray, facts: Observation) -> float:
@@ -126,7 +159,7 @@ def likely(rows: FloatArray, covariance: FloatArray, facts: Observation) -> floa
     """
     apart = facts.counts - facts.matrix @ rows
     inner = facts.matrix @ covariance @ facts.matrix.T + np.diag(facts.variances)
-    return float(chdtrc(len(apart), float(apart @ np.linalg.solve(inner, apart))))
+    return chi_square_tail(len(apart), float(apart @ np.linalg.solve(inner, apart)))
 
 
 def project(values: FloatArray, variances: FloatArray | float = 1.0, total: float = 1.0) -> FloatArray:
@@ -179,17 +212,9 @@ def shrunk(
     of the distances together: it is averaged over its posterior, its prior half normal (empirical Bayes, Efron and
     Morris 1975). So where there is little evidence they are near 0, and near the distances where there is much.
 
-    Parameters
-    ----------
-    apart, variances
-        Distances, and the variances of their noise; where one is not finite nothing is known.
-    scales
-        What the truths may differ by.
-    prior
-        Standard deviation of ρ's prior.
-    most
-        What the farthest may differ by: of those that are far, half do by the scale, a quarter by twice as much, and so
-        on to 16 scales, or to ``most``. By default all do by the scale.
+    Nothing is known where ``apart`` or ``variances`` is not finite; ``prior`` is the standard deviation of ρ's prior.
+    With ``most`` half of the truths that are far differ by the scale, a quarter by twice as much, and so on to 16
+    scales, or to ``most``; by default all do by the scale.
 
     Examples
     --------

@@ -13,9 +13,8 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
-from scipy.special import chdtrc
 
-from dpframe.estimate.evidence.combine import Observation
+from dpframe.estimate.evidence.combine import Observation, chi_square_tail
 from dpframe.estimate.evidence.likelihood import Seen, Shares, bootstrap_errors, noise_share, released_again
 from dpframe.spaces.arrays import FloatArray, IntArray
 
@@ -209,7 +208,7 @@ class RowsLaw(Law):
         if not len(self.facts.counts):
             return 1.0
         apart = self._fit[0].counts - self.rows * self.facts.matrix @ self.shares
-        return float(chdtrc(len(apart), float(apart @ (apart / self._fit[0].variances))))
+        return chi_square_tail(len(apart), float(apart @ (apart / self._fit[0].variances)))
 
     def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
@@ -239,6 +238,8 @@ class RowsLaw(Law):
         all_of, none_of = ((test.astype(np.float64)).T for test in (parts > 1 - 1e-9, parts > 1e-9))
         lower = self._model.interval(self.shares, self._seen, all_of, most, upper=False)
         upper = self._model.interval(self.shares, self._seen, none_of, most, upper=True)
+        # No rows lie outside of all cells, or in none of them.
+        lower, upper = np.where(all_of.all(axis=0), 1.0, lower), np.where(none_of.any(axis=0), upper, 0.0)
         # Half a row is the least that noise hides.
         least = 0.5 / max(self.rows, 1.0)
         lower, upper = np.minimum(lower, found - least), np.maximum(upper, found + least)

@@ -24,7 +24,6 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import xlogy
 
 from dpframe.estimate.evidence.combine import Observation
 from dpframe.plan.threads import one_thread
@@ -215,7 +214,7 @@ class Shares:
         fits, shape = seen.rows.shape[-1], self.channel.shape
         found = np.full((*shape, fits), 1.0 / np.prod(shape)) if start is None else start.copy()
         totals = np.maximum(_total(seen.rows), 1.0)
-        enough = _total(np.asarray(xlogy(seen.rows, seen.rows / totals))) - totals * divergence
+        enough = _total(seen.rows * np.log(np.where(seen.rows > 0, seen.rows / totals, 1.0))) - totals * divergence
         going, at = np.arange(fits), self._at(found, seen)
         for _ in range(max_steps // 3):
             first, slope = self._step(at, seen)
@@ -291,16 +290,8 @@ class Shares:
     ) -> tuple[FloatArray, FloatArray]:
         """Return by how much a part's share of some cells lowers the likelihood, and the fits that have it.
 
-        Parameters
-        ----------
-        shares, seen
-            The fit, shape (cells,), and what it was fitted to.
-        inside
-            Which cells make up each part, 0 or 1, shape (cells, parts).
-        levels
-            The parts' shares of the cells ``among``, which is 0 or 1, shape (cells, 1).
-        start
-            Fits to begin with.
+        ``inside`` says which cells make up each part, 0 or 1, shape (cells, parts); ``levels`` are the parts' shares of
+        the cells ``among``, which is 0 or 1, shape (cells, 1).
         """
         fits = inside.shape[1]
         shares, seen = np.repeat(shares[:, None], fits, axis=1), seen.repeated(fits)
@@ -470,18 +461,8 @@ def refits(
 ) -> Iterator[Refit]:
     """Yield true shares of tables that are released again, and the fits to their releases.
 
-    Parameters
-    ----------
-    shares, channel
-        The estimate, and the channel of its cells.
-    n
-        Rows that are released.
-    fit
-        Returns fits, shape (*cells, fits), to counts of the shape (*classes, fits).
-    sampling
-        (N−n)/(N−1) of a table of N rows: at 0 all of them are released, at 1 the table is a population.
-    replicates
-        Tables that are released again.
+    ``fit`` returns fits, shape (*cells, fits), to counts of the shape (*classes, fits). ``sampling`` is (N−n)/(N−1)
+    where n rows of N are released: at 0 all of them are, at 1 the table is a population.
     """
     rows = (n - sampling) / (1 - sampling) if sampling < 1 else _MANY_ROWS
     drawn, generator = rows >= _MANY_ROWS, np.random.default_rng(0)

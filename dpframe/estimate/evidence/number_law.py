@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from dpframe.estimate.evidence.cells import Tree, counted, tree_of
-from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, project, updated
+from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, pooled, project, updated
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
@@ -51,22 +51,8 @@ _EXACT = 1e-2
 class NumberLaw(Law):
     """Numbers of rows by cell, null's last where the space has it, and their covariance.
 
-    Parameters
-    ----------
-    edges
-        See `Law`.
-    space
-        The column's space.
-    rows, covariance
-        Unbiased numbers of rows and their covariance, null's included.
-    uneven
-        How unevenly rows may lie in every cell of values, from 0 to 1.
-    n
-        Rows of the table.
-    block
-        The number of the first level's cell that every cell lies in.
-    total
-        Sum of the codes and its variance, where it was measured.
+    ``rows`` are unbiased; ``uneven`` is how unevenly they may lie in every cell of values, from 0 to 1; ``block`` the
+    number of the first level's cell that every cell lies in; ``total`` the sum of the codes, where it was measured.
     """
 
     source = "tables"
@@ -229,7 +215,7 @@ class NumberLaw(Law):
         return np.stack([found, errors, found - z * errors, found + z * errors]) / max(self.n, 1)
 
     def linear(self, parts: FloatArray, population: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Return Σ parts·rows and its standard errors.
+        """Return Σ parts·rows and its standard errors, of the table or of the population that it was drawn from.
 
         ``parts``: what each cell's rows count, on average over the cell, shape (statistics, cells of values or all
         cells); ``population``: whether it is of the population that the rows were drawn from.
@@ -304,12 +290,9 @@ class NumberLaw(Law):
         Counts that are cut at zero one by one put rows into empty cells far out, and counts as they are may put fewer
         than none there; of many cells together noise does neither (Barlow and Brunk 1972).
         """
-        from scipy.optimize import isotonic_regression
-
         rows = self.present[0]
         sums = np.cumsum(self.rows[: self.bins])[:-1]
-        nearest = isotonic_regression(sums).x if len(sums) else sums
-        return np.diff(np.clip(nearest, 0.0, rows), prepend=0.0, append=rows)
+        return np.diff(np.clip(pooled(sums), 0.0, rows), prepend=0.0, append=rows)
 
     @property
     def _off_middles(self) -> float:

@@ -104,16 +104,8 @@ class Fitted:
     ) -> FloatArray:
         """Return root mean squared errors of the cells' shares.
 
-        Parameters
-        ----------
-        columns
-            The columns, in the order of the joint's axes.
-        simple
-            Whether of the simple estimate.
-        drawn
-            0 for the table's own shares, 1 for the population's that its rows were drawn from.
-        of
-            What is asked of the cells: sums of their shares; by default the shares themselves.
+        ``drawn`` is 0 for the table's own shares, 1 for the population's that its rows were drawn from; ``of`` is what
+        is asked of the cells: sums of their shares, by default the shares themselves.
         """
 
         def estimate(fit: TableFit) -> FloatArray:

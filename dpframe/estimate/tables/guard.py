@@ -15,7 +15,6 @@ from functools import cache
 from itertools import combinations, product
 
 import numpy as np
-from scipy.special import chdtrc, gammaln, xlogy
 
 from dpframe.estimate.evidence.likelihood import Channels, channel_of, expectation_maximization, noise_share, through
 from dpframe.estimate.tables.fit import fit_to_margins
@@ -47,18 +46,8 @@ def guard_joint(
 ) -> FloatArray | None:
     """Return a joint that is corrected where rows contradict it, or None where they do not.
 
-    Parameters
-    ----------
-    shares
-        The joint that pairs gave.
-    counts
-        Released rows by class, one dimension per column.
-    channels
-        P(class | cell) of the joint.
-    pairs
-        Shares of the pairs of axes, to which the corrected joint returns.
-    unlikely
-        Probability below which rows contradict it.
+    ``counts`` are released rows by class, ``pairs`` the shares of pairs of axes to which the corrected joint returns,
+    and ``unlikely`` is the probability below which rows contradict it.
 
     Examples
     --------
@@ -98,6 +87,8 @@ def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
     variance = 2 * float((expected * squares).sum()) + own * mean
     if not mean > 0:
         return 1.0
+    from scipy.special import chdtrc  # imported late, as all of SciPy
+
     return float(chdtrc(2 * mean**2 / variance, 2 * mean / variance * float((apart**2).sum())))
 
 
@@ -142,6 +133,8 @@ def _poisson_deviance() -> tuple[FloatArray, FloatArray]:
     It is near 1, as that of χ², from a few rows a cell on; below it is not, and most cells of a joint of three columns
     hold few.
     """
+    from scipy.special import gammaln, xlogy
+
     logs = np.linspace(math.log(1e-4), math.log(MANY), 200)
     rates, values = np.exp(logs)[:, None], np.arange(0.0, 4 * MANY)
     law = np.exp(values * np.log(rates) - rates - gammaln(values + 1))

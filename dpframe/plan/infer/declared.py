@@ -26,6 +26,7 @@ from dpframe.plan.infer.from_data import IDENTIFIER, Reader, from_data, from_typ
 from dpframe.plan.infer.objects import read_by_kind
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
+from dpframe.spaces.declare import leaves_the_type
 from dpframe.spaces.field import Field, is_open
 from dpframe.spaces.written_values import written_type
 
@@ -98,6 +99,30 @@ def infer_spaces(
             )
     left = [column for column in missing if column.name not in fresh]
     return known, left, [name for name in names if name in fresh or name in earlier or name in unread]
+
+
+_FEW = 10
+"""Steps of whole numbers up to which rounding is warned of: half a step of ten is 5 % of the range."""
+
+
+def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> None:
+    """Warn of columns of text whose bounds are whole numbers, and few: decimals there would be rounded away.
+
+    Never by their values: whether any has decimals is data.
+    """
+    declared = _declared(spaces)
+    found = [
+        column.name
+        for column in columns
+        if column.written and column.name in declared and leaves_the_type(declared[column.name])
+        if (space := declared_space(column, declared)).is_whole and space.values - space.has_null <= _FEW + 1
+    ]
+    if found:
+        warn(
+            f"bounds of {name_list(found)} are whole numbers, to which decimals are rounded, as CSV has no types; "
+            "declare them as (0.0, 1.0) if there may be decimals, or as Integer(0, 1) if there are none",
+            InferenceWarning,
+        )
 
 
 _PERSON = re.compile(

@@ -1,6 +1,8 @@
-"""Rows that keep their order are watched part by part, and told of as on one machine."""
+"""Rows that keep their order are watched, in batches of any size and part by part, and told of as on one machine."""
 
+import math
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,3 +78,50 @@ def test_many_codes(monkeypatch, most):
 
 
 REMEDY = "positions reveal values; use shuffle=True or reorder the rows at random first"
+
+
+# ------------------------------------------------------------------------------------------- in one piece
+
+
+def order_warnings(*batches: Any, partitions: Any = ()) -> list[str]:
+    watch = SortedWatch(partitions)
+    for batch in batches:
+        watch.update({"x": np.array(batch, dtype=np.uint8)})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        watch.warn()
+    return [str(w.message).split(":")[0] for w in caught]
+
+
+def test_leak_order_of_grouped_rows_is_warned_of() -> None:
+    grouped = ["the input is grouped by x and keeps its order"]
+    assert order_warnings([1] * 5 + [0] * 5 + [2] * 5) == grouped
+    assert order_warnings([1] * 5, [1] * 3 + [0] * 3, [], [0], [2] * 2, [2]) == grouped
+    assert order_warnings([1] * 5, [0] * 5, [2] * 5) == grouped
+    assert order_warnings([1] * 5 + [0] * 5 + [2] * 5 + [1]) == []
+    assert order_warnings([1] * 5, [0] * 5, [1] * 5) == []
+    assert order_warnings([2, 1, 3, 0]) == []
+    assert order_warnings([2, 1, 3, 0, 4, 5, 9, 6, 7, 8, 10]) == []
+    assert order_warnings([3] * 1000) == []
+    assert order_warnings([0] * 6 + [1] * 5) == ["the input is sorted by x and keeps its order"]
+    parted = ["the input is partitioned by 'a\\nb', k and keeps its order"]
+    assert order_warnings([], partitions=["a\nb", "k"]) == parted
+
+
+@pytest.mark.walk(3)
+@pytest.mark.parametrize("shares", [[5, 5], [9, 1], [99, 1], [4, 3, 3], [1] * 10, [20, 2, 2], [300, 300, 400]])
+def test_random_order_is_warned_of_as_seldom_as_stated(shares: list[int]) -> None:
+    rng = np.random.default_rng(len(shares))
+    column = np.repeat(np.arange(len(shares)), shares)
+    found = sum(bool(order_warnings(rng.permutation(column))) for _ in range(1500))
+    assert found <= 1500 * SortedWatch.CHANCE + 4 * math.sqrt(1500 * SortedWatch.CHANCE)
+
+
+def test_runs_are_seen_the_same_in_batches_of_any_size() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        column = np.repeat(rng.permutation(4), rng.integers(0, 6, 4))
+        if rng.random() < 0.3:
+            rng.shuffle(column)
+        cuts = np.sort(rng.integers(0, len(column) + 1, 3))
+        assert order_warnings(*np.split(column, cuts)) == order_warnings(column)
