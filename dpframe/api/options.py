@@ -14,7 +14,7 @@ from functools import cache
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from dpframe.channels import Mechanism
-from dpframe.errors import ParameterError, check_fraction, check_whole, did_you_mean
+from dpframe.errors import ParameterError, check_fraction, check_whole, did_you_mean, is_one_of
 from dpframe.plan.choice import check_numbers
 from dpframe.plan.infer.private import MOST_ITEMS
 from dpframe.plan.plan import Plan
@@ -242,6 +242,15 @@ OPTIONS: Mapping[str, Option] = {option.name: option for option in _options()}
 
 
 DEFAULTS: Mapping[str, Any] = {name: option.default for name, option in OPTIONS.items()}
+
+
+CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
+
+
+def check_codec(compression: str) -> None:
+    """Raise `ParameterError` for a codec that Parquet does not know."""
+    if not is_one_of(compression, CODECS):
+        raise ParameterError(f"compression must be one of {', '.join(CODECS)}")
 
 
 def check_names(given: Iterable[str]) -> None:

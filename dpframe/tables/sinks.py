@@ -13,10 +13,10 @@ import pyarrow.csv
 
 from dpframe.disk import atomic, check_writable, write_text
 from dpframe.errors import FileError
+from dpframe.tables.batches import RowsWriter, Writer
 from dpframe.tables.files import SIDECAR, FileInput, sidecar
 from dpframe.tables.inputs import FORMATS, format_of
 from dpframe.tables.parquet_form import ParquetForm
-from dpframe.tables.writers import RowsWriter, Writer
 
 # fmt: off
 OTHER_FORMATS = {

@@ -30,8 +30,8 @@ from dpframe.plan.infer.objects import Objects
 from dpframe.plan.infer.vectors import Lists
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import is_list_of_floats
 from dpframe.spaces.field import Field
-from dpframe.spaces.lists import is_list_of_floats
 from dpframe.totals.counts import Count, Read, counting
 
 MOST_ITEMS = 8
