@@ -24,8 +24,6 @@ IndexArray = npt.NDArray[np.int64]
 class BoxSums:
     """The matrix B on arrays of shape (span + 1, …), along axis 0.
 
-    Examples
-    --------
     >>> boxes = BoxSums(span=4, width=2, left=1)
     >>> f = np.array([3.0, 1.0, 4.0, 1.0, 5.0])
     >>> boxes.sums(f).tolist(), boxes.solve(boxes.sums(f)).tolist()

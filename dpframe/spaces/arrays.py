@@ -22,8 +22,6 @@ def replaced(codes: npt.NDArray[Any], where: npt.NDArray[np.bool_], code: int) -
 
     Narrow numbers are chosen by their bits: `numpy.where` branches at every row, which a random mask makes slow.
 
-    Examples
-    --------
     >>> replaced(np.array([1, 2, 3], dtype=np.uint8), np.array([False, True, False]), 7)
     array([1, 7, 3], dtype=uint8)
     """
@@ -47,8 +45,6 @@ def by_pieces(
 ) -> npt.NDArray[Any]:
     """Return what work makes of values of shape (n,), as another type: a piece at a time, so that steps stay in cache.
 
-    Examples
-    --------
     >>> by_pieces(np.rint, np.array([0.4, 1.6]), np.dtype(np.uint8))
     array([0, 2], dtype=uint8)
     """

@@ -38,8 +38,6 @@ _WRITTEN = (("boolean", _BOOLEAN), ("whole number", _WHOLE), ("number", _NUMBER)
 def written_kind_counts(texts: pa.Array) -> npt.NDArray[np.int64]:
     """Return how many of some texts are written as each of the `KINDS`.
 
-    Examples
-    --------
     >>> counts = written_kind_counts(pa.array(["3", "-2.5", "2024-01-31", "007", "True", None]))
     >>> {kind: int(count) for kind, count in zip(KINDS, counts, strict=True) if count}
     {'null': 1, 'text': 1, 'boolean': 1, 'whole number': 1, 'number': 1, 'date': 1}
@@ -60,8 +58,6 @@ def read_written(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     Nothing is refused. Whole numbers may be written with a fraction, which is rounded; times without a zone count as
     UTC; dates are read as times at their midnight, and times as their dates.
 
-    Examples
-    --------
     >>> read_written(pa.array(["3", " -2.5", "many", None]), pa.float64()).to_pylist()
     [3.0, -2.5, None, None]
     """
@@ -82,8 +78,6 @@ def is_blank(texts: pa.Array) -> npt.NDArray[np.bool_]:
 def are_figures(texts: pa.Array) -> bool:
     """Return whether all texts write numbers, truth values or times, in any of the usual ways: no word is one of them.
 
-    Examples
-    --------
     >>> columns = ["$1.50", "20 %"], ["31/12/2024", "9:30 pm"], ["2024Q1"], ["1", "a"]
     >>> [are_figures(pa.array(texts)) for texts in columns]
     [True, True, True, False]

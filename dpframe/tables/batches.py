@@ -30,8 +30,6 @@ def length(batch: Batch) -> int:
 def taken(batch: Batch, rows: npt.NDArray[np.intp]) -> Batch:
     """Return some rows of a batch.
 
-    Examples
-    --------
     >>> taken({"sets": np.array([[1, 0], [2, 0], [3, 1]], dtype=np.uint64)}, np.array([2]))["sets"].tolist()
     [[3, 1]]
     """

@@ -31,8 +31,6 @@ OTHER_FORMATS = {
 def check_ending(path: Path) -> None:
     """Raise `FileError` for a name that promises another format than Parquet or CSV.
 
-    Examples
-    --------
     >>> check_ending(Path("release.xlsx"))
     Traceback (most recent call last):
     ...

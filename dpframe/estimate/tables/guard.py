@@ -49,8 +49,6 @@ def guard_joint(
     ``counts`` are released rows by class, ``pairs`` the shares of pairs of axes to which the corrected joint returns,
     and ``unlikely`` is the probability below which rows contradict it.
 
-    Examples
-    --------
     >>> parity = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]]) / 4
     >>> flat = np.full((2, 2, 2), 1 / 8)
     >>> kept = np.array([[0.9, 0.1], [0.1, 0.9]])
@@ -104,8 +102,6 @@ def interaction_variance(counts: FloatArray, order: int, strength: float) -> Flo
     ``counts``: rows by cell, by the fit; shape (cells of each column), at least ``order`` dimensions. ``order``: number
     of columns from which on nothing is known of their interaction. ``strength``: standard deviation of log odds ratios.
 
-    Examples
-    --------
     >>> float(interaction_variance(np.full((2, 2, 2), 80.0), 3, 0.0)[0, 0, 0])
     10.0
     """
