@@ -184,8 +184,7 @@ class ArrowFrame(Frame):
         return made
 
     def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
-        made, table = copy(self), self.table.drop_columns([without])
-        table = table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema]))
+        made, table = copy(self), without_views(self.table.drop_columns([without]))
         # Arrow takes rows of dictionaries that it can unite.
         columns = [as_arrow(part) if has_dictionary(part.type) else part for part in table.columns]
         fields = [field.with_type(part.type) for field, part in zip(table.schema, columns, strict=True)]
