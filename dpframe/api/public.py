@@ -9,11 +9,11 @@ from collections.abc import Iterator
 if typing.TYPE_CHECKING:
     from dpframe import datasets, errors
     from dpframe.accounting.budget import Budget
+    from dpframe.api.answers.queries import Queries
     from dpframe.api.audits import audit
     from dpframe.api.expectation import draft_spaces, expect
     from dpframe.api.files import attach, read, write
     from dpframe.api.ledger.ledger import Ledger
-    from dpframe.api.queries import Queries
     from dpframe.api.synthetic_parquet import fidelity
     from dpframe.api.transformer import Sanitizer
     from dpframe.api.verbs import plan, read_parquet, sanitize, sanitize_parquet
@@ -103,7 +103,7 @@ _NAMES = {
     "api.audits": "audit",
     "api.expectation": "draft_spaces expect",
     "api.files": "attach read write",
-    "api.queries": "Queries",
+    "api.answers.queries": "Queries",
     "api.synthetic_parquet": "fidelity",
     "api.transformer": "Sanitizer",
     "api.verbs": "plan read_parquet sanitize sanitize_parquet",

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from dpframe.api.queries import Queries
+from dpframe.api.answers.queries import Queries
 from dpframe.cli.account import account_of
 from dpframe.cli.estimate import by_instead, stacked
 from dpframe.cli.pipes import Source

@@ -15,9 +15,9 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import promise_step, step_epsilon
-from dpframe.api import asked, asking
+from dpframe.api.answers import asked, asking
+from dpframe.api.answers.shares import TotalBudget, check_share
 from dpframe.api.ledger.ledger import Ledger
-from dpframe.api.query_budget import TotalBudget, check_share
 
 SPACES = {
     "age": (0, 120),

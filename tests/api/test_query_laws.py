@@ -13,7 +13,7 @@ from exact_laws import Pair
 
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import step_delta
-from dpframe.api.query_budget import check_share
+from dpframe.api.answers.shares import check_share
 from dpframe.totals.answers import GaussianAnswer, Stairs
 
 SHARE = 0.5

@@ -11,7 +11,7 @@ from scipy import integrate, special, stats
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, step_delta
-from dpframe.api import asking
+from dpframe.api.answers import asking
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import Portion

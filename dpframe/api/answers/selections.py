@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.asked import QueryColumn
-from dpframe.api.asking import Asking, Paid, check_mechanism, facts_of
+from dpframe.api.answers.asked import QueryColumn
+from dpframe.api.answers.asking import Asking, Paid, check_mechanism, facts_of
 from dpframe.errors import ParameterError
 from dpframe.estimate.base import column_names
 from dpframe.totals.answers import Portion

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.api.asked import QueryColumn, normal
+from dpframe.api.answers.asked import QueryColumn, normal
 from dpframe.errors import (
     ParameterError,
 )

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.asking import fitted_noises, named_mechanisms
-from dpframe.api.query_answers import placed, squared_z
+from dpframe.api.answers.asking import fitted_noises, named_mechanisms
+from dpframe.api.answers.values import placed, squared_z
 from dpframe.errors import ParameterError, is_one_of
 from dpframe.noise.keystream import ColumnStream, Keystream
 from dpframe.spaces.arrays import FloatArray, IntArray

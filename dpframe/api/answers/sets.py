@@ -11,9 +11,18 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.api import asking
-from dpframe.api.asked import QueryColumn, linear, series
-from dpframe.api.asking import AUTO, Asking, Paid, check_mechanism, counted_axis, facts_of, fitted_noises, with_facts
+from dpframe.api.answers import asking
+from dpframe.api.answers.asked import QueryColumn, linear, series
+from dpframe.api.answers.asking import (
+    AUTO,
+    Asking,
+    Paid,
+    check_mechanism,
+    counted_axis,
+    facts_of,
+    fitted_noises,
+    with_facts,
+)
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import MECHANISMS, Noise, Portion

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.api.asked import QueryColumn, linear, normal, series
-from dpframe.api.asking import counted_axis, with_facts
-from dpframe.api.query_answers import Answered, ratios, squared_z
-from dpframe.api.query_moments import MomentQueries
-from dpframe.api.query_quantiles import QuantileQueries
-from dpframe.api.query_selections import Selections
-from dpframe.api.query_sets import SetQueries
+from dpframe.api.answers.asked import QueryColumn, linear, normal, series
+from dpframe.api.answers.asking import counted_axis, with_facts
+from dpframe.api.answers.moments import MomentQueries
+from dpframe.api.answers.quantiles import QuantileQueries
+from dpframe.api.answers.selections import Selections
+from dpframe.api.answers.sets import SetQueries
+from dpframe.api.answers.values import Answered, ratios, squared_z
 from dpframe.errors import ParameterError, refusing_misfit_calls
 from dpframe.estimate.results import RESULTS
 from dpframe.spaces.arrays import FloatArray

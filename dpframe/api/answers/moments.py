@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.asked import QueryColumn, normal
-from dpframe.api.asking import Asking, Paid, facts_of, with_facts
-from dpframe.api.query_answers import (
+from dpframe.api.answers.asked import QueryColumn, normal
+from dpframe.api.answers.asking import Asking, Paid, facts_of, with_facts
+from dpframe.api.answers.values import (
     Answered,
     back_matrix,
     moment_matrices,

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.asked import QueryColumn
-from dpframe.api.asking import Asking, Paid, check_mechanism, facts_of
-from dpframe.api.quantile_ways import SEARCHING, Choices, Counts, Search, best_way
-from dpframe.api.query_answers import checked_levels, squared_z
+from dpframe.api.answers.asked import QueryColumn
+from dpframe.api.answers.asking import Asking, Paid, check_mechanism, facts_of
+from dpframe.api.answers.quantile_ways import SEARCHING, Choices, Counts, Search, best_way
+from dpframe.api.answers.values import checked_levels, squared_z
 from dpframe.errors import ParameterError
 from dpframe.estimate.results import RESULTS
 from dpframe.spaces.arrays import FloatArray

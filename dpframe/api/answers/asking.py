@@ -17,13 +17,13 @@ import pandas as pd
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import NEIGHBOURS, Unit
-from dpframe.api.asked import QueryColumn, batches, check_types, linear
+from dpframe.api.answers.asked import QueryColumn, batches, check_types, linear
+from dpframe.api.answers.shares import QuerySpending, TotalBudget, check_share
+from dpframe.api.answers.values import Answered
 from dpframe.api.identity import content, warn_of_parts
 from dpframe.api.ledger.account import Cost, Job, OpenAccount
 from dpframe.api.ledger.currencies import Amount, down, up
 from dpframe.api.planning import promise_of
-from dpframe.api.query_answers import Answered
-from dpframe.api.query_budget import QuerySpending, TotalBudget, check_share
 from dpframe.errors import (
     AlreadySanitizedError,
     DpframeWarning,

@@ -1,0 +1,1 @@
+"""Answers to questions of a table, with noise on each: `dpframe.Queries`."""
