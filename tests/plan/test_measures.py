@@ -102,6 +102,13 @@ def test_triples_of_lists_leave_a_twentieth_to_one_ways():
         assert math.isclose(cost[large] / cost[small], times, rel_tol=1e-3)
 
 
+@pytest.mark.parametrize(("n", "part"), [(3_000, 0.0), (32_561, 0.071), (200_000, 0.071)])
+def test_lists_of_large_pairs_have_one_ways_where_noise_hides_no_pair(n, part):
+    found = Wish("auto").measures(NINE, PROMISE, None, n, 1)
+    alone, all_of_them = (math.fsum(1 / m.sigma2 for m in found if len(m.columns) <= most) for most in (1, 3))
+    assert round(alone / all_of_them, 3) == part
+
+
 def test_larger_pairs_take_more_of_the_budget():
     """By the cube root of the cells, rounded to half a doubling; the least pair has 4 cells."""
     found = {m.columns: m for m in Wish("auto").measures(NINE, PROMISE, None, 32_561, 1)}
