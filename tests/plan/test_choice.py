@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import KEY
-from examples import plan_of
 
 import dpframe as dpf
 from dpframe import Nullable, Plan, Subset
+from dpframe.plan.build import build_plan
+from dpframe.plan.choice import support_error
 
 
 def error(plan, name="x"):
-    """The error of supports that a plan without tables forecasts."""
-    return plan.forecast().loc[("support", name), "std_error"]
+    return support_error(plan[name].mechanism, plan[name].space)
 
 
 @pytest.mark.walk(2)
@@ -30,7 +30,7 @@ def test_the_default_is_within_a_quarter_of_the_best(space, n, delta, others):
         options = {"epsilon": epsilon, "n": n, "delta": delta}
         own = "nullable_bitflip" if space.has_null else "bitflip"
         plans = [
-            plan_of({"x": space, **others}, **options, mechanisms=m)
+            build_plan({"x": space, **others}, **options, mechanisms=m)
             for m in ({}, {"x": own}, {"x": "randomized_response"})
         ]
         assert error(plans[0]) <= min(map(error, plans[1:])) / 0.8 * (1 + 1e-9)
@@ -45,17 +45,17 @@ def test_the_default_is_within_a_quarter_of_the_best(space, n, delta, others):
 def test_where_sets_are_many_or_a_mechanism_is_named_it_stays():
     few, many = Subset(range(3)), Subset(range(100), 6)
     options = {"epsilon": 4.0, "n": 50_000}
-    plan = plan_of({"few": few, "many": many, "named": few}, **options, mechanisms={"named": "bitflip"})
+    plan = build_plan({"few": few, "many": many, "named": few}, **options, mechanisms={"named": "bitflip"})
     assert [c.mechanism.tag for c in plan.columns] == ["set_response", "bitflip", "bitflip"]
     # Two columns are chosen for one after the other; what is made for other rows keeps its kind.
-    both = plan_of({"a": few, "b": few}, **options)
+    both = build_plan({"a": few, "b": few}, **options)
     assert [c.mechanism.tag for c in both.columns] == ["set_response", "set_response"]
     assert both.replan(400)["a"].mechanism.tag == "set_response"
 
 
 def test_plans_of_before_and_those_written_by_hand_keep_flips():
     space = Subset(list("abc"))
-    before = plan_of({"x": space}, epsilon=4.0, n=2_000, mechanisms={"x": "bitflip"})
+    before = build_plan({"x": space}, epsilon=4.0, n=2_000, mechanisms={"x": "bitflip"})
     again = Plan.from_json(before.to_json())
     assert again == before
     assert again["x"].mechanism.tag == "bitflip"
