@@ -261,17 +261,14 @@ def test_samples_and_allocations_are_options(files, run):
 @pytest.mark.slow
 def test_a_plan_says_in_plain_words_what_to_expect_and_explains_its_accounting_when_asked(files, run):
     arguments = ["plan", files / "in.parquet", "--epsilon", 1, "--spaces", files / "spaces.json"]
-    first, promise, expect, empty, *table = run(*arguments)[1].splitlines()
+    first, promise, head, expect, empty, *table = run(*arguments)[1].splitlines()
     assert first == "A plan for 3,000 rows, shuffled: 3 columns are randomised"
     assert promise.startswith("Promise: epsilon=1, delta=1e-06 for each person with one row; epsilon=")
-    assert re.fullmatch(
-        r"To expect of these 3 columns and their spaces \(95 % intervals\): counts within ± [\d.]+ of 3,000 rows, "
-        r"means within ± [\d.]+ % of their range",
-        expect,
-    )
+    assert head == "To expect of 3,000 rows at epsilon=1, delta=1e-06 (95 % intervals):"
+    assert re.fullmatch(r"  counts within ± [\d.]+ of 3,000 rows, means within ± [\d.]+ % of their range", expect)
     assert (empty, len(table)) == ("", 6)
     rough = run("plan", files / "in.parquet", "--epsilon", 0.05, "--spaces", files / "spaces.json")[1]
-    assert "; rough: --expect says from how many rows" in rough
+    assert re.search(r"\n  good \(5 %\) from [\d,]+ rows, or at epsilon=[\d.]+ with these\n", rough)
     text = run(*arguments, "--sample", 300, "--explain")[1]
     levers = text[text.index("What the accounting contributes") : text.index("What would help")]
     assert [line.split("  ")[0] for line in levers.splitlines()[3:-1]] == [
@@ -281,7 +278,7 @@ def test_a_plan_says_in_plain_words_what_to_expect_and_explains_its_accounting_w
         "secret sample",
     ]
     assert text.index("What it means for one person") < text.index("\nHow the promise is kept\nRelease: epsilon=1")
-    assert "several times wider where inference found the bounds" in run(*arguments[:4], "--drop", "sex")[1]
+    assert "bounds inference finds have intervals several times wider" in run(*arguments[:4], "--drop", "sex")[1]
     assert "default: min(1e-6, rows^-1.5)" in " ".join(run("plan", "--help")[1].split())
 
 
