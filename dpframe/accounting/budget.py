@@ -63,8 +63,6 @@ def round_down(x: Decimal | Fraction) -> float:
 def upward(x: float) -> str:
     """Return a loss in four digits, rounded up.
 
-    Examples
-    --------
     >>> upward(9.00927), upward(1.0), upward(0.0)
     ('9.01', '1', '0')
     """
@@ -200,8 +198,6 @@ instructions round otherwise. A plan's digest, and so the noise under a key, dep
 def fewer_digits_down(number: float) -> float:
     """Return a positive number rounded down to 24 binary digits.
 
-    Examples
-    --------
     >>> fewer_digits_down(0.1) <= 0.1, fewer_digits_down(0.1) == fewer_digits_down(0.1 + 1e-15)
     (True, True)
     """
@@ -212,8 +208,6 @@ def fewer_digits_down(number: float) -> float:
 def fewer_digits_up(number: float) -> float:
     """Return a positive number rounded up to 24 binary digits.
 
-    Examples
-    --------
     >>> fewer_digits_up(0.1) >= 0.1, fewer_digits_up(0.1) == fewer_digits_up(0.1 - 1e-15)
     (True, True)
     """

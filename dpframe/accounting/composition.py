@@ -78,8 +78,6 @@ def composed_delta(parts: Sequence[ColumnLoss], epsilon: float) -> float:
 
     Raises `ParameterError` for a negative ε, or parts of another type.
 
-    Examples
-    --------
     >>> round(composed_delta([ColumnLoss(0.1, 0.9)] * 20, 1.0), 6)
     0.002397
     >>> round(composed_delta([ColumnLoss(0.1, 0.99)] * 20, 1.0), 6)  # such as a category of twenty
@@ -107,8 +105,6 @@ def composed_epsilon(parts: Sequence[ColumnLoss], delta: float) -> float:
 
     Raises `ParameterError` unless δ lies in [0, 1).
 
-    Examples
-    --------
     >>> composed_epsilon([ColumnLoss(0.5, 0.8)] * 2, 0.0)
     1.0
     """
@@ -124,8 +120,6 @@ def composed_epsilon(parts: Sequence[ColumnLoss], delta: float) -> float:
 def response_parts(epsilons: Sequence[float]) -> list[ColumnLoss]:
     """Return the parts of columns known only by their losses: randomised response on two outcomes.
 
-    Examples
-    --------
     >>> response_parts([1.0])
     [ColumnLoss(epsilon=1.0, blanket=0.5378828427399902)]
     """
@@ -137,8 +131,6 @@ def mixed_delta(parts: Sequence[ColumnLoss], step: Step, epsilon: float) -> floa
 
     Raises `ParameterError` for a negative ε, or parts of another type.
 
-    Examples
-    --------
     >>> round(mixed_delta(response_parts([0.064] * 15), Step(0.0749, 1e-7), 1.0), 8)
     1.05e-06
     """

@@ -115,8 +115,6 @@ class IntegerNoise:
 class BallNoise(IntegerNoise):
     """Numbers that move together, by a vector whose ℓ2 norm is at most ``span``.
 
-    Examples
-    --------
     >>> noise = BallNoise(1e10, numbers=24, span=10_000)
     >>> 0.1 < noise.step(1, 1e-12).mu < 0.1001
     True
@@ -159,8 +157,6 @@ def _sum_law(sigma2: float, numbers: int, tail: float) -> tuple[FloatArray, int,
 def lattice_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
     """Return bounds from above on the profile of numbers that all move by so much, ``tail`` left out of each law.
 
-    Examples
-    --------
     >>> from dpframe.accounting.gaussian_dp import gaussian_delta
     >>> profile = lattice_profile(IntegerNoise(1.0, numbers=1), 1, 1e-30)
     >>> round(profile(0.3), 6), round(gaussian_delta(1.0, 0.3), 6)  # the continuous formula is below
@@ -292,8 +288,6 @@ def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: fl
 
     Raises `ParameterError` if the slack is 0, or less than the tables' distances need.
 
-    Examples
-    --------
     >>> round(noise_step([IntegerNoise(100.0, numbers=2)]).mu, 4)  # one table: √2/10
     0.1415
     """
@@ -333,8 +327,6 @@ def _most_per_row(square: Callable[[int], float], k: int) -> float:
     Between a and b it is at most r_b/a: parts in which that is no more than what was found are not looked at, so that
     about 2·log₂(k) of the r_s are computed, instead of k.
 
-    Examples
-    --------
     >>> seen = []
     >>> 100_000 <= _most_per_row(lambda s: seen.append(s) or float(s * s), 100_000) <= 100_100, len(seen) < 50
     (True, True)

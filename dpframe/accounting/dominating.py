@@ -224,8 +224,6 @@ class ColumnLoss:
 
     Raises `ParameterError` unless ε is finite and at least 0, and the blanket lies in (0, 1].
 
-    Examples
-    --------
     >>> ColumnLoss(epsilon=1.0, blanket=0.6)
     ColumnLoss(epsilon=1.0, blanket=0.6)
     """
@@ -261,8 +259,6 @@ class BitsLoss(ColumnLoss):
 
     Raises `ParameterError` as `ColumnLoss`, and unless ``count`` is a whole number of at least 1.
 
-    Examples
-    --------
     >>> part = BitsLoss(epsilon=4.0, blanket=0.2, count=20)
     >>> len(part.factors(most=200)), round(part.factors(most=200)[0].rate, 3)
     (20, 0.2)
@@ -294,8 +290,6 @@ class ItemsLoss(BitsLoss):
 
     Its law is the product of ``count`` columns in which A and B are independent given the blanket (the module).
 
-    Examples
-    --------
     >>> part = ItemsLoss(epsilon=4.0, blanket=0.1353, count=8)
     >>> item = part.factors(most=200)[0]
     >>> round(item.rate, 3), item.both > 0

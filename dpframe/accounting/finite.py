@@ -48,8 +48,6 @@ def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
 
     Raises `ParameterError` if the laws are not such integers, or ε is negative.
 
-    Examples
-    --------
     >>> tight_delta([[3, 1], [1, 3]], 4, 0.0)
     0.5
     """
@@ -78,8 +76,6 @@ def tight_epsilon(columns: Columns, total: int, delta: float = 0.0) -> float:
     largest (P(S) − δ)/P'(S), and for each pair only the sets S of the outputs with the largest P/P' matter.
     See `tight_delta` for the parameters.
 
-    Examples
-    --------
     >>> tight_epsilon([[3, 1], [1, 3]], 4)
     1.0986122886681098
     >>> tight_epsilon([[3, 1], [0, 4]], 4)
@@ -335,8 +331,6 @@ class FiniteLoss(PrivacyLoss):
 
     ``columns``: one law per input: integers over ``total``, one per output. ``total``: the sum of every law.
 
-    Examples
-    --------
     >>> loss = FiniteLoss(((3, 1), (1, 3)), 4)
     >>> loss.epsilon(), loss.delta(0.5)
     (1.0986122886681098, 0.337819682324968)

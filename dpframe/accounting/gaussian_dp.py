@@ -58,8 +58,6 @@ def _difference(a: FloatArray, mu: FloatArray) -> FloatArray:
 def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return bounds from below and from above on ln G_μ(x), for μ > 0 and x ≥ 0, element by element.
 
-    Examples
-    --------
     >>> low, high = log_gaussian(0.2367, 1.0)
     >>> round(float(np.exp(low)), 9), bool(high - low < 1e-12)
     (1e-06, True)
@@ -104,8 +102,6 @@ def log_slope(mu: npt.ArrayLike, x: npt.ArrayLike) -> FloatArray:
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Return G_μ(ε), rounded up; ε may be negative.
 
-    Examples
-    --------
     >>> round(gaussian_delta(1.0, 1.0), 12)  # the Gaussian mechanism at noise 1
     0.126936737507
     """
@@ -154,8 +150,6 @@ def gaussian_mu(epsilon: float, delta: float, slack: float = 0.0) -> float:
 
     Raises `ParameterError` unless ε is positive and 0 ≤ slack < δ < 1.
 
-    Examples
-    --------
     >>> round(gaussian_mu(1.0, 1e-6), 4)
     0.2367
     """
@@ -181,8 +175,6 @@ class Step:
 
     Raises `ParameterError` unless μ is finite and at least 0, and δ₀ lies in [0, 1).
 
-    Examples
-    --------
     >>> composed_steps([Step(3.0), Step(4.0, 1e-9)])
     Step(mu=5.0, delta=1e-09)
     """
@@ -240,8 +232,6 @@ def remaining_step(whole: Step, spent: Step) -> Step:
 
     Raises `ParameterError` if μ or the slack is exhausted; the message says which.
 
-    Examples
-    --------
     >>> remaining_step(Step(5.0, 1e-7), Step(3.0))
     Step(mu=4.0, delta=1e-07)
     """
@@ -266,8 +256,6 @@ def share_of_step(whole: Step, share: float) -> Step:
 def step_delta(step: Step, epsilon: float) -> float:
     """Return the δ at which a step is (ε, δ)-private, rounded up.
 
-    Examples
-    --------
     >>> round(step_delta(Step(0.2367, 1e-8), 1.0), 9)
     1.01e-06
     """
@@ -277,8 +265,6 @@ def step_delta(step: Step, epsilon: float) -> float:
 def step_epsilon(step: Step, delta: float) -> float:
     """Return the least ε, rounded up, at which a step is (ε, δ)-private; infinite if the slack leaves none.
 
-    Examples
-    --------
     >>> round(step_epsilon(Step(0.2367), 1e-6), 3)
     1.0
     """
@@ -300,8 +286,6 @@ def pure_step(epsilon: float) -> Step:
     in e^x from tanh(ε/2) = G_μ(0) to 0 at e^ε; G_μ is convex in e^x, and its slope at x = 0, −Φ(−μ/2), is that
     line's: the line is a tangent.
 
-    Examples
-    --------
     >>> round(pure_step(1.0).mu, 3)
     1.232
     """
@@ -323,8 +307,6 @@ def dominating_step(budget: Budget) -> Step:
     With probability δ randomised response's input is published, or else it runs (Kairouz–Oh–Viswanath 2015, Thm 3.4):
     its profile is δ + (1 − δ) times that of `pure_step`.
 
-    Examples
-    --------
     >>> dominating_step(Budget(0.5, 1e-9)).delta
     1e-09
     """
@@ -336,8 +318,6 @@ def largest_step(budget: Budget, slack: float) -> Step:
 
     Raises `ParameterError` if δ is 0, or the share does not lie between 0 and 1.
 
-    Examples
-    --------
     >>> step = largest_step(Budget(1.0, 1e-6), 0.25)
     >>> round(step.mu, 4), step.delta
     (0.2335, 2.5e-07)
@@ -357,8 +337,6 @@ SLACK = 0.1
 def promise_step(promise: Budget) -> Step:
     """Return the step that all of a release may come to, which is what is divided over what it gives away.
 
-    Examples
-    --------
     >>> step = promise_step(Budget(1.0, 1e-6))
     >>> round(step.mu, 4), step.delta
     (0.2355, 1e-07)

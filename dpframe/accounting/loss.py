@@ -157,8 +157,6 @@ class RatioLoss(PrivacyLoss):
 def pure_rate(epsilon: float, delta: float) -> float:
     """Return the largest pure loss that makes every channel (ε, δ)-private, ln((e^ε + δ)/(1 − δ)), rounded down.
 
-    Examples
-    --------
     >>> pure_rate(1.0, 0.0), round(pure_rate(1.0, 0.1), 4)
     (1.0, 1.1415)
     """

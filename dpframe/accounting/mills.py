@@ -53,8 +53,6 @@ _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 def mills_ratio(t: FloatArray) -> FloatArray:
     """Return R(t), element by element, to a relative 1e-15 for t ≥ −2.
 
-    Examples
-    --------
     >>> mills_ratio(np.array([0.0, 10.0])).round(12).tolist()  # √(π/2), and nearly 1/t
     [1.253314137316, 0.099028596472]
     """
@@ -78,8 +76,6 @@ def mills_ratio(t: FloatArray) -> FloatArray:
 def log_tail(t: FloatArray) -> FloatArray:
     """Return ln(1 − Φ(t)) for t ≥ 0, the tail itself to a relative 1e-15·(1 + t²).
 
-    Examples
-    --------
     >>> log_tail(np.array([0.0, 10.0])).round(6).tolist()
     [-0.693147, -53.231285]
     """

@@ -52,8 +52,6 @@ def sampled(epsilon_1: float, delta_1: float, m: int, n: int) -> tuple[float, fl
 
     Raises `ParameterError` for ε₁, δ₁ out of range, or m above n.
 
-    Examples
-    --------
     >>> epsilon, delta = sampled(1.0, 1e-6, 1, 10)
     >>> round(epsilon, 6), delta
     (0.158565, 1e-07)
@@ -71,8 +69,6 @@ def unsampled(epsilon: float, delta: float, m: int, n: int) -> tuple[float, floa
 
     Raises `ParameterError` for ε, δ out of range, or m above n.
 
-    Examples
-    --------
     >>> epsilon_1, delta_1 = unsampled(0.1, 1e-8, 1, 100)
     >>> round(epsilon_1, 6), delta_1
     (2.443832, 1e-06)
@@ -93,8 +89,6 @@ def best_sample(n: int, cells: int, epsilon: float) -> int:
 
     Raises `ParameterError` for n below 1, fewer than two cells, or ε not above 0.
 
-    Examples
-    --------
     >>> best_sample(1_000_000, 100, 0.1)
     1156
     """

@@ -113,8 +113,6 @@ def _normal_mu(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> float:
 def shuffled_profile(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> Profile:
     """Return bounds from above on the profile of shuffled rows with these columns.
 
-    Examples
-    --------
     >>> profile = shuffled_profile([ColumnLoss(1.0, 0.6)] * 4, ShuffledRows(10_000))
     >>> f"{profile(0.2):.1e}"
     '2.1e-06'
@@ -141,8 +139,6 @@ def shuffled_profile(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> Profile
 def rows_cover(parts: Sequence[ColumnLoss], rows: ShuffledRows, allowed: Step, tolerance: float = _TOLERANCE) -> Cover:
     """Return the least step that certainly covers rows with these columns, relative to the one that is allowed.
 
-    Examples
-    --------
     >>> found = rows_cover([ColumnLoss(1.0, 0.6)] * 4, ShuffledRows(10_000), Step(0.06, 1e-7))
     >>> round(found.step.mu, 3), found.ratio <= 1
     (0.055, True)
@@ -159,8 +155,6 @@ def likely_total(
     a number; they grow with it. The profile is compared with the curve in one place, where it binds: both as the μ of a
     normal law's profile of the same height there, nearly a power of the total, by secants.
 
-    Examples
-    --------
     >>> response = lambda total: [ColumnLoss(total / 4, 2 / (1 + math.exp(total / 4)))] * 4
     >>> total, slope = likely_total(response, ShuffledRows(10_000), Step(0.06, 1e-7))
     >>> round(total / 4, 1), 1 < slope < 8

@@ -18,8 +18,6 @@ from dpframe.accounting.undercurve import Profile
 class StepLoss(PrivacyLoss):
     """Loss of a channel whose profile is at most δ₀ + (1 − δ₀)·G_μ (`gaussian_dp`): of no pure ε.
 
-    Examples
-    --------
     >>> loss = StepLoss(Step(0.2367))
     >>> round(loss.epsilon(1e-6), 3), loss.pure()
     (1.0, inf)
@@ -52,8 +50,6 @@ _TAIL = 1e-30
 class NoiseLoss(StepLoss):
     """Loss of discrete Gaussian noise on one number: of its lattice law, which is below the curve it was made for.
 
-    Examples
-    --------
     >>> loss = NoiseLoss(Step(0.25, 1e-7), IntegerNoise(1e4, numbers=1, span=20))
     >>> loss.delta(1.0) < StepLoss(loss.own).delta(1.0)
     True

@@ -158,8 +158,6 @@ def cover(profile: Profile, allowed: Step, tolerance: float = 2e-4) -> Cover:
     e^x and falling), and its bound nothing but above it. The μ is within ``tolerance``, relative, of what the bounds
     need; an infinite tolerance asks for no proof, only for a glance at ``least`` from the first nodes.
 
-    Examples
-    --------
     >>> import math
     >>> response = lambda x: max(0.0, math.e - math.exp(x)) / (1 + math.e)  # randomised response at ε = 1
     >>> round(cover(response, Step(2.0)).ratio, 3)

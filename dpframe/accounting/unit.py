@@ -33,8 +33,6 @@ class Unit:
     ``added`` says that neighbouring tables differ in rows that only one of them has, not in rows that are replaced.
     Its text (`str`) is what a ledger and plans keep; `Unit.of` reads it.
 
-    Examples
-    --------
     >>> [str(Unit.of(text)) for text in ("row", "10 rows", 10, "person:patient")]
     ['row', '10 rows', '10 rows', 'person:patient']
     >>> Unit.of("10 rows").covers(Unit.of("row")), Unit.of("row").covers(Unit.of("person:patient"))

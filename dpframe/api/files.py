@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError, is_one_of
+from dpframe.api.options import check_codec
+from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError
 from dpframe.plan.plan import Plan
 from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata, kept_text, metadata_text
 from dpframe.tables.inputs import open_input
@@ -53,15 +54,6 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
         return table.replace_schema_metadata(arrow_metadata(info.to_json()))
     kind = f"{type(table).__module__.split('.')[0]} {type(table).__name__}"
     raise ParameterError(f"a {kind} keeps no metadata; pass plan= to Estimates instead")
-
-
-CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
-
-
-def check_codec(compression: str) -> None:
-    """Raise `ParameterError` for a codec that Parquet does not know."""
-    if not is_one_of(compression, CODECS):
-        raise ParameterError(f"compression must be one of {', '.join(CODECS)}")
 
 
 def read(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:

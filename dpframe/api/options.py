@@ -14,17 +14,13 @@ from functools import cache
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from dpframe.channels import Mechanism
-from dpframe.errors import ParameterError, check_fraction, check_whole, did_you_mean
+from dpframe.errors import ParameterError, check_fraction, check_whole, did_you_mean, is_one_of
 from dpframe.plan.choice import check_numbers
 from dpframe.plan.infer.private import MOST_ITEMS
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import as_rules
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _left_to_the_plan(name: str, value: Any) -> Any:
-    return value
 
 
 def _column_names(name: str, value: Any) -> tuple[str, ...]:
@@ -41,10 +37,6 @@ def _share(name: str, value: Any) -> float | None:
 
 def _items(name: str, value: Any) -> int:
     return check_whole(value, name, 1, 1_000, of="items per row")
-
-
-def _rows_of_a_person(name: str, value: Any) -> int:
-    return check_whole(value, name, of="rows per person")
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -85,7 +77,7 @@ class Option:
     """One sentence, which serves the command line as well."""
     more: str = ""
     """What the documentation of the Python functions adds."""
-    check: Callable[[str, Any], Any] = _left_to_the_plan
+    check: Callable[[str, Any], Any] = lambda name, value: value
     """Takes name and value; returns the value to use, or raises `ParameterError`."""
     name: str = ""
     type: Any = None
@@ -200,7 +192,12 @@ class PlanOptions(TypedDict, total=False):
             "value; `Nullable` spaces keep nulls apart.",
         ),
     ]
-    contributions: Annotated[int, Option(1, "Rows that one person may own.", check=_rows_of_a_person)]
+    contributions: Annotated[
+        int,
+        Option(
+            1, "Rows that one person may own.", check=lambda name, value: check_whole(value, name, of="rows per person")
+        ),
+    ]
     privacy_id: Annotated[
         str | None,
         Option(
@@ -245,6 +242,15 @@ OPTIONS: Mapping[str, Option] = {option.name: option for option in _options()}
 
 
 DEFAULTS: Mapping[str, Any] = {name: option.default for name, option in OPTIONS.items()}
+
+
+CODECS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
+
+
+def check_codec(compression: str) -> None:
+    """Raise `ParameterError` for a codec that Parquet does not know."""
+    if not is_one_of(compression, CODECS):
+        raise ParameterError(f"compression must be one of {', '.join(CODECS)}")
 
 
 def check_names(given: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -197,7 +197,8 @@ class CheckedRequest:
         # Without shuffling what inference gave may decide neither the columns' shares nor which tables are measured.
         fixed = options["allocation"] != "error" and wish.measure is None and not may_move_shares(options, left)
         allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)
-        measurement = Measurement.of(left, table.n, allowed.spendable, options["contributions"], most, rounds=rounds)
+        spent = allowed.step or allowed.budget
+        measurement = Measurement.of(left, table.n, spent, options["contributions"], most, rounds=rounds)
         stand_ins = {c.name: known.get(c.name) or any_space(c) for c in columns}
         rest = promise.less(allowed.budget, "inference") if allowed.step is None else promise
         _rehearse(stand_ins, rest, left, options)
@@ -349,7 +350,7 @@ def _reused(spaces: Any) -> Inferred | None:
     if not isinstance(spaces, Plan):
         return None
     own, taken = spaces.inferred, spaces.reused  # of older versions: own ones were drawn for whom that plan is
-    found = [] if own is None else [own.without_counts.of(spaces.unit)]
+    found = [] if own is None else [replace(own, measured=(), thresholds=(), asked=None).of(spaces.unit)]
     return Inferred.together([*found, *(() if taken is None else taken.of(ROW).each)])
 
 

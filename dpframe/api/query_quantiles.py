@@ -95,7 +95,8 @@ class QuantileQueries(Asking):
         asked, levels = self._column(column).numeric("quantile"), checked_levels(q)
         read, groups, labels = self._groups(by, where, asked)
         given = RankCounts(column, asked.space, self.unit, groups), levels, self.confidence_level, mechanism
-        counts = Counts(*given, CellTree(column, asked.space, self.unit, groups.conditions), self._public_rows)
+        public_rows = None if self.unit.added else self.n
+        counts = Counts(*given, CellTree(column, asked.space, self.unit, groups.conditions), public_rows)
         ways = [way for way in (Search(*given), Choices(*given), counts) if by is None or way.groups]
         check_mechanism(mechanism, [*MECHANISMS, *SELECTORS])
         usable = [way for way in ways if way.takes(mechanism)]
@@ -113,10 +114,6 @@ class QuantileQueries(Asking):
 
         table = self._drawn(way.add, read, share, "quantile", lambda _: way.fit(portion), drawn)
         return table if several or labels is not None else table.iloc[0].rename(column)
-
-    @property
-    def _public_rows(self) -> int | None:
-        return None if self.unit.added else self.n
 
     def _presented(self, asked: QueryColumn, found: FloatArray, index: pd.Index[Any]) -> pd.DataFrame:
         """Return a table of middles, first and last codes, shape (answers, 3)."""

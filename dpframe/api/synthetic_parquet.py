@@ -13,12 +13,12 @@ from dpframe.errors import NotSanitizedError
 from dpframe.estimate import Estimates
 from dpframe.estimate.estimates import synthetic_batches
 from dpframe.plan.plan import Plan
+from dpframe.tables.batches import Writer
 from dpframe.tables.conversion import Progress
 from dpframe.tables.files import BATCH_ROWS
 from dpframe.tables.info import metadata_text
 from dpframe.tables.inputs import open_input
 from dpframe.tables.sinks import Sink, check_target
-from dpframe.tables.writers import Writer
 
 
 def synthesize_parquet(

@@ -311,11 +311,8 @@ def _read(target: Mapping[Any, Any], spaces: Mapping[str, Space]) -> Iterator[St
         )
         if not number:
             raise ParameterError(f"target of {tuple_label(names)} must be a standard error above 0")
-        yield StatisticTarget(_in_order(names, spaces), _statistic(names, spaces), float(error))
-
-
-def _in_order(names: tuple[str, ...], spaces: Mapping[str, Space]) -> tuple[str, ...]:
-    return tuple(name for name in spaces if name in names)
+        ordered = tuple(name for name in spaces if name in names)
+        yield StatisticTarget(ordered, _statistic(names, spaces), float(error))
 
 
 def _statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> str:

@@ -279,7 +279,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if "groups" in options and not isinstance(options["groups"], str):
             options["groups"] = [_name_of(tuple(group), names, "groups") for group in options["groups"]]
         if "measure" in options and isinstance(options["measure"], list | tuple):
-            options["measure"] = [_name_of(_as_key(table), names, "measure") for table in options["measure"]]
+            tables = [tuple(table) if isinstance(table, list) else table for table in options["measure"]]
+            options["measure"] = [_name_of(table, names, "measure") for table in tables]
         spaces = options.get("spaces")
         if spaces is not None and not isinstance(spaces, Mapping | Plan):
             left_out = {*options.get("drop", ()), *options.get("passthrough", ())}
@@ -396,10 +397,6 @@ def _is_table(X: Any) -> bool:
 
 def _is_same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and value == default)
-
-
-def _as_key(table: Any) -> Any:
-    return tuple(table) if isinstance(table, list) else table
 
 
 def _name_of(key: Any, names: list[str], option: str) -> Any:

@@ -14,11 +14,11 @@ from typing import Any, Unpack
 import pandas as pd
 
 from dpframe.api.budgets import ReleaseBudget, budget_of, budget_of_input, done_before
-from dpframe.api.files import check_codec, read, write
+from dpframe.api.files import read, write
 from dpframe.api.identity import table_digest
 from dpframe.api.job import Ready, carry_out, drawn, planned
 from dpframe.api.ledger.account import OpenAccount
-from dpframe.api.options import PlanOptions, as_method_of, documented
+from dpframe.api.options import PlanOptions, as_method_of, check_codec, documented
 from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, refusing_misfit_calls, warn

@@ -24,8 +24,6 @@ IndexArray = npt.NDArray[np.int64]
 class BoxSums:
     """The matrix B on arrays of shape (span + 1, …), along axis 0.
 
-    Examples
-    --------
     >>> boxes = BoxSums(span=4, width=2, left=1)
     >>> f = np.array([3.0, 1.0, 4.0, 1.0, 5.0])
     >>> boxes.sums(f).tolist(), boxes.solve(boxes.sums(f)).tolist()
@@ -38,7 +36,8 @@ class BoxSums:
 
     def sums(self, f: FloatArray) -> FloatArray:
         """Return Bf."""
-        padded = np.concatenate([np.repeat(f[:1], self.left, axis=0), f, np.repeat(f[-1:], self._right, axis=0)])
+        right = self.width - 1 - self.left
+        padded = np.concatenate([np.repeat(f[:1], self.left, axis=0), f, np.repeat(f[-1:], right, axis=0)])
         total = np.concatenate([np.zeros_like(padded[:1]), np.cumsum(padded, axis=0)])
         return np.asarray(total[self.width :] - total[: -self.width])
 
@@ -111,10 +110,6 @@ class BoxSums:
         chains = np.unique(np.asarray(at) % self.width)
         found = (rounds[:, None] + np.concatenate([chains, chains + 1, [0, self.left + 1]])).ravel()
         return np.unique(np.append(found[(found >= 0) & (found <= self.span)], [0, 1, self.span]))
-
-    @property
-    def _right(self) -> int:
-        return self.width - 1 - self.left
 
     @cached_property
     def _free(self) -> IndexArray:

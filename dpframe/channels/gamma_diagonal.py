@@ -41,8 +41,6 @@ class GammaDiagonal(ResponseChannel):
 
     Raises `ParameterError` for sizes or positions that break these rules.
 
-    Examples
-    --------
     >>> pair = GammaDiagonal(sizes=(2, 3), epsilon=1.0)
     >>> pair.size, pair.marginal([0]).transition().round(4).tolist()
     (6, [[0.6113, 0.3887], [0.3887, 0.6113]])

@@ -44,8 +44,6 @@ class Gaussian(WrittenLaws, Mechanism):
 
     ``span``: largest code, 1 to 255. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
 
-    Examples
-    --------
     >>> m = Gaussian(3, 4.0, 1e-6)
     >>> m.loss.delta(4.0) <= 1e-6, round(m.sigma, 2)
     (True, 1.15)

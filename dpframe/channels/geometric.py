@@ -193,8 +193,6 @@ class Geometric(GeometricChannel, Mechanism):
 
     ``span``: largest code, 1 to 2^32 − 1. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
 
-    Examples
-    --------
     >>> g = Geometric(span=100, epsilon=2.0)
     >>> 1.9999999 < g.loss.epsilon() <= 2.0
     True

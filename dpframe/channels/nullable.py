@@ -42,8 +42,6 @@ class WithNull(Mechanism):
     ``kind``: the class of the values' mechanism. ``shape``: its fields before ``epsilon``: a span, items and the most
     of a set… ``epsilon`` and ``delta``: the budget of flag and value together; see `dpframe.accounting.budget`.
 
-    Examples
-    --------
     >>> m = WithNull(Geometric, (100,), 2.0)
     >>> m.size, m.tag, 1.9999 < m.loss.epsilon() <= 2.0
     (102, 'nullable_geometric', True)

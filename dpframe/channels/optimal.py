@@ -48,8 +48,6 @@ class Optimal(MetricChannel):
 
     See `Tabulated` for the parameters, and `Optimal.calibrate` to make one.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Ordinal
     >>> m = Optimal.calibrate(Ordinal(list(range(16))), 1.0, 0.0)
     >>> round(m.expected_error() / 15, 2), 0.9999 < m.loss.epsilon() <= 1.0

@@ -62,8 +62,6 @@ class Process(BallChannel, GaussianMechanism):
 
     Raises `ParameterError` for a δ of 0, and where the grid is too coarse for the noise or ends too near to it.
 
-    Examples
-    --------
     >>> noise = Process(length=24, bits=16, norm="l2", room=128, epsilon=1.0, delta=1e-6)
     >>> noise.loss.delta(1.0) <= 1e-6, round(noise.sigma / noise.ball.radius, 2)  # in parts of twice the bound
     (True, 4.25)

@@ -34,8 +34,6 @@ class RectangularMatrix:
 
     Raises `ParameterError` unless laws are such weights, of 1 to 256 inputs and outputs.
 
-    Examples
-    --------
     >>> asked = RectangularMatrix.of([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2]])
     >>> asked.inputs, asked.outputs, round(asked.loss.epsilon(), 6), asked.surrogate([0, 1]).round(9).tolist()
     (2, 3, 1.098612, [-0.694444444, 1.805555556, 0.277777778])

@@ -122,8 +122,6 @@ class RandomizedResponse(ResponseChannel):
 
     ``size``: number of codes, 1 to 2^24. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
 
-    Examples
-    --------
     >>> m = RandomizedResponse(size=2, epsilon=1.0)
     >>> m.transition().round(4).tolist()
     [[0.7311, 0.2689], [0.2689, 0.7311]]

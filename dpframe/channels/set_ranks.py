@@ -25,8 +25,6 @@ MOST_LISTED = 1 << 20
 def set_count(items: int, most: int, stop: int | None = None) -> int:
     """Return the number of sets of at most ``most`` of so many items, Σ C(items, r); counting ends beyond ``stop``.
 
-    Examples
-    --------
     >>> set_count(4, 2), set_count(5, 9), set_count(5, -1)
     (11, 32, 0)
     """
@@ -43,8 +41,6 @@ def set_count(items: int, most: int, stop: int | None = None) -> int:
 class SetRanks:
     """A number from 0 for every set of at most ``most`` of some items, which are the bits of rows of words.
 
-    Examples
-    --------
     >>> ranks = SetRanks(items=4, most=2)
     >>> sets = ranks.unrank(np.arange(11))
     >>> [f"{word:04b}" for word in sets[:, 0].tolist()]
@@ -134,8 +130,6 @@ class SetRanks:
 def sums_over_sets(items: int, most: int) -> tuple[int, int]:
     """Return Σ|x| and Σ|x|² over the sets x of at most ``most`` of some items.
 
-    Examples
-    --------
     >>> sums_over_sets(4, 2)
     (16, 28)
     """

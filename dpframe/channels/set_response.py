@@ -45,8 +45,6 @@ class SetResponse(SetMechanism):
 
     Raises `ParameterError` for more sets, or an ε that is too small for so many.
 
-    Examples
-    --------
     >>> response = SetResponse(items=4, max_size=2, epsilon=3.0)
     >>> tuple(round(share, 3) for share in response.shown), 2.999 < response.loss.epsilon() <= 3.0
     ((0.767, 0.133), True)
@@ -191,8 +189,6 @@ class SetResponse(SetMechanism):
 class NullableSetResponse(SetResponse):
     """`SetResponse` with null as one more value.
 
-    Examples
-    --------
     >>> NullableSetResponse(items=4, max_size=2, epsilon=3.0).values
     12
     """

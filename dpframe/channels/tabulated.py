@@ -193,8 +193,6 @@ class Exponential(MetricChannel):
     (categorical paper, Definition 4, Theorems 2 to 4). See `Tabulated` for the parameters, and
     `Exponential.calibrate` to make one.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Ordinal
     >>> m = Exponential.calibrate(Ordinal(["low", "middle", "high"]), 2.0, 0.0)
     >>> m.transition().round(3).tolist()

@@ -181,8 +181,6 @@ class VectorNoise(VectorChannel, Mechanism):
     ``length``, ``bits`` and ``norm``: the ball, as of a `Vector`. ``epsilon`` and ``delta``: the budget; see
     `dpframe.accounting.budget`.
 
-    Examples
-    --------
     >>> noise = VectorNoise(length=24, bits=16, norm="l2", epsilon=2.0)
     >>> 1.9999999 < noise.loss.epsilon() <= 2.0, 0.3678 < noise.blanket < 0.3679  # e^(−ε/2)
     (True, True)

@@ -74,8 +74,6 @@ class WideGaussian(GaussianMechanism):
 
     Raises `ParameterError` for a δ of 0, or a span out of range.
 
-    Examples
-    --------
     >>> m = WideGaussian(120, 1.0, 1e-6)
     >>> m.loss.delta(1.0) <= 1e-6, round(m.sigma / 120, 2), m.room
     (True, 4.25, 3568)

@@ -113,8 +113,6 @@ class WrappedGeometric(Mechanism):
 
     ``size``: number of codes K, 1 to 2^20. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
 
-    Examples
-    --------
     >>> ring = WrappedGeometric(size=4, epsilon=1.0)
     >>> ring.transition().round(3)[0].tolist()
     [0.422, 0.212, 0.155, 0.212]

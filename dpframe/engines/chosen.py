@@ -29,8 +29,6 @@ _BLOCK = 64
 class Chosen:
     """How often each row of a table, or of a part of it, is taken.
 
-    Examples
-    --------
     >>> chosen = Chosen.of(np.array([1, 0, 2, 1], dtype=np.uint8))
     >>> chosen.often(np.array([2, 0])), chosen.places(np.array([2, 0]))
     (array([2, 1], dtype=uint8), array([1, 2, 0], dtype=uint64))

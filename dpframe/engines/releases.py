@@ -32,8 +32,6 @@ class CountCodes:
 def counted(codes: CodedColumns) -> tuple[CodedColumns, Ints]:
     """Return the tuples of codes that occur, and how often each does.
 
-    Examples
-    --------
     >>> counted({"sex": np.array([1, 0, 1], np.uint8), "age": np.array([7, 7, 7], np.uint8)})
     ({'sex': array([0, 1], dtype=uint8), 'age': array([7, 7], dtype=uint8)}, array([1, 2]))
     """

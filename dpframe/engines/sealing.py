@@ -30,8 +30,6 @@ class BucketRows:
 class Seal:
     """Encrypts rows under a key of its own (AES-256-GCM with random nonces); what was altered is refused.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> rows = BucketRows(np.zeros((1, 2), np.uint64), np.zeros(1, np.uint64), {"sex": np.array([1], np.uint8)})
     >>> seal = Seal(bytes(32))

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlparse
 
-from dpframe.api.files import check_codec
+from dpframe.api.options import check_codec
 from dpframe.api.public import Plan
 from dpframe.engines.forms import ArrowForm, OutputForm
 from dpframe.engines.job import PreparedRelease

@@ -83,8 +83,6 @@ class PlainReader(SparkReader):
 def gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
     """Yield tables of about so many rows out of short batches.
 
-    Examples
-    --------
     >>> batch = pa.RecordBatch.from_pydict({"x": [1, 2, 3]})
     >>> [table.num_rows for table in gathered([batch] * 5, 6)]
     [6, 6, 3]

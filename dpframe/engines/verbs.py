@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, Unpack
 
-from dpframe.api.files import check_codec
 from dpframe.api.job import planned
 from dpframe.api.ledger.account import OpenAccount
-from dpframe.api.options import PlanOptions, documented
+from dpframe.api.options import PlanOptions, check_codec, documented
 from dpframe.api.planning import Request
 from dpframe.api.public import Plan
 from dpframe.engines.job import PreparedRelease, released

@@ -40,8 +40,6 @@ CHANGED = (
 def consecutive(rows: U64) -> Rows:
     """Return the first of rows that follow one another, and other rows as they are.
 
-    Examples
-    --------
     >>> consecutive(np.array([4, 5, 6], dtype=np.uint64)), consecutive(np.array([4, 6], dtype=np.uint64))
     (4, array([4, 6], dtype=uint64))
     """

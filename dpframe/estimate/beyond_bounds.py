@@ -372,8 +372,6 @@ def _over(excess: Excess, rows: float) -> Excess:
 def tails_of(inferred: Inferred | None, name: str, space: Space, n: int) -> Tails | None:
     """Return the tails of a column, or None where its bounds were not inferred from counts of intervals.
 
-    Examples
-    --------
     >>> from dpframe.accounting.budget import Budget
     >>> from dpframe.spaces import Real
     >>> counts = Measured("x", "intervals", (0.0, 1.0, 2.0, 4.0), (0, 900, 80, 20, 0), 1.0)
@@ -528,8 +526,6 @@ def _parts(ends: FloatArray, start: float, stop: float) -> FloatArray:
 def piles_at_bounds(law: NumberLaw, space: Space) -> tuple[float, float]:
     """Return the shares of the rows that seem clipped to the lower and to the upper bound; 0 where none do.
 
-    Examples
-    --------
     >>> from dpframe.plan.measures import Measure, MeasuredTable
     >>> from dpframe.spaces import Integer
     >>> counts = np.array([50] * 24 + [600])

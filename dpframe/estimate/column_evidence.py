@@ -206,8 +206,6 @@ def of_ranks_alone(
     not found. So for a count B of rows and tables the truth lies in [B − u, B], and in an interval about A: in both,
     and by Bonferroni's inequality each is taken at half of the chance of error.
 
-    Examples
-    --------
     Among 1,000 rows 300 have ranks that were not found, and are released as "high".
 
     >>> found = Results.of(np.array([200, 800]), np.ones(2), 1.96)

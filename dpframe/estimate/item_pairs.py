@@ -94,8 +94,6 @@ def likely_pairs(
     ``second``: supports of either item, and their variances; ``chance`` and ``alike``: what supports make likely, by
     default their products, and the standard deviation of f about 1.
 
-    Examples
-    --------
     >>> supports = np.full(190, 0.1), np.full(190, 1e-8)
     >>> noisy = 0.01 + 0.05 * np.random.default_rng(0).standard_normal(190)
     >>> found, variances = likely_pairs(noisy, np.full(190, 0.0025), supports, supports)

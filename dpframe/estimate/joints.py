@@ -31,8 +31,7 @@ from dpframe.estimate.model import Model, Models
 from dpframe.estimate.results import Answer, Ends, Question, Results, with_none
 from dpframe.estimate.table_column import BinMeans, aggregation
 from dpframe.estimate.tables.fit import fit_to_margins
-from dpframe.estimate.tables.guard import interaction_variance
-from dpframe.estimate.tables.pair_bounds import MOST_BOUNDED, bounds_by_pairs
+from dpframe.estimate.tables.guard import MOST_BOUNDED, bounds_by_pairs, interaction_variance
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.cells import has_few_values
 

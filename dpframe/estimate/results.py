@@ -35,8 +35,6 @@ _NORMAL = 1.95
 class Results:
     """Estimates, standard errors, and the ends of intervals: arrays of one shape.
 
-    Examples
-    --------
     >>> Results.of(np.array([10.0]), np.array([4.0]), 1.96).series("count").to_dict()
     {'estimate': 10.0, 'std_error': 2.0, 'lower': 6.08, 'upper': 13.92}
     """

@@ -335,8 +335,6 @@ class Held:
     No pair is more frequent than either of its items then. ``shares`` are those of the rows with each intensity,
     ``sizes`` those of the rows with 0, 1, … items, where they were measured.
 
-    Examples
-    --------
     >>> held = Held(np.array([0.5, 0.2]), np.array([0.5, 1.5]), np.array([0.5, 0.5]))
     >>> (held.chances @ held.shares).round(3), round(held.pairs / 2, 3)
     (array([0.5, 0.2]), 0.117)
@@ -391,8 +389,6 @@ class SizeTable:
     With ``limited`` the space allows no larger sets, and those that were larger count as the largest.
     Beyond the last cell that stands out of the noise sets are taken to have no more items: a tail that noise hides.
 
-    Examples
-    --------
     >>> sizes = SizeTable(np.array([0, 1, 2, 3]), 3, np.array([10.0, 50.0, 30.0, 10.0]), 1.0)
     >>> round(sizes.mean(sizes.sizes)[0], 3), round(sizes.kept(2, 1).share, 3)
     (1.4, 0.929)

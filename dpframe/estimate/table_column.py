@@ -195,8 +195,6 @@ def moved_by_slopes(shares: FloatArray, exact: FloatArray, spread: FloatArray, p
     The first axis of ``shares`` has the bins, ``exact`` is P(cell | fine cell) of the cells that are asked for,
     ``spread`` P(fine cell | bin). Null, after the bins ``present``, has no neighbours.
 
-    Examples
-    --------
     >>> joint = np.array([[0.3, 0.0], [0.2, 0.2], [0.0, 0.3]])  # three bins of two fine cells each
     >>> spread = np.kron(np.eye(3), [[0.5], [0.5]])
     >>> cells = np.kron(np.eye(2), [1.0, 1.0, 1.0])  # the first half, and the second

@@ -19,8 +19,6 @@ class BoxTable:
     places about a value is drawn, from x − left on, and with ``low`` / 2^64 each place at all; null has ``width``
     places of its own. What is left of 2^64 goes to the last place, for every value.
 
-    Examples
-    --------
     >>> table = BoxTable(span=4, width=2, low=2**60, nullable=False)
     >>> [round(weight / 2**60) for weight in table.weights(0)], table.left
     ([12, 1, 1, 1, 1], 1)

@@ -57,8 +57,6 @@ class GaussianTable:
     ``i − reach`` for the first i with u < limits[i]. Where ``coarse`` is given, 64 times a draw of it is added,
     and ``sigma2`` counts both. ``distance`` bounds the total variation distance from the ideal law.
 
-    Examples
-    --------
     >>> from dpframe.noise.keystream import Keystream
     >>> noise = gaussian_table(100.0).sample(Keystream(bytes(32)).column("age", "infer"), 0, 5)
     >>> noise.shape, noise.dtype

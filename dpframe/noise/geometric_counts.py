@@ -33,8 +33,6 @@ class GeometricNoise:
     ``high`` and ``low`` are the halves of the running weights over 2^128 of (sign, place within the block): place r
     ≥ 0 means r, and −1 − r for its complement, as in `dpframe.noise.tables.GeometricTable`.
 
-    Examples
-    --------
     >>> round(geometric_noise(1000, 0.01).variance)
     20397
     """

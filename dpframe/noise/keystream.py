@@ -42,8 +42,6 @@ class Keystream:
 
     Raises `ParameterError` if the key is not 32 bytes.
 
-    Examples
-    --------
     >>> stream = Keystream(bytes(32)).column("age")
     >>> whole = stream.words(0, first_row=0, count=10)
     >>> bool((whole[4:] == stream.words(0, first_row=4, count=6)).all())
@@ -68,8 +66,6 @@ class Keystream:
     def at(self, rows: Rows) -> tuple[Keystream, int]:
         """Return a stream, and the first of its rows, whose words are those of some rows.
 
-        Examples
-        --------
         >>> stream, first = Keystream(bytes(32)).at(np.array([7, 5], dtype=np.uint64))
         >>> whole = Keystream(bytes(32)).column("age").words(0, 0, 10)
         >>> bool((stream.column("age").words(0, first, 2) == whole[[7, 5]]).all())

@@ -69,8 +69,6 @@ class Digit:
 class StairNoise:
     """Staircase noise; made by `stair_noise`.
 
-    Examples
-    --------
     >>> from dpframe.noise.keystream import Keystream
     >>> noise = stair_noise(1, 1, 0.5)
     >>> len(noise.sample(Keystream(bytes(32)).column("age", "measure"), 0, 5)), round(noise.variance, 3)
@@ -213,8 +211,6 @@ def staircase(width: int, rate: float) -> StairNoise:
     The plateau of the continuous law is γ*·width, γ* = 1/(1 + e^(rate/2)) (Geng–Viswanath 2014, Thm 3); the better of
     its two neighbouring whole numbers is taken.
 
-    Examples
-    --------
     >>> staircase(100, 2.0).plateau, staircase(1, 2.0).plateau
     (27, 1)
     """

@@ -29,11 +29,6 @@ ORDER_METHODS = {
 """What a bound for a secret order rests on, in words."""
 
 
-def normalized(values: Sequence[float]) -> list[float]:
-    """Return numbers divided by their sum."""
-    return [value / math.fsum(values) for value in values]
-
-
 def _settings(terms: Terms) -> dict[str, Terms]:
     """Return the accountings from the simplest to the one in force, by name."""
     pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None)
@@ -72,7 +67,8 @@ def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mec
         elif not unit.mechanism.fixed:
             makers.append(unit.remade)
             shares.append(unit.mechanism.epsilon)
-    made = calibrate(makers, normalized(shares), fixed, terms)
+    total = math.fsum(shares)
+    made = calibrate(makers, [share / total for share in shares], fixed, terms)
     return {unit.names[0]: unit.mechanism for unit in [*made, *fixed]}
 
 

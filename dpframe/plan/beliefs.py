@@ -77,8 +77,6 @@ def _ends(before: float, budget: Budget) -> list[tuple[str, float]]:
 def percent(share: float) -> str:
     """Return a share below 1 as percent, rounded up in the first digit that still differs from 100 %.
 
-    Examples
-    --------
     >>> percent(0.73106), percent(0.999877), percent(1.0)
     ('73.2 %', '99.99 %', '100 %')
     """
@@ -92,8 +90,6 @@ def percent(share: float) -> str:
 def chance(delta: float) -> str:
     """Return a small chance as 1 in so many, never smaller than it is.
 
-    Examples
-    --------
     >>> chance(3.53553e-07), chance(0.0)
     ('1 in 2.8 million', '0')
     """

@@ -95,7 +95,8 @@ def build_plan(
     chosen = None if isinstance(sample, str) else sample
     cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
     secret = shuffle and not tuple(passthrough)
-    tables = _tables_step(measures, known, contributions, delta)
+    check_measures(measures, known)
+    tables = measures_step(measures, known, contributions, delta)
     terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables, most)
     columns, joined = build_units(known, terms, allocation, {} if mechanisms is None else mechanisms, groups, numbers)
     plan = Plan(
@@ -119,14 +120,6 @@ def build_plan(
         rules=as_rules(rules),
     )
     return plan.resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
-
-
-def _tables_step(
-    measures: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float
-) -> Step | None:
-    """Return what tables cost, once they are known to fit the columns."""
-    check_measures(measures, spaces)
-    return measures_step(measures, spaces, contributions, delta)
 
 
 def _check_sample_size(sample: Any, n: int | None) -> None:

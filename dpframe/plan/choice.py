@@ -77,8 +77,6 @@ def _line_error(mechanism: Mechanism, space: Space) -> float:
 def promising_rival(column: Column) -> str | None:
     """Return the tag of a mechanism that a plan might better give a column, or None.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Subset
     >>> for space, epsilon in [(Subset(["art", "chess", "yoga"]), 4.0), (Subset(range(100), max_size=6), 4.0)]:
     ...     print(promising_rival(Column("hobbies", space, mechanism_for(space, epsilon, 0.0))))
@@ -115,8 +113,6 @@ def support_error(mechanism: Mechanism, space: Space) -> float:
 def padded_tags(space: Space) -> list[str]:
     """Return the mechanisms for a space that can act under a pad, the one that is taken by default first.
 
-    Examples
-    --------
     >>> from dpframe.spaces import as_space
     >>> padded_tags(as_space((0, 120))), padded_tags(as_space(["F", "M"]))
     (['wrapped_geometric', 'randomized_response'], ['randomized_response'])

@@ -115,8 +115,6 @@ class NotFound:
 def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFound, ...]:
     """Return the columns of a plan for ``n`` rows whose spaces inference did not find, in the plan's order.
 
-    Examples
-    --------
     >>> from dpframe.plan import build_plan
     >>> from dpframe.accounting.budget import Budget
     >>> counts = Measured("sex", "values", ("F", "M"), (300, 310), 400.0)
@@ -584,8 +582,6 @@ def expected_losses(asked_of: AskedOf, rows: int, noise: float = 1.0) -> tuple[f
     ``asked_of``: what may be asked of every column; ``rows``: rows of the table; ``noise``: a factor of the noise on
     every count, for inference at another μ.
 
-    Examples
-    --------
     >>> from dpframe.plan.asked import Asked
     >>> asked = (("age", (Asked("intervals", 1, 400.0),)),)
     >>> round(expected_losses(asked, 1_000)[0], 2), round(expected_losses(asked, 1_000, noise=4)[0], 2)

@@ -132,11 +132,6 @@ class Inferred:
             finest[measured.column, measured.kind] = measured
 
     @property
-    def without_counts(self) -> Inferred:
-        """What it cost, and its columns, without what was measured."""
-        return replace(self, measured=(), thresholds=(), asked=None)
-
-    @property
     def each(self) -> tuple[Inferred, ...]:
         """This inference, and those that are earlier."""
         return (replace(self, earlier=()), *self.earlier)

@@ -57,8 +57,6 @@ def breaks(space: Space) -> IntArray:
 def level_sizes(space: Space) -> tuple[int, ...]:
     """Return the number of cells of equal width of every level, the breaks not counted.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Integer, Real
     >>> level_sizes(Integer(0, 999)), level_sizes(Real(0.0, 1.0))
     ((64, 1000), (64, 1024, 16384, 65537))
@@ -72,8 +70,6 @@ def level_sizes(space: Space) -> tuple[int, ...]:
 def cells_between(space: Space, size: int, low: int, high: int) -> IntArray:
     """Return the first codes of a level's cells from one code, where a cell begins, to below another.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Integer
     >>> cells_between(Integer(0, 999), 64, 0, 40).tolist()
     [0, 1, 16, 32]

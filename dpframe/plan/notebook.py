@@ -22,8 +22,6 @@ def notebook_html(
     ``lists``: pairs of a heading, which may be empty, and lines; ``digits``: how a number of the table is written;
     ``notes``: lines below the table.
 
-    Examples
-    --------
     >>> notebook_html("a < b", [("", ["one"]), ("None", [])])
     '<div><strong>a &lt; b</strong><ul><li>one</li></ul></div>'
     """

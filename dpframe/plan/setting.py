@@ -31,8 +31,6 @@ class Setting:
     Losses and noise are those of the planner's own search before its proof: within a few percent of a plan's, and not
     fit for a release.
 
-    Examples
-    --------
     >>> from dpframe.plan import build_plan
     >>> plan = build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000)
     >>> own = Setting.of(plan).forecast()["std_error"]

@@ -37,25 +37,21 @@ def fields_of(plan: Any) -> dict[str, Any]:
         "passthrough": list(plan.passthrough),
         "leaks": list(plan.leaks),
     }
-    if plan.sample is not None:
-        data["sample"] = plan.sample
-    if plan.inferred is not None:
-        data["inferred"] = plan.inferred.to_json()
-    if plan.keeps_index:
-        data["keeps_index"] = True
-    if plan.local_epsilon is not None:
-        data["local_epsilon"] = plan.local_epsilon
-    if plan.reused is not None:
-        data["reused"] = plan.reused.to_json()
-    if plan.measures:
-        data["measures"] = [measure.to_json() for measure in plan.measures]
-    if plan.privacy_id is not None:
-        data["privacy_id"] = plan.privacy_id
-    if plan.rules:
-        data["rules"] = [rule.to_json() for rule in plan.rules]
-    if plan.groups:
-        data["groups"] = [group.to_json() for group in plan.groups]
-    return data
+    return data | {name: _as_json(getattr(plan, name)) for name in _LATER if _says(getattr(plan, name))}
+
+
+_LATER = ("sample", "inferred", "keeps_index", "local_epsilon", "reused", "measures", "privacy_id", "rules", "groups")
+"""Fields that are written where they say something; their order is that of the text, which a plan's digest is of."""
+
+
+def _says(value: Any) -> bool:
+    return value is not None and value is not False and value != ()
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [part.to_json() for part in value]
+    return value.to_json() if hasattr(value, "to_json") else value
 
 
 def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:

@@ -47,8 +47,6 @@ _KNOWN_ROWS = "against someone who knows which rows are theirs"
 def promise_line(plan: PlanData) -> str:
     """Return what a plan promises to a person, in one line.
 
-    Examples
-    --------
     >>> from dpframe.plan import build_plan
     >>> promise_line(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0))
     'Promise: epsilon=1, delta=0 for each person with one row, also against someone who knows which row is theirs'
@@ -67,8 +65,6 @@ def mind_lines(plan: PlanData, left_out: Collection[str] = ()) -> list[str]:
 
     Columns that are ``left_out`` of a part of a release are not named, except for leaks: the plan has their spaces.
 
-    Examples
-    --------
     >>> from dpframe.plan import build_plan
     >>> mind_lines(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0, passthrough=["id"]))
     ['NOT PROTECTED, copied as they are: id']
@@ -87,8 +83,6 @@ def mind_lines(plan: PlanData, left_out: Collection[str] = ()) -> list[str]:
 def introduction(plan: PlanData) -> list[str]:
     """Return what a plan is of, what it promises and what to mind, without a word of accounting.
 
-    Examples
-    --------
     >>> from dpframe.plan import build_plan
     >>> introduction(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0))[0]
     'A plan for 1,000 rows, shuffled: 1 column is randomised'

@@ -37,8 +37,6 @@ _EVERY_SIZE = 16
 def size_starts(space: Space) -> tuple[int, ...]:
     """Return the least size of each cell in which sets are counted by their size: above 16 each is a quarter longer.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Subset
     >>> size_starts(Subset(["a", "b"])), size_starts(Subset(list(range(40))))[-4:]
     ((0, 1, 2), (17, 22, 28, 35))
@@ -57,8 +55,6 @@ def pairs_moved(count: int, most: int) -> int:
 
     Sets of a and b items have at least a + b − count in common, and pairs of these are in both.
 
-    Examples
-    --------
     >>> pairs_moved(20, 3), pairs_moved(4, 3), pairs_moved(3, 3)
     (6, 4, 3)
     """
@@ -91,8 +87,6 @@ def cell_count(space: Space, most: int) -> int:
 def equal_starts(values: int, cells: int) -> tuple[int, ...]:
     """Return the first code of each of some cells of equal width, about, of so many codes.
 
-    Examples
-    --------
     >>> equal_starts(10, 4)
     (0, 3, 5, 8)
     """

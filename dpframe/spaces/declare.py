@@ -155,8 +155,6 @@ def _is_nullable(spec: Mapping[str, Any]) -> bool:
 def leaves_the_type(spec: Any) -> bool:
     """Return whether a declaration is of bounds alone, whose meaning is the column's type's to say.
 
-    Examples
-    --------
     >>> leaves_the_type((0, 1)), leaves_the_type(Integer(0, 1)), leaves_the_type({"space": "integer", "lower": 0})
     (True, False, False)
     """

@@ -22,8 +22,6 @@ from dpframe.spaces.object_reading import kind_counts, read_as
 class Entries:
     """Rows as numbers of entries, −1 where they are null.
 
-    Examples
-    --------
     >>> column = Entries(["a", 1.5, "unused"], np.array([0, 1, -1, 0]))
     >>> list(column), column.read_as(pa.string()).null_count
     (['a', 1.5, None, 'a'], 2)

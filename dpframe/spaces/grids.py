@@ -253,8 +253,6 @@ class Integer(NumberGrid):
 def _most_units(precision: int, scale: int) -> int:
     """Return the most units of 10^−scale that so many digits and a float hold: the float next to them may be larger.
 
-    Examples
-    --------
     >>> _most_units(4, 2), _most_units(22, 2) < 10**22 - 1
     (9999, True)
     """

@@ -37,8 +37,6 @@ _EXAMPLE = 'e.g. RBF(4.0) of sklearn.gaussian_process.kernels, or {"name": "RBF"
 class Kernel:
     """A kernel by its name in scikit-learn, and its parameters in the order of `KERNELS`.
 
-    Examples
-    --------
     >>> Kernel.of({"name": "RBF", "length_scale": 4})
     Kernel(name='RBF', parameters=(4.0,))
     """

@@ -33,8 +33,6 @@ _LOOKED_UP = 13
 def set_sizes(codes: U64) -> npt.NDArray[np.int64]:
     """Return the number of bits set in rows of words.
 
-    Examples
-    --------
     >>> set_sizes(np.array([[3, 1], [0, 0]], dtype=np.uint64)).tolist()
     [3, 0]
     """
@@ -50,8 +48,6 @@ def packed(items: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64], words
 
     ``items``: numbers of items, row after row; ``lengths``: how many of them are each row's; ``words``: words of a row.
 
-    Examples
-    --------
     >>> packed(np.array([0, 2, 2, 1]), np.array([3, 0, 1]), 1).tolist()
     [[5], [0], [2]]
     """
@@ -72,8 +68,6 @@ def packed(items: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64], words
 def members(codes: U64, items: int, kind: np.dtype[Any]) -> Members:
     """Return the items of rows of words, as numbers of a kind.
 
-    Examples
-    --------
     >>> numbers, lengths = members(np.array([[5], [0], [2]], dtype=np.uint64), 3, np.dtype(np.int8))
     >>> numbers.to_pylist(), lengths.tolist()
     ([0, 2, 1], [2, 0, 1])

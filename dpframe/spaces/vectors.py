@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError, check_whole
+from dpframe.spaces.arrays import float_rows, is_list_of_floats
 from dpframe.spaces.ball import LONGEST, Ball
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
 from dpframe.spaces.json_form import check_names, to_object
-from dpframe.spaces.lists import float_rows, is_list_of_floats
 from dpframe.spaces.object_codes import plain_lists
 from dpframe.spaces.object_reading import by_type
 from dpframe.spaces.python_values import is_collection, is_missing

@@ -12,8 +12,6 @@ _FEW = 8
 def number(x: float) -> str:
     """Return a number to read: three digits, or whole ones; of four digits without a comma, as years are written.
 
-    Examples
-    --------
     >>> number(73_271.4), number(2006.0), number(0.35574), number(12.0)
     ('73,271', '2006', '0.356', '12')
     """
@@ -25,8 +23,6 @@ def number(x: float) -> str:
 def listed(values: Collection[Any], noun: str = "values") -> str:
     """Return how many values there are, and the first of them.
 
-    Examples
-    --------
     >>> listed("abcdefghij", "items")
     '10 items: a, b, c, d, e, f, g, h and 2 more'
     """

@@ -38,8 +38,6 @@ _WRITTEN = (("boolean", _BOOLEAN), ("whole number", _WHOLE), ("number", _NUMBER)
 def written_kind_counts(texts: pa.Array) -> npt.NDArray[np.int64]:
     """Return how many of some texts are written as each of the `KINDS`.
 
-    Examples
-    --------
     >>> counts = written_kind_counts(pa.array(["3", "-2.5", "2024-01-31", "007", "True", None]))
     >>> {kind: int(count) for kind, count in zip(KINDS, counts, strict=True) if count}
     {'null': 1, 'text': 1, 'boolean': 1, 'whole number': 1, 'number': 1, 'date': 1}
@@ -60,15 +58,13 @@ def read_written(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     Nothing is refused. Whole numbers may be written with a fraction, which is rounded; times without a zone count as
     UTC; dates are read as times at their midnight, and times as their dates.
 
-    Examples
-    --------
     >>> read_written(pa.array(["3", " -2.5", "many", None]), pa.float64()).to_pylist()
     [3.0, -2.5, None, None]
     """
     if pa.types.is_string(type_):
         return texts
     entries, indices = _distinct(texts)
-    read = _reader(type_)(entries)
+    read = next(read for fits, read in _READERS if fits(type_))(entries)
     return read.take(pa.array(indices, mask=indices < 0))
 
 
@@ -82,8 +78,6 @@ def is_blank(texts: pa.Array) -> npt.NDArray[np.bool_]:
 def are_figures(texts: pa.Array) -> bool:
     """Return whether all texts write numbers, truth values or times, in any of the usual ways: no word is one of them.
 
-    Examples
-    --------
     >>> columns = ["$1.50", "20 %"], ["31/12/2024", "9:30 pm"], ["2024Q1"], ["1", "a"]
     >>> [are_figures(pa.array(texts)) for texts in columns]
     [True, True, True, False]
@@ -161,10 +155,6 @@ def _times(entries: pa.Array) -> pa.Array:
     return pa.array(moments, pa.timestamp("us"))
 
 
-def _dates(entries: pa.Array) -> pa.Array:
-    return _times(entries).cast(pa.date32(), safe=False)
-
-
 def _moment(text: str) -> int | None:
     """Return a moment in microseconds since 1970, in UTC."""
     try:
@@ -178,10 +168,6 @@ _READERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arra
     (pa.types.is_boolean, _booleans),
     (pa.types.is_int64, _wholes),
     (pa.types.is_float64, _floats),
-    (pa.types.is_date32, _dates),
+    (pa.types.is_date32, lambda entries: _times(entries).cast(pa.date32(), safe=False)),
     (lambda type_: type_ == pa.timestamp("us"), _times),
 ]
-
-
-def _reader(type_: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    return next(read for fits, read in _READERS if fits(type_))

@@ -1,9 +1,13 @@
-"""Batches of released codes and copied columns."""
+"""Batches of released codes and copied columns, and the open files that they are written to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +30,6 @@ def length(batch: Batch) -> int:
 def taken(batch: Batch, rows: npt.NDArray[np.intp]) -> Batch:
     """Return some rows of a batch.
 
-    Examples
-    --------
     >>> taken({"sets": np.array([[1, 0], [2, 0], [3, 1]], dtype=np.uint64)}, np.array([2]))["sets"].tolist()
     [[3, 1]]
     """
@@ -65,3 +67,31 @@ def row_groups(batches: Iterator[Batch], most: int) -> Iterator[Batch]:
             rows -= most
     if rows:
         yield joined(waiting)
+
+
+class Writer(AbstractContextManager["Writer"], ABC):
+    """An open file that tables are written to."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.inner.close()
+
+    @abstractmethod
+    def write(self, table: pa.Table, group_rows: int) -> None:
+        """Write rows, in groups of so many where the format has groups."""
+
+    def describe(self, metadata: Mapping[str, str]) -> None:
+        """Write what the release says about itself, where the format has room for it; the last thing."""
+
+
+@dataclass(frozen=True)
+class RowsWriter:
+    """Takes released codes in row groups, and after the last one what the release says about itself."""
+
+    write: Callable[[Batch], None]
+    describe: Callable[[Mapping[str, str]], None]

@@ -28,9 +28,9 @@ from dpframe.errors import ColumnError, FileError
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import is_blank, read_written, written_type
+from dpframe.tables.batches import Writer
 from dpframe.tables.files import FileInput, attempt, repeated, shown, sidecar
 from dpframe.tables.types import is_text
-from dpframe.tables.writers import Writer
 
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 """The texts of a missing value outside of quotes, as in pandas."""

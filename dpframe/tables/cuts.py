@@ -117,8 +117,6 @@ def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
     A cell that has the part of one and a half even bins or more is a bin of its own: a spike hides in no bin. Between
     such, bins take cells until they have their part of what is left.
 
-    Examples
-    --------
     >>> quantile_bins([90, 2, 2, 2, 2, 2], 3)
     [0, 1, 4]
     >>> quantile_bins([10, 10, 10, 10, 10, 10], 3)
@@ -148,8 +146,6 @@ def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
 def with_thresholds(bins: Sequence[int], cells: Sequence[int], most: int) -> list[int]:
     """Return bins that also begin at some cells, as many as there may be: beyond that the nearest ones move there.
 
-    Examples
-    --------
     >>> with_thresholds([0, 4, 8], [5], 3), with_thresholds([0, 4, 8], [5, 6], 5)
     ([0, 5, 8], [0, 4, 5, 6, 8])
     """

@@ -24,13 +24,13 @@ from dpframe.errors import ColumnError, FileError, ParameterError, did_you_mean,
 from dpframe.noise.keystream import framed
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
+from dpframe.tables.batches import RowsWriter, Writer
 from dpframe.tables.checks import check_types, located
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.persons import row_counts
 from dpframe.tables.streamed import Streamed
 from dpframe.tables.table import Codes, Counters
 from dpframe.tables.types import coded_field
-from dpframe.tables.writers import RowsWriter, Writer
 from dpframe.totals.counts import counting
 
 BATCH_ROWS = 1 << 17

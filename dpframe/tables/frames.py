@@ -379,7 +379,7 @@ class PandasFrame(Frame):
         series = self._column(name)
         if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
             # Its strings may hold lone surrogates, which Arrow refuses: a refusal would reveal one row.
-            series = series.map(_storable, na_action="ignore")
+            series = series.map(lambda text: text.encode("utf-8", "replace").decode(), na_action="ignore")
         return as_coded(as_arrow(list(series) if _is_open(series.dtype) else series))
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -475,10 +475,6 @@ def _entry(entry: Any) -> Any:
     return str(entry) if type(entry) is pd.Interval else entry
 
 
-def _storable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
-
-
 def _nearest(array: pa.DictionaryArray, space: Space, order: Sequence[str]) -> pa.Array:
     """Return an ordered column with the entries that ranks lack replaced by the nearest ones in a declared order."""
     kept = {label for label in space.labels() if label is not None} if "line" in space.metric else set()
@@ -502,14 +498,11 @@ def _interval_texts(dtype: pd.CategoricalDtype) -> list[str]:
     return [str(interval) for interval in dtype.categories]
 
 
-def _is_empty(dtype: Any) -> bool:
-    """Return whether a dtype is categorical without entries, which pandas makes of a column without values."""
-    return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
-
-
 def _is_open(dtype: Any) -> bool:
     """Return whether a dtype leaves the values' types open, so that they are to be read one by one."""
-    return _is_empty(dtype) or elements(pd.Series([], dtype=dtype)) is not None
+    # pandas makes a categorical without entries of a column without values.
+    empty = isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
+    return empty or elements(pd.Series([], dtype=dtype)) is not None
 
 
 def _type_of(dtype: Any) -> pa.DataType | None:

@@ -217,8 +217,6 @@ class Tables:
 def measured_tables(codes: Mapping[str, Codes], plan: Plan, key: bytes) -> tuple[MeasuredTable, ...]:
     """Return the noisy tables of codes that are held in memory, all of the table's rows; none where none is asked for.
 
-    Examples
-    --------
     >>> from dpframe.plan.measures import Measure
     >>> from dpframe.plan.build import build_plan
     >>> measures = (Measure("joint", ("sex", "home"), 400.0),)

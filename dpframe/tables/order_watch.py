@@ -215,8 +215,6 @@ def stretches(codes: Mapping[str, npt.NDArray[np.integer]], places: U64) -> dict
 def merged(one: Mapping[str, Stretch], other: Mapping[str, Stretch]) -> dict[str, Stretch]:
     """Return the stretches of the rows of both; either may have none.
 
-    Examples
-    --------
     >>> sex = np.array([1, 1, 0, 0, 0, 0, 1, 1, 1], dtype=np.uint8)
     >>> places = np.arange(9, dtype=np.uint64)
     >>> parts = [stretches({"sex": sex[part]}, places[part]) for part in (slice(4, 9), slice(0, 4))]

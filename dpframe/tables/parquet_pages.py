@@ -39,8 +39,6 @@ _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
 def packed_bits(codes: npt.NDArray[np.unsignedinteger], width: int) -> npt.NDArray[np.uint8]:
     """Return the lowest bits of codes one after the other, as Parquet packs them; codes 0 fill the last eight up.
 
-    Examples
-    --------
     >>> packed_bits(np.arange(8, dtype=np.uint8), 3).tobytes().hex()
     '88c6fa'
     >>> packed_bits(np.arange(8, dtype=np.uint16), 9).tobytes().hex()

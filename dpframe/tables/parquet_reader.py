@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dpframe.errors import FileError
+from dpframe.tables.batches import RowsWriter, Writer
 from dpframe.tables.files import FileInput, attempt, repeated, shown
 from dpframe.tables.info import metadata_text
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.types import as_coded, is_list, is_text, nests_dictionary
-from dpframe.tables.writers import RowsWriter, Writer
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """The name under which pandas stores an index that has none: not a column."""

@@ -39,8 +39,6 @@ Positions = npt.NDArray[np.int64]
 def row_counts(read: Callable[[], Iterable[pa.Array]], n: int, rows: int, key: bytes, at_once: int = AT_ONCE) -> Counts:
     """Return how often each row is taken, so that there are ``rows`` of every person.
 
-    Examples
-    --------
     >>> ids = pa.array(["ann", "bob", "ann", "ann", "eve"])
     >>> counts = row_counts(lambda: [ids], 5, 2, bytes(32))
     >>> int(counts[[0, 2, 3]].sum()), counts[[1, 4]].tolist()

@@ -23,8 +23,6 @@ MOST_THREADS = 4
 def usual_threads() -> int:
     """Return as many threads as there are processors for this process, but few.
 
-    Examples
-    --------
     >>> 1 <= usual_threads() <= MOST_THREADS
     True
     """
@@ -37,8 +35,6 @@ def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int)
 
     An error is raised in place of its part's result, so that the first part's is raised of several.
 
-    Examples
-    --------
     >>> list(ordered(abs, [-3, 1, -2], 2))
     [3, 1, 2]
     """
@@ -62,8 +58,6 @@ def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int)
 def ahead(parts: Iterator[Part], threads: int) -> Generator[Part, None, None]:
     """Yield parts; with several threads, the next one is made meanwhile in a thread of its own.
 
-    Examples
-    --------
     >>> list(ahead(iter("abc"), 2))
     ['a', 'b', 'c']
     """

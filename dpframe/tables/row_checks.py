@@ -37,8 +37,6 @@ class RowChecks:
 
     ``key``: 32 secret bytes; ``plain``: columns that leave as they are, or decide which rows leave.
 
-    Examples
-    --------
     >>> checks = RowChecks(bytes(32))
     >>> codes = {"age": np.array([3, 3, 4], dtype=np.uint8)}
     >>> words = checks(codes, 7, 3)
@@ -102,8 +100,6 @@ def values_of(frame: Frame, name: str) -> Any:
 def value_words(values: Any, key: bytes) -> U64:
     """Return 128 bits for every value, shape (rows, 2): its own of a number or a time, else a keyed hash.
 
-    Examples
-    --------
     >>> words = value_words(pa.array(["a", None, "a"]), bytes(32))
     >>> words.shape, bool((words[0] == words[2]).all()), bool((words[0] == words[1]).any())
     ((3, 2), True, False)

@@ -13,10 +13,10 @@ import pyarrow.csv
 
 from dpframe.disk import atomic, check_writable, write_text
 from dpframe.errors import FileError
+from dpframe.tables.batches import RowsWriter, Writer
 from dpframe.tables.files import SIDECAR, FileInput, sidecar
 from dpframe.tables.inputs import FORMATS, format_of
 from dpframe.tables.parquet_form import ParquetForm
-from dpframe.tables.writers import RowsWriter, Writer
 
 # fmt: off
 OTHER_FORMATS = {
@@ -31,8 +31,6 @@ OTHER_FORMATS = {
 def check_ending(path: Path) -> None:
     """Raise `FileError` for a name that promises another format than Parquet or CSV.
 
-    Examples
-    --------
     >>> check_ending(Path("release.xlsx"))
     Traceback (most recent call last):
     ...

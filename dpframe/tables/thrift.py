@@ -18,8 +18,6 @@ List = tuple[int, list[Any]]
 def varint(number: int) -> bytes:
     """Return a whole number from 0 on in groups of seven bits, the lowest first.
 
-    Examples
-    --------
     >>> varint(5), varint(300)
     (b'\\x05', b'\\xac\\x02')
     """
@@ -34,8 +32,6 @@ def varint(number: int) -> bytes:
 def encoded(struct: Struct) -> bytes:
     """Return a structure as bytes.
 
-    Examples
-    --------
     >>> parsed(encoded({1: (I32, -2), 20: (LIST, (BINARY, [b"a"]))}))
     ({1: (5, -2), 20: (9, (8, [b'a']))}, 8)
     """

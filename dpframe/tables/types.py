@@ -86,8 +86,6 @@ def output_type(type_: pa.DataType) -> pa.DataType:
 def coded_type(type_: pa.DataType) -> pa.DataType:
     """Return the type as which a column is coded: mostly its own.
 
-    Examples
-    --------
     >>> coded_type(pa.time32("s")), coded_type(pa.int64())
     (DurationType(duration[s]), DataType(int64))
     """

@@ -114,8 +114,6 @@ class Numbers:
 class Portion:
     """What an answer may spend: (ε, δ), or a step, for which (ε, δ) is what it states in addition.
 
-    Examples
-    --------
     >>> Portion(Budget(0.5)).pure_epsilon
     0.5
     >>> round(Portion(Budget(0.5, 1e-6), Step(0.2)).pure_epsilon, 3)  # μ = 0.2 pays for no more
@@ -254,8 +252,6 @@ Fit = Callable[[Numbers, Portion], Noise]
 def geometric(numbers: Numbers, portion: Portion) -> Stairs:
     """Return discrete Laplace noise of rate ε/Δ₁ on each number, or ε/(√d·Δ₂) if that is less noise.
 
-    Examples
-    --------
     >>> noise = geometric(Numbers(size=10, moved=2), Portion(Budget(1.0)))
     >>> round(noise.law.rate, 6), noise.epsilon <= 1.0
     (0.5, True)
@@ -273,8 +269,6 @@ def stairs(numbers: Numbers, portion: Portion) -> Stairs:
 
     Raises `ParameterError` if there are several numbers.
 
-    Examples
-    --------
     >>> wide, laplace = (fit(Numbers(span=100), Portion(Budget(4.0))).law.error for fit in (stairs, geometric))
     >>> round(wide, 1), round(laplace, 1)
     (13.8, 25.0)
@@ -299,8 +293,6 @@ def gaussian(numbers: Numbers, portion: Portion) -> GaussianAnswer:
 
     Raises `ParameterError` if δ is 0, or so little is left that no table of the noise can be made.
 
-    Examples
-    --------
     >>> noise = gaussian(Numbers(), Portion(Budget(1.0, 1e-6)))
     >>> round(noise.sigma2 ** 0.5, 2)  # the classical √(2 ln(1.25/δ))/ε is 5.3
     4.23

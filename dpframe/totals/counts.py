@@ -67,8 +67,6 @@ class Counter(ABC):
 class Joint(Counter):
     """Counts of the tuples of some columns' cells.
 
-    Examples
-    --------
     >>> joint = Joint((2, 3))
     >>> joint.add([np.array([0, 1, 1]), np.array([2, 0, 0])])
     >>> joint.counts.tolist()
@@ -96,8 +94,6 @@ class Joint(Counter):
 class Total(Counter):
     """The sum of the codes that are not null's; those of more than 2³² rows still fit.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Integer, Nullable
     >>> total = Total(Nullable(Integer(0, 9)))
     >>> total.add(np.array([3, 10, 4], dtype=np.uint8))
@@ -149,8 +145,6 @@ class Items(Counter):
 class ItemPairs(Items):
     """In how many sets both items of each pair lie, sets cut as for `Items`: those of an equal ``most`` to the same.
 
-    Examples
-    --------
     >>> from dpframe.noise.keystream import Keystream
     >>> from dpframe.spaces import Subset
     >>> space = Subset(["a", "b", "c"])
@@ -174,8 +168,6 @@ class ItemPairs(Items):
 class SetSizes(Counter):
     """How many sets have a size in each cell, those of `size_starts`; null has none.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Nullable, Subset
     >>> sizes = SetSizes(Nullable(Subset(["a", "b", "c"])))
     >>> sizes.add(sizes.space.encode([["a", "b"], [], None, ["c"]]))
@@ -205,8 +197,6 @@ class Vectors(Counter):
     Where the grid has room around the ball, u is counted so many times: what the sums mean is the same to a rounding.
     Vectors are drawn to their ball first, as by their mechanism: a row moves sums by no more than the accountant takes.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Vector
     >>> space = Vector(2, 1.0, "l1", bits=4)
     >>> sums = Vectors(space, 1)
@@ -264,8 +254,6 @@ class _Chained:
 class Cells(OfColumn):
     """Counts of cells that are known before the rows are.
 
-    Examples
-    --------
     >>> cells = Cells(lambda values: np.array([values.null_count, len(values) - values.null_count]), 2)
     >>> cells.add(pa.array([3, None, 5]))
     >>> cells.counts.tolist()
@@ -289,8 +277,6 @@ class Values(OfColumn):
 
     ``of`` gives the nulls of a batch, its values, and the rows of each.
 
-    Examples
-    --------
     >>> import pyarrow.compute as pc
     >>> found = Values(lambda values: (values.null_count, *pc.value_counts(values.drop_null()).flatten()))
     >>> found.add(pa.array([b"b", None, b"a", b"b"], pa.large_binary()))

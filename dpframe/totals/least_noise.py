@@ -75,8 +75,6 @@ def least_noise(
 def rounded_up(sigma2: float) -> float:
     """Return a number at least as large with 12 binary digits, so that few tables of noise are needed.
 
-    Examples
-    --------
     >>> rounded_up(1000.1), rounded_up(0.3)
     (1000.25, 0.300048828125)
     """

@@ -90,8 +90,6 @@ class Summed(Question):
     Groups are those of the question, of the values that are there where the space holds nulls, and all rows where
     their number is a secret. ``weight`` is the part of the portion that the numbers of values get.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Integer
     >>> ages = Summed("age", Integer(0, 150), Unit())
     >>> ages.add({"age": np.array([20, 150])})
@@ -173,8 +171,6 @@ class CellCounts(Question):
 
     Without columns it is one count, of the rows that meet the conditions, which a row moves by 1.
 
-    Examples
-    --------
     >>> table = CellCounts({"sex": (2, lambda codes: codes)}, Unit())
     >>> table.add({"sex": np.array([0, 1, 1, 2])})  # null, where the table has no cell for it
     >>> table.totals, table.numbers[0].l1, round(table.numbers[0].l2, 3)
@@ -228,8 +224,6 @@ class CellTree(Question):
     that of the cells (Hay et al. 2010; Qardaji et al. 2013 on the fan-out). Rows that are left out, nulls or such that
     do not meet the conditions, are a cell of the coarsest level.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Integer
     >>> tree = CellTree("age", Integer(0, 99), Unit())
     >>> tree.add({"age": np.array([20, 50, 99])})
@@ -318,8 +312,6 @@ class CellTree(Question):
 class ProductSums(Question):
     """Sums of some numbers' centred codes, and of the products of every two.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Integer
     >>> both = ProductSums(("a", "b"), (Integer(0, 2), Integer(0, 4)), Unit())
     >>> both.add({"a": np.array([0, 2]), "b": np.array([4, 4])})

@@ -50,8 +50,6 @@ class RankCounts:
 
     A quantile is one of up to 2¹⁶ cells.
 
-    Examples
-    --------
     >>> from dpframe.spaces import Integer
     >>> ranks = RankCounts("age", Integer(0, 3), Unit())
     >>> ranks.add({"age": np.array([0, 2, 2, 3])})
@@ -103,8 +101,6 @@ class RankCounts:
     def margin_scores(self, group: int, level: Fraction, middle: int, margin: int) -> list[int]:
         """Return the score of each of `distances` about a cell, 0 of the first whose margin is ``margin`` or more.
 
-        Examples
-        --------
         >>> from dpframe.spaces import Integer
         >>> ranks = RankCounts("age", Integer(0, 99), Unit())
         >>> ranks.add({"age": np.arange(100)})
@@ -151,8 +147,6 @@ class RankCounts:
 def distances(cells: int) -> IntArray:
     """Return how many cells an interval may have on either side of its middle: all that there are, at the most.
 
-    Examples
-    --------
     >>> distances(30).tolist()
     [0, 1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 16, 19, 22, 26, 32]
     """
@@ -162,8 +156,6 @@ def distances(cells: int) -> IntArray:
 def distance_weights(cells: int) -> tuple[list[int], float]:
     """Return the base weight of each of `distances`, and the most that all before one weigh, in parts of its own.
 
-    Examples
-    --------
     >>> weights, before = distance_weights(30)
     >>> weights[:5], round(before, 2)
     ([1, 2, 4, 6, 8], 4.6)
@@ -176,8 +168,6 @@ def distance_weights(cells: int) -> tuple[list[int], float]:
 def level_of(q: float) -> Fraction:
     """Return a level as the fraction that it prints as, of a denominator up to a million.
 
-    Examples
-    --------
     >>> level_of(0.1), level_of(1 / 3)
     (Fraction(1, 10), Fraction(1, 3))
     """

@@ -62,8 +62,6 @@ class Scores:
     ``contributions``: rows that one person may own. ``balanced``: one table whose scores move by at most half the
     range, and whose normaliser Σ base·e^(k·score) is the same for all neighbours.
 
-    Examples
-    --------
     >>> counts = Scores(((1, 2),))
     >>> choice = ExponentialSelector.of(counts, Portion(Budget(1.0)))
     >>> round(choice.rate, 6), choice.pure_loss <= 1.0
@@ -115,8 +113,6 @@ def weights(rate: float, scores: Sequence[int]) -> list[int]:
 
     e^(−k·t) is a product of two numbers of 320 bits, of t in steps of √t and of what is left, so that few are computed.
 
-    Examples
-    --------
     >>> [round(weight / 2**192, 3) for weight in weights(1.0, [4, 5, 3])]
     [0.368, 1.0, 0.135]
     """
@@ -209,8 +205,6 @@ def check_base(base: Sequence[float], count: int) -> list[int]:
 
     Rounded ones would add up to other normalisers than weights for which a choice is balanced.
 
-    Examples
-    --------
     >>> check_base([1, 0.5], 2)
     [2, 1]
     """

@@ -30,8 +30,6 @@ Bits = npt.NDArray[np.bool_]
 def held(codes: Codes, count: int) -> tuple[Bits, Bits]:
     """Return which of so many items each set holds, shape (rows, items), and which rows are null.
 
-    Examples
-    --------
     >>> bits, null = held(np.array([[3], [4]], dtype=np.uint64), 2)
     >>> bits.tolist(), null.tolist()
     ([[True, True], [False, False]], [False, True])
@@ -58,8 +56,6 @@ def holds_items(count: int, places: Sequence[int], how: str, wrong: bool) -> Hol
 def size_places(count: int) -> Callable[[Codes], IntArray]:
     """Return what gives the size of each set of so many items, and count + 1 for null.
 
-    Examples
-    --------
     >>> size_places(3)(np.array([[0], [5], [8]], dtype=np.uint64)).tolist()
     [0, 2, 4]
     """
@@ -77,8 +73,6 @@ class ItemCounts(Question):
 
     Without a stream sets are not cut: for scores, which move by 1 each for sets of any size.
 
-    Examples
-    --------
     >>> items = ItemCounts("hobbies", 3, 2, Unit())
     >>> items.add({"hobbies": np.array([[1], [5]], dtype=np.uint64)})
     >>> items.totals, items.numbers[0].moved
@@ -149,8 +143,6 @@ class ChosenCounts(Question):
 class Distinct(Question):
     """How many cells of a table of counts, or items, occur at all: one row moves it by at most what it holds.
 
-    Examples
-    --------
     >>> from dpframe.totals.questions import CellCounts
     >>> kinds = Distinct(CellCounts({"sex": (3, lambda codes: codes)}, Unit()), 1)
     >>> kinds.add({"sex": np.array([0, 2, 2])})

@@ -40,8 +40,6 @@ class WishartNoise:
     It is drawn in floats, from words of the keyed stream: the promise is that of the real-valued law, and outside
     the one of exact sampling.
 
-    Examples
-    --------
     >>> import math
     >>> from dpframe.accounting.budget import Budget
     >>> noise = WishartNoise.of(2, 2.0, Portion(Budget(1.0, 1e-6)))

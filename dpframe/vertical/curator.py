@@ -306,8 +306,6 @@ def public_type(space: Space, type_: pa.DataType) -> pa.DataType:
     and one null makes numbers of whole ones. What a space does not know is kept: whether text is of categories, and in
     their order; whether days are times, and their zone.
 
-    Examples
-    --------
     >>> from dpframe.spaces import as_space
     >>> public_type(as_space((0, 99)), pa.float64()), public_type(as_space(["a", "b"]), pa.large_string())
     (DataType(int64), DataType(string))

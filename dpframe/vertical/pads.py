@@ -61,8 +61,6 @@ class Draws(ABC):
 class Residues(PadGroup):
     """Z_k, for codes 0…k−1.
 
-    Examples
-    --------
     >>> group, codes = Residues(3), np.array([0, 1, 2], dtype=np.uint8)
     >>> padded = group.add(codes, np.array([2, 2, 2], dtype=np.uint8))
     >>> padded.tolist(), group.subtract(padded, np.array([2, 2, 2], dtype=np.uint8)).tolist()

@@ -37,8 +37,6 @@ def row_tags(ids: pa.Array, key: bytes, first_row: int = 0) -> U64:
 
     Raises `ColumnError` for an id that is null, or of a type that is neither whole numbers nor text.
 
-    Examples
-    --------
     >>> numbers, texts = row_tags(pa.array([7, 8]), bytes(32)), row_tags(pa.array(["8", "7"]), bytes(32))
     >>> bool((numbers == texts[::-1]).all())
     True

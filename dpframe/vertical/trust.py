@@ -32,8 +32,6 @@ COALITIONS: dict[str, frozenset[str]] = {
 def has(holds: Collection[str]) -> str:
     """Return what a coalition has of the columns of a curator outside it.
 
-    Examples
-    --------
     >>> has({"curator", "server"}), has({"researcher", "pad"}), has({"server", "pad"})
     ('nothing', 'the promise', 'everything')
     """

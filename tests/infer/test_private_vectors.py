@@ -21,8 +21,8 @@ from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, InferenceWarning, ParameterError, PrivacyLeakWarning
 from dpframe.plan.infer.private import Inference, Measurement
 from dpframe.spaces import Nullable, Space, Vector
+from dpframe.spaces.arrays import float_norms, float_rows
 from dpframe.spaces.ball import LONGEST
-from dpframe.spaces.lists import float_norms, float_rows
 from dpframe.tables.frames import wrap
 
 N = 4_000

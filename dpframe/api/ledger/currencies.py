@@ -155,8 +155,6 @@ def dominated(budget: Budget) -> Step:
     Pure ε is μ = 2Φ⁻¹(e^ε/(1 + e^ε)). Where e^ε is no float, 1 − Φ(t) ≤ e^(−t²/2)/2 bounds it by 2√(2ε); where half of
     ε is no float either, μ ≤ √(π/2)·ε ≤ 2ε.
 
-    Examples
-    --------
     >>> round(dominated(Budget(1.0, 1e-9)).mu, 3), dominated(Budget(1e4)).mu > (2e4) ** 0.5
     (1.232, True)
     """
@@ -478,8 +476,6 @@ class Tally:
 def difference(whole: Budget, part: Budget) -> Budget:
     """Return what is left of an amount, so that both parts together fit where the whole does.
 
-    Examples
-    --------
     >>> difference(Budget(0.3, 1e-6), Budget(0.03, 1e-7))
     Budget(epsilon=0.27, delta=9e-07)
     """
@@ -495,8 +491,6 @@ def covers(paid: Budget, asked: Budget) -> bool:
 def enough_for(more: int | None) -> str:
     """Say for how many more releases of one size what is left is enough; None is any number.
 
-    Examples
-    --------
     >>> enough_for(1_300), enough_for(None)
     ('what is left is enough for 1,300 more', 'what is left is enough for any number more')
     """
@@ -506,8 +500,6 @@ def enough_for(more: int | None) -> str:
 def yearly(epsilon: float, delta: float = 0.0, step: Step | None = None) -> str:
     """Say what a year of releases of this size, one a night, adds up to; by its step as well where that is less.
 
-    Examples
-    --------
     >>> yearly(0.1, 1e-9)
     'a year of such nights (epsilon=0.1, delta=1e-09 each) adds up to epsilon=36.5, delta=3.65e-07'
     >>> from dpframe.accounting.gaussian_dp import largest_step

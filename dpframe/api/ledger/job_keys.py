@@ -106,8 +106,6 @@ def _tag(key: bytes, dataset: str, bound: bytes) -> bytes:
 def release_id(key: bytes, dataset: str, bound: bytes) -> str:
     """Return the id of the release that a key gives of what it is bound to; it reveals neither.
 
-    Examples
-    --------
     >>> ids = [release_id(bytes(32), "survey", bind(table, b"plan")) for table in (b"a", b"a", b"b")]
     >>> ids[0] == ids[1] != ids[2]
     True

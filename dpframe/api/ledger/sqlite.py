@@ -22,12 +22,7 @@ APPLICATION_ID = 0x6470664C
 SCHEMA = 5
 
 
-def _trigger(verb: str, table: str) -> str:
-    return (
-        f"CREATE TRIGGER no_{verb}_of_{table} BEFORE {verb} ON {table} "
-        "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END"
-    )
-
+_TRIGGER = "CREATE TRIGGER no_{0}_of_{1} BEFORE {0} ON {1} BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END"
 
 # Amounts are text, the decimals that they were written as: SQLite's own numbers would round them.
 _FIRST = (
@@ -37,7 +32,7 @@ _FIRST = (
     "dataset TEXT NOT NULL REFERENCES datasets (name), release_id TEXT NOT NULL UNIQUE, what TEXT NOT NULL, "
     "who TEXT NOT NULL, at TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL)",
     "CREATE INDEX amounts ON spends (dataset, epsilon, delta)",
-    *(_trigger(verb, table) for table in ("datasets", "spends") for verb in ("UPDATE", "DELETE")),
+    *(_TRIGGER.format(verb, table) for table in ("datasets", "spends") for verb in ("UPDATE", "DELETE")),
     f"PRAGMA application_id = {APPLICATION_ID}",
     "PRAGMA user_version = 1",
 )
@@ -55,7 +50,7 @@ _SECOND = (
     "ALTER TABLE spends ADD COLUMN part TEXT",
     "DROP INDEX amounts",
     "CREATE INDEX amounts ON spends (dataset, part, epsilon, delta, mu, slack)",
-    *(_trigger(verb, "parts") for verb in ("UPDATE", "DELETE")),
+    *(_TRIGGER.format(verb, "parts") for verb in ("UPDATE", "DELETE")),
     "PRAGMA user_version = 2",
 )
 
@@ -85,7 +80,7 @@ _FIFTH = (
     "CREATE TABLE runs (dataset TEXT NOT NULL REFERENCES datasets (name), part TEXT NOT NULL, job TEXT NOT NULL, "
     "name TEXT NOT NULL, release_id TEXT NOT NULL UNIQUE, request TEXT NOT NULL, output TEXT NOT NULL, "
     "at TEXT NOT NULL, PRIMARY KEY (dataset, part, job, name))",
-    *(_trigger(verb, "runs") for verb in ("UPDATE", "DELETE")),
+    *(_TRIGGER.format(verb, "runs") for verb in ("UPDATE", "DELETE")),
     "CREATE TRIGGER no_REPLACE_of_runs BEFORE INSERT ON runs WHEN EXISTS (SELECT 1 FROM runs WHERE "
     "release_id = NEW.release_id OR (dataset, part, job, name) = (NEW.dataset, NEW.part, NEW.job, NEW.name)) "
     "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END",
@@ -202,7 +197,7 @@ def _enter_steps(connection: sqlite3.Connection) -> None:
     connection.executemany(
         "UPDATE spends SET mu = ?, slack = ? WHERE position = ?", [(kept.mu, kept.slack, at) for kept, at in steps]
     )
-    connection.execute(_trigger("UPDATE", "spends"))
+    connection.execute(_TRIGGER.format("UPDATE", "spends"))
 
 
 def _check(connection: sqlite3.Connection, file: Path, create: bool) -> None:

@@ -52,8 +52,6 @@ def table(
 ) -> Table:
     """Return a `Table`; heads that begin with ``#`` are above numbers.
 
-    Examples
-    --------
     >>> table("Shares", ("Value", "#Share"), [("a", "12 %")]).heads
     (Head(text='Value', is_number=False), Head(text='Share', is_number=True))
     """
@@ -82,8 +80,6 @@ def bar(share: float, width: int = 160) -> Drawing:
 def log_bar(share: float, width: int = 160) -> Drawing:
     """Return a bar on a scale of logarithms from 0.01 % to all: 1 % is half of it.
 
-    Examples
-    --------
     >>> log_bar(0.01).shapes[1].attributes["width"]
     80.0
     """
@@ -119,8 +115,6 @@ def range_bar(lower: float, upper: float, width: int = 400) -> Drawing:
 def parts_bar(shares: Sequence[float], width: int = 600) -> Drawing:
     """Return a bar of parts side by side, each a share of its width; shares add up to 1 at most.
 
-    Examples
-    --------
     >>> [shape.attributes["width"] for shape in parts_bar([0.25, 0.5]).shapes]
     [150.0, 300.0]
     """

@@ -162,8 +162,6 @@ def environment() -> Environment:
 def printable(value: object) -> object:
     """Return text without the characters that HTML forbids even when they are escaped, other values as they are.
 
-    Examples
-    --------
     >>> printable("a\\x07b"), printable(3)
     ('a�b', 3)
     """

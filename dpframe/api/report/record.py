@@ -201,12 +201,8 @@ def record_of(
             "registry_authors": list(authors) or [_open("registry_authors")],
         },
     }
-    slug = "-".join(map(_slug, [title, *curators, basic["publication_date"][:4]]))
+    slug = "-".join(re.sub(r"[\W_]+", "-", text.lower()) for text in [title, *curators, basic["publication_date"][:4]])
     return Record({"url_slug": slug, "status": "Draft", "tier": 3, "deployment": deployment})
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[\W_]+", "-", text.lower())
 
 
 def _open(field: str) -> str:

@@ -90,8 +90,6 @@ def add_remove(budget: Budget) -> Budget:
 
     A replacement is one row less and one more, so that (ε, δ) for add/remove is (2ε, (1 + e^ε)·δ) for replace-one.
 
-    Examples
-    --------
     >>> add_remove(Budget(1.0, 1e-6)).epsilon
     0.5
     """

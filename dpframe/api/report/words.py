@@ -53,8 +53,6 @@ NAMES = {
 def mechanism_name(tag: str) -> str:
     """Return the name by which readers look for a mechanism.
 
-    Examples
-    --------
     >>> mechanism_name("geometric"), mechanism_name("randomized_response")
     ('Laplace (geometric on its grid)', 'randomized response')
     """

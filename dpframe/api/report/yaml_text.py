@@ -27,8 +27,6 @@ _NOT_READ = "is not read here: keep to keys, quoted texts, numbers, lists and bl
 def yaml_text(data: Mapping[str, Any], indent: int = 0) -> str:
     """Return a mapping as YAML.
 
-    Examples
-    --------
     >>> basic = {"curators": ["A", "B"], "delta": 1e-06, "note": "one\\ntwo"}
     >>> print(yaml_text({"name": "it's", "basic": basic}), end="")
     name: 'it''s'
@@ -86,8 +84,6 @@ def read_yaml(text: str, name: str = "the file") -> dict[str, Any]:
 
     Raises `FileError` for what is not written like that; the message names the line.
 
-    Examples
-    --------
     >>> read_yaml("a: 'x'  # why\\nb:\\n  c: 1.5\\n  d:\\n  - y\\n")
     {'a': 'x', 'b': {'c': 1.5, 'd': ['y']}}
     """
@@ -98,13 +94,9 @@ def read_yaml(text: str, name: str = "the file") -> dict[str, Any]:
     return found
 
 
-def _blank(line: str) -> bool:
-    return not line.strip() or line.lstrip().startswith("#")
-
-
 def _next(lines: list[str], at: int) -> int:
     """Return the place of the next line that says something."""
-    while at < len(lines) and _blank(lines[at]):
+    while at < len(lines) and (not lines[at].strip() or lines[at].lstrip().startswith("#")):
         at += 1
     return at
 

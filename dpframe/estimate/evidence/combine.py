@@ -92,8 +92,6 @@ def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tup
 
     It needs no inverse of the covariance, which is singular where the number of all rows is known.
 
-    Examples
-    --------
     >>> facts = Observation(np.array([[1.0, 1.0]]), np.array([11.0]), np.array([1.0]))
     >>> rows, covariance = updated(np.array([6.0, 2.0]), np.eye(2), facts)
     >>> rows.round(6).tolist(), covariance.round(3).tolist()
@@ -116,8 +114,6 @@ def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tup
 def chi_square_tail(degrees: int, value: float) -> float:
     """Return P(χ² ≥ value) of χ² with so many degrees of freedom, by its finite sum: an import of SciPy takes longer.
 
-    Examples
-    --------
     >>> [round(chi_square_tail(degrees, 5.0), 6) for degrees in (1, 2, 3)]
     [0.025347, 0.082085, 0.171797]
     """
@@ -133,8 +129,6 @@ def chi_square_tail(degrees: int, value: float) -> float:
 def pooled(values: FloatArray) -> FloatArray:
     """Return the nearest numbers that never fall: those that fall are pooled, and take their mean.
 
-    Examples
-    --------
     >>> pooled(np.array([1.0, 4.0, 2.0, 3.0, 7.0])).tolist()
     [1.0, 3.0, 3.0, 3.0, 7.0]
     """
@@ -151,8 +145,6 @@ def pooled(values: FloatArray) -> FloatArray:
 def likely(rows: FloatArray, covariance: FloatArray, facts: Observation) -> float:
     """Return the probability of facts as far from an estimate, or farther, were they of the same rows: by χ².
 
-    Examples
-    --------
     >>> facts = Observation(np.array([[1.0, 1.0]]), np.array([11.0]), np.array([2.0]))
     >>> round(likely(np.array([6.0, 2.0]), np.eye(2), facts), 3)
     0.134
@@ -167,8 +159,6 @@ def project(values: FloatArray, variances: FloatArray | float = 1.0, total: floa
 
     One threshold per unit of variance leaves the sum right (Held, Wolfe and Crowder 1974).
 
-    Examples
-    --------
     >>> project(np.array([5.0, 1.0, -1.0]), total=5.0)
     array([4.5, 0.5, 0. ])
     """
@@ -189,8 +179,6 @@ def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
     Fieller's interval (1954) of a ratio is 1/(1 − g) of that of the delta method, with g the squared quotient of the
     base's half-width and the base; from three quarters on the base may be nothing, and four means all.
 
-    Examples
-    --------
     >>> few_rows([100.0, 100.0, 10.0], [0.0, 100.0, 100.0]).round(2).tolist()
     [1.0, 1.04, 4.0]
     """
@@ -216,8 +204,6 @@ def shrunk(
     With ``most`` half of the truths that are far differ by the scale, a quarter by twice as much, and so on to 16
     scales, or to ``most``; by default all do by the scale.
 
-    Examples
-    --------
     >>> apart, scales = np.array([1.0, 5.0, -2.0, -4.0]), np.full(4, 10.0)
     >>> shrunk(apart, np.full(4, 900.0), scales, 0.3)[0].round(1).tolist()
     [0.0, 0.0, -0.0, -0.0]

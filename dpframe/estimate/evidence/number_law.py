@@ -69,8 +69,6 @@ class NumberLaw(Law):
     def of(cls, space: Space, n: float, first: MeasuredTable, finer: Sequence[MeasuredTable] = ()) -> NumberLaw:
         """Return what the measured levels of a number say.
 
-        Examples
-        --------
         >>> from dpframe.plan.measures import Measure
         >>> from dpframe.spaces import Integer
         >>> counts = np.array([40, 30, 20, 10])
@@ -424,8 +422,6 @@ class NumberPair:
 def rising(heights: FloatArray) -> FloatArray:
     """Return heights that never fall, between the nearest ones from below and from above.
 
-    Examples
-    --------
     >>> rising(np.array([0.0, 2.0, 1.0, 3.0]))
     array([0. , 1.5, 1.5, 3. ])
     """
@@ -454,8 +450,6 @@ def _first(edges: FloatArray, heights: FloatArray, reach: bool) -> float:
 def truncated_spread(estimate: FloatArray, error: FloatArray) -> FloatArray:
     """Return the standard deviation of what is not negative given an unbiased estimate: a normal law cut at zero.
 
-    Examples
-    --------
     >>> truncated_spread(np.array([-100.0, 0.0, 100.0]), np.array([10.0, 10.0, 10.0])).round(2)
     array([ 0.97,  6.03, 10.  ])
     """
@@ -476,8 +470,6 @@ def truncated_root(square: float, error: float, most: float) -> float:
     Were all roots as likely beforehand, the mean would be a fifth farther off where a square is two of its errors; were
     all squares, a third farther off where the error hides them.
 
-    Examples
-    --------
     >>> [round(truncated_root(value, 100.0, 2500.0), 1) for value in (-500.0, 0.0, 400.0, 2500.0, 5000.0)]
     [3.2, 7.2, 19.6, 49.2, 50.0]
     """

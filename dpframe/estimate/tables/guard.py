@@ -49,8 +49,6 @@ def guard_joint(
     ``counts`` are released rows by class, ``pairs`` the shares of pairs of axes to which the corrected joint returns,
     and ``unlikely`` is the probability below which rows contradict it.
 
-    Examples
-    --------
     >>> parity = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]]) / 4
     >>> flat = np.full((2, 2, 2), 1 / 8)
     >>> kept = np.array([[0.9, 0.1], [0.1, 0.9]])
@@ -104,8 +102,6 @@ def interaction_variance(counts: FloatArray, order: int, strength: float) -> Flo
     ``counts``: rows by cell, by the fit; shape (cells of each column), at least ``order`` dimensions. ``order``: number
     of columns from which on nothing is known of their interaction. ``strength``: standard deviation of log odds ratios.
 
-    Examples
-    --------
     >>> float(interaction_variance(np.full((2, 2, 2), 80.0), 3, 0.0)[0, 0, 0])
     10.0
     """
@@ -146,3 +142,48 @@ def _deviance(expected: FloatArray) -> float:
     """Return the mean deviance of counts with these expectations, summed over cells."""
     logs, mean = _poisson_deviance()
     return float(np.interp(np.log(np.clip(expected, 1e-4, None)).ravel(), logs, mean).sum())
+
+
+MOST_BOUNDED = 8
+"""Conditions up to which the bounds of a count are looked for: linear programmes of 2⁸ cells."""
+
+
+def bounds_by_pairs(sides: FloatArray) -> FloatArray:
+    """Return the least and the greatest share that its pairs allow the first cell, as weights of all cells.
+
+    Of k conditions rows lie in 2ᵏ cells, met or not; pairs fix the sums of all cells where two are met. Least and
+    greatest are a linear programme's (Boole 1854; Fréchet 1935 has that of single conditions), and its dual solution
+    gives them as linear functions of the pairs, hence of any joint.
+
+    ``sides``: shares of rows by condition, met first; shape (2, …, 2).
+
+    Returns
+    -------
+    Shape (2, number of cells): the bounds of these shares are ``weights @ sides.ravel()``.
+
+    Examples
+    --------
+    Of three fair coins that are independent by pairs, all may show heads in no row, or in a quarter of them.
+
+    >>> (bounds_by_pairs(np.full((2, 2, 2), 1 / 8)) @ np.full(8, 1 / 8)).round(9).tolist()
+    [0.0, 0.25]
+    """
+    from scipy.optimize import linprog
+
+    known, first = _known_sums(sides.ndim), np.eye(1, sides.size)[0]
+    shares = np.maximum(sides.ravel(), 0.0)
+    shares = shares / max(float(shares.sum()), 1e-300)
+    found = []
+    for sign in (1.0, -1.0):
+        best = linprog(sign * first, A_eq=known, b_eq=known @ shares, method="highs")
+        # Where rounding leaves no solution nothing is known but the cell itself.
+        found.append(sign * np.asarray(best.eqlin.marginals) @ known if best.success else first)
+    return np.array(found)
+
+
+@cache
+def _known_sums(conditions: int) -> FloatArray:
+    """Return which cells all rows, each condition and each two together sum."""
+    met = np.indices((2,) * conditions).reshape(conditions, -1) == 0
+    pairs = [met[i] & met[j] for i, j in combinations(range(conditions), 2)]
+    return np.array([np.ones(met.shape[1]), *met, *pairs], dtype=np.float64)

@@ -41,8 +41,6 @@ def raked(
     ``cells``: the drawn cells of every column; ``sizes``: number of cells of every column; ``tables``: shares by the
     places of their columns.
 
-    Examples
-    --------
     >>> rows = [np.repeat([0, 1], 500), np.tile([0, 1], 500)]
     >>> first, second = raked(rows, [2, 2], {(0, 1): np.array([[0.4, 0.1], [0.1, 0.4]])}, np.random.default_rng(0))
     >>> np.bincount(2 * first + second).tolist()

@@ -213,11 +213,6 @@ class Allowance:
     budget: Budget
     step: Step | None
 
-    @property
-    def spendable(self) -> Budget | Step:
-        """What the noise is made from."""
-        return self.budget if self.step is None else self.step
-
 
 def allowance(
     promise: Budget,

@@ -151,8 +151,6 @@ def identifiers(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | Non
 def empty_columns(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> list[str]:
     """Return the columns without a declared space whose Arrow type is null: a table of this schema has nulls there.
 
-    Examples
-    --------
     >>> import pyarrow as pa
     >>> empty_columns([Field("a", pa.null(), True), Field("b", pa.int8(), True)], None)
     ['a']

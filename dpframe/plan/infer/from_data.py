@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.plan.infer.categories import is_text, text_of
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, Vector
+from dpframe.spaces.arrays import float_norms, float_rows, is_list_of_floats, list_lengths
 from dpframe.spaces.base import LARGEST_GRID, decoded
 from dpframe.spaces.field import Field
-from dpframe.spaces.lists import float_norms, float_rows, is_list_of_floats, list_lengths
 
 IDENTIFIER = re.compile(
     r"(^|[\W_])(id|ids|uuid|guid|ssn|nino|iban|passport|e?mail|phone|address|surname|first_?name|last_?name"

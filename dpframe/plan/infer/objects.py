@@ -56,11 +56,6 @@ _WAYS: dict[str, _Way] = {
 """The ways by name, in a public order."""
 
 
-def _is_entry(type_: pa.DataType) -> bool:
-    """Return whether values of a type can be entries of a categorical: lists cannot."""
-    return not pa.types.is_list(type_)
-
-
 def _listed(values: Any) -> Sequence[Any]:
     objects: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
     return objects
@@ -101,7 +96,11 @@ _ENTRIES = _Reading(
     lambda values: values.kind_counts(),
     lambda values, t: values.read_as(t),
     # A dictionary lists its values, so that numbers and times get fewer. Most categoricals are of text.
-    {name: _Way(pa.dictionary(pa.int32(), way.type), way.make) for name, way in _WAYS.items() if _is_entry(way.type)},
+    {
+        name: _Way(pa.dictionary(pa.int32(), way.type), way.make)
+        for name, way in _WAYS.items()
+        if not pa.types.is_list(way.type)
+    },
     TEXT_SHARE,
     ("text",),
 )

@@ -30,8 +30,8 @@ from dpframe.plan.infer.objects import Objects
 from dpframe.plan.infer.vectors import Lists
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space
+from dpframe.spaces.arrays import is_list_of_floats
 from dpframe.spaces.field import Field
-from dpframe.spaces.lists import is_list_of_floats
 from dpframe.totals.counts import Count, Read, counting
 
 MOST_ITEMS = 8
@@ -62,8 +62,6 @@ class Inference:
 class Measurement:
     """A private inference that nothing can refuse any more: what is left is to pay for it, and to draw.
 
-    Examples
-    --------
     >>> table = pa.table({"age": [20, 30, 40, 50, 60] * 2000, "sex": ["F", "M"] * 5000})
     >>> fields = [Field(f.name, f.type, f.nullable) for f in table.schema]
     >>> inference = Measurement.of(fields, 10_000, Budget(1.0, 1e-6))

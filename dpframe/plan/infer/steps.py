@@ -36,8 +36,6 @@ _FEWEST, _MOST = 2, 65_536
 def step_counts(values: npt.NDArray[Any]) -> Ints:
     """Return how many values have each of the `STEPS` for the widest one that divides them.
 
-    Examples
-    --------
     >>> counts = step_counts(np.array([2000.0, 3.0, 2.5, 1.23, 1 / 3]))
     >>> {step: int(count) for step, count in zip(STEPS, counts, strict=True) if count}
     {1000.0: 1, 1.0: 1, 0.5: 1, 0.01: 1, 0.0: 1}
@@ -63,8 +61,6 @@ _SOME_OFF, _CLEAR = 0.04, 0.06
 def step_of(counts: Sequence[int], variance: float, off_grid: float = _SOME_OFF) -> float | None:
     """Return the widest step that nearly all rows are multiples of, as far as noise lets be seen, or None.
 
-    Examples
-    --------
     >>> whole = [0, 50, 350, 3600, 0, 0, 0, 0]
     >>> step_of(whole, 100.0), step_of(whole, 1e6), step_of([*whole[:-1], 500], 100.0)
     (1.0, None, None)

@@ -24,9 +24,9 @@ from dpframe.plan.infer.numbers import first_grid, friendly
 from dpframe.plan.infer.ranges import Grid, Round, bounds, fitted, refined
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space, Vector
+from dpframe.spaces.arrays import float_norms, float_rows, list_lengths
 from dpframe.spaces.ball import LONGEST
 from dpframe.spaces.field import Field
-from dpframe.spaces.lists import float_norms, float_rows, list_lengths
 from dpframe.totals.counts import Cells, OfColumn
 
 _LENGTH_SHARE, _NORM_SHARES = 0.1, (0.4, 0.5)
