@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
@@ -172,10 +172,16 @@ class Wish:
             return ()
         weights = _weights(found) if self.goals is None else _goal_weights(found, spaces, self.goals)
         mu = self.most(promise, inference).mu
-        noised = _noised(found, spaces, weights, mu, contributions, promise.delta, proved)
-        if auto and noised is not None:
-            found, weights = _fitted_to_noise(noised, spaces, n)
-            noised = _noised(found, spaces, weights, mu, contributions, promise.delta, proved)
+
+        def noisy(tables: Sequence[Measure], shares: Sequence[float], proved: bool = proved) -> list[Measure] | None:
+            return _noised(tables, spaces, shares, mu, contributions, promise.delta, proved)
+
+        if auto and proved:
+            noised = _by_default(found, weights, noisy, spaces, n)
+        else:
+            noised = noisy(found, weights)
+            if auto and noised is not None:
+                noised = noisy(*_fitted_to_noise(noised, spaces, n))
         counts = [m.sigma2 / _count_unit(m, spaces) ** 2 for m in noised or () if m.kind != "sum"]
         least = min(counts, default=math.inf)
         if noised is None and not auto:
@@ -275,6 +281,41 @@ def _all_tables(spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[Measu
             yield from _alone(name, space)
     for pair in sorted(pairs, key=lambda pair: [list(plain).index(name) for name in pair]):
         yield _joint(pair, spaces, bins)
+
+
+Noisy = Callable[..., list[Measure] | None]
+"""Gives tables of such shares the least noise, the exact one or (last, False) the normal law's."""
+
+
+def _by_default(
+    found: Sequence[Measure], weights: Sequence[float], noisy: Noisy, spaces: Mapping[str, Space], n: int
+) -> list[Measure] | None:
+    """Return what is measured by default, with its noise, where these tables might be; None if there is no such noise.
+
+    It depends on the noise that all of them would have, which takes as long to prove as that of those that are taken,
+    and is hardly above the normal law's. So what that gives is taken where `_most` of it gives the same, and where the
+    tables' own noise turns out as near.
+    """
+    least = noisy(found, weights, False)
+    if least is None:
+        return None
+    tables, shares = _fitted_to_noise(least, spaces, n)
+    others, same = _fitted_to_noise([replace(table, sigma2=_most(table)) for table in least], spaces, n)
+    if shares == same and _unsized(tables) == _unsized(others):
+        made, normal = noisy(tables, shares), noisy(tables, shares, False)
+        if made and normal and all(m.sigma2 <= _most(about) for m, about in zip(made, normal, strict=True)):
+            return made
+    exact = noisy(found, weights)
+    return None if exact is None else noisy(*_fitted_to_noise(exact, spaces, n))
+
+
+def _most(table: Measure) -> float:
+    """Return σ² that lattice noise has at the most in place of the normal law's: twice what was ever seen."""
+    return table.sigma2 * (1.001 + 0.02 / table.sigma2)
+
+
+def _unsized(tables: Iterable[Measure]) -> list[Measure]:
+    return [replace(table, sigma2=1.0) for table in tables]
 
 
 def _fitted_to_noise(
