@@ -310,8 +310,8 @@ def _by_default(
 
 
 def _most(table: Measure) -> float:
-    """Return σ² that lattice noise has at the most in place of the normal law's: twice what was ever seen."""
-    return table.sigma2 * (1.001 + 0.02 / table.sigma2)
+    """Return σ² that lattice noise has at the most in place of the normal law's: twice the excess that was ever seen."""
+    return table.sigma2 * 1.001 + 0.05
 
 
 def _unsized(tables: Iterable[Measure]) -> list[Measure]:
