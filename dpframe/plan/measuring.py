@@ -293,25 +293,26 @@ def _by_default(
     """Return what is measured by default, with its noise, where these tables might be; None if there is no such noise.
 
     It depends on the noise that all of them would have, which takes as long to prove as that of those that are taken,
-    and is hardly above the normal law's. So what that gives is taken where `_most` of it gives the same, and where the
-    tables' own noise turns out as near.
+    and is hardly above the normal law's. So what that gives is taken where what is `_raised` gives the same, and where
+    the tables' own noise turns out as near.
     """
     least = noisy(found, weights, False)
     if least is None:
         return None
     tables, shares = _fitted_to_noise(least, spaces, n)
-    others, same = _fitted_to_noise([replace(table, sigma2=_most(table)) for table in least], spaces, n)
+    others, same = _fitted_to_noise(_raised(least), spaces, n)
     if shares == same and _unsized(tables) == _unsized(others):
         made, normal = noisy(tables, shares), noisy(tables, shares, False)
-        if made and normal and all(m.sigma2 <= _most(about) for m, about in zip(made, normal, strict=True)):
+        if made and normal and all(m.sigma2 <= most.sigma2 for m, most in zip(made, _raised(normal), strict=True)):
             return made
     exact = noisy(found, weights)
     return None if exact is None else noisy(*_fitted_to_noise(exact, spaces, n))
 
 
-def _most(table: Measure) -> float:
-    """Return σ² that lattice noise has at the most in place of the normal law's: twice the excess that was ever seen."""
-    return table.sigma2 * 1.001 + 0.05
+def _raised(tables: Sequence[Measure]) -> list[Measure]:
+    """Return tables that have the normal law's noise with the most of the lattice's: twice the excess ever seen."""
+    factor = 1.001 + 0.05 / min(table.sigma2 for table in tables)
+    return [replace(table, sigma2=factor * table.sigma2) for table in tables]
 
 
 def _unsized(tables: Iterable[Measure]) -> list[Measure]:
