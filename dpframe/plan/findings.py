@@ -47,8 +47,11 @@ MOST_UNSEEN = 0.6
 MOST_NOISE = 0.35
 """Standard error of a mean, by the noise of its sum, in standard deviations of the column."""
 
-_SPIKE = 0.6
-"""Share of the rows in one value from which on a column's others are few."""
+_SPIKE, _MOST = 0.35, 0.6
+"""Shares of the rows in one value: from which on the others must be seen by themselves, and from which on they are few.
+
+Noise that stands out by chance had bounds of 0 and 2.4e-10 where half of the rows were 0, and amounts the others.
+"""
 
 _WITHIN = 0.15
 """Standard deviation of the rows within a cell, in its widths: half of what it is where they are spread evenly."""
@@ -89,6 +92,9 @@ and of floats, whose sum is the best of some.
 
 Of numbers that are 0 in 70 to 97 % of 1,400 to 4,700 rows a third of those that were lost is found; their means are off
 by less than three errors. With less, amounts of hundreds have bounds of 0 and 2."""
+
+_TINY = 5.0
+"""Standard errors that rows of numbers as small as that must show next to a spike."""
 
 _MOST_BEYOND = 0.2
 """Expected share of the rows next to a spike, seen in no cell and in no sum, that may lie beyond the bounds."""
@@ -221,7 +227,7 @@ def _whole(measured: Sequence[Measured], space: Space) -> bool:
 
 
 def _spiky(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
-    """Return whether a single value has most of the rows that are present."""
+    """Return whether a single value has many of the rows that are present."""
     ends, counts, _ = _fitted(measured)
     spike = int(np.argmax(counts))
     start, stop = ends[spike], ends[spike + 1]
@@ -243,7 +249,7 @@ def _hides_others(measured: tuple[Measured, ...], space: Space, n: int, odds: fl
     rest, error = _left(measured, n, [spike])
     few = rest + ERRORS * error < _FEW * (n - max(measured[-1].missing or 0, 0))
     if bounds_of_counts(space.inner_space, unit) != [0.0, 1.0]:
-        seen = _stands_out(counts, covariance, inside) or _held(measured, space, n) or are_placed(measured, space, n)
+        seen = _shows(counts, covariance, inside, ends) or _held(measured, space, n) or are_placed(measured, space, n)
         return not (few and rest < ERRORS * error) and not seen
     both = _truths(ends)
     other = min(both, key=counts.__getitem__)
@@ -252,6 +258,14 @@ def _hides_others(measured: tuple[Measured, ...], space: Space, n: int, odds: fl
         return True
     rest, error = _left(measured, n, sorted({spike, *both}))
     return rest > ERRORS * error and not _stands_out(counts, covariance, inside)
+
+
+def _shows(counts: FloatArray, covariance: FloatArray, inside: npt.NDArray[np.bool_], ends: FloatArray) -> bool:
+    """Return whether rows stand out among some cells, by more where these are of tiny numbers, which hardly occur."""
+    within = np.concatenate([ends[:-1][inside], ends[1:][inside]])
+    if np.abs(within).max(initial=0.0) > _LEAST_HELD:
+        return _stands_out(counts, covariance, inside)
+    return bool(counts[inside].sum() > _TINY * math.sqrt(covariance[np.ix_(inside, inside)].sum()) > 0)
 
 
 def _held(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
@@ -355,7 +369,7 @@ def odds_of_two_values(measured: tuple[Measured, ...], n: int) -> float:
         present, error = n - max(last.missing or 0, 0), math.sqrt(last.variance)
         rest, unsure = present - rarer - commoner, error * math.sqrt(2 + (last.missing is not None))
         two += rarer > _EVIDENT * error and rest < _CLEAR * unsure
-        others += commoner > _SPIKE * present and rest > _EVIDENT * unsure
+        others += commoner > _MOST * present and rest > _EVIDENT * unsure
     return two / others
 
 

@@ -265,6 +265,22 @@ def test_rows_that_a_spike_leaves_show_in_their_sum_if_in_no_cell(counts, whole,
     assert are_faint((measured,), space, 2_000) == faint
 
 
+@pytest.mark.parametrize(
+    ("tiny", "bound", "why"),
+    [
+        ((121, 145), 2.0**-32, HIDDEN),  # 266 ± 71 among the tiniest: noise, and half of the rows are elsewhere
+        ((190, 200), 2.0**-32, None),  # 390 ± 71 are there, however tiny
+        ((-20, 30), 2.0**-8, HIDDEN),  # bounds that hold none
+    ],
+)
+def test_what_half_of_the_rows_leave_must_show(tiny, bound, why):
+    """Of 706 rows 386 ± 50 are 0."""
+    edges = (-(2.0**-48), 2.0**-48, *(2.0**power for power in (-40, -32, -24, -16, -8, 0, 8, 16, 24, 32)))
+    counts = (0, 386, *tiny, -17, 30, -40, 20, 55, 60, -10, 15, 0)
+    plan = made(counts, Real(0.0, bound), 706, variance=2_500.0, edges=edges)[1]
+    assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
+
+
 @pytest.mark.parametrize(("ones", "why"), [(100, None), (60, None), (0, HIDDEN)])
 def test_truth_values_need_no_more_ones_than_explain_what_zeros_leave(ones, why):
     """Of 2,000 rows 100 are not 0, within 28: they may all be 1 where 60 are counted there, and are not where none."""
