@@ -241,8 +241,6 @@ def test_rows_in_table_order_would_break_the_bound_and_rows_in_rank_order_meet_i
     def worst(draws: list[tuple[int, ...]]) -> float:
         tables = itertools.product(values, repeat=n)
         pairs = [(t, (*t[:i], v, *t[i + 1 :])) for t in tables for i in range(n) for v in values]
-            (t, (*t[:i], v, *t[i + 1 :])) for t in itertools.product(values, repeat=n) for i in range(n) for v in values
-        ]
         return max(float(np.log(law(one, draws) / law(other, draws)).max()) for one, other in pairs)
 
     assert worst(list(itertools.combinations(range(n), m))) == pytest.approx(1.0185, abs=5e-5)
