@@ -46,11 +46,11 @@ def released_tables(codes: Mapping[str, npt.NDArray[Any]], plan: Plan, key: byte
     return measured_tables(codes, plan, key)
 
 
-def digest_of(rows: pa.Table, plan: Plan) -> str:
+def digest_of(rows: pa.Table, plan: Plan, tables: Sequence[MeasuredTable] = ()) -> str:
     """Return the digest of rows as a release of the plan would state it."""
     digest = Digest(plan)
     digest.update({c.name: c.space.encode(rows.column(c.name)) for c in plan.columns})
-    return digest.hexdigest()
+    return digest.hexdigest(tables)
 
 
 def axes_of(plan: Plan, names: Sequence[str]) -> list[Axis]:
