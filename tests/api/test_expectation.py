@@ -11,8 +11,6 @@ import pytest
 import dpframe as dpf
 from dpframe.api.expectation import expected_of
 from dpframe.cli import main
-from dpframe.cli.spaces import read_spaces
-from dpframe.plan.infer.drafted import DraftedSpaces
 from dpframe.vertical import Identity, new_run
 
 COLUMNS = ["age", "sex", "region", "income"]
