@@ -1,5 +1,6 @@
 """Shared tables."""
 
+import contextlib
 import gc
 import os
 from collections.abc import Generator
@@ -165,6 +166,22 @@ def keys(monkeypatch):
 def one_key(monkeypatch):
     """The fresh key of every answer is one and the same."""
     monkeypatch.setattr(asking, "fresh_key", lambda: bytes(32))
+
+
+@pytest.fixture
+def stopped_at_the_key():
+    """Return a context in which a process is stopped as it asks for the key of an answer."""
+
+    @contextlib.contextmanager
+    def stopped():
+        def stop():
+            raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asking, "fresh_key", stop)
+            yield
+
+    return stopped
 
 
 @pytest.fixture(scope="session")

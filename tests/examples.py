@@ -64,6 +64,11 @@ def plan_of(spaces: Mapping[str, Any], epsilon: float, **options: Any) -> Plan:
     return build_plan(spaces, epsilon=epsilon, **options)
 
 
+def space_of(declared: Any) -> Space:
+    """Return the space that a plan makes of a declaration."""
+    return plan_of({"x": declared}, 1.0)["x"].space
+
+
 def channel(tag: str, *arguments: Any) -> Mechanism:
     """Return a mechanism of the registry, ready to be given to a plan."""
     return MECHANISMS[tag](*arguments)

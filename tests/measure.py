@@ -13,6 +13,11 @@ def codes_of(frame, plan):
     return wrap(frame).codes({c.name: c.space for c in plan.columns}, plan.nulls)
 
 
+def codes_in(frame, name, space):
+    """Code one column of a frame, which holds no null but where the space does."""
+    return wrap(frame).encode(name, space, "error")
+
+
 def measured(kind, names, starts, counts, sigma2, generator, most=0):
     noise = np.rint(generator.normal(0, math.sqrt(sigma2), np.shape(counts))).astype(np.int64)
     measure = Measure(kind, tuple(names), max(float(sigma2), 0.25), most)  # the least that a measure states

@@ -3,15 +3,50 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+import dpframe as dpf
 from dpframe.tables.info import ReleaseInfo
 from dpframe.vertical import Curator, Identity, Researcher, Run, Server, new_run
+from dpframe.vertical.messages import Message
+
+N = 600
+SPACES = {
+    "sex": ["F", "M"],
+    "job": ["farm", "shop", "office"],
+    "age": (0, 99),
+    "hobbies": dpf.Subset(["chess", "tennis", "choir"], 2),
+    "town": dpf.Nullable(dpf.Categorical(["north", "south"])),
+}
+
+
+def people(n: int = N) -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    age = rng.integers(20, 70, n)
+    return pd.DataFrame(
+        {
+            "id": [f"person {i}" for i in rng.permutation(n)],
+            "sex": rng.choice(["F", "M"], n),
+            "job": np.where(age < 40, "shop", rng.choice(["farm", "office"], n)),
+            "age": age,
+            "hobbies": [["chess"] if a % 2 else ["choir", "tennis"] for a in age],
+            "town": rng.choice(np.array(["north", "south", None], dtype=object), n),
+        }
+    )
+
+
+def halves(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return two curators' tables, each in an order of its own."""
+    return {
+        "alice": frame[["id", "job", "hobbies"]].sample(frac=1, random_state=1),
+        "bob": frame[["id", "sex", "age", "town"]].sample(frac=1, random_state=2),
+    }
 
 
 @dataclass
@@ -73,6 +108,11 @@ class Parties:
 
     def decrypt(self, **options: Any) -> ReleaseInfo:
         return Researcher(self.run).decrypt(self.perturbed, options.pop("pads", self.pads), self.release, **options)
+
+    def codes_in(self, path: Path, names: Iterable[str]) -> Mapping[str, Any]:
+        """Return what a message, a pad or the server's output holds of some columns, in one batch."""
+        (codes,) = Message.open(path).batches(self.run.spaces([*names]))
+        return codes
 
     def through(self) -> ReleaseInfo:
         """Take all steps."""

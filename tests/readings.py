@@ -19,6 +19,7 @@ from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
 from dpframe.estimate.synthetic import Synthesizer
 from dpframe.plan.measures import MeasuredTable
+from dpframe.tables.noisy_tables import measured_tables
 from dpframe.tables.release import Digest, permutation, release
 from dpframe.tables.released import Source
 
@@ -40,11 +41,16 @@ def released_codes(
     return out if order is None else {name: column[order] for name, column in out.items()}
 
 
-def digest_of(rows: pa.Table, plan: Plan) -> str:
+def released_tables(codes: Mapping[str, npt.NDArray[Any]], plan: Plan, key: bytes) -> Sequence[MeasuredTable]:
+    """Return the noisy tables that leave with the codes."""
+    return measured_tables(codes, plan, key)
+
+
+def digest_of(rows: pa.Table, plan: Plan, tables: Sequence[MeasuredTable] = ()) -> str:
     """Return the digest of rows as a release of the plan would state it."""
     digest = Digest(plan)
     digest.update({c.name: c.space.encode(rows.column(c.name)) for c in plan.columns})
-    return digest.hexdigest()
+    return digest.hexdigest(tables)
 
 
 def axes_of(plan: Plan, names: Sequence[str]) -> list[Axis]:

@@ -6,10 +6,10 @@ import inspect
 from typing import Any
 
 import pytest
+from examples import space_of
 
 import dpframe as dpf
 from dpframe.errors import ParameterError, PlanError
-from dpframe.spaces.base import space_from_json
 
 KERNEL = {"name": "RBF", "length_scale": 1.0}
 SPACES = {
@@ -51,13 +51,13 @@ def test_tab_shows_a_spaces_fields_and_what_it_is_asked_for(name: str) -> None:
 def test_vectors_written_by_hand_or_by_a_plan_are_read() -> None:
     space = SPACES["vector"]
     by_hand = {"space": "vector", "size": 3, "bound": 1.0}
-    assert space_from_json(by_hand) == space == space_from_json(space.to_json())
+    assert space_of(by_hand) == space == space_of(space.to_json())
     assert space.to_json() == {"space": "vector", "length": 3, "bound": 1.0, "norm": "l2", "bits": 16}
     assert space.with_room(4).to_json() == space.to_json() | {"room": 4}
     wrong: list[dict[str, Any]] = [by_hand | {"length": 3}, {"space": "vector", "bound": 1.0}, by_hand | {"colour": 1}]
     for data in wrong:
         with pytest.raises(PlanError, match="space vector has the fields"):
-            space_from_json(data)
+            space_of(data)
     for size in (0, 4_097, 2.5, "3", None, True):
         with pytest.raises(ParameterError, match="size must be"):
             dpf.Vector(size, 1.0)

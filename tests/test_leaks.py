@@ -27,28 +27,27 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from checks import SECRET, refused, sampled_sets, stored_under_nulls
+from examples import plan_of
+from readings import released_codes
+from small_parts import small_parts
 
 import dpframe as dpf
-from dpframe.cli import main
+from dpframe.cli.main import main
 from dpframe.errors import ColumnError, OrderLeakWarning, PrivacyLeakWarning
-from dpframe.plan.build import build_plan
-from dpframe.plan.plan import Plan
-from dpframe.tables import conversion, spill
-from dpframe.tables.release import release
 
 KEY = bytes(range(32))
 ROWS = 4_000
 FAR = 5 / np.sqrt(ROWS)
 """A correlation of independent columns is beyond it with probability below 1e-6."""
 
-Face = Callable[[pa.Table, Plan, Path], bytes]
+Face = Callable[[pa.Table, dpf.Plan, Path], bytes]
 
 
-def _pandas(table: pa.Table, plan: Plan, folder: Path) -> bytes:
+def _pandas(table: pa.Table, plan: dpf.Plan, folder: Path) -> bytes:
     return _whole(dpf.sanitize(table.to_pandas(), plan=plan, key=KEY))
 
 
-def _pandas_on_arrow(table: pa.Table, plan: Plan, folder: Path) -> bytes:
+def _pandas_on_arrow(table: pa.Table, plan: dpf.Plan, folder: Path) -> bytes:
     return _whole(dpf.sanitize(table.to_pandas(types_mapper=pd.ArrowDtype), plan=plan, key=KEY))
 
 
@@ -58,7 +57,7 @@ def _whole(safe: pd.DataFrame) -> bytes:
     return "\n".join(shown).encode() + pickle.dumps(safe)
 
 
-def _arrow(table: pa.Table, plan: Plan, folder: Path) -> bytes:
+def _arrow(table: pa.Table, plan: dpf.Plan, folder: Path) -> bytes:
     return _stream(dpf.sanitize(table, plan=plan, key=KEY))
 
 
@@ -69,20 +68,20 @@ def _stream(safe: pa.Table) -> bytes:
     return bytes(sink.getvalue()) + pickle.dumps(safe)
 
 
-def _polars(table: pa.Table, plan: Plan, folder: Path) -> bytes:
+def _polars(table: pa.Table, plan: dpf.Plan, folder: Path) -> bytes:
     safe = dpf.sanitize(pl.from_arrow(table), plan=plan, key=KEY)
     sink = io.BytesIO()
     safe.write_ipc(sink)
     return sink.getvalue() + repr(safe.schema).encode()
 
 
-def _parquet(table: pa.Table, plan: Plan, folder: Path) -> bytes:
+def _parquet(table: pa.Table, plan: dpf.Plan, folder: Path) -> bytes:
     pq.write_table(table, folder / "in.parquet")
     dpf.sanitize_parquet(folder / "in.parquet", folder / "out.parquet", plan=plan, key=KEY, compression="none")
     return (folder / "out.parquet").read_bytes()
 
 
-def _csv(table: pa.Table, plan: Plan, folder: Path) -> bytes:
+def _csv(table: pa.Table, plan: dpf.Plan, folder: Path) -> bytes:
     pa.csv.write_csv(table, folder / "in.csv")
     dpf.sanitize_parquet(folder / "in.csv", folder / "out.csv", plan=plan, key=KEY)
     return b"".join(path.read_bytes() for path in sorted(folder.glob("out.csv*")))
@@ -102,8 +101,8 @@ every_face = pytest.mark.parametrize("face", FACES)
 typed_faces = pytest.mark.parametrize("face", TYPED)
 
 
-def plan_for(spaces: dict[str, Any], epsilon: float = 2.0, **options: Any) -> Plan:
-    return build_plan(spaces, epsilon=epsilon, delta=0.0, **options)
+def plan_for(spaces: dict[str, Any], epsilon: float = 2.0, **options: Any) -> dpf.Plan:
+    return plan_of(spaces, epsilon=epsilon, delta=0.0, **options)
 
 
 # ------------------------------------------------------------------------------------------------------- noise
@@ -113,7 +112,7 @@ def plan_for(spaces: dict[str, Any], epsilon: float = 2.0, **options: Any) -> Pl
 def test_float_noise(mechanism: str) -> None:
     """Mironov 2012: of noise in floats the last bits tell inputs apart. Here all inputs have the same outputs."""
     space = dpf.Real(0.0, 1.0, steps=4)
-    plan = build_plan({"x": space}, epsilon=2.0, delta=0.0, mechanisms={"x": mechanism}, shuffle=False)
+    plan = plan_of({"x": space}, epsilon=2.0, delta=0.0, mechanisms={"x": mechanism}, shuffle=False)
     outputs = set()
     for value in (0.1, 0.1 + 2**-40, 1 / 3, 0.7, 1.0):
         safe = dpf.sanitize(pd.DataFrame({"x": np.full(ROWS, value)}), plan=plan, key=KEY)
@@ -124,7 +123,7 @@ def test_float_noise(mechanism: str) -> None:
 def test_float_noise_beyond_the_bounds() -> None:
     """Outputs of Gaussian noise are many; they lie on the space's grid, continued, whatever the input's last bits."""
     space = dpf.Real(0.0, 1.0, steps=4)
-    plan = build_plan({"x": space}, epsilon=2.0, delta=1e-3, mechanisms={"x": "gaussian"}, shuffle=False)
+    plan = plan_of({"x": space}, epsilon=2.0, delta=1e-3, mechanisms={"x": "gaussian"}, shuffle=False)
     for value in (0.1, 0.1 + 2**-40, 1 / 3, 0.7, 1.0):
         safe = dpf.sanitize(pd.DataFrame({"x": np.full(ROWS, value)}), plan=plan, key=KEY)
         assert (safe["x"] * 4 % 1 == 0).all()
@@ -226,7 +225,7 @@ def test_unused_dictionary_entries(face: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("space", [dpf.Integer(0, 9), dpf.Categorical([1, 2]), dpf.Real(0, 9), dpf.Ordinal([1, 2])])
-def test_nulls_left_in_place(space: dpf.Space) -> None:
+def test_nulls_left_in_place(space: Any) -> None:
     """Whether a value is missing is a value, and as noisy as any other."""
     dtype = "Float64" if space.tag == "real" else "Int64"
     frame = pd.DataFrame({"x": pd.Series([1, None] * (ROWS // 2), dtype=dtype)})
@@ -283,7 +282,7 @@ def test_last_bits_of_a_set(items: int) -> None:
     space = dpf.Subset([str(i) for i in range(items)])
     plan = plan_for({"x": space}, 0.1)
     codes = space.code_array(sampled_sets(space, 400))
-    words = release({"x": codes}, plan, KEY)["x"]
+    words = released_codes({"x": codes}, plan, KEY)["x"]
     assert max(space.code_list(words)) < 1 << items
     assert words.shape == codes.shape
 
@@ -399,9 +398,7 @@ def test_spill_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     At this budget every released age is 42. Encrypted, each byte value has the same share: the statistic has 255
     degrees of freedom, and exceeds 400 with probability below 1e-8.
     """
-    monkeypatch.setattr(conversion, "BUCKET_ROWS", 700)
-    monkeypatch.setattr(spill, "SPILL_ROWS", 500)
-    monkeypatch.setattr(spill, "HELD_BYTES", 0)
+    small_parts(monkeypatch, bucket_rows=700, spill_rows=500, held_bytes=0)
     rows, found = 20_000, {}
     pq.write_table(pa.table({"age": [42] * rows, "note": [SECRET] * rows}), tmp_path / "in.parquet")
     plan = dpf.plan(
@@ -467,7 +464,7 @@ def test_progress_that_prints_values(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # restored afterwards
     with pytest.raises(SystemExit) as stopped:
-        main.main(["sanitize", "in.parquet", "out.parquet", "--plan", "plan.json"])
+        main(["sanitize", "in.parquet", "out.parquet", "--plan", "plan.json"])
     said = capsys.readouterr()
     assert stopped.value.code == 0
     assert said.out
@@ -533,10 +530,11 @@ def test_tracebacks_with_locals(
         secret = SECRET
         raise RuntimeError(secret)
 
-    monkeypatch.setattr(main.verbs, "plan", broken)
+    monkeypatch.setattr(dpf.Plan, "to_json", broken)
     monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # restored afterwards
+    pq.write_table(pa.table({"flag": [True, False] * 9}), tmp_path / "in.parquet")
     with pytest.raises(SystemExit) as stopped:
-        main.main(["plan", "in.parquet", "--epsilon", "1"])
+        main(["plan", str(tmp_path / "in.parquet"), "--epsilon", "1", "--space", "flag=true,false", "--json"])
     said = capsys.readouterr()
     assert (stopped.value.code, said.out) == (70, "")
     assert said.err == "dpframe: internal error (RuntimeError); please report it\n"

@@ -20,13 +20,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import KEY
+from examples import space_of
+from measure import codes_in
 
 import dpframe as dpf
 from dpframe.errors import ColumnError
-from dpframe.plan.plan import Plan
-from dpframe.spaces import as_space
-from dpframe.tables.frames import wrap
-from dpframe.tables.info import ReleaseInfo
 
 N = 1200
 DAY = dt.date(2020, 1, 1)
@@ -91,11 +89,11 @@ def types_of(safe: pd.DataFrame) -> list[Any]:
     return kinds
 
 
-def plan_of(safe: pd.DataFrame) -> Plan:
-    return ReleaseInfo.from_json(safe.attrs["dpframe"]).plan
+def plan_of(safe: pd.DataFrame) -> dpf.Plan:
+    return dpf.ReleaseInfo.from_json(safe.attrs["dpframe"]).plan
 
 
-def shape_of(plan: Plan) -> list[Any]:
+def shape_of(plan: dpf.Plan) -> list[Any]:
     """Return everything of a plan but what noisy counts say of the values."""
     columns = [(column.name, column.space.tag, column.space.inner_space.tag) for column in plan.columns]
     assert plan.inferred is not None
@@ -145,9 +143,9 @@ def test_leak_one_row_of_declared_spaces_chooses_no_type(made: str, odd: Any) ->
     plan = dpf.plan(frame, 1.0, 1e-6, spaces=SPACES, measure=None)
     assert plan == dpf.plan(before, 1.0, 1e-6, spaces=SPACES, measure=None)
     for column in plan.columns:
-        codes = wrap(before).encode(column.name, column.space, "error")
+        codes = codes_in(before, column.name, column.space)
         try:
-            found = wrap(frame).encode(column.name, column.space, "error")
+            found = codes_in(frame, column.name, column.space)
         except ColumnError as error:
             assert error.row == 7, error
             continue
@@ -156,7 +154,7 @@ def test_leak_one_row_of_declared_spaces_chooses_no_type(made: str, odd: Any) ->
 
 @pytest.mark.parametrize("made", MADE)
 def test_leak_dtypes_of_releases_with_declared_spaces(made: str) -> None:
-    spaces = {name: dpf.Nullable(as_space(space).inner_space) for name, space in SPACES.items()}
+    spaces = {name: dpf.Nullable(space_of(space).inner_space) for name, space in SPACES.items()}
     plan = dpf.plan(plain(MADE[made]), 1.0, 1e-6, spaces=spaces, measure=None)
     found = []
     for frame in (plain(MADE[made]), frame_with(None, N - 1, MADE[made]), frame_with(None, 0, MADE[made])):
@@ -172,8 +170,8 @@ def test_leak_entries_that_no_row_has() -> None:
         other = frame.assign(**{name: frame[name].cat.add_categories(_new(frame[name], more)) for name in frame})
         assert private(other) == usual("category")
         for name, space in SPACES.items():
-            space = as_space(space)
-            codes = [wrap(one).encode(name, space, "error").tolist() for one in (frame, other)]
+            space = space_of(space)
+            codes = [codes_in(one, name, space).tolist() for one in (frame, other)]
             assert codes[0] == codes[1]
 
 
@@ -183,11 +181,10 @@ def _new(column: pd.Series[Any], entries: list[Any]) -> list[Any]:
 
 def test_leak_an_entry_that_is_refused_is_told_by_the_first_row_that_has_it() -> None:
     column = pd.Series(pd.Categorical([3, 1, None, "x", 2, "y", "x"], categories=["unused", "y", "x", 3, 2, 1]))
-    table = wrap(pd.DataFrame({"x": column}))
     with pytest.raises(ColumnError, match=r"^column 'x' at row position 3: is no number, and Integer"):
-        table.encode("x", dpf.Nullable(dpf.Integer(0, 9)), "error")
+        codes_in(pd.DataFrame({"x": column}), "x", dpf.Nullable(dpf.Integer(0, 9)))
     with pytest.raises(ColumnError, match=r"^column 'x' at row position 2: is null"):
-        wrap(pd.DataFrame({"x": column[:3]})).encode("x", dpf.Integer(0, 9), "error")
+        codes_in(pd.DataFrame({"x": column[:3]}), "x", dpf.Integer(0, 9))
 
 
 def test_categoricals_of_numbers_have_the_codes_of_the_numbers() -> None:
@@ -198,7 +195,7 @@ def test_categoricals_of_numbers_have_the_codes_of_the_numbers() -> None:
         for space in (grid, dpf.Categorical(values[:4].tolist(), other=values.dtype.type(50).item())):
             column = pd.Series(np.tile(values, 3))
             frames = [pd.DataFrame({"x": made}) for made in (column, column.astype("category"))]
-            codes = [wrap(frame).encode("x", space, "error").tolist() for frame in frames]
+            codes = [codes_in(frame, "x", space).tolist() for frame in frames]
             assert codes[0] == codes[1]
 
 

@@ -142,6 +142,25 @@ print([m for m in ("scipy.stats", "sklearn") if m in sys.modules])
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "call",
+    [
+        'plan(target={"age": 50.0}, spaces={"sex": ["f", "m"], "age": (0, 1999)}).explain()',
+        "sanitize(epsilon=4, delta=1e-6, key=bytes(32)).dp.report().to_html()",
+    ],
+)
+def test_reading_a_plan_or_a_report_needs_no_scipy(call):
+    code = f"""
+import sys, dpframe, pandas as pd
+few = pd.DataFrame({{"sex": ["f", "m"] * 1_000, "age": range(2_000)}})
+few.dp.{call}
+print([m for m in ("scipy", "sklearn", "matplotlib", "importlib.metadata") if m in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]"]
+
+
+@pytest.mark.slow
 def test_imports_collect_no_garbage_and_leave_collection_as_it_was():
     code = """
 import gc, dpframe as dpf

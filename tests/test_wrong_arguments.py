@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.errors import DpframeError, refusing_misfits
+from dpframe.errors import DpframeError
 
 # What compares, hashes or iterates in an odd way: `value in NAMES` and `value or {}` raise for some of them.
 ODD = [
@@ -196,11 +196,3 @@ def test_a_call_that_no_signature_takes(subjects: dict[type, Any], kind: type, n
 def test_misplaced_arguments(estimates: dpf.Estimates, call: Any, message: str) -> None:
     with pytest.raises(dpf.ParameterError, match=message):
         call(estimates)
-
-
-def test_a_type_error_from_within_is_left_as_it_is() -> None:
-    def within(self: Any, column: Any) -> Any:
-        return len(column)
-
-    with pytest.raises(TypeError, match=r"^object of type 'int' has no len"):
-        refusing_misfits(within)(None, 3)

@@ -28,9 +28,14 @@ def _as_float(value: SupportsFloat) -> float:
         return math.nan
 
 
+def _is_number(value: Any) -> bool:
+    # Floats first: to look for a protocol's methods takes longer than all the rest of many a check.
+    return isinstance(value, float) or (isinstance(value, SupportsFloat) and not isinstance(value, bool))
+
+
 def check_epsilon(epsilon: Any, name: str = "epsilon") -> float:
     """Return ``epsilon`` as a float, or raise `ParameterError` unless it is finite and positive."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, SupportsFloat):
+    if not _is_number(epsilon):
         raise ParameterError(f"{name} must be a number above 0, e.g. {name}=1.0")
     value = _as_float(epsilon)
     if not (math.isfinite(value) and value > 0):
@@ -40,7 +45,7 @@ def check_epsilon(epsilon: Any, name: str = "epsilon") -> float:
 
 def check_delta(delta: Any, name: str = "delta") -> float:
     """Return ``delta`` as a float, or raise `ParameterError` unless it lies in [0, 1)."""
-    if isinstance(delta, bool) or not isinstance(delta, SupportsFloat):
+    if not _is_number(delta):
         raise ParameterError(f"{name} must be a number in [0, 1), e.g. {name}=1e-6")
     value = _as_float(delta)
     if not 0 <= value < 1:

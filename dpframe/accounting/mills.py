@@ -58,17 +58,20 @@ def mills_ratio(t: FloatArray) -> FloatArray:
     """
     size = np.abs(t)
     y = np.ravel((size - 4) / (size + 4))
-    square = y * y
     # Few calls: most arrays are short.
-    parts = _TERMS @ np.stack([np.ones_like(y), y, square, square * y, square * square])
-    fifth = square * square * y
+    powers = np.empty((5, len(y)))
+    powers[0], powers[1] = 1.0, y
+    square = np.multiply(y, y, out=powers[2])
+    np.multiply(square, y, out=powers[3])
+    fifth = np.multiply(square, square, out=powers[4]) * y
+    parts = _TERMS @ powers
     found = parts[-1]
     for part in parts[-2::-1]:
         found *= fifth
         found += part
     found = found.reshape(np.shape(size))
     found = found / (1 + size)
-    if np.min(t, initial=0.0) < 0:
+    if np.any(t < 0):
         found = np.where(t < 0, math.sqrt(2 * math.pi) * np.exp(0.5 * np.minimum(t, 0.0) ** 2) - found, found)
     return np.asarray(found)
 

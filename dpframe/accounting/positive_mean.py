@@ -40,6 +40,8 @@ _LET_GO = 1e-3
 _GUESSES, _BESIDE = 4, 1e-4
 """Guesses of the saddle, and how far on either side of each is looked."""
 _ROUND = 4e-16
+_FAINT = -750.0
+"""A logarithm whose exponential is 0 in floats."""
 
 
 def merge(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -203,11 +205,17 @@ def _terms(
     phi: NDArray[np.complex128], t: FloatArray, tau: float, law: _Tilted, n: int, values: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the integrand at each t, scaled by its peak, and bounds on its round-off."""
+    spin = float(law.inside @ np.abs(values))
+    eta = _ROUND * (16 + 4 * spin * (t + t[_BLOCK]))
+    terms, wrong = np.zeros((2, len(t)))
+    # Of many rows both are below the least float but for some hundred frequencies, and the rest is slow to compute.
+    least = max(0.0, math.exp(_FAINT / (n - 1)) - float(eta[-1])) if n > 1 else 0.0
+    live = np.flatnonzero(phi.real**2 + phi.imag**2 >= least**2 * (1 - 1e-9))
+    phi, t, eta = phi[live], t[live], eta[live]
     size = np.abs(phi)
     envelope = np.exp(-0.5 * (tau * t) ** 2) / (law.theta**2 + t**2)
     power = np.exp(n * np.log(np.maximum(size, 1e-300))) * envelope
     angle = n * np.angle(phi) + tau**2 * law.theta * t - 2 * np.arctan2(t, law.theta)
-    spin = float(law.inside @ np.abs(values))
-    eta = _ROUND * (16 + 4 * spin * (t + t[_BLOCK]))
-    wrong = n * eta * np.exp((n - 1) * np.log(np.minimum(size + eta, 1 + 1e-14))) * envelope + 1e-13 * power
-    return power * np.cos(angle), wrong
+    terms[live] = power * np.cos(angle)
+    wrong[live] = n * eta * np.exp((n - 1) * np.log(np.minimum(size + eta, 1 + 1e-14))) * envelope + 1e-13 * power
+    return terms, wrong

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
@@ -17,6 +17,7 @@ from dpframe.errors import ParameterError, name_list
 from dpframe.plan.findings import expected_losses
 from dpframe.plan.infer.drafted import DraftedSpaces, drafted
 from dpframe.plan.notebook import notebook_html
+from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread
 from dpframe.plan.words import digits
 from dpframe.tables.frames import wrap
@@ -43,6 +44,8 @@ class Expectation:
         About how many rows it would take for counts and means within 5 %, and one column of twenty lost.
     texts
         Whether values of columns of text are to be found. They are taken as few; columns of many are not found.
+    planned
+        Whether it is of a plan, whose spaces are known: what inference found of them is no forecast.
     assumed
         What was taken for columns whose spaces are still to be inferred, and which are left out.
 
@@ -55,6 +58,7 @@ class Expectation:
     table: pd.DataFrame = field(compare=False)
     good_rows: int
     texts: bool = False
+    planned: bool = False
     assumed: tuple[str, ...] = ()
 
     @property
@@ -62,6 +66,7 @@ class Expectation:
         """What to expect in plain words, the two lines that matter first."""
         value = {str(name): float(one) for name, one in self.table["expected"].items()}
         lines = first_lines(value, self.rows, str(self.table["of"].to_dict().get("lost", "")), self.texts)
+        lines = lines[:1] if self.planned else lines
         if "lost" in value and "means" in value:
             lines.append("means whose bounds inference finds have intervals several times wider: it may cut off a tail")
         if "pairs" in value:
@@ -126,21 +131,42 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
         options = {**options, "drop": (*options.get("drop", ()), person)}  # it does not leave
     request = Request(epsilon, delta, None, options, release=False)
     valid = CheckedRequest.of(table, request, quiet=True)
-    plan = valid.typical(table)
-    rows = table.n
+    lost, rows_for_found = expected_losses(valid.asked, table.n)
+    measured = valid.measurement
+    losses = {} if measured is None else {"lost": (lost, f"{len(measured.columns)}")}
+    said = _assumed(valid, tuple(options.get("drop", ())))
+    found, good = _forecast(valid.typical(table), table.n, losses, rows_for_found)
+    return Expectation(
+        table.n, valid.promise.epsilon, valid.promise.delta, found, good, texts=valid.finds_texts, assumed=said
+    )
+
+
+def expected_of(plan: Plan) -> Expectation:
+    """Return the same of a plan that is made: of its own spaces and rows, which must be known.
+
+    Examples
+    --------
+    >>> from dpframe.plan.build import build_plan
+    >>> print(expected_of(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=10_000)))  # doctest: +ELLIPSIS
+    To expect of 10,000 rows at epsilon=1, delta=1e-06 (95 % intervals):
+      counts within ± ... of 10,000 rows
+    """
+    rows, inferred = plan.n or 0, plan.inferred
+    losses = {} if inferred is None else {"lost": (float(len(plan.not_found)), f"{len(inferred.columns)}")}
+    found, good = _forecast(plan, rows, losses, rows)
+    return Expectation(rows, plan.epsilon, plan.delta, found, good, planned=True)
+
+
+def _forecast(plan: Plan, rows: int, losses: Mapping[str, tuple[float, str]], least: int) -> tuple[pd.DataFrame, int]:
+    """Return what to expect by what it is of, and the rows from which on it is good: all forecasts are this one."""
     values = dict(expected_errors(plan, max(rows, 1)))
-    lost, rows_for_found = expected_losses(valid.asked, rows)
     ratio = max([values[name][0] / GOOD for name in ("means",) if name in values] + [0.0])
     ratio = max(ratio, values["counts"][0] / max(rows, 1) / GOOD if "counts" in values else 0.0)
-    good = max(math.ceil(rows * ratio), rows_for_found)
-    if valid.measurement is not None:
-        values["lost"] = (lost, f"{len(valid.measurement.columns)}")
-    found = pd.DataFrame.from_dict(values, orient="index", columns=["expected", "of"])
+    good = max(math.ceil(rows * ratio), least)
+    found = pd.DataFrame.from_dict({**values, **losses}, orient="index", columns=["expected", "of"])
     found.index.name = "what"
     digits_kept = 10 ** max(len(str(good)) - 2, 0)
-    good = -(-good // digits_kept) * digits_kept
-    said = _assumed(valid, tuple(options.get("drop", ())))
-    return Expectation(rows, valid.promise.epsilon, valid.promise.delta, found, good, valid.finds_texts, said)
+    return found, -(-good // digits_kept) * digits_kept
 
 
 def _assumed(valid: CheckedRequest, asked: Collection[str]) -> tuple[str, ...]:

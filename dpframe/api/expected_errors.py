@@ -51,8 +51,11 @@ def typical_space(column: Field) -> Space:
 
 
 def expected_errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
-    """Return half-widths of 95 % intervals, by what they are of: the median over columns."""
+    """Return half-widths of 95 % intervals, by what they are of: the median over columns whose spaces are known."""
     forecast = plan.forecast(rows) if plan.columns else pd.DataFrame({"std_error": []})
+    missing = {one.column for one in plan.not_found}
+    if missing:
+        forecast = forecast[[missing.isdisjoint(label.split(" × ")) for _, label in forecast.index]]
     found: dict[str, tuple[float, str]] = {}
     for name, statistic in (("counts", "marginal"), ("pairs", "joint")):
         if statistic in forecast.index.get_level_values(0):

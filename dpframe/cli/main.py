@@ -23,8 +23,7 @@ import typer
 from dpframe.api import verbs
 from dpframe.api import verify as proving
 from dpframe.api.budgets import done_before
-from dpframe.api.expectation import GOOD, expected
-from dpframe.api.expected_errors import expected_errors, first_lines
+from dpframe.api.expectation import expected, expected_of
 from dpframe.api.ledger.account import OpenAccount
 from dpframe.api.ledger.currencies import difference, enough_for, yearly
 from dpframe.api.ledger.ledger import Account
@@ -203,7 +202,7 @@ def plan(
         typer.echo("\n".join(spent), err=True, nl=bool(spent))
         typer.echo(made.to_json())
         return
-    said = [*map(in_options, introduction(made)), *_errors(made)]
+    said = [*map(in_options, introduction(made)), *([str(expected_of(made))] if made.n and made.columns else [])]
     typer.echo("\n".join([*spent, *said, "", table_text(made)]))
     if explain:
         typer.echo("\n".join(["", str(made.explain()), "", KEPT, *made.lines()]))
@@ -245,18 +244,6 @@ def target_of(texts: list[str]) -> dict[Any, float]:
 def _shown(table: Any) -> str:
     shown: str = table.to_string(float_format=lambda x: f"{x:.4g}", na_rep="out of reach")
     return shown
-
-
-def _errors(made: Plan) -> list[str]:
-    """Say how near estimates will come, where the number of rows is known."""
-    found = {name: error for name, (error, _) in expected_errors(made, made.n).items()} if made.n else {}
-    first = first_lines(found, made.n or 0, "", texts=False)[0]
-    wider = "; intervals of means are several times wider where inference found the bounds"
-    mind = wider if "means" in found and made.inferred is not None else ""
-    columns = f"{len(made.columns)} column{'' if len(made.columns) == 1 else 's'} and their spaces"
-    rough = found.get("counts", 0.0) > GOOD * (made.n or 0)
-    good = "; rough: --expect says from how many rows, or which epsilon, they are good" if rough else ""
-    return [f"To expect of these {columns} (95 % intervals): {first}{mind}{good}"] if first else []
 
 
 @app.command(

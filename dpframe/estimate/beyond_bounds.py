@@ -105,6 +105,12 @@ _PILE = 1.2
 A normal law that is clipped to any bound adds .4 of it, one of amounts over many magnitudes twice as much as it has.
 """
 
+_FEW, _TIMES = 0.025, 1.96
+"""Chance of a row further out than the farthest that a heavy tail is thought to have, and the errors that it is away.
+
+Few rows decide the variance of such a tail: the mean of what they add says nothing of what they do.
+"""
+
 _MATTERS = 0.2
 """Part of a variance from which on what tails add to it is said."""
 
@@ -213,6 +219,13 @@ class Tail:
         near = rows * min(_HIDDEN[self.farther > 0] * self.distance, self.room) ** power
         return math.hypot(near, self.doubt * self.hidden * self.farther**power)
 
+    def farthest(self, power: int) -> float:
+        """Return the error of the sum of a power of distances by the one row that may lie furthest out."""
+        if not self.seen or self.fall >= _HEAVY:
+            return 0.0
+        way = self.distance * (self.seen / _FEW) ** (1 / max(self.fall, power))
+        return float(min(way, self.distance + self.room) ** power - self.distance**power) / _TIMES
+
     @property
     def count(self) -> Excess:
         """Rows beyond the bound, and the standard error of that."""
@@ -310,7 +323,8 @@ class Tails:
     def of_variance(self) -> Ends:
         """Return the same of the variance, which tails only add to."""
         (low, low_error), (high, high_error) = self.lower.excess(2), self.upper.excess(2)
-        errors = (low_error, high_error, self.lower.unseen(2), self.upper.unseen(2))
+        ends = (self.lower, self.upper)
+        errors = (low_error, high_error, *(tail.unseen(2) for tail in ends), *(tail.farthest(2) for tail in ends))
         return (0.0, 0.0), _over((low + high, math.hypot(*errors)), self.present)
 
     @property

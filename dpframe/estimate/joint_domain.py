@@ -114,10 +114,6 @@ class GroupBlock:
         held = self._law(counts.ndim, [at for at in self.positions if at in given], False)
         return inside, held * self._law(counts.ndim, free, dropna).sum()
 
-    @cached_property
-    def _everywhere(self) -> FloatArray:
-        return reduce(np.multiply.outer, [axis.law for axis in self.axes])
-
     def spread(self, shares: FloatArray) -> FloatArray:
         """Keep the share s of all cells, and spread the rest evenly over all tuples."""
         law = self._law(shares.ndim, self.positions, False)
@@ -131,7 +127,7 @@ class GroupBlock:
     def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
         """Keep some rows of every cell, and spread the others evenly over all tuples."""
         kept = generator.binomial(rows, self.noise.signal)
-        lost, law = (rows - kept).sum(axis=self.positions), self._everywhere
+        lost, law = (rows - kept).sum(axis=self.positions), reduce(np.multiply.outer, [axis.law for axis in self.axes])
         spread = generator.multinomial(lost.ravel(), law.ravel() / law.sum()).reshape(*lost.shape, *law.shape)
         ends = range(lost.ndim, lost.ndim + law.ndim)
         return np.asarray(kept + np.moveaxis(spread, list(ends), self.positions))

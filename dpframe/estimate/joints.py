@@ -59,11 +59,11 @@ NEGLIGIBLE = 0.005
 _ROOM = 1.5
 """Times as far as a column's own interval goes that a count of two conditions may lie: both have to hold."""
 
-_FOUND = 0.7
+_FOUND = 0.8
 """Part of a gap to an end of a column's own interval that closes where its fit has all of the rows.
 
 The end is that of the law that suits the question most, which has heaps where the fit has none. In ten tables, real
-ones and some with nine tenths of the rows in one value, counts of two conditions were within 99.6 % of intervals.
+ones and some with eight tenths of the rows in one value, 99 % of 344 intervals of counts of two conditions held.
 """
 
 _SWEEPS = 60

@@ -287,14 +287,13 @@ class Model:
             for own, found in zip(axes, counts, strict=True):
                 if own:
                     found += count_classes(own, [codes])
-        return [
-            self._guarded(names, found, unlikely) if own else None
-            for names, own, found in zip(joints, axes, counts, strict=True)
-        ]
 
-    def _guarded(self, names: Sequence[str], counts: FloatArray, unlikely: float) -> FloatArray | None:
-        channels = [self.columns[name].channel for name in names]
-        return guard_joint(self.joint(names), counts, channels, self.fit.pairs_of(self.places(names)), unlikely)
+        def guarded(names: Sequence[str], found: FloatArray) -> FloatArray | None:
+            channels, pairs = [self.columns[name].channel for name in names], self.fit.pairs_of(self.places(names))
+            return guard_joint(self.joint(names), found, channels, pairs, unlikely)
+
+        compared = zip(joints, axes, counts, strict=True)
+        return [guarded(names, found) if own else None for names, own, found in compared]
 
 
 def _one_for_each(tables: list[Table]) -> list[Table]:

@@ -212,17 +212,8 @@ class VectorColumn:
     def measured(self, table: MeasuredTable, cells: FloatArray, rows: float, sampling: float) -> Means:
         """Return the same from measured sums, whose last number is U times the count of vectors.
 
-        Parameters
-        ----------
-        table
-            Sums of u, and counts, by cell.
-        cells
-            Which of the table's cells are added up for each group, shape (groups, cells).
-        rows
-            Rows of the whole table, which are known where no group and no null hides them; else NaN.
-        sampling
-            1 for the population, whose own covariance is at most (1 − |m|²)·I in ℓ1 and ℓ2: that is taken, as no
-            table covers it.
+        ``cells`` says which of the table's cells are added up for each group; ``rows`` is NaN where groups or nulls
+        hide how many there are. A population's own covariance is at most (1 − |m|²)·I in ℓ1 and ℓ2: that is taken.
         """
         sums = cells @ table.counts.astype(np.float64)
         noise = table.measure.sigma2 * cells.sum(axis=1)

@@ -304,7 +304,7 @@ def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised
 
 
 def likely_units(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
-    """Return about the units of `recalibrate`, their losses within 1 % of its own, without proof: for forecasts."""
+    """Return about the units of `recalibrate`, their losses within 2 % of its own, without proof: for forecasts."""
     if any(unit.mechanism.fixed or unit.takes_delta for unit in units):
         return recalibrate(units, terms)
     total = math.fsum(unit.mechanism.epsilon for unit in units)
@@ -313,7 +313,7 @@ def likely_units(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomise
     if not model.curved:
         return recalibrate(units, terms)
     model.learn(total, [unit.column_loss for unit in units])
-    guess = _guessed([unit.remade for unit in units], shares, model)[0]
+    guess = model.under_curve(_MOST / min(shares))[0]
     return tuple(unit.remade(guess * share, 0.0) for unit, share in zip(units, shares, strict=True))
 
 
@@ -431,11 +431,8 @@ def _curved(
 def _guessed(makers: Sequence[Maker], shares: Sequence[float], model: _LossModel) -> tuple[float, float]:
     """Return about the largest total loss that lies under the curve, and how μ grows, by a model of units made."""
     most = _MOST / min(shares)
-    if model.known:
-        total, slope = model.under_curve(most)
-    else:
-        total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
-    for _ in range(_GUESSES - model.known):
+    total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
+    for _ in range(_GUESSES):
         model.learn(total, [make(total * share, 0.0).column_loss for make, share in zip(makers, shares, strict=True)])
         total, slope = model.under_curve(most)
     return total, slope

@@ -34,6 +34,7 @@ from dpframe.plan.asked import AskedOf
 from dpframe.plan.columns import Column
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.levels import Layer, fit_layers
+from dpframe.plan.spikes import POINT, Others, others_of
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
@@ -46,17 +47,17 @@ MOST_UNSEEN = 0.6
 MOST_NOISE = 0.35
 """Standard error of a mean, by the noise of its sum, in standard deviations of the column."""
 
-_SPIKE = 0.6
-"""Share of the rows in one value from which on a column's others are few."""
+_SPIKE, _MOST = 0.35, 0.6
+"""Shares of the rows in one value: from which on the others must be seen by themselves, and from which on they are few.
+
+Noise that stands out by chance had bounds of 0 and 2.4e-10 where half of the rows were 0, and amounts the others.
+"""
 
 _WITHIN = 0.15
 """Standard deviation of the rows within a cell, in its widths: half of what it is where they are spread evenly."""
 
 _RUNS, _FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.01
 """Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows."""
-
-POINT = 1e-12
-"""Width of a cell of floats that holds a single number, in parts of it."""
 
 _CHANCE = 3.75
 """Standard errors that rows within bounds must show: bounds were chosen among hundreds."""
@@ -91,6 +92,12 @@ and of floats, whose sum is the best of some.
 
 Of numbers that are 0 in 70 to 97 % of 1,400 to 4,700 rows a third of those that were lost is found; their means are off
 by less than three errors. With less, amounts of hundreds have bounds of 0 and 2."""
+
+_TINY = 5.0
+"""Standard errors that rows of numbers as small as that must show next to a spike."""
+
+_MOST_BEYOND = 0.2
+"""Expected share of the rows next to a spike, seen in no cell and in no sum, that may lie beyond the bounds."""
 
 _DEPTHS, _LEAST_HELD = {True: (math.inf,), False: (4.0, 16.0)}, 2.0**-8
 """How many times smaller than a bound numbers are that are summed, at the most; and the least bound of floats."""
@@ -220,7 +227,7 @@ def _whole(measured: Sequence[Measured], space: Space) -> bool:
 
 
 def _spiky(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
-    """Return whether a single value has most of the rows that are present."""
+    """Return whether a single value has many of the rows that are present."""
     ends, counts, _ = _fitted(measured)
     spike = int(np.argmax(counts))
     start, stop = ends[spike], ends[spike + 1]
@@ -242,7 +249,7 @@ def _hides_others(measured: tuple[Measured, ...], space: Space, n: int, odds: fl
     rest, error = _left(measured, n, [spike])
     few = rest + ERRORS * error < _FEW * (n - max(measured[-1].missing or 0, 0))
     if bounds_of_counts(space.inner_space, unit) != [0.0, 1.0]:
-        seen = _stands_out(counts, covariance, inside) or _held(measured, space, n)
+        seen = _shows(counts, covariance, inside, ends) or _held(measured, space, n) or are_placed(measured, space, n)
         return not (few and rest < ERRORS * error) and not seen
     both = _truths(ends)
     other = min(both, key=counts.__getitem__)
@@ -251,6 +258,14 @@ def _hides_others(measured: tuple[Measured, ...], space: Space, n: int, odds: fl
         return True
     rest, error = _left(measured, n, sorted({spike, *both}))
     return rest > ERRORS * error and not _stands_out(counts, covariance, inside)
+
+
+def _shows(counts: FloatArray, covariance: FloatArray, inside: npt.NDArray[np.bool_], ends: FloatArray) -> bool:
+    """Return whether rows stand out among some cells, by more where these are of tiny numbers, which hardly occur."""
+    within = np.concatenate([ends[:-1][inside], ends[1:][inside]])
+    if np.abs(within).max(initial=0.0) > _LEAST_HELD:
+        return _stands_out(counts, covariance, inside)
+    return bool(counts[inside].sum() > _TINY * math.sqrt(covariance[np.ix_(inside, inside)].sum()) > 0)
 
 
 def _held(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
@@ -277,13 +292,61 @@ def _held(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
     return False
 
 
+@lru_cache(maxsize=8)
+def _others(measured: tuple[Measured, ...], whole: bool, n: int) -> Others:
+    ends, counts, covariance = _fitted(measured)
+    if not whole:  # the outermost cells of floats hold the infinities
+        inside = slice(1, -1)
+        ends, counts, covariance = ends[inside], counts[inside], covariance[inside, inside]
+    missing = measured[-1].missing
+    unsure = 0.0 if missing is None else measured[-1].variance
+    return others_of(ends, counts, covariance, n - (missing or 0), unsure, whole)
+
+
+def bounds_of_others(measured: tuple[Measured, ...], space: Space, n: int) -> tuple[float, float] | None:
+    """Return bounds for the rows that the fullest cell leaves, where a space is unlikely to hold them, or None."""
+    if measured[-1].unit is not None or not _spiky(measured, space, n):
+        return None
+    two, others = _ODDS
+    shown = not (_hides_others(measured, space, n, two / others) or are_faint(measured, space, n))
+    if shown or are_placed(measured, space, n):
+        return None
+    low, high = _others(measured, _whole(measured, space), n).bounds
+    return (low, high) if low < high else None
+
+
+@lru_cache(maxsize=1024)
+def are_placed(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
+    """Return whether bounds are likely to hold nearly all rows that the fullest cell leaves, at little noise."""
+    if measured[-1].unit is not None or not _spiky(measured, space, n):
+        return False
+    others = _others(measured, _whole(measured, space), n)
+    return others.beyond(*bounds_of_counts(space.inner_space, None)) <= _MOST_BEYOND and (
+        _noise_of_placed(measured, space, n) <= MOST_NOISE
+    )
+
+
+def _noise_of_placed(measured: tuple[Measured, ...], space: Space, n: int) -> float:
+    """Return the standard error of the mean by noise alone, in standard deviations that are likely."""
+    low, high = bounds_of_counts(space.inner_space, None)
+    return _noise(measured, space, n) / _others(measured, _whole(measured, space), n).spread(low, high)
+
+
+def _noise(measured: tuple[Measured, ...], space: Space, n: int) -> float:
+    """Return the noise of a sum in widths of the bounds, as a part of the rows that are not null."""
+    nulls = max(measured[-1].missing or 0, 0) if space.has_null else 0
+    return math.sqrt(1 / math.fsum(1 / m.variance for m in measured)) / max(n - nulls, 1)
+
+
 @lru_cache(maxsize=1024)
 def are_faint(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
     """Return whether one value has most rows, and the others show in no cells but only in their sum."""
     ends, counts, covariance = _fitted(measured)
     inside = _inside(ends, space, measured[-1].unit) > 0
     inside[int(np.argmax(counts))] = False
-    return _spiky(measured, space, n) and _held(measured, space, n) and not _stands_out(counts, covariance, inside)
+    if not _spiky(measured, space, n) or _stands_out(counts, covariance, inside):
+        return False
+    return _held(measured, space, n) or are_placed(measured, space, n)
 
 
 def _truths(ends: FloatArray) -> list[int]:
@@ -306,7 +369,7 @@ def odds_of_two_values(measured: tuple[Measured, ...], n: int) -> float:
         present, error = n - max(last.missing or 0, 0), math.sqrt(last.variance)
         rest, unsure = present - rarer - commoner, error * math.sqrt(2 + (last.missing is not None))
         two += rarer > _EVIDENT * error and rest < _CLEAR * unsure
-        others += commoner > _SPIKE * present and rest > _EVIDENT * unsure
+        others += commoner > _MOST * present and rest > _EVIDENT * unsure
     return two / others
 
 
@@ -371,6 +434,8 @@ def noise_of_mean(measured: tuple[Measured, ...], space: Space, n: int) -> float
     """
     ends, counts, covariance = _fitted(measured)
     low, high = bounds_of_counts(space.inner_space, measured[-1].unit)
+    if are_faint(measured, space, n) and are_placed(measured, space, n):
+        return _noise_of_placed(measured, space, n)
     width = high / 2 - low / 2  # halved, as the difference may be beyond all floats
     if not width > 0:
         return 0.0
@@ -380,8 +445,7 @@ def noise_of_mean(measured: tuple[Measured, ...], space: Space, n: int) -> float
         stops = np.maximum(stops - 0.5 * (ends[1:] <= high) / width, starts)
     rows = counts * _inside(ends, space, measured[-1].unit)
     rows = np.where(rows > np.sqrt(np.diag(covariance)), rows, 0.0)
-    nulls = max(measured[-1].missing or 0, 0) if space.has_null else 0
-    noise = math.sqrt(1 / math.fsum(1 / m.variance for m in measured)) / max(n - nulls, 1)
+    noise = _noise(measured, space, n)
     if not rows.any():
         return math.inf
     rows, middles = rows / rows.sum(), (starts + stops) / 2

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,12 @@ _FINEST = 1 << 26
 
 _LEAST_SIGMA2 = 0.25
 _SHOWN = 6
+
+
+@lru_cache(maxsize=256)
+def _distance(sigma2: float) -> float:
+    """Return how far draws of a parameter are from their law, rounded up."""
+    return round_up(gaussian_table(sigma2).distance)
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ class Measure:
 
     def noise(self, spaces: Mapping[str, Space]) -> IntegerNoise:
         """Return what the accountant needs of the noise, of columns with these spaces."""
-        distance = round_up(gaussian_table(self.sigma2).distance)
+        distance = _distance(self.sigma2)
         space = spaces[self.columns[0]]
         if self.kind == "sum":
             return IntegerNoise(self.sigma2, 1, space.values - 1, distance)

@@ -228,3 +228,22 @@ def test_best_sample_follows_the_theorem():
 def test_refusals(call, message):
     with pytest.raises(ParameterError, match=message):
         call()
+
+
+def test_rows_in_table_order_would_break_the_bound_and_rows_in_rank_order_meet_it() -> None:
+    """Theorem III.2 for n = 4, m = 2, three values at γ = 3.7: 1.0185 in table order beside the bound 0.8544."""
+    gamma, n, m, values = 3.7, 4, 2, range(3)
+    channel = np.full((3, 3), 1 / (gamma + 2)) + np.eye(3) * (gamma - 1) / (gamma + 2)
+
+    def law(table: tuple[int, ...], draws: list[tuple[int, ...]]) -> np.ndarray:
+        return sum(np.multiply.outer(channel[table[a]], channel[table[b]]) for a, b in draws) / len(draws)
+
+    def worst(draws: list[tuple[int, ...]]) -> float:
+        tables = itertools.product(values, repeat=n)
+        pairs = [(t, (*t[:i], v, *t[i + 1 :])) for t in tables for i in range(n) for v in values]
+        return max(float(np.log(law(one, draws) / law(other, draws)).max()) for one, other in pairs)
+
+    assert worst(list(itertools.combinations(range(n), m))) == pytest.approx(1.0185, abs=5e-5)
+    bound, _ = sampled(math.log(gamma), 0.0, m, n)
+    assert bound == pytest.approx(0.8544, abs=5e-5)
+    assert worst(list(itertools.permutations(range(n), m))) == pytest.approx(bound, rel=1e-9)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.cli.main import main
+from dpframe.api.expectation import expected_of
+from dpframe.cli import main
 from dpframe.vertical import Identity, new_run
 
 COLUMNS = ["age", "sex", "region", "income"]
@@ -93,6 +94,22 @@ def test_it_says_what_more_rows_and_a_larger_promise_bring():
     assert loud.table.loc["counts", "expected"] < few.table.loc["counts", "expected"] / 2
     known = dpf.expect(census(300), epsilon=1, spaces={"sex": ["F", "M"]}, drop=["age", "region", "income"])
     assert "lost" not in known.table.index
+
+
+def test_a_plan_and_the_forecast_before_it_say_the_same(tmp_path, capsys):
+    """Of declared spaces there is nothing to assume; a plan knows besides which spaces were found."""
+    frame = pd.DataFrame({"sex": ["F", "M"] * 50, "age": range(100)})
+    frame.to_parquet(tmp_path / "in.parquet")
+    spaces = {"sex": ["F", "M"], "age": (0, 100)}
+    before, made = dpf.expect(frame, epsilon=1, spaces=spaces), dpf.plan(frame, epsilon=1, spaces=spaces)
+    after = expected_of(made)
+    assert after.lines == [line for line in before.lines if "probably not find" not in line]
+    assert after.lines[-1].startswith("good (5 %) from ")
+    given = ["--space", "sex=F,M", "--space", "age=0,100", "--epsilon", "1"]
+    for more in (["--expect"], []):
+        with pytest.raises(SystemExit):
+            main.main(["plan", str(tmp_path / "in.parquet"), *given, *more])
+        assert f"  {after.lines[-1]}\n" in capsys.readouterr().out
 
 
 def test_counts_come_out_as_expected():

@@ -7,6 +7,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.api.options import DEFAULTS, OPTIONS, PlanOptions
+from dpframe.errors import refusing_misfits
 from dpframe.estimate import Estimates
 from dpframe.plan.build import build_plan
 
@@ -98,3 +99,11 @@ def test_methods_of_frames_have_the_keywords_of_the_verbs_and_their_help(verb, m
     text = inspect.getdoc(method) or ""
     assert "\nledger, dataset\n    A `Ledger`, or its path, " in text
     assert not [name for name in left_out if f"\n{name}\n" in text]
+
+
+def test_a_type_error_from_within_is_left_as_it_is():
+    def within(self, column):
+        return len(column)
+
+    with pytest.raises(TypeError, match=r"^object of type 'int' has no len"):
+        refusing_misfits(within)(None, 3)

@@ -22,12 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from checks import hidden_bytes
+from readings import digest_of
+from small_parts import small_parts
 
 import dpframe as dpf
 from dpframe import ReleaseInfo
-from dpframe.tables import conversion, hidden_file, parquet_form, spill
-from dpframe.tables.release import Digest
 
 KEY = bytes(range(32))
 N = 6_000
@@ -68,10 +67,7 @@ def convert(source, target, **options):
 @pytest.fixture
 def small(monkeypatch):
     """Several row groups, buckets and spills from a small table."""
-    monkeypatch.setattr(parquet_form, "ROW_GROUP_ROWS", 1_024)
-    monkeypatch.setattr(conversion, "BUCKET_ROWS", 700)
-    monkeypatch.setattr(spill, "SPILL_ROWS", 500)
-    monkeypatch.setattr(spill, "HELD_BYTES", 40_000)
+    small_parts(monkeypatch, group_rows=1_024, bucket_rows=700, spill_rows=500, held_bytes=40_000)
 
 
 @pytest.fixture
@@ -116,8 +112,7 @@ class TestSameAsInMemory:
         contents = set()
         for place in (source, folder, f"{folder}/*.parquet"):
             for batch_rows, spill_rows, held in ((97, 1, 50_000), (1_000, 2_500, 1 << 27), (N, 500, 0)):
-                monkeypatch.setattr(spill, "SPILL_ROWS", spill_rows)
-                monkeypatch.setattr(spill, "HELD_BYTES", held)
+                small_parts(monkeypatch, spill_rows=spill_rows, held_bytes=held)
                 convert(place, tmp_path / "out.parquet", plan=plan, batch_rows=batch_rows)
                 contents.add((tmp_path / "out.parquet").read_bytes())
         assert len(contents) == 1
@@ -142,7 +137,7 @@ class TestSameAsInMemory:
     @pytest.mark.parametrize("bucket_rows", [1, 10, 1_000, 10**6])
     @pytest.mark.slow
     def test_any_number_of_buckets(self, tmp_path, source, monkeypatch, bucket_rows):
-        monkeypatch.setattr(conversion, "BUCKET_ROWS", bucket_rows)
+        small_parts(monkeypatch, bucket_rows=bucket_rows)
         plan = plan_of(people())
         out = convert(source, tmp_path / "out.parquet", plan=plan)
         assert out.to_pylist() == dpf.sanitize(people(), plan=plan, key=KEY).to_pylist()
@@ -276,10 +271,8 @@ class TestOutput:
         for frame in (pd.read_parquet(tmp_path / "out.parquet"), dpf.read_parquet(tmp_path / "out.parquet")):
             assert frame.attrs == {"dpframe": text}
             assert len(frame.dp.value_counts("sex")) == 2
-        digest = Digest(info.plan)
         out = pq.read_table(tmp_path / "out.parquet")
-        digest.update({c.name: c.space.encode(out[c.name]) for c in info.plan.columns})
-        assert (digest.hexdigest(info.tables), digest.count) == (info.digest, info.n)
+        assert (digest_of(out, info.plan, info.tables), out.num_rows) == (info.digest, info.n)
 
     def test_schema_that_readers_see(self, tmp_path, source):
         out = convert(source, tmp_path / "out.parquet", plan=plan_of(people()))
@@ -737,7 +730,7 @@ class TestAtomic:
     @pytest.mark.parametrize(("shuffle", "held"), [(True, 0), (True, 1 << 27), (False, 0)])
     def test_full_disk_is_one_line(self, tmp_path, monkeypatch, shuffle, held):
         """A limit on the size of files stands for a full disk; it meets the spill file or the output."""
-        monkeypatch.setattr(spill, "HELD_BYTES", held)
+        small_parts(monkeypatch, held_bytes=held)
         pq.write_table(people(50_000), tmp_path / "in.parquet")
         plan = plan_of(people(), shuffle=shuffle)
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -760,7 +753,8 @@ class TestAtomic:
         kept.mkdir()
         pq.write_table(people(40_000), tmp_path / "in.parquet", row_group_size=5_000)
         (tmp_path / "plan.json").write_text(plan_of(people()).to_json())
-        environment = os.environ | {"PYTHONPATH": str(Path(dpf.__file__).parents[1])}
+        folders = Path(dpf.__file__).parents[1], Path(__file__).parents[1]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
         subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=environment, check=True)
         left = {path.name: pq.read_table(path).num_rows for path in kept.iterdir()}
         assert set(left.values()) == {40_000}
@@ -772,10 +766,10 @@ class TestAtomic:
 KILLED = """
 import os, pathlib, random, signal
 import dpframe as dpf
-from dpframe.tables import conversion, parquet_form, spill
+import pytest
+from small_parts import small_parts
 
-conversion.BUCKET_ROWS = parquet_form.ROW_GROUP_ROWS = 4_000
-spill.HELD_BYTES = 100_000
+small_parts(pytest.MonkeyPatch(), bucket_rows=4_000, group_rows=4_000, held_bytes=100_000)
 plan, rng = dpf.Plan.read("plan.json"), random.Random(5)
 convert = lambda: dpf.sanitize_parquet("in.parquet", "work/out.parquet", plan=plan, batch_rows=3_000)
 for i in range(15):
@@ -792,42 +786,6 @@ for i in range(15):
     for path in pathlib.Path("work").iterdir():
         path.rename(f"kept/{i}:{path.name}")
 """
-
-
-class TestSpill:
-    @pytest.mark.walk(4)
-    @pytest.mark.parametrize("held", [0, 40_000, 1 << 27])
-    @pytest.mark.parametrize(("bits", "block"), [(0, 1 << 20), (1, 1 << 20), (4, 700), (10, 1 << 20)])
-    def test_ties_in_the_high_half(self, tmp_path, monkeypatch, bits, block, held):
-        """Rows are sorted by both halves of their words, in any number of buckets, from any batches."""
-        monkeypatch.setattr(spill, "HELD_BYTES", held)
-        monkeypatch.setattr(hidden_file, "_BLOCK", block)
-        monkeypatch.setattr(spill, "SPILL_ROWS", 1_000)
-        rng = np.random.default_rng(1)
-        n = 3_000
-        high = rng.choice(rng.integers(0, 2**64, 40, dtype=np.uint64), n)
-        words = np.stack([rng.permutation(n).astype(np.uint64), high], axis=1)
-        batch = {"i": np.arange(n, dtype=np.uint16), "t": pa.array([f"t{i}" for i in range(n)])}
-        expected = np.lexsort((words[:, 0], high)).tolist()
-        with spill.Spill(tmp_path, bits) as rows_apart:
-            for start in range(0, n, 701):
-                part = slice(start, start + 701)
-                rows_apart.add(words[part], {name: column[part] for name, column in batch.items()})
-            rows = [rows_apart.read(bucket) for bucket in range(rows_apart.buckets)]
-        assert [i for row in rows for i in row["i"].tolist()] == expected
-        assert [t for row in rows for t in row["t"].to_pylist()] == [f"t{i}" for i in expected]
-
-    @pytest.mark.posix
-    def test_keys_of_two_spills_differ(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(spill, "HELD_BYTES", 0)
-        contents = []
-        for _ in range(2):
-            with spill.Spill(tmp_path, 0) as rows_apart:
-                rows_apart.add(np.zeros((9, 2), np.uint64), {"i": np.zeros(9, np.uint8)})
-                rows_apart.read(0)
-                contents.append(hidden_bytes(tmp_path))
-        assert contents[0] != contents[1]
-        assert len(contents[0]) == len(contents[1]) == 9 * 17
 
 
 def test_dates_outside_nanoseconds(tmp_path):

@@ -6,18 +6,14 @@ import pickle
 import subprocess
 import sys
 import threading
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 import dpframe as dpf
-from dpframe.accounting.gaussian_dp import promise_step, step_epsilon
-from dpframe.api.answers import asked, asking
-from dpframe.api.answers.shares import TotalBudget, check_share
-from dpframe.api.ledger.ledger import Ledger
 
 SPACES = {
     "age": (0, 120),
@@ -209,29 +205,18 @@ def test_all_of_the_budget_for_one_answer_is_not_added_up(people, keys, tmp_path
 
 @pytest.mark.parametrize("name", asks())
 def test_a_question_that_asks_too_much_reads_and_draws_nothing(people, keys, monkeypatch, name):
-    q = dpf.Queries(people, 1.0, delta=1e-6, spaces={**SPACES, "income": dpf.Nullable(dpf.Real(0, 250_000))})
+    spaces = {**SPACES, "income": dpf.Nullable(dpf.Real(0, 250_000))}
+    q = dpf.Queries(people, 1.0, delta=1e-6, spaces=spaces)
     q.sum("age", share=0.95)
     assert len(keys) == 1
-    monkeypatch.setattr(asked.QueryColumn, "codes", lambda *_: pytest.fail("the table was read"))
+    for kind in (dpf.Integer, dpf.Categorical, dpf.Nullable):
+        monkeypatch.setattr(kind, "encode", lambda *_, **__: pytest.fail("the table was read"))
     with pytest.raises(dpf.BudgetExceeded, match="nothing was spent and nothing was drawn"):
         asks()[name](q)
     assert (len(keys), q.left) == (1, 0.05)
-
-
-def test_what_is_spent_is_stated_in_both_currencies(people, keys):
-    whole = promise_step(dpf.Budget(1.0, 1e-6))
-    q = dpf.Queries(people, dpf.Budget(1.0, 1e-6), spaces=SPACES)
-    answer = q.count({"sex": "F"}, share=0.25)
-    assert q.spent.epsilon == pytest.approx(step_epsilon(type(whole)(whole.mu / 2, whole.delta / 4), 1e-6), rel=1e-6)
-    assert q.spent.epsilon < answer.attrs["epsilon"] + 0.2
-    assert answer.attrs["delta"] == 2.5e-7
-    pure = q.count({"sex": "F"}, share=0.25, mechanism="geometric")
-    assert pure.attrs["delta"] == 0.0
-    assert pure.attrs["epsilon"] == pytest.approx(0.094, abs=0.002)  # what μ = 0.2355/2 pays for
-    assert "0.5" in repr(q) or "epsilon=" in repr(q)
-    basic = dpf.Queries(people, 1.0, delta=0, spaces=SPACES)
-    basic.count({"sex": "F"}, share=0.25)
-    assert (basic.spent.epsilon, basic.remaining.epsilon, basic.left) == (0.25, 0.75, 0.75)
+    q = dpf.Queries(people, 1.0, delta=1e-6, spaces=spaces)
+    with pytest.raises(pytest.fail.Exception, match="the table was read"):  # by one that asks for less
+        asks()[name](q)
 
 
 def test_the_quieter_mechanism_is_taken(people, keys):
@@ -260,9 +245,9 @@ def test_contributions_multiply_the_noise(people, keys):
         assert (four / one).tolist() == pytest.approx([4, 4], rel=0.02)
 
 
-def test_the_ledger_has_the_answer_before_noise_is_drawn(people, tmp_path, monkeypatch):
+def test_the_ledger_has_the_answer_before_noise_is_drawn(people, tmp_path, stopped_at_the_key):
     for accounting in ("basic", "gaussian"):
-        ledger = Ledger(tmp_path / f"{accounting}.sqlite")
+        ledger = dpf.Ledger(tmp_path / f"{accounting}.sqlite")
         ledger.create("survey", 1.0, 1e-5, accounting=accounting)
         q = dpf.Queries(people, 0.5, delta=1e-6, spaces=SPACES, ledger=ledger, dataset="survey")
         q.count({"sex": "F"}, share=0.2)
@@ -270,21 +255,19 @@ def test_the_ledger_has_the_answer_before_noise_is_drawn(people, tmp_path, monke
         history = ledger.history("survey")
         assert history["what"].tolist() == ["query: count", "query: mean"]
         assert (history["epsilon"] > 0).all()
-        assert history["mu"].tolist() == pytest.approx([promise_step(dpf.Budget(0.5, 1e-6)).mu * math.sqrt(0.2)] * 2)
+        # Gaussian noise of the whole has δ(0.5) just below 1e-6, the rest of which is slack (Dong, Roth, Su: eq. 6).
+        for mu in history["mu"] / math.sqrt(0.2):
+            delta = stats.norm.cdf(mu / 2 - 0.5 / mu) - math.exp(0.5) * stats.norm.cdf(-mu / 2 - 0.5 / mu)
+            assert 0.9e-6 < delta <= 1e-6
 
-        def stop():
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(asking, "fresh_key", stop)
-        with pytest.raises(KeyboardInterrupt):
+        with stopped_at_the_key(), pytest.raises(KeyboardInterrupt):
             q.count({"sex": "F"}, share=0.2)
         assert len(ledger.history("survey")) == 3
         assert q.left == pytest.approx(0.4)
-        monkeypatch.undo()
 
 
 def test_a_ledger_that_refuses_costs_nothing(people, keys, tmp_path):
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 0.3)
     q = dpf.Queries(people, 1.0, delta=0, spaces=SPACES, ledger=ledger, dataset="survey")
     for _ in range(3):
@@ -295,7 +278,7 @@ def test_a_ledger_that_refuses_costs_nothing(people, keys, tmp_path):
 
 
 def test_parts_are_spent_from(people, keys, tmp_path):
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 1.0, parts=("north", "south"))
     for part, first in (("north", 0), ("south", 1)):
         q = dpf.Queries(people[first::2], 0.8, delta=0, spaces=SPACES, ledger=ledger.account("survey", part))
@@ -502,18 +485,6 @@ else:
 @pytest.mark.slow
 def test_a_forked_process_does_not_spend_the_budget_again():
     assert subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True).stdout == "0.0\n"
-
-
-def test_portions_never_exceed_the_whole():
-    for accounting in ("basic", "gaussian"):
-        total = TotalBudget.of(dpf.Budget(1.0, 1e-6), accounting)
-        parts = [total.portion(check_share(share)) for share in (0.1, 0.3, 0.6)]
-        assert sum(Fraction(str(p.budget.delta)) for p in parts) <= Fraction(str(1e-6))
-        if total.step is None:
-            assert sum(Fraction(str(p.budget.epsilon)) for p in parts) == 1
-        else:
-            assert sum(p.step.square for p in parts) <= total.step.square
-            assert sum(Fraction(p.step.delta) for p in parts) <= Fraction(total.step.delta)
 
 
 def test_several_rows_a_person_with_delta_added_up():

@@ -5,6 +5,7 @@ so that two tables with the same exact numbers have the same answer.
 """
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -12,11 +13,12 @@ import pytest
 from exact_laws import Pair
 
 import dpframe as dpf
-from dpframe.accounting.gaussian_dp import step_delta
-from dpframe.api.answers.shares import check_share
+from dpframe.accounting.gaussian_dp import promise_step, step_delta, step_epsilon
+from dpframe.api.answers.shares import TotalBudget, check_share
 from dpframe.totals.answers import GaussianAnswer, Stairs
 
 SHARE = 0.5
+PEOPLE = {"age": (0, 120), "sex": ["F", "M"]}
 SPACES = {
     "a": dpf.Nullable(dpf.Integer(0, 2)),
     "b": dpf.Integer(0, 2),
@@ -162,3 +164,35 @@ def test_a_wrong_sensitivity_is_caught():
     """What half of the noise on a count would lose, whose sensitivity all rows together reach."""
     found, (noise,), stated, _ = pairs("count", 0, "replace_one")
     assert max(2 * noise.law.loss(abs(int(move[0][0]))) for move in found) > 1.99 * stated["epsilon"]
+
+
+# ------------------------------------------------------------------------------------------------ budgets
+
+
+def test_portions_never_exceed_the_whole():
+    for accounting in ("basic", "gaussian"):
+        total = TotalBudget.of(dpf.Budget(1.0, 1e-6), accounting)
+        parts = [total.portion(check_share(share)) for share in (0.1, 0.3, 0.6)]
+        assert sum(Fraction(str(p.budget.delta)) for p in parts) <= Fraction(str(1e-6))
+        if total.step is None:
+            assert sum(Fraction(str(p.budget.epsilon)) for p in parts) == 1
+        else:
+            assert sum(p.step.square for p in parts) <= total.step.square
+            assert sum(Fraction(p.step.delta) for p in parts) <= Fraction(total.step.delta)
+
+
+def test_what_is_spent_is_stated_in_both_currencies():
+    people = dpf.datasets.make_census(2_000, columns=["age", "sex"])
+    whole = promise_step(dpf.Budget(1.0, 1e-6))
+    q = dpf.Queries(people, dpf.Budget(1.0, 1e-6), spaces=PEOPLE)
+    answer = q.count({"sex": "F"}, share=0.25)
+    assert q.spent.epsilon == pytest.approx(step_epsilon(type(whole)(whole.mu / 2, whole.delta / 4), 1e-6), rel=1e-6)
+    assert q.spent.epsilon < answer.attrs["epsilon"] + 0.2
+    assert answer.attrs["delta"] == 2.5e-7
+    pure = q.count({"sex": "F"}, share=0.25, mechanism="geometric")
+    assert pure.attrs["delta"] == 0.0
+    assert pure.attrs["epsilon"] == pytest.approx(0.094, abs=0.002)  # what μ = 0.2355/2 pays for
+    assert "0.5" in repr(q) or "epsilon=" in repr(q)
+    basic = dpf.Queries(people, 1.0, delta=0, spaces=PEOPLE)
+    basic.count({"sex": "F"}, share=0.25)
+    assert (basic.spent.epsilon, basic.remaining.epsilon, basic.left) == (0.25, 0.75, 0.75)

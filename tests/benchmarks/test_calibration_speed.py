@@ -3,9 +3,9 @@
 import time
 
 import pytest
+from examples import plan_of
 
 import dpframe as dpf
-from dpframe.plan.build import build_plan
 
 KINDS = (
     lambda i: [f"v{j}" for j in range(2 + i)],
@@ -28,7 +28,7 @@ def test_calibration(benchmark, columns, rows):
     ranks = {name: "optimal" for i, name in enumerate(declared) if i % 5 == 3}
     begin = time.process_time()
     plan = benchmark.pedantic(
-        build_plan,
+        plan_of,
         (declared,),
         {"epsilon": 1.0, "delta": 1e-6, "n": rows, "mechanisms": ranks},
         rounds=1,  # channels are kept: a second round would be another matter

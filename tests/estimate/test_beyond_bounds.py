@@ -511,3 +511,21 @@ def test_a_range_beyond_declared_bounds_is_refused():
         estimates.count({"height": (11.0, None)})
     with pytest.raises(dpf.ParameterError, match="low, high"):
         estimates.count({"height": (9.0, 3.0)})
+
+
+def test_the_farthest_row_of_a_heavy_tail_is_in_the_error_of_a_variance():
+    """Of 2,000 tables of Pareto's law of power 2.5, cut at 8, one in ten goes further than the interval says.
+
+    Without what the farthest row may add, more than a quarter does. The share's standard error is .007.
+    """
+    edges = np.concatenate([[0.0], 2.0 ** np.arange(14)])
+    counts = 1_000 * np.diff(1 - np.maximum(edges, 1.0) ** -2.5)
+    cells = tuple(map(float, edges))
+    measured = Measured("x", "intervals", cells, (0, *map(round, counts.tolist()), 0), 16.0)
+    tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Real(0.0, 8.0), 1_000)
+    drawn = np.random.default_rng(3).pareto(2.5, (2_000, 1_000)) + 1
+    lacks = np.var(drawn, axis=1) - np.var(np.minimum(drawn, 8.0), axis=1)
+    value, error = tails.of_variance()[1]
+    assert np.mean(lacks > value + 1.96 * error) < 0.1
+    alone = math.sqrt(error**2 - (tails.upper.farthest(2) / tails.present) ** 2)
+    assert np.mean(lacks > value + 1.96 * alone) > 0.25

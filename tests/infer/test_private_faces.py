@@ -13,14 +13,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from conftest import KEY
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import examples
 
 import dpframe as dpf
-from dpframe.accounting.gaussian_dp import composed_steps, promise_step, step_delta
+from dpframe import Boolean, Categorical, Integer, Nullable, Subset
 from dpframe.errors import ColumnError, ParameterError, RepeatedReleaseWarning
-from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Subset
 
 DELTA = 1e-6
 
@@ -232,24 +231,6 @@ def test_neighbouring_tables_are_met_alike(what: str, one: list[Any], other: lis
 @pytest.fixture
 def people() -> pd.DataFrame:
     return dpf.datasets.make_census(3_000, columns=["age", "sex", "income"])
-
-
-@given(st.floats(0.05, 8), st.floats(0.01, 0.99))
-@settings(max_examples=examples(3), phases=[Phase.explicit, Phase.generate])
-def test_the_spend_is_inside_the_promise(epsilon: float, share: float) -> None:
-    frame = pd.DataFrame({"x": np.arange(500) % 7, "y": np.arange(500) % 2 == 0})
-    plan = dpf.plan(frame, epsilon, DELTA, infer_share=share)
-    whole, steps = promise_step(plan.release), plan.steps
-    # Shares are of the square: what was asked for, up to the twelve digits in which budgets are told.
-    assert float(steps["inference"].square / whole.square) == pytest.approx(share, rel=0.1)
-    assert float(steps["inference"].square / whole.square) <= share * (1 + 1e-9)
-    together = composed_steps(steps.values())
-    assert together.square <= whole.square
-    assert together.delta <= whole.delta
-    assert step_delta(together, epsilon) <= DELTA
-    assert plan.verify().ok
-    assert plan.inferred is not None
-    assert plan.inferred.columns == ("x",)
 
 
 def test_plan_report_and_certificate_show_the_spend(people: pd.DataFrame) -> None:

@@ -10,10 +10,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from strategies import examples
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.gaussian_dp import step_delta
+from dpframe.accounting.gaussian_dp import composed_steps, promise_step, step_delta
 from dpframe.channels import RandomizedResponse
 from dpframe.errors import ColumnError, InferenceWarning, ParameterError, PlanError
 from dpframe.plan.build import build_plan
@@ -244,3 +247,22 @@ def test_a_transformer_pays_once_for_spaces_of_a_plan_that_no_ledger_has(tmp_pat
         model.fit(frame).transform(frame)
         assert kept.spent("survey").epsilon == pytest.approx(unpaid.inferred.budget.epsilon + total)
     assert list(kept.history("survey")["what"]) == ["inference", "release", "release"]
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
+@given(st.floats(0.05, 8), st.floats(0.01, 0.99))
+@settings(max_examples=examples(3), phases=[Phase.explicit, Phase.generate])
+def test_the_spend_is_inside_the_promise(epsilon: float, share: float) -> None:
+    frame = pd.DataFrame({"x": np.arange(500) % 7, "y": np.arange(500) % 2 == 0})
+    plan = dpf.plan(frame, epsilon, 1e-6, infer_share=share)
+    whole, steps = promise_step(plan.release), plan.steps
+    # Shares are of the square: what was asked for, up to the twelve digits in which budgets are told.
+    assert float(steps["inference"].square / whole.square) == pytest.approx(share, rel=0.1)
+    assert float(steps["inference"].square / whole.square) <= share * (1 + 1e-9)
+    together = composed_steps(steps.values())
+    assert together.square <= whole.square
+    assert together.delta <= whole.delta
+    assert step_delta(together, epsilon) <= 1e-6
+    assert plan.verify().ok
+    assert plan.inferred is not None
+    assert plan.inferred.columns == ("x",)

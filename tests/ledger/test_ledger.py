@@ -559,6 +559,28 @@ def test_no_ledger(tmp_path):
     refused(Ledger(tmp_path), "is not a regular file")
 
 
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_ledger_of_two_names_is_not_overdrawn(ledger, tmp_path, link):
+    """SQLite's log goes by the name: by a hard link a spend was not seen while another process read the ledger."""
+    other = Ledger(tmp_path / "other.sqlite")
+    with transaction(Path(ledger.path), 1.0) as reading:
+        reading.execute("SELECT count(*) FROM spends").fetchone()
+        ledger.spend("survey", 0.6, 0.0, release_id="by the one")
+        link(ledger.path, other.path)
+        with pytest.raises((LedgerError, BudgetExceeded)):
+            other.spend("survey", 0.6, 0.0, release_id="by the other")
+    if link is os.link:
+        for refusing in (ledger, other):
+            refused(refusing, "has another name, a hard link")
+        Path(other.path).unlink()
+    assert ledger.spent("survey").epsilon == 0.6
+
+
+def test_a_ledger_that_is_mounted_without_its_folder(ledger, monkeypatch):
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == Path(ledger.path))
+    refused(ledger, "is mounted without its folder")
+
+
 def test_another_kind_of_database(tmp_path):
     path = tmp_path / "other.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as connection:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
-import pandas as pd
 import pytest
+from examples import plan_of
 
 import dpframe as dpf
 from dpframe.cli.main import main
-from dpframe.plan import build_plan
-from dpframe.plan.setting import Setting
 
 SPACES = {"age": (0, 99), "sex": ["F", "M"], "region": ["a", "b", "c", "d"]}
 
 
 def test_beliefs_move_by_the_odds():
-    plan = build_plan(SPACES, epsilon=1.0, n=10_000)
+    plan = plan_of(SPACES, epsilon=1.0, n=10_000)
     table = plan.beliefs([0.01, 0.5])
     for prior, row in table.iterrows():
         for budget, name in ((plan.release, ""), (plan.located, "local_")):
@@ -43,17 +40,17 @@ LEVERS = {
 @pytest.mark.slow
 def test_levers_are_the_plans_that_they_speak_of(name):
     options, lever = LEVERS[name]
-    told = build_plan(SPACES, epsilon=1.0, n=10_000, **options).explain()
+    told = plan_of(SPACES, epsilon=1.0, n=10_000, **options).explain()
     assert 0 < told.levers["errors"][lever] < 0.99
     assert told.levers["errors"].is_monotonic_increasing
     if "delta" in options:
-        twice = build_plan(SPACES, epsilon=2.0, n=10_000, **options).forecast()["std_error"]
-        ratio = (twice / build_plan(SPACES, epsilon=1.0, n=10_000, **options).forecast()["std_error"]).median()
+        twice = plan_of(SPACES, epsilon=2.0, n=10_000, **options).forecast()["std_error"]
+        ratio = (twice / plan_of(SPACES, epsilon=1.0, n=10_000, **options).forecast()["std_error"]).median()
         assert told.levers["errors"]["twice the epsilon (2)"] == pytest.approx(ratio)
 
 
 def test_a_plan_is_explained_on_one_page():
-    plan = build_plan(SPACES, epsilon=1.0, n=10_000, contributions=2)
+    plan = plan_of(SPACES, epsilon=1.0, n=10_000, contributions=2)
     told = plan.explain()
     text, page = str(told), told._repr_html_()
     for said in ("73.2 % sure at most", "Except with a chance of 1 in 1 million", "2 rows at most, which is believed"):
@@ -61,11 +58,11 @@ def test_a_plan_is_explained_on_one_page():
         assert said in page
     assert "rows_alone" not in text
     assert "sex × region" in page
-    unknown = build_plan(SPACES, epsilon=1.0).explain()
+    unknown = plan_of(SPACES, epsilon=1.0).explain()
     assert unknown.forecast is None
     assert unknown.gains is None
     assert not len(unknown.levers)
-    assert build_plan({}, epsilon=1.0, n=10).explain().forecast is None
+    assert plan_of({}, epsilon=1.0, n=10).explain().forecast is None
 
 
 @pytest.mark.slow
@@ -84,30 +81,18 @@ def test_what_inference_cost_is_a_lever_and_the_shell_explains(tmp_path, capsys)
 def test_a_person_of_several_rows_is_located_by_all_of_them():
     """k located rows lose k times a row's loss, and never less than the release."""
     for rows, n in ((1, 1), (3, 15), (3, 10_000)):
-        plan = build_plan(SPACES, epsilon=1.0, n=n, delta=1e-6, contributions=rows)
+        plan = plan_of(SPACES, epsilon=1.0, n=n, delta=1e-6, contributions=rows)
         assert plan.located.epsilon >= plan.release.epsilon
         assert plan.located.epsilon >= min(rows * plan.local.epsilon, 1e9) * (1 - 1e-12) or plan.located == plan.release
         table = plan.beliefs()
         assert (table["local_upper"] >= table["upper"]).all()
         assert f"epsilon={plan.located.epsilon:.4g}" in str(plan.explain())
-    kept = build_plan(SPACES, epsilon=1.0, n=100, delta=0.0, contributions=3, shuffle=False)
+    kept = plan_of(SPACES, epsilon=1.0, n=100, delta=0.0, contributions=3, shuffle=False)
     assert kept.located == kept.release
 
 
 @pytest.mark.slow
 def test_a_lever_leaves_whole_groups():
-    plan = build_plan(SPACES | {"b": (0, 4)}, epsilon=1.0, n=1_000, groups=[("age", "region")])
+    plan = plan_of(SPACES | {"b": (0, 4)}, epsilon=1.0, n=1_000, groups=[("age", "region")])
     (lever,) = [name for name in plan.explain().levers.index if name.startswith("half of the columns")]
     assert "('age', 'region', 'sex')" in lever
-
-
-@pytest.mark.parametrize("epsilon", [0.3, 3.0])
-@pytest.mark.parametrize("options", [{}, {"sample": 500}, {"groups": [("sex", "region")]}, {"measure": None}])
-@pytest.mark.slow
-def test_a_setting_forecasts_what_its_plan_would(epsilon, options):
-    census = dpf.datasets.make_census(6_000, columns=["age", "sex", "region"])
-    spaces = {"age": (0, 120), "sex": list(dpf.datasets.SEXES), "region": list(dpf.datasets.REGIONS)}
-    own = Setting.of(dpf.plan(census, 1.0, spaces=spaces, **options))
-    plan = dpf.plan(census.head(2_000), epsilon, spaces=spaces, **options)
-    other = replace(own, promise=plan.release, n=2_000).forecast()["std_error"]
-    pd.testing.assert_series_equal(other, plan.forecast()["std_error"], rtol=0.05)

@@ -101,7 +101,7 @@ def test_plan_and_reports_say_not_found(lost):
     assert {"age", "income", "region"} <= {one.column for one in plan.not_found}
     row = plan.summary().loc["region"]
     assert row["unit"] == "not found"
-    assert math.isnan(row["expected_error"])
+    assert math.isnan(row["error_of_a_row"])
     assert "NOT FOUND" in str(plan)
     html = lost[0].dp.report().to_html()
     assert "Not found: no value cleared the threshold." in html
@@ -247,9 +247,10 @@ def test_rows_that_a_spike_leaves_are_looked_for_between_the_bounds(spike, besid
     ("counts", "whole", "why", "faint"),
     [
         ([22] * 6, True, None, True),  # 132 ± 49 of the 120 ± 20 that the spike leaves
-        ([16] * 6, True, HIDDEN, False),  # 96 ± 49 may be noise
+        ([16] * 6, True, None, True),  # 96 ± 49 may be noise, but nowhere else are 120 ± 20
+        ([2] * 6, True, HIDDEN, False),  # and 12 ± 49 are noise as likely
         ([60] * 6, True, None, False),  # and these stand out, so that nothing is said
-        ([22] * 6, False, HIDDEN, False),  # floats may be of any size
+        ([8] * 6, False, HIDDEN, False),  # floats may be of any size
         ([-40, -40, 31, 31, 31, 31], False, None, True),  # 124 ± 40 in sizes from 2 on
     ],
 )
@@ -257,9 +258,27 @@ def test_rows_that_a_spike_leaves_show_in_their_sum_if_in_no_cell(counts, whole,
     """Of 2,000 rows 1,880 are 0, and the noise of each of six cells within the bounds is 20."""
     edges = (0, 1, 2, 4, 8, 16, 32, 64) if whole else (-0.5, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
     space = Integer(0, 63) if whole else Real(0.0, 32.0)
-    measured, plan = made((0, 1_880, *counts, 0), space, 2_000, variance=400.0, edges=edges)
+    further = () if whole else tuple(2.0**power for power in range(6, 30))
+    counts = (0, 1_880, *counts, *(0 for _ in further), 0)
+    measured, plan = made(counts, space, 2_000, variance=400.0, edges=edges + further)
     assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
     assert are_faint((measured,), space, 2_000) == faint
+
+
+@pytest.mark.parametrize(
+    ("tiny", "bound", "why"),
+    [
+        ((121, 145), 2.0**-32, HIDDEN),  # 266 ± 71 among the tiniest: noise, and half of the rows are elsewhere
+        ((190, 200), 2.0**-32, None),  # 390 ± 71 are there, however tiny
+        ((-20, 30), 2.0**-8, HIDDEN),  # bounds that hold none
+    ],
+)
+def test_what_half_of_the_rows_leave_must_show(tiny, bound, why):
+    """Of 706 rows 386 ± 50 are 0."""
+    edges = (-(2.0**-48), 2.0**-48, *(2.0**power for power in (-40, -32, -24, -16, -8, 0, 8, 16, 24, 32)))
+    counts = (0, 386, *tiny, -17, 30, -40, 20, 55, 60, -10, 15, 0)
+    plan = made(counts, Real(0.0, bound), 706, variance=2_500.0, edges=edges)[1]
+    assert [missing.why for missing in plan.not_found] == ([] if why is None else [why])
 
 
 @pytest.mark.parametrize(("ones", "why"), [(100, None), (60, None), (0, HIDDEN)])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from exact_laws import tables_law
 
+from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, step_delta
 from dpframe.errors import DpframeWarning, ParameterError, PlanError
@@ -102,6 +103,13 @@ def test_triples_of_lists_leave_a_twentieth_to_one_ways():
         assert math.isclose(cost[large] / cost[small], times, rel_tol=1e-3)
 
 
+@pytest.mark.parametrize(("n", "part"), [(3_000, 0.0), (32_561, 0.071), (200_000, 0.071)])
+def test_lists_of_large_pairs_have_one_ways_where_noise_hides_no_pair(n, part):
+    found = Wish("auto").measures(NINE, PROMISE, None, n, 1)
+    alone, all_of_them = (math.fsum(1 / m.sigma2 for m in found if len(m.columns) <= most) for most in (1, 3))
+    assert round(alone / all_of_them, 3) == part
+
+
 def test_larger_pairs_take_more_of_the_budget():
     """By the cube root of the cells, rounded to half a doubling; the least pair has 4 cells."""
     found = {m.columns: m for m in Wish("auto").measures(NINE, PROMISE, None, 32_561, 1)}
@@ -153,6 +161,19 @@ def test_numbers_have_more_cells_in_joints_as_rows_are_worth_more(n, epsilon, bi
     spaces = {f"c{i}": Integer(0, 999) for i in range(8)}
     found = Wish("auto").measures(spaces, Budget(epsilon, 1e-6), None, n, 1)
     assert {m.most for m in found if m.kind == "joint"} == {bins}
+
+
+@pytest.mark.slow
+def test_the_exact_noise_decides_where_the_normal_laws_is_not_enough():
+    spaces = {"age": Integer(0, 100), "job": Categorical(["a", "b", "c"]), "sex": Categorical(["f", "m"])}
+
+    def bins(epsilon, proved):
+        found = Wish("auto").measures(spaces, Budget(epsilon, 1e-6), None, 1_000, 1, proved=proved)
+        return max(m.most for m in found if m.kind == "joint")
+
+    # Numbers get an 18th cell where the noise falls to a size, and that of the lattice is .2 % above the normal law's.
+    epsilon = bisected(lambda epsilon: bins(epsilon, False) == 18, 30.0, 8.0, 1e-5)
+    assert (bins(epsilon, False), bins(epsilon, True), bins(1.02 * epsilon, True)) == (18, 17, 18)
 
 
 def test_no_pair_is_left_out_for_more_cells():

@@ -10,6 +10,7 @@ from dataclasses import replace
 from html import unescape
 
 import numpy as np
+import pandas as pd
 import pytest
 from pages import outline
 
@@ -176,3 +177,15 @@ def test_a_browser_moves_the_sliders(tmp_path, plan, page):
         assert f"dpframe plan people.parquet --epsilon {epsilon:g}" in text
         assert "--output plan.json\ndpframe sanitize people.parquet release.parquet --plan plan.json" in text
     assert ">73.2 % sure" in dom[0].replace("can be ", ">")
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 3.0])
+@pytest.mark.parametrize("options", [{}, {"sample": 500}, {"groups": [("sex", "region")]}, {"measure": None}])
+@pytest.mark.slow
+def test_a_setting_forecasts_what_its_plan_would(epsilon, options):
+    census = dpf.datasets.make_census(6_000, columns=["age", "sex", "region"])
+    spaces = {"age": (0, 120), "sex": list(dpf.datasets.SEXES), "region": list(dpf.datasets.REGIONS)}
+    own = Setting.of(dpf.plan(census, 1.0, spaces=spaces, **options))
+    plan = dpf.plan(census.head(2_000), epsilon, spaces=spaces, **options)
+    other = replace(own, promise=plan.release, n=2_000).forecast()["std_error"]
+    pd.testing.assert_series_equal(other, plan.forecast()["std_error"], rtol=0.05)

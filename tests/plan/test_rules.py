@@ -7,15 +7,14 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from examples import plan_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parties import Parties
+from readings import released_codes, released_tables
 
 import dpframe as dpf
-from dpframe.cli import main
-from dpframe.plan.build import build_plan
-from dpframe.tables.noisy_tables import measured_tables
-from dpframe.tables.release import release
+from dpframe.cli.main import main
 
 SPACES = {
     "age": (0, 30),
@@ -32,7 +31,7 @@ RULES = [
     dpf.Follows("region", of="city", mapping={"A": "N", "B": "N", "C": "S"}),
     dpf.Ordered("start", "end"),
 ]
-PLAN = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=5_000, rules=RULES)
+PLAN = plan_of(SPACES, epsilon=1.0, delta=1e-6, n=5_000, rules=RULES)
 BOUND = PLAN.bound_rules
 
 
@@ -107,11 +106,11 @@ def test_cells_that_cannot_be_are_those_no_row_is_in(name):
 def test_rows_that_break_a_rule_release_as_mended_ones():
     """The same key gives the same bytes for a table and the mended one: nothing tells how many rows were mended."""
     codes = rows(2_000)
-    plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=2_000, rules=RULES, measures=dpf_measures())
+    plan = plan_of(SPACES, epsilon=1.0, delta=1e-6, n=2_000, rules=RULES, measures=dpf_measures())
     mended, key = plan.bound_rules.mended(codes), bytes(range(32))
-    for name, column in release(codes, plan, key).items():
-        assert (column == release(mended, plan, key)[name]).all()
-    assert measured_tables(codes, plan, key) == measured_tables(mended, plan, key)
+    for name, column in released_codes(codes, plan, key).items():
+        assert (column == released_codes(mended, plan, key)[name]).all()
+    assert released_tables(codes, plan, key) == released_tables(mended, plan, key)
 
 
 def dpf_measures():
@@ -171,8 +170,8 @@ def test_plans_with_rules_read_back_and_older_ones_keep_their_schema():
     assert again == PLAN
     assert again.digest == PLAN.digest
     assert json.loads(PLAN.to_json())["schema"] == 3
-    assert json.loads(build_plan(SPACES, epsilon=1.0).to_json())["schema"] == 1
-    by_json = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=5_000, rules=[rule.to_json() for rule in RULES])
+    assert json.loads(plan_of(SPACES, epsilon=1.0).to_json())["schema"] == 1
+    by_json = plan_of(SPACES, epsilon=1.0, delta=1e-6, n=5_000, rules=[rule.to_json() for rule in RULES])
     assert by_json == PLAN
     assert PLAN.replan(6_000).rules == PLAN.rules
 
@@ -180,7 +179,7 @@ def test_plans_with_rules_read_back_and_older_ones_keep_their_schema():
 def test_dates_are_named_by_their_text_in_json():
     spaces = {"born": dpf.Datetime("2000-01-01", "2020-12-31", "D"), "vote": [True, False]}
     rule = dpf.Implies({"born": (pd.Timestamp("2006-01-01"), None)}, {"vote": False})
-    plan = build_plan(spaces, epsilon=1.0, rules=[rule])
+    plan = plan_of(spaces, epsilon=1.0, rules=[rule])
     assert dpf.Plan.from_json(plan.to_json()) == plan
     found = plan.bound_rules.mended({"born": np.array([2191, 2192]), "vote": np.array([0, 0])})
     assert found["vote"].tolist() == [0, 1]
@@ -199,9 +198,9 @@ def test_rules_over_random_orders_hold(seed, width):
     possible = all(max(bottoms[: i + 1]) <= top for i, top in enumerate(tops))
     if not possible:
         with pytest.raises(dpf.ParameterError, match="rules contradict each other"):
-            build_plan(spaces, epsilon=1.0, rules=rules)
+            plan_of(spaces, epsilon=1.0, rules=rules)
         return
-    plan = build_plan(spaces, epsilon=1.0, rules=rules)
+    plan = plan_of(spaces, epsilon=1.0, rules=rules)
     codes = {name: generator.integers(0, space.size, 50) for name, space in spaces.items()}
     assert not plan.bound_rules.breaks(plan.bound_rules.mended(codes)).any()
 
@@ -233,7 +232,7 @@ def test_rules_over_random_orders_hold(seed, width):
 )
 def test_rules_that_do_not_fit_are_refused_and_cost_nothing(tmp_path, rules, words):
     with pytest.raises(dpf.ParameterError, match=words):
-        build_plan(SPACES, epsilon=1.0, rules=rules)
+        plan_of(SPACES, epsilon=1.0, rules=rules)
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("survey", 5.0, 1e-4)
     with pytest.raises(dpf.ParameterError, match=words):
@@ -263,7 +262,7 @@ def test_spaces_that_are_not_declared_are_no_ground_for_rules():
         frame(200).dp.sanitize(epsilon=1, spaces={"region": ["N", "S"]}, rules=[RULES[2]])
     sets = dpf.Subset(["a", "b"], 2)
     with pytest.raises(dpf.ParameterError, match="rules name 'tags', which holds sets"):
-        build_plan({"tags": sets, "sex": ["F", "M"]}, epsilon=1.0, rules=[dpf.Implies({"tags": "a"}, {"sex": "F"})])
+        plan_of({"tags": sets, "sex": ["F", "M"]}, epsilon=1.0, rules=[dpf.Implies({"tags": "a"}, {"sex": "F"})])
 
 
 def test_files_and_the_transformer_keep_rules(tmp_path):
@@ -302,13 +301,13 @@ def test_the_command_line_reads_rules(tmp_path, capsys):
     given = ["plan", files[0], "--epsilon", "1", "--spaces", files[1], "--rules", files[2], "-o", files[3]]
     drop = [text for name in PLAN.names if name not in ("city", "region") for text in ("--drop", name)]
     with pytest.raises(SystemExit) as ended:
-        main.main([*given, *drop])
+        main([*given, *drop])
     assert not ended.value.code
     assert dpf.Plan.read(files[3]).rules == (RULES[2],)
     for text, words in (("[{]", "holds no JSON; give a list of rules"), (None, "is not a readable file of rules")):
         (tmp_path / "rules.json").unlink() if text is None else (tmp_path / "rules.json").write_text(text)
         with pytest.raises(SystemExit) as ended:
-            main.main([*given, *drop])
+            main([*given, *drop])
         assert ended.value.code == 2
         assert words in capsys.readouterr().err
 

@@ -9,9 +9,8 @@ import math
 
 import numpy as np
 import pytest
-
-from dpframe.channels import RandomizedResponse
-from dpframe.noise.keystream import Keystream
+from examples import channel, plan_of
+from readings import released_codes
 
 EPSILON, COLUMNS = 0.5, ["race", "sex"]
 
@@ -22,11 +21,12 @@ def bound(m, n, k, epsilon):
 
 
 def measured(codes, m, n, k, repeats=20):
-    mechanism = RandomizedResponse(k, math.log(1 + n / m * (math.exp(EPSILON) - 1)))
+    mechanism = channel("randomized_response", k, math.log(1 + n / m * (math.exp(EPSILON) - 1)))
+    plan = plan_of({"joint": list(range(k))}, mechanism.epsilon, mechanisms={"joint": mechanism})
     truth, errors = np.bincount(codes, minlength=k) / n, []
     for i in range(repeats):
         chosen = np.random.default_rng(i).permutation(n)[:m]
-        out = mechanism.sample(codes[chosen], Keystream(i.to_bytes(32, "big")).column("joint"))
+        out = released_codes({"joint": codes[chosen]}, plan, i.to_bytes(32, "big"))["joint"]
         shares = mechanism.invert(np.bincount(out, minlength=k).astype(float)) / m
         errors.append(np.linalg.norm(shares - truth))
     return float(np.mean(errors))

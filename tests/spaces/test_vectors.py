@@ -9,15 +9,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from checks import refused
+from examples import space_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import examples
 
 from dpframe import Curve, Nullable, Vector
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.spaces import as_space
-from dpframe.spaces.ball import Ball
-from dpframe.spaces.vectors import CHUNK_NUMBERS
 
 ORDERS = {"l1": 1, "l2": 2, "linf": math.inf}
 
@@ -49,7 +47,7 @@ def test_no_rounding_leaves_the_ball(data: st.DataObject) -> None:
 def test_distances_of_codes_are_bounded_by_what_the_accountant_takes(norm: str, length: int, bits: int) -> None:
     if norm == "l1" and length > (1 << bits) - 1:
         return
-    ball = Ball(length, bits, norm)
+    ball = Vector(length, 1.0, norm, bits).ball
     every = np.stack(np.meshgrid(*[np.arange(ball.last + 1)] * length), axis=-1).reshape(-1, length)
     inside = ball.odd(every)[ball.measure(ball.odd(every)) <= ball.limit]
     assert len(inside) >= ball.points > 0
@@ -86,7 +84,7 @@ def test_a_column_is_coded_as_its_values_are() -> None:
     for column in kinds:
         assert space.encode(column).tolist() == expected
     assert space.encode([[1, 0, -1]]).tolist() == space.encode([[1.0, 0.0, -1.0]]).tolist()
-    assert as_space({"space": "vector", "length": 3, "bound": 2.0, "bits": 8}) == space
+    assert space_of({"space": "vector", "length": 3, "bound": 2.0, "bits": 8}) == space
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,7 @@ def test_what_is_no_vector_is_refused_by_its_row(column, match) -> None:
 @pytest.mark.parametrize("bits", [4, 8, 16])
 def test_chunks_show_nowhere(bits: int) -> None:
     """A row's code and value are its own, whatever stands beside it; a refusal counts rows from the array's start."""
-    count = 2 * CHUNK_NUMBERS // 24 + 7
+    count = 2 * (1 << 15) // 24 + 7  # more than two chunks of numbers
     rows = np.random.default_rng(8).normal(size=(count, 24))
     for space in (Vector(24, 2.0, bits=bits), Curve(range(24), 2.0, {"name": "RBF", "length_scale": 1.5}, 16, bits)):
         codes = space.encode(rows)

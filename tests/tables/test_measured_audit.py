@@ -9,7 +9,6 @@ import pytest
 from audited_releases import CASES, DELTA, EPSILON, KEYS, SHARE, VALUES, counted, frame, made, runs, sampler
 
 import dpframe as dpf
-from dpframe.accounting.audit import audit
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +40,8 @@ def test_neighbouring_tables_are_as_close_as_is_promised(case):
     direction = counted(away) - counted(columns)
 
     def found(rows):
-        samplers = [
-            sampler(table, direction, rows, key, plan) for table, key in zip((columns, away), KEYS, strict=True)
-        ]
-        return audit(*samplers, RUNS, DELTA)
+        samplers = (sampler(t, direction, rows, key, plan) for t, key in zip((columns, away), KEYS, strict=True))
+        return dpf.audit(tuple(samplers), runs=RUNS, delta=DELTA)
 
     honest = found(plan)
     assert not honest.refutes(EPSILON)

@@ -2,62 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections import Counter
-from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from parties import Parties
+from parties import SPACES, N, Parties, halves, people
 from scipy import stats
 
 import dpframe as dpf
-from dpframe.accounting import sampled
-from dpframe.api.ledger.ledger import Ledger
-from dpframe.api.verify import verify
 from dpframe.errors import BudgetExceeded, ColumnError, ParameterError
-from dpframe.vertical import Identity, Researcher, Run, messages, new_run, ranks
-from dpframe.vertical.messages import Message
+from dpframe.vertical import Researcher, Run, new_run
 
-N = 600
-SPACES = {
-    "sex": ["F", "M"],
-    "job": ["farm", "shop", "office"],
-    "age": (0, 99),
-    "hobbies": dpf.Subset(["chess", "tennis", "choir"], 2),
-    "town": dpf.Nullable(dpf.Categorical(["north", "south"])),
-}
 CERTAIN = {"epsilon": 200.0, "delta": 0.0, "mechanisms": {"age": "randomized_response"}}
 """40 or more for each column: that one of a test's values changes has a probability below 1e-12."""
-
-
-def people(n: int = N) -> pd.DataFrame:
-    rng = np.random.default_rng(5)
-    age = rng.integers(20, 70, n)
-    return pd.DataFrame(
-        {
-            "id": [f"person {i}" for i in rng.permutation(n)],
-            "sex": rng.choice(["F", "M"], n),
-            "job": np.where(age < 40, "shop", rng.choice(["farm", "office"], n)),
-            "age": age,
-            "hobbies": [["chess"] if a % 2 else ["choir", "tennis"] for a in age],
-            "town": rng.choice(np.array(["north", "south", None], dtype=object), n),
-        }
-    )
-
-
-def halves(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return two curators' tables, each in an order of its own."""
-    return {
-        "alice": frame[["id", "job", "hobbies"]].sample(frac=1, random_state=1),
-        "bob": frame[["id", "sex", "age", "town"]].sample(frac=1, random_state=2),
-    }
 
 
 def rows_of(frame: pd.DataFrame) -> Counter[Any]:
@@ -105,7 +67,7 @@ def test_the_sample_is_of_the_table_and_the_release_says_how_it_was_made(parties
     assert (info.n, info.rows, len(safe)) == (400, N, 400)
     assert safe.dp.release == info
     assert info.plan == parties.run.plan
-    certificate = verify(parties.release)
+    certificate = dpf.verify(parties.release)
     assert certificate.ok, certificate.failures
     assert list(safe.columns) == ["job", "hobbies", "sex", "age", "town"]
     assert str(safe["age"].dtype) == "int64"
@@ -149,7 +111,7 @@ def test_without_its_pad_a_column_is_uniform_noise(tmp_path: Path) -> None:
     parties.perturb()
     plan = parties.run.plan
     for path, names in ((parties.message("bob"), ["sex", "age", "town"]), (parties.perturbed, list(plan.names))):
-        (codes,) = Message.open(path).batches(parties.run.spaces(names))
+        codes = parties.codes_in(path, names)
         for name in {"sex", "age", "town", "job"} & set(names):
             assert stats.chisquare(np.bincount(codes[name], minlength=plan[name].space.size)).pvalue > 1e-9
     pairs = np.bincount(codes["sex"].astype(int) * 3 + codes["job"], minlength=6)
@@ -163,42 +125,12 @@ def test_no_id_leaves_and_no_order(parties: Parties, tmp_path: Path) -> None:
             assert b"person" not in path.read_bytes()
     # Rows of the release stand in another order than rows left the server in.
     run = parties.run
-    (codes,) = Message.open(parties.perturbed).batches(run.plan.spaces)
-    (pads,) = Message.open(parties.pad("bob")).batches(run.spaces(["sex", "age", "town"]))
+    codes = parties.codes_in(parties.perturbed, run.plan.names)
+    pads = parties.codes_in(parties.pad("bob"), ["sex", "age", "town"])
     left = (codes["age"].astype(int) - pads["age"]) % 100
     kept = dpf.read_parquet(parties.release)["age"].to_numpy()
     assert sorted(left) == sorted(kept)
     assert (left != kept).any()
-
-
-@pytest.mark.slow
-def test_the_sample_and_its_order_are_uniform() -> None:
-    """Of four rows two are drawn: twelve ordered pairs, over 12,000 nonces. One key each, so the same every time."""
-    counts: Counter[tuple[int, ...]] = Counter()
-    ids = pa.array([10, 11, 12, 13])
-    for nonce in range(12_000):
-        tags = ranks.row_tags(ids, ranks.tag_key(bytes(range(32)), nonce.to_bytes(32, "big")))
-        counts[tuple(np.lexsort((tags[:, 0], tags[:, 1]))[:2].tolist())] += 1
-    assert len(counts) == 12
-    assert stats.chisquare(list(counts.values())).pvalue > 1e-6
-
-
-def test_rows_in_table_order_would_break_the_bound_and_rows_in_rank_order_meet_it() -> None:
-    """Theorem III.2 for n = 4, m = 2, three values at γ = 3.7: 1.0185 in table order beside the bound 0.8544."""
-    gamma, n, m, values = 3.7, 4, 2, range(3)
-    channel = np.full((3, 3), 1 / (gamma + 2)) + np.eye(3) * (gamma - 1) / (gamma + 2)
-
-    def law(table: tuple[int, ...], draws: list[tuple[int, ...]]) -> np.ndarray:
-        return sum(np.multiply.outer(channel[table[a]], channel[table[b]]) for a, b in draws) / len(draws)
-
-    def worst(draws: list[tuple[int, ...]]) -> float:
-        pairs = [(t, (*t[:i], v, *t[i + 1 :])) for t in product(values, repeat=n) for i in range(n) for v in values]
-        return max(float(np.log(law(one, draws) / law(other, draws)).max()) for one, other in pairs)
-
-    assert worst(list(combinations(range(n), m))) == pytest.approx(1.0185, abs=5e-5)
-    bound, _ = sampled(math.log(gamma), 0.0, m, n)
-    assert bound == pytest.approx(0.8544, abs=5e-5)
-    assert worst(list(permutations(range(n), m))) == pytest.approx(bound, rel=1e-9)
 
 
 def test_the_best_sample_is_found() -> None:
@@ -211,22 +143,6 @@ def test_the_best_sample_is_found() -> None:
         for size in (best.rows, 500, 5_000)
     }
     assert best.rows == min(errors, key=lambda size: errors[size])
-
-
-def test_tags_tell_ids_apart() -> None:
-    """Ids of all lengths, about the length of a block, with noughts behind them, and in slices and dictionaries."""
-    texts = ["", "a", "a\0", "a\0\0", *("x" * n for n in range(1, 40)), *("x" * n + "\0" for n in range(13, 18))]
-    array, key = pa.array(texts), bytes(range(32))
-    tags = ranks.row_tags(array, key)
-    assert len({row.tobytes() for row in tags}) == len(set(texts))
-    np.testing.assert_array_equal(ranks.row_tags(array[3:20], key), tags[3:20])
-    np.testing.assert_array_equal(ranks.row_tags(array.dictionary_encode(), key), tags)
-    np.testing.assert_array_equal(ranks.row_tags(pa.chunked_array([array[:5], array[5:]]), key), tags)
-    np.testing.assert_array_equal(ranks.row_tags(array.cast(pa.large_string()), key), tags)
-    assert (ranks.row_tags(array, bytes(32)) != tags).any(axis=1).all()
-    assert ranks.row_tags(array[:0], key).shape == (0, 2)
-    wide = ranks.row_tags(pa.array([-(2**63), 2**63 - 1, 7]), key)
-    np.testing.assert_array_equal(wide, ranks.row_tags(pa.array([str(-(2**63)), str(2**63 - 1), "7"]), key))
 
 
 def test_a_release_in_csv(parties: Parties) -> None:
@@ -251,21 +167,8 @@ def test_categories_come_back_as_they_went_in(parties: Parties) -> None:
     assert isinstance(dpf.read_parquet(parties.release)["job"].dtype, pd.CategoricalDtype)
 
 
-def test_another_nonce_draws_another_sample(parties: Parties) -> None:
-    ids, secret = pa.array([f"person {i}" for i in range(N)]), Identity(parties.root / "alice").shared
-    again = new_run(
-        {m.name: (parties.run.spaces(m.columns), m.key) for m in parties.run.curators},
-        parties.run.server,
-        n=N,
-        epsilon=1.0,
-    )
-    assert again.nonce != parties.run.nonce
-    one, other = (np.argsort(ranks.row_tags(ids, ranks.tag_key(secret, r.digest))[:, 1]) for r in (parties.run, again))
-    assert (one != other).any()
-
-
 def test_the_ledger_is_charged_before_anything_is_drawn_and_once(parties: Parties, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
     ledger.create("rich", epsilon=2.0, delta=1e-3, accounting="basic")
     ledger.create("poor", epsilon=0.5, delta=1e-3)
     with pytest.raises(BudgetExceeded):
@@ -298,7 +201,7 @@ def test_tables_that_curators_measure_are_the_releases(tmp_path: Path) -> None:
     parties = Parties.make(tmp_path, halves(frame), SPACES, epsilon=2.0, measure=measure)
     info = parties.through()
     assert [table.measure.columns for table in info.tables if table.measure.kind != "sum"]
-    assert verify(parties.release).ok
+    assert dpf.verify(parties.release).ok
     safe = dpf.read_parquet(parties.release)
     counts = safe.dp.value_counts("sex")
     off = counts.loc["F", "estimate"] - (frame["sex"] == "F").sum()
@@ -307,17 +210,6 @@ def test_tables_that_curators_measure_are_the_releases(tmp_path: Path) -> None:
     rows.through()
     alone = dpf.read_parquet(rows.release).dp.value_counts("sex")
     assert counts.loc["F", "std_error"] < alone.loc["F", "std_error"] / 2
-
-
-def test_row_groups_and_batches_change_nothing(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "ROWS", 64)
-    monkeypatch.setattr("dpframe.vertical.curator.ROWS", 64)
-    parties.encrypt_all()
-    assert pq.read_metadata(parties.message("alice")).num_row_groups == 7
-    monkeypatch.undo()
-    parties.perturb()
-    parties.decrypt()
-    assert verify(parties.release).ok
 
 
 def test_a_table_of_categories_beyond_the_space_is_refused_by_its_row(parties: Parties) -> None:

@@ -11,8 +11,8 @@ tenth, ten of them fit into 1.0, and three do not overdraw 0.3, although ten flo
 1.0 and the float itself lies 6e-18 above a tenth. Decimals are added as fractions: a total is never exceeded,
 not by the last digit, and no rounding piles up over any number of releases.
 
-The file belongs on a local disk: SQLite's write-ahead log is no good between computers. An older copy put
-back in its place forgets what was spent since.
+The file belongs on a local disk, under one name: SQLite's write-ahead log is no good between computers, and goes by
+the name, so that hard links are refused. An older copy put back in its place forgets what was spent since.
 """
 
 from __future__ import annotations

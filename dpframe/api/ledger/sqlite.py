@@ -148,6 +148,7 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
         raise LedgerError(f"{file} does not exist; {remedy(file)}")
     if not file.is_file():
         raise LedgerError(f"{file} is not a regular file; name the ledger's file")
+    _check_one_name(file)
     # mode=rw: SQLite itself would make a new and empty ledger at a mistyped path.
     uri = f"{file.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=min(timeout, _LONGEST_WAIT), isolation_level=None)
@@ -159,6 +160,17 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _check_one_name(file: Path) -> None:
+    """Refuse a file that is reached by two names: SQLite's log and locks go by the name, so one misses the other's."""
+    if file.stat().st_nlink > 1:
+        raise LedgerError(
+            f"{file} has another name, a hard link, and what is spent by either may not be seen by the other; remove "
+            "one of the names"
+        )
+    if os.path.ismount(file):
+        raise LedgerError(f"{file} is mounted without its folder, in which its log lies; mount the folder")
 
 
 def _is_old(connection: sqlite3.Connection) -> bool:

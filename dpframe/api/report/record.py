@@ -11,8 +11,6 @@ import datetime
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
@@ -210,9 +208,11 @@ def _open(field: str) -> str:
 
 
 def _version() -> str:
+    from importlib import metadata  # imported late: it takes the modules of e-mail along
+
     try:
-        return installed("dpframe")
-    except PackageNotFoundError:
+        return metadata.version("dpframe")
+    except metadata.PackageNotFoundError:
         return "of unknown version"
 
 

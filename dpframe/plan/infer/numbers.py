@@ -16,13 +16,14 @@ import pyarrow as pa
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
+from dpframe.plan.findings import are_placed, bounds_of_others
 from dpframe.plan.infer.column import Task
 from dpframe.plan.infer.cost import CountNoise, Histogram
 from dpframe.plan.infer.from_data import integers, reals, times
 from dpframe.plan.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds, refined, truth_values
 from dpframe.plan.infer.steps import STEP_SHARE, STEPS, step_counts, step_of, stepped
 from dpframe.plan.inferred import Measured
-from dpframe.spaces import Datetime, Integer, Real, Space, as_space
+from dpframe.spaces import Datetime, Integer, Nullable, Real, Space, as_space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
 
@@ -263,9 +264,19 @@ class Numbers(Task):
 
     def inner(self) -> Space:
         """Return the space between the bounds found, or between 0 and 1 where nothing was."""
-        low, high = self._bounds() or (0, 1)
+        space = self._between(*(self._bounds() or (0, 1)))
         if pa.types.is_floating(self.type) and self._has_two_values():
-            return Real(0.0, 1.0, steps=1)  # they come back as no others
+            space = Real(0.0, 1.0, steps=1)  # they come back as no others
+        counts = tuple(measured for measured in self.measured if measured.kind == "intervals")
+        further = bounds_of_others(counts, self._with_nulls(space), self.n)
+        wider = space if further is None else self._between(*further)
+        return wider if further and are_placed(counts, self._with_nulls(wider), self.n) else space
+
+    def _with_nulls(self, space: Space) -> Space:
+        return Nullable(space) if self._has_nulls() else space
+
+    def _between(self, low: float, high: float) -> Space:
+        """Return the space between bounds."""
         if pa.types.is_floating(self.type):
             return self._stepped(*friendly(low, high)) or reals(
                 self.type, [pa.array(friendly(low, high), pa.float64())]

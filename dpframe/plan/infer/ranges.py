@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.plan.findings import POINT
 from dpframe.plan.levels import Layer, fit_layers
+from dpframe.plan.spikes import POINT
 from dpframe.spaces.arrays import FloatArray
 
 Edge = int | float
