@@ -24,16 +24,8 @@ SHOWS = 3.0
 class Table:
     """Counts by the cells of some columns, or of noisy rows by their classes, each with independent Gaussian noise.
 
-    Parameters
-    ----------
-    columns
-        The columns' positions or names, one per dimension of the counts.
-    counts
-        Noisy counts of rows, one dimension per column.
-    sigma
-        Standard deviation of the noise in rows: one for all cells, or one per cell.
-    channels
-        For noisy rows P(class | cell) of every column, shape (classes, cells); none where original rows were counted.
+    ``columns`` are positions or names, ``sigma`` is one for all cells or one per cell; noisy rows have ``channels``,
+    P(class | cell) of every column.
     """
 
     columns: tuple[Any, ...]
@@ -150,13 +142,10 @@ def dependence_score(
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All that is known of a table of n rows.
+    """All that is known of a table of n rows, whose columns have so many cells each.
 
-    ``n``: number of rows of the original table. ``sizes``: number of cells of every column. ``tables``: tables that
-    were measured, of one column, two or more; and of pairs of columns counts of released rows, from `row_table`, which
-    a fit takes where no measured table holds the pair.
-
-    Raises `ParameterError` if the table has no rows.
+    Tables are measured ones of any columns; and of pairs counts of released rows, from `row_table`, which a fit takes
+    where no measured table holds the pair.
     """
 
     n: float
