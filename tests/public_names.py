@@ -48,7 +48,7 @@ def leads(name: str) -> bool:
 def is_public(name: str) -> bool:
     """Tell whether a dotted name is documented, stands at the top of the package, or leads to one that is."""
     module, _, last = name.rpartition(".")
-    if module == "dpframe" and not isinstance(getattr(dpframe, last, None), ModuleType):
+    if last.startswith("__") or (module == "dpframe" and not isinstance(getattr(dpframe, last, None), ModuleType)):
         return True
     if module in MODULES:
         described = importlib.import_module(module)
