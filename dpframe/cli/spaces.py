@@ -19,13 +19,14 @@ from dpframe.api import verbs
 from dpframe.cli.account import account_of
 from dpframe.cli.pipes import Source
 from dpframe.disk import atomic, check_named
-from dpframe.errors import DpframeError, FileError, ParameterError
-from dpframe.plan.infer.declared import placeholder
+from dpframe.errors import DpframeError, FileError, ParameterError, name_list
+from dpframe.plan.infer.declared import identifiers, placeholder
 from dpframe.plan.infer.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
 from dpframe.plan.infer.from_data import Reader, from_type
 from dpframe.plan.plan import Plan
 from dpframe.spaces import check_declaration
 from dpframe.spaces.field import Field
+from dpframe.spaces.words import type_name
 from dpframe.tables.inputs import open_input
 
 FORMS: Mapping[str, Any] = {
@@ -100,11 +101,17 @@ def spaces(
         if draft:
             return _drafted(fields, table.arrays)
         if infer is None:
-            return {field.name: (_template(field), _kind(field)) for field in fields}, _TEMPLATE
+            left = identifiers(fields, None)
+            entries = {field.name: (_template(field), _kind(field)) for field in fields if field.name not in left}
+            return entries, (*_TEMPLATE, *([_left(left)] if left else []))
         plan = verbs.plan(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, ledger=account, **unit)
         typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
-        entries = {field.name: (_found(plan, field), _said(plan, field)) for field in fields}
-        return entries, () if plan.inferred is None else (_FOUND.format(unit=plan.unit.words),)
+        entries = {
+            field.name: (_found(plan, field), _said(plan, field)) for field in fields if field.name in plan.names
+        }
+        found = () if plan.inferred is None else (_FOUND.format(unit=plan.unit.words),)
+        left = [name for name in plan.drop if name not in left_out]
+        return entries, (*found, *([_left(left)] if left else []))
 
     if output is None:
         typer.echo(written(*made(), ending), nl=False)
@@ -121,6 +128,12 @@ def _drafted(fields: Sequence[Field], read: Reader) -> tuple[dict[str, tuple[Any
     entries = {name: (space.to_json(), f"check: {found.notes[name]}") for name, space in found.spaces.items()}
     left = [f"{name} is left out: {why}" for name, why in found.left_out.items()]
     return entries, (f"{TITLE}.", "reviewed: false", "(write true above once every line is.)", *left)
+
+
+def _left(names: Sequence[str]) -> str:
+    return (
+        f"A release leaves out, unless a space is declared: {name_list(names)} (identifiers by their names, or empty)."
+    )
 
 
 def _template(field: Field) -> Any:
@@ -141,7 +154,7 @@ def _said(plan: Plan, field: Field) -> str:
 def _kind(field: Field) -> str:
     """Return what the schema says of a column."""
     bounds, values = json.dumps(FORMS["(LOWER, UPPER)"]), json.dumps(FORMS["[CATEGORY, …]"], ensure_ascii=False)
-    return f"text; of numbers and dates {bounds}, of categories {values}" if field.written else str(field.type)
+    return f"text; of numbers and dates {bounds}, of categories {values}" if field.written else type_name(field.type)
 
 
 def _cost(plan: Plan, entered: bool) -> str:

@@ -42,8 +42,8 @@ _TURNS: list[tuple[str, Turn]] = [
     (
         r"convert text that writes dates \(pd\.to_datetime\), numbers, "
         r"or several items \(\.str\.findall\(\"\[\^;\]\+\"\)\)",
-        "give text that writes dates or numbers bounds, --space COLUMN=LOWER,UPPER, write several items as lists to a "
-        "Parquet file",
+        "give bounds to text that writes dates or numbers (--space COLUMN=LOWER,UPPER), a Parquet file with lists for "
+        "several items in a cell",
     ),
     (r"\bspaces=(\{…\}|(?=\)))", "--spaces FILE"),
     (r"\bspaces=draft\.confirm\(\)", "reviewed: true in the file"),

@@ -171,7 +171,7 @@ class CountEstimates(VectorEstimates):
         ------
         ParameterError
             For a condition that is none, a column that is not randomised, or what its space does not hold: a range
-            beyond declared bounds, too.
+            wholly beyond declared bounds, too.
 
         Examples
         --------

@@ -213,8 +213,8 @@ class NumberEstimates(VectorEstimates):
             rows = round(rows, 2 - len(str(rows)))
             remedy = f"half of these would show at about epsilon={self.plan.epsilon * more:.2g} or {rows:,} rows; "
         warn(
-            f"means of {column!r} by {name_list(by)}: {len(drawn)} of {len(errors)} groups are drawn far to the "
-            f"mean of all rows, as noise hides what groups usually differ by; {remedy}"
+            f"means of {column!r} by {name_list(by)}: noise hides {len(drawn)} of {len(errors)} groups, whose "
+            f"estimates lie near the mean of all rows, wherever their own lies; {remedy}"
             'method="inverse" gives what the rows of each group say',
             InferenceWarning,
         )

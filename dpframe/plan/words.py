@@ -52,7 +52,8 @@ def promise_line(plan: PlanData) -> str:
     'Promise: epsilon=1, delta=0 for each person with one row, also against someone who knows which row is theirs'
     """
     people = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
-    people += "" if plan.privacy_id is None else f" by column {plan.privacy_id!r}"
+    if plan.privacy_id is not None:
+        people = f"{people} counted, by column {plan.privacy_id!r}"
     whom = _KNOWN_ROW if plan.contributions == 1 else _KNOWN_ROWS
     promise = f"Promise: epsilon={plan.epsilon:g}, delta={plan.delta:.3g} for each person with {people}"
     if plan.located == plan.release:

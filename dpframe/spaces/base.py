@@ -19,6 +19,7 @@ from dpframe.spaces.json_form import from_object, to_object
 from dpframe.spaces.object_codes import encode_objects, uncollected
 from dpframe.spaces.object_reading import Objects, read_as
 from dpframe.spaces.python_values import as_arrow, elements
+from dpframe.spaces.words import type_name
 
 Codes = npt.NDArray[np.unsignedinteger]
 Mask = npt.NDArray[np.bool_] | None
@@ -483,4 +484,4 @@ def refuse_object(kind: str, space: str, remedy: str) -> ColumnError:
 
 def refuse_type(space: str, type_: pa.DataType, remedy: str) -> ColumnError:
     """Return the error for a column whose type a space cannot code."""
-    return ColumnError(f"has type {type_}, which {space} cannot hold; {remedy}")
+    return ColumnError(f"has type {type_name(type_)}, which {space} cannot hold; {remedy}")

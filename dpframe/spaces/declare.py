@@ -14,6 +14,7 @@ from dpframe.spaces.base import SPACES, Space, space_from_json
 from dpframe.spaces.grids import Integer, Real
 from dpframe.spaces.listed import Categorical, Ordinal
 from dpframe.spaces.times import Datetime
+from dpframe.spaces.words import type_name
 
 NULLABLE = "nullable"
 """The tag under which the registry has the space of nulls, whose inner space may be a shorthand too."""
@@ -60,7 +61,8 @@ def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
     written = t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_)
     remedy = ", or convert text that writes dates or numbers first, e.g. with pd.to_datetime" if written else ""
     raise ColumnError(
-        f"has type {type_}, for which bounds mean nothing; declare its categories instead, as a list […]{remedy}"
+        f"has type {type_name(type_)}, for which bounds mean nothing; declare its categories instead, as a list […]"
+        f"{remedy}"
     )
 
 

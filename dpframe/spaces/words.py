@@ -1,9 +1,11 @@
-"""Numbers and lists of values to read."""
+"""Numbers, types and lists of values to read."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
+
+import pyarrow as pa
 
 _FEW = 8
 """Values that are named; of more only these."""
@@ -28,3 +30,17 @@ def listed(values: Collection[Any], noun: str = "values") -> str:
     """
     shown = ", ".join([str(value) for value in values][:_FEW])
     return f"{len(values)} {noun}: {shown}" + (f" and {len(values) - _FEW} more" if len(values) > _FEW else "")
+
+
+def type_name(type_: pa.DataType) -> str:
+    """Return the name of a column's type: of text, which has several, just that.
+
+    Examples
+    --------
+    >>> type_name(pa.large_string()), type_name(pa.dictionary(pa.int8(), pa.string())), type_name(pa.int64())
+    ('text', 'categories of text', 'int64')
+    """
+    if pa.types.is_dictionary(type_):
+        return f"categories of {type_name(type_.value_type)}"
+    text = pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+    return "text" if text else str(type_)

@@ -646,7 +646,7 @@ class TestRefusals:
         other = people().set_column(0, "age", people()["sex"])
         pq.write_table(other, tmp_path / "other.parquet")
         text = refused(tmp_path, tmp_path / "other.parquet", target, dpf.ColumnError, plan=plan)
-        assert text.startswith("column 'age': has type string")
+        assert text.startswith("column 'age': has type text")
 
     @pytest.mark.walk(4)
     @pytest.mark.parametrize("shuffle", [True, False])

@@ -314,3 +314,16 @@ def test_dates_in_a_csv_file_and_in_a_frame_of_text(run, tmp_path):
     dated = frame.assign(day=pd.to_datetime(frame["day"]))
     plan = dated.dp.plan(epsilon=1, spaces={"day": ("2020-01-01", "2024-12-31")}, drop=["note"])
     assert plan.spaces["day"].inner_space.tag == "datetime"
+
+
+@pytest.mark.filterwarnings("ignore:left out as identifiers")
+def test_identifiers_are_left_out_of_a_template_and_of_what_is_found(run, tmp_path):
+    """Inference was paid for, and then the column that it had left out was looked for in vain."""
+    pd.DataFrame({"id": range(200), "sex": ["F", "M"] * 100, "name": "x"}).to_parquet(tmp_path / "in.parquet")
+    for more in ([], ["--infer", 3]):
+        code, text, _ = run("spaces", tmp_path / "in.parquet", *more)
+        assert code == 0
+        assert '"sex": ' in text
+        assert '"id": ' not in text
+        assert "// A release leaves out, unless a space is declared: id, name (identifiers" in text
+        assert "// text" in text

@@ -113,8 +113,8 @@ def test_groups_that_are_drawn_to_the_mean_of_all_are_warned_of_in_one_line():
     """Of a thousand rows nothing is seen of a ward; a hundred times as many show all of them."""
     (said,) = by_ward(1_000)
     found = re.fullmatch(
-        r"means of 'age' by ward: (\d+) of (\d+) groups are drawn far to the mean of all rows, as noise hides what "
-        r"groups usually differ by; half of these would show at about epsilon=([\d.]+) or ([\d,]+) rows; "
+        r"means of 'age' by ward: noise hides (\d+) of (\d+) groups, whose estimates lie near the mean of all rows, "
+        r"wherever their own lies; half of these would show at about epsilon=([\d.]+) or ([\d,]+) rows; "
         r'method="inverse" gives what the rows of each group say',
         said,
     )

@@ -273,7 +273,7 @@ def test_ledger_and_dataset_go_together(people: pd.DataFrame, source: Path, tmp_
     ]
     for call in calls:
         for kept in ({"ledger": ledger}, {"dataset": "survey"}):
-            with pytest.raises(ParameterError, match=r"^ledger and dataset go together, e.g. ledger="):
+            with pytest.raises(ParameterError, match=r"^ledger and dataset go together, and part and run with them"):
                 call(**kept)
         with pytest.raises(
             LedgerError, match=r"^dataset nobody is not in .*, which holds survey; make it with: dpframe"

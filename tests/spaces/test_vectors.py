@@ -105,7 +105,7 @@ def test_a_column_is_coded_as_its_values_are() -> None:
         ([[1.0, 2.0], None], "is null, .* at row position 1$"),
         (pa.array([[1, 2]]), "has type list<.*int64>, which a space of vectors cannot hold"),
         (pa.array([[1.0, 2.0, 3.0]], pa.list_(pa.float64(), 3)), "which a space of 2 numbers cannot hold"),
-        (pa.array(["a"]), "has type string, which a space of vectors cannot hold"),
+        (pa.array(["a"]), "has type text, which a space of vectors cannot hold"),
     ],
 )
 def test_what_is_no_vector_is_refused_by_its_row(column, match) -> None:

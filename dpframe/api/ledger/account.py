@@ -18,7 +18,9 @@ from dpframe.errors import ParameterError, name_list
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan
 
-TOGETHER = 'ledger and dataset go together, e.g. ledger="ledger.sqlite", dataset="survey-2026"'
+TOGETHER = (
+    'ledger and dataset go together, and part and run with them, e.g. ledger="ledger.sqlite", dataset="survey-2026"'
+)
 """What is said where one is given without the other."""
 
 INFERENCE = "inference"
