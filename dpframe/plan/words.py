@@ -73,10 +73,12 @@ def mind_lines(plan: PlanData, left_out: Collection[str] = ()) -> list[str]:
     passed = [name for name in plan.passthrough if name not in left_out]
     copied = [*passed, *(["the index of the rows"] if plan.keeps_index else [])]
     missing = [one.column for one in plan.not_found if one.column not in left_out]
+    none = missing and len(missing) == len(set(plan.names).difference(left_out))
+    lost = "NOTHING TO ASK: inference found no column" if none else "Not found by inference"
     lines = {
         "NOT PROTECTED, copied as they are": copied,
         "NOT COVERED by the promise, as their spaces were read off the data": plan.leaks,
-        "Not found by inference, so their estimates are NaN (declare them in spaces=)": missing,
+        f"{lost}, so their estimates are NaN (declare them in spaces=)": missing,
     }
     return [f"{what}: {name_list(names)}" for what, names in lines.items() if names]
 

@@ -86,6 +86,12 @@ def test_repr_of_raw_and_released(census, census_spaces):
     assert safe.dp.release.n == 5_000
 
 
+def test_a_release_that_found_nothing_says_so_first():
+    frame = pd.DataFrame({"text": [f"answer {i}" for i in range(40)]})
+    told = frame.dp.sanitize(epsilon=1).dp.release.lines()[1]
+    assert told.startswith("NOTHING TO ASK: inference found no column, so their estimates are NaN")
+
+
 def test_the_first_lines_say_what_to_mind():
     frame = pd.DataFrame({"a": ["x", "y"] * 500, "b": ["p"] * 1000, "c": [1.5] * 1000}, index=range(1000))
     rare = frame.assign(d=[f"rare {i}" for i in range(1000)])
