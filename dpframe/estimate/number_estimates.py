@@ -17,7 +17,7 @@ from dpframe.estimate.base import column_names, kept_parts
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
 from dpframe.estimate.moments import line_of
-from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, warn_of_hidden
+from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons, warn_of_hidden
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
@@ -204,7 +204,8 @@ class NumberEstimates(VectorEstimates):
     def _warn_of_drawn(self, column: str, by: Sequence[str], errors: FloatArray) -> None:
         """Warn where groups are too small to be told from the mean of all rows, beyond which groups hardly differ."""
         drawn = errors[errors > _ALIKE]
-        if not len(drawn):
+        are_nan = not self.clipped and not reasons(self.plan.not_found).keys().isdisjoint((column, *by))
+        if are_nan or not len(drawn):
             return
         more = (float(np.median(drawn)) / _ALIKE) ** _GROWTH
         remedy = ""
