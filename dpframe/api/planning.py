@@ -52,6 +52,7 @@ from dpframe.plan.infer.declared import (
     infer_spaces,
     warn_of_copied_identifiers,
     warn_of_identifiers,
+    warn_of_persons,
     warn_of_whole_bounds,
 )
 from dpframe.plan.infer.from_data import any_space, from_type
@@ -330,6 +331,8 @@ def _without_identifiers(columns: Sequence[Field], options: dict[str, Any], quie
     """
     found = [] if is_one_of(options["infer"], ["public"]) else identifiers(columns, options["spaces"])
     kept = [column for column in columns if column.name not in found]
+    if not quiet and options["privacy_id"] is None and options["contributions"] == 1:
+        warn_of_persons(kept, options["spaces"])
     if not found:
         return list(columns)
     if not kept:

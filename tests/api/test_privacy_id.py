@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -225,3 +226,24 @@ def test_ids_of_invalid_text_are_ids(type_):
     table = pa.table({"visit": ["home", "ward", "home"] * 10, "patient": ids})
     safe = dpf.sanitize(table, epsilon=1.0, delta=0, spaces={"visit": SPACES["visit"]}, privacy_id="patient")
     assert len(safe) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "warns"),
+    [
+        ("patient", {}, True),
+        ("Customer", {}, True),
+        ("patient", {"contributions": 2}, False),
+        ("patient", {"privacy_id": "patient"}, False),
+        ("patient", {"drop": ["patient"]}, False),
+        ("patients_seen", {}, False),
+    ],
+)
+def test_a_column_that_may_name_persons_is_asked_after(name, options, warns):
+    frame = pd.DataFrame({name: [f"p{i // 2}" for i in range(60)], "sex": ["F", "M"] * 30})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dpf.plan(frame, epsilon=1, **options)
+    asked = [str(w.message) for w in caught if "may name persons" in str(w.message)]
+    assert len(asked) == warns
+    assert all(f"pass privacy_id={name!r}" in text for text in asked)

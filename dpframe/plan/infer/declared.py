@@ -175,6 +175,20 @@ def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
     )
 
 
+def warn_of_persons(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> None:
+    """Warn of the first column that may name persons, by its name and type, where nobody said who owns which rows."""
+    declared = _declared(spaces)
+    for column in columns:
+        undeclared = column.name not in declared and from_type(replace(column, nullable=False)) is None
+        if undeclared and _PERSON.fullmatch(column.name):
+            warn(
+                f"{column.name!r} may name persons, and a release protects each row as one person's: if a person may "
+                f"have several rows, pass privacy_id={column.name!r}; if it names none, declare its space",
+                InferenceWarning,
+            )
+            return
+
+
 def warn_of_copied_identifiers(names: Iterable[str]) -> None:
     """Warn of columns that are passed through although their names are those of identifiers."""
     found = [name for name in names if IDENTIFIER.search(name)]
