@@ -60,8 +60,6 @@ class Folder:
     def opened(cls, path: Path, *, follow: bool = True) -> Iterator[Folder]:
         """Open a folder; ``NotADirectoryError`` for anything else, or a link to one unless these are followed.
 
-        Examples
-        --------
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as name, Folder.opened(Path(name)) as folder:
         ...     os.close(folder.open("a", os.O_CREAT | os.O_EXCL | os.O_RDWR))
@@ -176,8 +174,6 @@ def atomic(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 def write_text(path: str | Path, text: str) -> None:
     r"""Write a file of text in UTF-8, there whole or not at all; `FileError` if it cannot be written.
 
-    Examples
-    --------
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_text(Path(folder) / "a.txt", "é")
     ...     (Path(folder) / "a.txt").read_bytes()
@@ -190,8 +186,6 @@ def write_text(path: str | Path, text: str) -> None:
 def check_named(path: str | Path, *endings: str) -> None:
     """Raise `FileError` unless a name ends as what is written does: programs open a file by its ending.
 
-    Examples
-    --------
     >>> check_named("plan.xlsx", *JSON)
     Traceback (most recent call last):
     ...

@@ -144,8 +144,6 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
 def expected_of(plan: Plan) -> Expectation:
     """Return the same of a plan that is made: of its own spaces and rows, which must be known.
 
-    Examples
-    --------
     >>> from dpframe.plan.build import build_plan
     >>> print(expected_of(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=10_000)))  # doctest: +ELLIPSIS
     To expect of 10,000 rows at epsilon=1, delta=1e-06 (95 % intervals):

@@ -124,8 +124,6 @@ _SECONDS = pd.Timedelta(seconds=10)
 def _whole_seconds(table: pd.DataFrame) -> pd.DataFrame:
     """Round times that err by seconds to seconds: microseconds would be digits of noise.
 
-    Examples
-    --------
     >>> noon, hour = pd.Timestamp("2026-01-31 12:00:00.123456"), pd.Timedelta(hours=1)
     >>> _whole_seconds(pd.DataFrame({"estimate": [noon], "std_error": [hour]}))["estimate"].item()
     Timestamp('2026-01-31 12:00:00')

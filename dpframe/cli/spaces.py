@@ -224,10 +224,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 def with_own(declared: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:
     """Return the declarations of a file, and those of ``--space``, which go first.
 
-    Raises
-    ------
-    ParameterError
-        If a text declares no space, or the file is still to be reviewed.
+    Raises `ParameterError` if a text declares no space, or the file is still to be reviewed.
     """
     check_reviewed(declared)
     return {**declared, **dict(map(_own, texts))} if texts else declared
@@ -275,12 +272,8 @@ _UNREVIEWED = re.compile(r"(?m)^[ \t]*(//|#) reviewed: false[ \t]*$")
 def read_spaces(path: Path) -> Mapping[str, Any]:
     """Read a file of spaces: TOML by its ending, else JSON, in which lines that begin with // are comments.
 
-    Raises
-    ------
-    FileError
-        If it cannot be read, or is not what its ending says.
-    ParameterError
-        If a declaration is invalid, or a placeholder has not been filled in.
+    Raises `FileError` if it cannot be read, or is not what its ending says; `ParameterError` if a declaration is
+    invalid, or a placeholder has not been filled in.
     """
     try:
         content = path.read_bytes()

@@ -13,13 +13,8 @@ WHERE = '--where must be a JSON object, e.g. {"sex": "F", "age": {"lower": 18, "
 def read_where(text: str) -> dict[str, Any]:
     """Read a condition: in JSON bounds are an object, and either may be left out; lists are of values.
 
-    Raises
-    ------
-    ParameterError
-        For what is no JSON object.
+    Raises `ParameterError` for what is no JSON object.
 
-    Examples
-    --------
     >>> read_where('{"sex": ["F"], "age": {"not": {"lower": 18}}}')
     {'sex': ['F'], 'age': {'not': (18, None)}}
     """

@@ -87,8 +87,6 @@ _TURNS: list[tuple[str, Turn]] = [
 def in_options(message: str) -> str:
     """Return a message that speaks of options.
 
-    Examples
-    --------
     >>> in_options("give epsilon, e.g. epsilon=1.0, or a plan")
     'give epsilon, e.g. --epsilon 1.0, or --plan FILE'
     >>> in_options("is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'")
