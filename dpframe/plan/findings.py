@@ -226,14 +226,14 @@ def _whole(measured: Sequence[Measured], space: Space) -> bool:
     return bool(space.inner_space.is_whole or measured[-1].unit is not None)
 
 
-def _spiky(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
+def _spiky(measured: tuple[Measured, ...], space: Space, n: int, least: float = _SPIKE) -> bool:
     """Return whether a single value has many of the rows that are present."""
     ends, counts, _ = _fitted(measured)
     spike = int(np.argmax(counts))
     start, stop = ends[spike], ends[spike + 1]
     half = stop / 2 - start / 2  # the difference of floats may be beyond them all
     single = half <= 0.5 if _whole(measured, space) else half < POINT / 2 * abs(start) or start < 0 < stop
-    return bool(single and counts[spike] > _SPIKE * max(n - max(measured[-1].missing or 0, 0), 1))
+    return bool(single and counts[spike] > least * max(n - max(measured[-1].missing or 0, 0), 1))
 
 
 def _hides_others(measured: tuple[Measured, ...], space: Space, n: int, odds: float) -> bool:
@@ -344,7 +344,7 @@ def are_faint(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
     ends, counts, covariance = _fitted(measured)
     inside = _inside(ends, space, measured[-1].unit) > 0
     inside[int(np.argmax(counts))] = False
-    if not _spiky(measured, space, n) or _stands_out(counts, covariance, inside):
+    if not _spiky(measured, space, n, _MOST) or _stands_out(counts, covariance, inside):
         return False
     return _held(measured, space, n) or are_placed(measured, space, n)
 

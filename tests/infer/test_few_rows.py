@@ -139,6 +139,7 @@ def test_bounds_hold_all_rows_that_are_there_and_no_more():
     assert fullest(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 100, 0, 0, 0]), 1_000) == (1, 9)
     assert fullest(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 35, 0, 0, 0]), 1_000) == (1, 3)
     assert fullest(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 45, 0, 0, 0]), 1_000) == (1, 3)
+    assert fullest(counted(edges, [0, 300, 400, 200, 0, 0, 0, 0, 0, 0, 0, 53, 0]), 1_000) == (1, 3)
     assert fullest(counted(edges, [-5] * 13), 1_000) is None
 
 

@@ -233,7 +233,7 @@ others; and the standard errors that a cell must hold there.
 """
 
 
-_USUAL_PRICE, _AMOUNT_PRICE, _TINY_PRICE, _LARGE_PRICE, _NEGATIVE_PRICE, _APART = 0.75, 1.5, 2.0, 3.0, 1.0, 4.0
+_USUAL_PRICE, _AMOUNT_PRICE, _TINY_PRICE, _LARGE_PRICE, _NEGATIVE_PRICE, _APART = 0.75, 1.5, 2.0, 3.0, 1.0, 5.0
 """Standard errors that a cell must hold: of usual sizes, of amounts of millions to billions, tiny, large, more where
 negative; and a run apart from others.
 
