@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 from collections.abc import Generator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -39,6 +40,7 @@ ALL_SLOW = ("pytestmark = pytest.mark.slow", "pytestmark = [pytest.mark.slow")
 SLOW = "The slow tests (long statistics, fuzz, kills, engines, notebooks) were left out; run them with: pytest -m slow"
 
 
+@cache
 def engine_modules(root: Path, *, absent: bool) -> list[Path]:
     """Return the engines' modules, all of them or those whose extra is not installed."""
     folder = root / "dpframe" / "engines"
