@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,7 @@ class _Question:
     """The options of ``dpframe estimate``."""
 
     by: str | None
-    bins: int | None
+    bins: int | list[Any] | None
     normalize: bool
     given: list[str]
     method: str | None
@@ -98,7 +99,9 @@ STATISTICS: dict[str, _Statistic] = {
     ),
     "top": _one("k normalize", lambda e, c, q: e.top(c[0], q.k or 10, normalize=q.normalize, **q.common)),
     "describe": _Statistic(
-        range(1, 99), frozenset(), lambda e, c, q: stacked(_named(e.describe(c, **q.common), "statistic", "column"))
+        range(99),
+        frozenset(),
+        lambda e, c, q: stacked(_named(e.describe(c or None, **q.common), "statistic", "column")),
     ),
     "mean": _one("by bins", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.common)),
     "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stacked(e.cov(c, **q.common))),
@@ -132,6 +135,48 @@ def _whole_seconds(table: pd.DataFrame) -> pd.DataFrame:
     if not len(errors) or not all(isinstance(error, pd.Timedelta) and error >= _SECONDS for error in errors):
         return table
     return table.map(lambda value: value.round("s"))
+
+
+def _bins(text: str) -> int | list[Any]:
+    """Return a number of bins or their edges, which are numbers or times.
+
+    Examples
+    --------
+    >>> _bins("4"), _bins("0,18,64.5"), _bins("2024-01-01,2025-01-01")
+    (4, [0.0, 18.0, 64.5], ['2024-01-01', '2025-01-01'])
+    """
+    if "," not in text:
+        if not text.strip().isdecimal() or not int(text):
+            raise ParameterError("--bins must be a whole number, at least 1, or edges, e.g. --bins 0,18,65,120")
+        return int(text)
+    try:
+        return [float(edge) for edge in text.split(",")]
+    except ValueError:
+        return [edge.strip() for edge in text.split(",")]
+
+
+def _short_bins(table: pd.DataFrame) -> pd.DataFrame:
+    """Show bins of numbers with edges to a hundredth of the narrowest bin: on the space's own grid they are long.
+
+    Examples
+    --------
+    >>> index = pd.IntervalIndex.from_breaks([0.0, 3.99993896484375, 8.00018310546875], closed="left")
+    >>> _short_bins(pd.DataFrame({"estimate": [1.0, 2.0]}, index=index)).index.tolist()
+    ['[0, 4)', '[4, 8)']
+    """
+    labels = [label for level in range(table.index.nlevels) for label in table.index.get_level_values(level)]
+    widths = [one.length for one in labels if isinstance(one, pd.Interval) and isinstance(one.length, float)]
+    if not widths or not min(widths) > 0:
+        return table
+    places = 2 - math.floor(math.log10(min(widths)))
+
+    def text(label: Any) -> Any:
+        if not isinstance(label, pd.Interval) or not isinstance(label.length, float):
+            return label
+        left, right = (f"{round(end, places):.15g}" for end in (label.left, label.right))
+        return f"[{left}, {right})"
+
+    return table.rename(index=text)
 
 
 def _named(wide: pd.DataFrame, rows: str, columns: str) -> pd.DataFrame:
@@ -169,7 +214,10 @@ def estimate(
     statistic: Annotated[str, typer.Argument(help=", ".join(STATISTICS) + ".", show_default=False)],
     columns: Annotated[list[str] | None, typer.Argument(help="Its columns.", show_default=False)] = None,
     by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,
-    bins: Annotated[int | None, typer.Option(min=1, help="Bins of numeric columns.", show_default=False)] = None,
+    bins: Annotated[
+        str | None,
+        typer.Option(help="Bins of numeric columns: how many, or their edges, as 0,18,65,120.", show_default=False),
+    ] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
     given: Annotated[list[str] | None, typer.Option(help="Condition a joint on; repeat.", show_default=False)] = None,
     method: Annotated[str | None, typer.Option(help="inverse, project, em, model or auto.", show_default=False)] = None,
@@ -196,7 +244,9 @@ def estimate(
         grouped = by_instead(statistic, columns) if "by" in chosen.options else ""
         raise ParameterError(f"{statistic} takes {count}; got {len(columns)}{grouped}")
     conditions = None if where is None else read_where(where)
-    question = _Question(by, bins, normalize, given or [], method, q or [], conditions, k, target)
+    question = _Question(
+        by, None if bins is None else _bins(bins), normalize, given or [], method, q or [], conditions, k, target
+    )
     for option in sorted({"by", "bins", "normalize", "given", "method", "q", "where", "k"} - chosen.options):
         # Left unsaid, the answer would be to another question.
         if getattr(question, option) not in (None, False, []):
@@ -212,7 +262,7 @@ def estimate(
         plain = plain.astype(dict.fromkeys(spans, str))
         typer.echo(plain.to_json(orient="records", date_format="iso", force_ascii=False))
         return
-    shown = _whole_seconds(table)
+    shown = _short_bins(_whole_seconds(table))
     typer.echo(shown.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
     if "method" in table.attrs:
         typer.echo(f"method: {table.attrs['method']}")

@@ -173,4 +173,4 @@ def _print(table: pd.DataFrame) -> None:
     for name in table.columns:
         if not pd.api.types.is_numeric_dtype(table[name]):
             table[name] = table[name].map(plain)
-    typer.echo(table.to_string(index=False, float_format=lambda x: f"{x:.12g}"))
+    typer.echo(table.to_string(index=False, float_format=lambda x: f"{x:.6g}"))

@@ -153,6 +153,7 @@ ASKED = [
     (["corr", "age", "income"], {"column 1", "column 2"}, 4),
     (["null-rate", "income"], {"column"}, 1),
     (["histogram", "age", "--bins", "5"], {"age"}, 5),
+    (["histogram", "age", "--bins", "0,18,65,120"], {"age"}, 3),
     (["quantile", "age", "--q", "0.25", "--q", "0.5"], {"q"}, 2),
     (["quantile", "income"], {"q"}, 3),
     (["mean", "age", "--by", "income", "--bins", "2"], {"income"}, 2),
@@ -395,8 +396,11 @@ BAD += [
         ["plan", "in.parquet", "--epsilon", "1", "--spaces", "number.json"],
         "number.json, column 'age': a space is",
     ),
-    (["estimate", "in.parquet", "histogram", "age", "--bins", "0"], "Invalid value for '--bins'"),
-    (["estimate", "in.parquet", "value-counts", "age", "--bins", "0"], "Invalid value for '--bins'"),
+    (
+        ["estimate", "in.parquet", "histogram", "age", "--bins", "0"],
+        "--bins must be a whole number, at least 1, or edges",
+    ),
+    (["estimate", "in.parquet", "value-counts", "age", "--bins", "x"], "--bins must be a whole number, at least 1"),
     (["plan", "in.parquet", "--epsilon", "-1"], "e.g. --epsilon 1.0; got"),
     (["plan", "in.parquet", "--epsilon", "1", "--delta", "2"], "e.g. --delta 0 or --delta 1e-6; got"),
     (

@@ -111,16 +111,18 @@ def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | P
     Never by their values: whether any has decimals is data.
     """
     declared = _declared(spaces)
-    found = [
-        column.name
+    found = {
+        column.name: space
         for column in columns
         if column.written and column.name in declared and leaves_the_type(declared[column.name])
         if (space := declared_space(column, declared)).is_whole and space.values - space.has_null <= _FEW + 1
-    ]
+    }
     if found:
+        first: Any = next(iter(found.values())).inner_space
         warn(
-            f"bounds of {name_list(found)} are whole numbers, to which decimals are rounded, as CSV has no types; "
-            "declare them as (0.0, 1.0) if there may be decimals, or as Integer(0, 1) if there are none",
+            f"bounds of {name_list(list(found))} are whole numbers, to which decimals are rounded, as CSV has no "
+            f"types; declare ({first.lower}.0, {first.upper}.0) if there may be decimals, or Integer({first.lower}, "
+            f"{first.upper}) if there are none",
             InferenceWarning,
         )
 
