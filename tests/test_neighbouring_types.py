@@ -24,7 +24,6 @@ from examples import space_of
 from measure import codes_in
 
 import dpframe as dpf
-from dpframe.api.identity import SAME_NOISE
 from dpframe.errors import ColumnError
 
 N = 1200
@@ -73,12 +72,11 @@ def plain(made: Callable[[Sequence[Any]], pd.Series[Any]]) -> pd.DataFrame:
 
 
 def seen(call: Callable[[], Any]) -> tuple[Any, list[tuple[str, str]]]:
-    """Return what a call gives, and its warnings, except that one key serves two tables here."""
+    """Return what a call gives, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = call()
-    said = [(warning.category.__name__, str(warning.message)) for warning in caught]
-    return result, [(name, text) for name, text in said if text != SAME_NOISE]
+    return result, [(warning.category.__name__, str(warning.message)) for warning in caught]
 
 
 def types_of(safe: pd.DataFrame) -> list[Any]:

@@ -12,13 +12,7 @@ from typing import ClassVar
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import Unit
-from dpframe.api.identity import (
-    content,
-    table_digest,
-    warn_if_key_served_another,
-    warn_if_released,
-    warn_of_parts,
-)
+from dpframe.api.identity import content, table_digest, warn_if_released, warn_of_parts
 from dpframe.api.ledger import job_keys, runs
 from dpframe.api.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.api.planning import Request
@@ -82,8 +76,6 @@ class ReleaseBudget:
             _warn_if_repeated(table, cost.budget)
         elif self.ready is None:
             warn_if_released(table, cost.budget)
-        elif self.keyed and cost.wanted is not None:
-            warn_if_key_served_another(table, codes, self.ready, cost.wanted)
         return None
 
     def _identity(self, table: Table, wanted: bytes | None, codes: Codes) -> str | None:

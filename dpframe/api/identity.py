@@ -21,8 +21,8 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget
 from dpframe.api.ledger.account import OpenAccount
 from dpframe.channels import Mechanism
-from dpframe.errors import DpframeError, PrivacyLeakWarning, RepeatedReleaseWarning, name_list, warn
-from dpframe.noise.keystream import derived_key, framed
+from dpframe.errors import DpframeError, RepeatedReleaseWarning, name_list, warn
+from dpframe.noise.keystream import derived_key
 from dpframe.plan.infer.drafted import DraftedSpaces
 from dpframe.plan.plan import Plan
 from dpframe.plan.threads import remember
@@ -153,29 +153,6 @@ def warn_if_released(table: Table, cost: Budget) -> None:
             RepeatedReleaseWarning,
         )
     remember(_alike, digest, (releases, releases if due else warned, epsilon, delta), _MOST)
-
-
-SAME_NOISE = (
-    "key has served another table of these columns, and two tables under one noise show how they differ; leave key "
-    "out, which takes a fresh one, or pass ledger=, which refuses the second"
-)
-"""What is said of a key that is used again for a changed table."""
-
-_under_keys: dict[bytes, bytes] = {}
-"""By a key and a request, neither of which it reveals: the digest under that key of the table that it served last."""
-
-
-def warn_if_key_served_another(table: Table, codes: Codes, key: bytes, wanted: bytes) -> None:
-    """Warn of a key that served another table in memory under this request, in this process: a ledger refuses that."""
-    digest = table_digest(table, codes, key)
-    if digest is None:
-        return
-    # With other columns or another number of rows a request comes to another plan, and so to other noise.
-    facts = repr((table.n, table.names))
-    noise = hmac.digest(key, framed((b"noise of a request", wanted, facts.encode("utf-8", "surrogatepass"))), "sha256")
-    if _under_keys.get(noise, digest) != digest:
-        warn(SAME_NOISE, PrivacyLeakWarning)
-    remember(_under_keys, noise, digest, _MOST)
 
 
 def warn_of_parts(account: OpenAccount, digest: bytes | None) -> None:

@@ -30,7 +30,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpframe.api.identity import SAME_NOISE
 from dpframe.api.planning import raw_frame
 from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError, check_whole, name_list
@@ -182,9 +181,7 @@ class _Observed:
     def of(cls, face: Face, table: pa.Table, plan: Plan, key: bytes) -> _Observed:
         with warnings.catch_warnings(record=True, action="always") as told:
             released = face(table, plan, key)
-        # That one key serves two tables here is what an audit is.
-        said = [(w.category.__name__, str(w.message)) for w in told if str(w.message) != SAME_NOISE]
-        facts: dict[str, Any] = {"warnings": Counter(said)}
+        facts: dict[str, Any] = {"warnings": Counter((w.category.__name__, str(w.message)) for w in told)}
         if isinstance(released, pa.Table):
             text, arrow = metadata_text(released.schema.metadata), released
             others = {k: v for k, v in (released.schema.metadata or {}).items() if METADATA_KEY.encode() not in v}

@@ -169,7 +169,7 @@ def sanitize(
         A ready plan instead of these and of the options below.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. Two tables under one
-        noise show how they differ: with a ledger the second is refused, without one a table in memory is warned of.
+        noise show how they differ: with a ledger the second is refused.
     ledger, dataset
         A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn. Or
         only ``ledger``, as ``Ledger(…).account(dataset, part)``, where the table holds only the rows of a part of the

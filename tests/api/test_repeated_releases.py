@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import dpframe as dpf
-from dpframe.errors import PrivacyLeakWarning, RepeatedReleaseWarning
+from dpframe.errors import RepeatedReleaseWarning
 
 SPACES = {"age": (0, 99), "sex": ["F", "M"]}
 
@@ -61,34 +61,3 @@ def test_other_tables_ledgers_and_keys_are_not_warned_of(tmp_path):
 def test_rows_beyond_the_first_ones_do_not_make_two_tables_of_one_length_alike_by_chance():
     assert not _warned(lambda: dpf.sanitize(_frame(302, 7), epsilon=1, spaces=SPACES), 1)
     assert not _warned(lambda: dpf.sanitize(_frame(304, 7), epsilon=1, spaces=SPACES), 1)
-
-
-def _leaks(*releases):
-    with warnings.catch_warnings(record=True, action="always") as caught:
-        for release in releases:
-            release()
-    return [str(one.message) for one in caught if one.category is PrivacyLeakWarning]
-
-
-def test_a_key_that_serves_two_tables_is_warned_of():
-    """One row differs, and its noise is the same: the releases show by how much."""
-    frame, key = _frame(first=9), bytes([7] * 32)
-    other = frame.assign(age=[50, *frame["age"][1:]])
-    plan = dpf.plan(frame, epsilon=1, delta=0, spaces=SPACES)
-
-    def release(table, ready=plan, by=key):
-        return lambda: dpf.sanitize(table, plan=ready, key=by)
-
-    assert not _leaks(release(frame), release(frame), release(pl.from_pandas(frame)))
-    (said,) = _leaks(release(other))
-    assert said.startswith("key has served another table of these columns")
-    assert len(_leaks(release(pl.from_pandas(frame)))) == 1
-    assert not _leaks(release(other, by=bytes([8] * 32)))
-    assert not _leaks(release(other, ready=dpf.plan(frame, epsilon=2, delta=0, spaces=SPACES)))
-
-
-def test_an_audit_by_replay_takes_one_key_for_many_tables():
-    frame = _frame(first=10)
-    plan = dpf.plan(frame, epsilon=1, delta=0, spaces=SPACES)
-    assert not _leaks(lambda: dpf.audit(frame, plan, runs=10))
-    assert dpf.audit(frame, plan, runs=10).ok
