@@ -14,6 +14,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.walk(1)
 @pytest.mark.parametrize(("width", "most"), [(200, 60), (60, 60), (50, 50)])
 def test_the_bar_fits_and_counts_only_rows(monkeypatch, width, most):
     monkeypatch.setenv("COLUMNS", str(width))

@@ -430,6 +430,7 @@ def long_tail():
 
 
 @pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
+@pytest.mark.slow
 def test_counts_up_to_a_bound_hold_that_rows_beyond_it_count_as_it(long_tail):
     """Six releases: rows beyond an inferred bound are released as that bound, and intervals know."""
     data, releases = long_tail

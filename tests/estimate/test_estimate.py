@@ -350,6 +350,7 @@ def test_a_forecast_above_one_says_no_information():
     assert table.loc[("mean", "x"), "unit"] != "share: no information"
 
 
+@pytest.mark.slow
 def test_a_fit_gives_way_where_the_unbiased_variance_contradicts_it():
     # One heap, which a fit through Laplace noise spreads: its variance lies above the unbiased one's interval, though
     # its own error is smaller. That interval lies below zero (fixed key), and the root's still holds the truth, 0.

@@ -265,7 +265,8 @@ def test_model_recovers_pairs_without_noise():
         assert np.abs(fitted.joint([a, b]) - truth).sum() < 0.01
 
 
-def test_distributions():
+@pytest.mark.slow
+def test_bins_and_medians_are_held_by_their_intervals():
     counts, inside = np.zeros(3), 0
     for e in releases(12):
         table = e.histogram("age", [0, 20, 40, 60])
@@ -277,6 +278,12 @@ def test_distributions():
         inside += median["lower"] <= TABLE["age"].median() <= median["upper"]
     assert (counts >= 7).all(), counts  # of 12; below 7 has probability 1e-4 at 0.9
     assert inside >= 7
+
+
+def test_distributions():
+    table = ONE.histogram("age", [0, 20, 40, 60])
+    assert (table["estimate"] >= 0).all()
+    assert table["estimate"].sum() == pytest.approx(len(TABLE), rel=1e-6)
     table = ONE.quantile("wage", [0.1, 0.5, 0.9])
     assert table["estimate"].is_monotonic_increasing
     density = ONE.histogram("wage", 4, density=True)

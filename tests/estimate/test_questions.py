@@ -360,7 +360,8 @@ def test_spikes_that_noise_hides_may_be_of_the_same_rows(keys, options):
     assert sum(held) >= 0.75 * keys
 
 
-@pytest.mark.parametrize(("budgets", "keys"), [((1,), 1), pytest.param((1, 2), 2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("budgets", "keys"), [((1, 2), 2)])
 def test_counts_of_a_rule_among_columns_reach_to_what_their_pairs_allow(budgets, keys):
     """At most two of four, which no pair shows. Keys are fixed: of ten intervals nine hold at least."""
     rng, names = np.random.default_rng(0), ["asthma", "diabetes", "gout", "migraine"]

@@ -175,7 +175,7 @@ def truths(lists, groups):
     )
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("space", "mechanism"), channels(), ids=lambda v: getattr(v, "tag", ""))
 def test_intervals_cover_the_table(space, mechanism, lists):
     """Over 40 keys each statistic is unbiased and its error is right.

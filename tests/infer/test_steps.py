@@ -63,6 +63,7 @@ def test_whole_floats_come_back_whole_in_their_type_and_with_their_nulls():
         assert (values % WIDTHS[name] == 0).all()
 
 
+@pytest.mark.slow
 def test_inference_counts_serve_estimates_of_a_column_on_its_own_grid():
     """Edges of intervals lie between two of the values: all rows below one are those of the codes below."""
     frame = pd.DataFrame({"rating": FLOATS["rating"], "half": FLOATS["half"], "cent": FLOATS["cent"]})

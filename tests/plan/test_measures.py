@@ -394,7 +394,7 @@ def test_the_step_bounds_the_profile_of_joints_of_unequal_noise():
         assert law.least(x) > 0.5 * step_delta(step, x)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(150.0, 1e-6), (40.0, 1e-20)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(150.0, 1e-6), pytest.param(40.0, 1e-20, marks=pytest.mark.slow)])
 def test_large_promises_have_noise_whose_law_is_exact(epsilon, delta):
     spaces = {"sex": SPACES["sex"], "k": Integer(0, 3)}
     found = Wish("auto").measures(spaces, Budget(epsilon, delta), None, 10_000, 1)
