@@ -335,7 +335,8 @@ def _part(info: ReleaseInfo) -> str:
 
 
 def _rows(info: ReleaseInfo) -> str:
-    return f"{info.n:,} rows" if info.rows is None else f"{info.n:,} of {info.rows:,} rows"
+    each = "" if info.plan.privacy_id is None else f" ({info.plan.contributions} for each person)"
+    return (f"{info.n:,} rows" if info.rows is None else f"{info.n:,} of {info.rows:,} rows") + each
 
 
 @app.command(epilog="Example: dpframe inspect release.parquet --html report.html")

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
+from dpframe.api.report.review import review_table
 from dpframe.plan.build import build_plan
 
 SPACES = {
@@ -52,6 +53,12 @@ def test_a_statistic_says_once_what_nulls_count_as(estimates, ask, words):
     said = [str(one.message) for one in caught if "count as values" in str(one.message)]
     assert len(said) == bool(words)
     assert all(f"here, of {words}" in one and "declare Nullable(…) in a new release" in one for one in said)
+
+
+def test_a_report_says_that_nulls_count_as_values(estimates):
+    plan = estimates.plan
+    told = review_table(plan, plan.verify()).rows[-1][1]
+    assert told.endswith("count as the bounds, and nulls as a value where a column is not nullable.")
 
 
 def test_other_kinds_of_columns_say_what_a_null_is():

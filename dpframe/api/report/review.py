@@ -32,7 +32,7 @@ def review_table(plan: Plan, certificate: Certificate) -> Table:
         ("Is the noise sound (floating point, timing)?", _NOISE, "the code; losses are proved from the file"),
         ("Who can reach the raw table and the key?", "Not in this file.", OPEN),
         ("How were the data collected, and whom do they miss?", _COLLECTED, OPEN),
-        ("Is it useful, and for whom least?", _USEFUL, "forecast from the plan"),
+        ("Is it useful, and for whom least?", _useful(plan), "forecast from the plan"),
     ]
     caption = (
         "Questions in the order of the pyramid of NIST SP 800-226 (2025), with those of the W3C Draft Note "
@@ -49,6 +49,11 @@ _NOISE = (
 )
 _COLLECTED = "Not in this file. Noise mends no bias of the data, and hides nothing before the release."
 _USEFUL = "See the top of this page. Noise is the same for all counts, so small groups are distinguished least."
+
+
+def _useful(plan: Plan) -> str:
+    nulls = ", and nulls as a value where a column is not nullable" if plan.nulls == "impute" else ""
+    return f"{_USEFUL} Values beyond a column's bounds count as the bounds{nulls}."
 
 
 def _strength(plan: Plan) -> str:
