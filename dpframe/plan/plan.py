@@ -186,7 +186,7 @@ class Plan(PlanData):
     def summary(self) -> pd.DataFrame:
         """Return a table with a row per randomised column, and one for all columns of a group.
 
-        ``error_of_a_row`` is the worst expected distance between a value and its release, in ``unit``
+        ``expected_error`` is the worst expected distance between a value and its release, in ``unit``
         (for unordered columns the chance that a value changes); ``error_bound`` is the least that any
         mechanism could have at the same budget (metric-spaces paper, Theorems 6 and 7). For a column whose space
         inference did not find both are NaN, and ``unit`` is ``"not found"``.

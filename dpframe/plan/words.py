@@ -35,7 +35,7 @@ KEPT = "How the promise is kept"
 """What precedes the words of accounting."""
 
 _OF_ERRORS = (
-    "error_of_a_row: of one released value, at worst; error_bound: the least that any mechanism could have at this "
+    "expected_error: of one released value, at worst; error_bound: the least that any mechanism could have at this "
     "epsilon. Answers err far less: forecast() has their std_error, half of a ±"
 )
 
@@ -227,12 +227,12 @@ def _summary_table(units: Sequence[Randomised], not_found: Collection[str]) -> p
                 "mechanism": label_of(unit.mechanism),
                 "epsilon": unit.mechanism.budget.epsilon,
                 "delta": unit.mechanism.budget.delta,
-                "error_of_a_row": math.nan if missed else unit.expected_error,
+                "expected_error": math.nan if missed else unit.expected_error,
                 "error_bound": math.nan if missed else unit.error_bound,
                 "unit": "not found" if missed else unit.space.unit or _unit_of(unit.space.metric),
             }
         )
-    names = ["column", "space", "mechanism", "epsilon", "delta", "error_of_a_row", "error_bound", "unit"]
+    names = ["column", "space", "mechanism", "epsilon", "delta", "expected_error", "error_bound", "unit"]
     return pd.DataFrame(rows, columns=names).set_index("column")
 
 

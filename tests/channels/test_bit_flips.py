@@ -451,7 +451,7 @@ def test_a_plan_of_sets(hobbies):
     row = plan.summary().loc["hobbies"]
     assert (row["unit"], row["mechanism"]) == ("items", "asymmetric_bitflip")
     assert (
-        row["error_bound"] <= row["error_of_a_row"] == pytest.approx(24 * plan["hobbies"].mechanism.shown[1], rel=0.3)
+        row["error_bound"] <= row["expected_error"] == pytest.approx(24 * plan["hobbies"].mechanism.shown[1], rel=0.3)
     )
     forecast = plan.forecast()
     p, q = plan["hobbies"].mechanism.shown

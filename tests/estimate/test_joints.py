@@ -468,7 +468,7 @@ def test_attach():
 def test_report():
     report = SAFE.dp.report()
     text = str(report)
-    for words in ("A release of 2,000 rows", "Release: epsilon=18", "error_of_a_row", "error_bound", "wage"):
+    for words in ("A release of 2,000 rows", "Release: epsilon=18", "expected_error", "error_bound", "wage"):
         assert words in text
         assert words in report._repr_html_()
     assert isinstance(report, Report)

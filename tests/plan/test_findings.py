@@ -101,7 +101,7 @@ def test_plan_and_reports_say_not_found(lost):
     assert {"age", "income", "region"} <= {one.column for one in plan.not_found}
     row = plan.summary().loc["region"]
     assert row["unit"] == "not found"
-    assert math.isnan(row["error_of_a_row"])
+    assert math.isnan(row["expected_error"])
     assert "NOT FOUND" in str(plan)
     html = lost[0].dp.report().to_html()
     assert "Not found: no value cleared the threshold." in html

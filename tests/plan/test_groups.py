@@ -387,7 +387,7 @@ def test_summary_has_a_row_per_unit():
     row = table.loc["wage × sex × job"]
     assert (row["mechanism"], row["unit"]) == ("gamma_diagonal", "chance of change")
     # On tuples randomised response is optimal: it meets Theorem 7.
-    assert row["error_of_a_row"] == pytest.approx(row["error_bound"], rel=1e-6)
+    assert row["expected_error"] == pytest.approx(row["error_bound"], rel=1e-6)
     assert "wage × sex × job" in str(PLAN)
 
 

@@ -243,9 +243,9 @@ def test_html_escapes_names():
 def test_summary_is_a_row_per_column_in_units():
     table = plan_of(SPACES, epsilon=3.0).summary()
     assert table.index.tolist() == ["age", "sex", "born"]
-    assert (table["error_of_a_row"] >= table["error_bound"]).all()
+    assert (table["expected_error"] >= table["error_bound"]).all()
     assert table.loc["born", "unit"] == "D"
-    assert 0 < table.loc["age", "error_of_a_row"] < 120
+    assert 0 < table.loc["age", "expected_error"] < 120
 
 
 def warned(call):

@@ -21,17 +21,17 @@ def test_both_bounds_stand_beside_the_expected_error() -> None:
     table = REPORT.to_frame()
     assert list(table.index) == ["age", "sex", "<b>"]
     names = list(table.columns)
-    assert names.index("error_bound_6") == names.index("error_of_a_row") + 1
-    assert names.index("error_bound_7") == names.index("error_of_a_row") + 2
+    assert names.index("error_bound_6") == names.index("expected_error") + 1
+    assert names.index("error_bound_7") == names.index("expected_error") + 2
     assert "error_bound" not in names
     for name, diameter, m in [("age", 120, 120), ("sex", 1, 2), ("<b>", 9, 9)]:
         budget = PLAN[name].mechanism.budget
         kept, odds = 1 - budget.delta, math.exp(budget.epsilon)
         assert table.loc[name, "error_bound_6"] == pytest.approx(kept * diameter / (2 * (1 + odds)))
         assert table.loc[name, "error_bound_7"] == pytest.approx(kept * m / (m + odds))
-    assert (table["error_of_a_row"] >= table[["error_bound_6", "error_bound_7"]].max(axis=1)).all()
+    assert (table["expected_error"] >= table[["error_bound_6", "error_bound_7"]].max(axis=1)).all()
     # Randomised response meets Theorem 7.
-    assert table.loc["sex", "error_of_a_row"] == pytest.approx(table.loc["sex", "error_bound_7"], rel=1e-4)
+    assert table.loc["sex", "expected_error"] == pytest.approx(table.loc["sex", "error_bound_7"], rel=1e-4)
 
 
 def test_text_and_html() -> None:
@@ -48,7 +48,7 @@ def test_groups_are_one_row() -> None:
     plan = plan_of({"a": ["x", "y"], "b": ["u", "v"], "c": (0, 5)}, epsilon=2.0, groups=[["a", "b"]])
     table = Report(ReleaseInfo(plan, 10, "")).to_frame()
     assert len(table) == len(plan.units) == 2
-    assert (table["error_of_a_row"] >= table["error_bound_7"]).all()
+    assert (table["expected_error"] >= table["error_bound_7"]).all()
     assert isinstance(table, pd.DataFrame)
 
 

@@ -56,7 +56,7 @@ class Report:
     def to_frame(self) -> pd.DataFrame:
         """Return a table with a row per randomised column, or group of columns.
 
-        The pair lower bounds are ``error_bound_6`` and ``error_bound_7``, in ``unit`` as ``error_of_a_row``.
+        The pair lower bounds are ``error_bound_6`` and ``error_bound_7``, in ``unit`` as ``expected_error``.
         """
         plan = self.info.plan
         table, bounds = plan.summary(), [unit.error_bounds for unit in plan.units]
@@ -115,7 +115,7 @@ def _digits(x: float) -> str:
 
 
 _LEGEND = (
-    "error_of_a_row: the worst expected distance between a value and its release, in its unit.",
+    "expected_error: the worst expected distance between a value and its release, in its unit.",
     "error_bound_6, error_bound_7: what no mechanism at the same epsilon and delta can be below, by Theorem 6, "
     "(1−δ)·diam/(2(1+e^ε)), and for m+1 values at least κ apart by Theorem 7, (1−δ)·κm/(m+e^ε) "
     "(Holohan, Leith and Mason, differential privacy in metric spaces).",
