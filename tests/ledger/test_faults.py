@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from checks import SECRET, refused
+from examples import plan_of
 
 import dpframe as dpf
-from dpframe.api.ledger import ledger as module
 from dpframe.errors import ColumnError, DpframeError, FileError, LedgerError
-from dpframe.plan.build import build_plan
 
-PLAN = build_plan({"age": (0, 120), "sex": ["F", "M"]}, epsilon=0.25, delta=0.0)
+PLAN = plan_of({"age": (0, 120), "sex": ["F", "M"]}, epsilon=0.25, delta=0.0)
 ROWS = 20_000
 
 
@@ -164,29 +162,6 @@ def test_an_output_folder_that_is_read_only() -> None:
 
 
 # ------------------------------------------------------------------------------------------- clock and ledger
-
-
-def test_a_clock_that_jumps_back(monkeypatch: pytest.MonkeyPatch, ledger: dpf.Ledger) -> None:
-    """What was spent is counted by place, not by time; the history keeps the order in which it was spent."""
-    times = iter([timedelta(0), timedelta(days=-400), timedelta(days=9), timedelta(days=-2_000)])
-
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime:
-            return datetime(2026, 3, 1, tzinfo=UTC) + next(times)
-
-    monkeypatch.setattr(module, "datetime", Clock)
-    entries = [ledger.spend("survey", 0.25, 0.0, release_id=f"night {i}") for i in range(4)]
-    assert [entry.cumulative.epsilon for entry in entries] == [0.25, 0.5, 0.75, 1.0]
-    table = ledger.history("survey")
-    assert table["release_id"].tolist() == [f"night {i}" for i in range(4)]
-    assert table["cumulative_epsilon"].tolist() == [0.25, 0.5, 0.75, 1.0]
-    assert not table["when"].is_monotonic_increasing
-    with pytest.raises(dpf.BudgetExceeded):
-        ledger.spend("survey", 0.25, 0.0, release_id="night 4")
-    replayed = ledger.spend("survey", 0.25, 0.0, release_id="night 1")
-    assert replayed.replayed
-    assert replayed.cumulative.epsilon == 0.5
 
 
 def key_of(ledger: dpf.Ledger) -> bytes:

@@ -13,7 +13,7 @@ import stat
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from strategies import examples
 
 import dpframe as dpf
 from dpframe.accounting.gaussian_dp import Step, share_of_step
+from dpframe.api.ledger import ledger as module
 from dpframe.api.ledger.currencies import Amount, dominated, yearly
 from dpframe.api.ledger.ledger import Ledger, as_ledger
 from dpframe.api.ledger.sqlite import explained, transaction
@@ -702,3 +703,28 @@ def test_a_first_release_of_the_whole_promise_has_the_dataset_for_itself(tmp_pat
     with pytest.raises(BudgetExceeded, match="the largest epsilon that still fits is"):
         book.create("three", 1.0, 1e-6)
         book.spend("three", 1.0, 2e-6, release_id="too much", step=dear)
+
+
+def test_a_clock_that_jumps_back(monkeypatch, tmp_path):
+    """What was spent is counted by place, not by time; the history keeps the order in which it was spent."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 1.0)
+    times = iter([timedelta(0), timedelta(days=-400), timedelta(days=9), timedelta(days=-2_000)])
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(2026, 3, 1, tzinfo=UTC) + next(times)
+
+    monkeypatch.setattr(module, "datetime", Clock)
+    entries = [ledger.spend("survey", 0.25, 0.0, release_id=f"night {i}") for i in range(4)]
+    assert [entry.cumulative.epsilon for entry in entries] == [0.25, 0.5, 0.75, 1.0]
+    table = ledger.history("survey")
+    assert table["release_id"].tolist() == [f"night {i}" for i in range(4)]
+    assert table["cumulative_epsilon"].tolist() == [0.25, 0.5, 0.75, 1.0]
+    assert not table["when"].is_monotonic_increasing
+    with pytest.raises(BudgetExceeded):
+        ledger.spend("survey", 0.25, 0.0, release_id="night 4")
+    replayed = ledger.spend("survey", 0.25, 0.0, release_id="night 1")
+    assert replayed.replayed
+    assert replayed.cumulative.epsilon == 0.5
