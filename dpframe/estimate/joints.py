@@ -487,8 +487,11 @@ class Joints:
         joint, heard = model.joint(names), len(names) > 2 and model.is_heard(names)
         sides, unseen = sides_of(joint, parts), len(names) > 2 and model.known(names) is None
         found = float(sides.flat[0])
-        # The count itself, and the least and the greatest that its pairs leave.
+        # The count itself, and the least and the greatest that its pairs leave; of two, the rows of the rarer.
         asks = np.eye(1, sides.size)
+        if len(names) == 2:
+            rarer = sides.sum(axis=1)[0] <= sides.sum(axis=0)[0]
+            asks = np.array([[1.0, 0, 0, 0], [1.0, rarer, not rarer, 0]])
         if unseen and len(names) <= MOST_BOUNDED:
             asks = np.concatenate([asks, bounds_by_pairs(sides)])
         ends = asks[1:] @ sides.ravel()
@@ -508,7 +511,9 @@ class Joints:
         rows = float(self._source.rows)
         results = Results.of(np.array([found * rows]), np.array([(math.hypot(error, *opened) * rows) ** 2]), z)
         said: dict[str, Any] = {"source": "both" if heard else "tables"}
-        if len(ends):
+        if len(names) == 2:
+            results = results.folded(ends[0] * rows + z / 2 * of_ends[0] * rows)
+        elif len(ends):
             results = results.reaching(ends * rows, np.array(of_ends) * rows, z)
             said["allowed_by_pairs"] = tuple((np.clip(ends, 0.0, 1.0) * rows).tolist())
         return results, said
