@@ -372,6 +372,10 @@ def _held(value: Any) -> Any:
     return floated(value) if isinstance(value, int) else value
 
 
+class _ObjectsError(ParameterError, TypeError):
+    """An array of objects that are no numbers, which scikit-learn's conventions call an error of type."""
+
+
 _TYPED = "pass a DataFrame, each of whose columns has a type"
 
 
@@ -379,7 +383,7 @@ def _without_values(error: Exception) -> Exception:
     """Return an error of scikit-learn without what it quotes: arrays of a wrong shape or type, and text."""
     first, *more = str(error).split("\n")
     if first.startswith("float() argument"):
-        return ParameterError(f"X is an array with objects that are no numbers; {_TYPED}")
+        return _ObjectsError(f"X is an array with objects, whose every argument must be a string or a number; {_TYPED}")
     if isinstance(error, TypeError):
         return TypeError(first)
     if "could not convert" in first:

@@ -312,7 +312,7 @@ def bounds_of_others(measured: tuple[Measured, ...], space: Space, n: int) -> tu
     if shown or are_placed(measured, space, n):
         return None
     low, high = _others(measured, _whole(measured, space), n).bounds
-    return (low, high) if low < high else None
+    return (low, high) if -math.inf < low < high < math.inf else None
 
 
 @lru_cache(maxsize=1024)
