@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import ParameterError, check_flags, is_one_of
+from dpframe.errors import InferenceWarning, ParameterError, check_flags, is_one_of, name_list, warn
 from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Bins, column_names, kept_parts
@@ -184,7 +185,7 @@ class CountEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).count(women).round(-2).to_dict()
         {'estimate': 500.0, 'std_error': 100.0, 'lower': 300.0, 'upper': 800.0}
         >>> dpf.Estimates(safe).count({"sex": "F", "age": (18, 40)}, normalize=True).round(2).to_dict()
-        {'estimate': 0.19, 'std_error': 0.12, 'lower': 0.0, 'upper': 0.42}
+        {'estimate': 0.19, 'std_error': 0.06, 'lower': 0.08, 'upper': 0.31}
         """
         check_flags(normalize=normalize)
         if not is_one_of(method, ["auto", "inverse"]):
@@ -204,11 +205,24 @@ class CountEstimates(VectorEstimates):
         for name, beyond in cut.items():
             if (tails := self._tails(name)) is not None:
                 results = results.opened(tails.of_range(beyond), self._z, 1 / scale)
+        if method == "auto":
+            results = self._bounded(results.from_none(), asked, 1.0 if normalize else self._all_rows)
         if "allowed_by_pairs" in said:
             said["allowed_by_pairs"] = tuple(end / scale for end in said["allowed_by_pairs"])
         return results.series("count", said | self._said_of_tails(cut))
 
     @nan_if_not_found
+    def _bounded(self, results: Results, asked: Where, most: float) -> Results:
+        """Return a count with the interval of all that counts can be, and a warning, where its error is beyond them."""
+        if not results.std_error[0] > most > 0:
+            return results
+        warn(
+            f"noise hides how many rows meet conditions on {name_list(asked.names)} together: any number may; ask for "
+            "each by itself, declare the items of sets as Boolean columns in another release, or raise epsilon",
+            InferenceWarning,
+        )
+        return replace(results.clipped(0.0, most), lower=np.zeros(1), upper=np.full(1, most))
+
     def crosstab(
         self,
         index: str,
@@ -236,8 +250,9 @@ class CountEstimates(VectorEstimates):
         bins, target
             See `value_counts` and `joint`.
         method
-            See the class; by default ``"inverse"``, whose cells are unbiased. ``"auto"`` errs less where noise is not
-            small, as synthetic rows do, but is drawn to independence.
+            See the class; by default ``"inverse"``, whose cells are unbiased, unless a standard error is above the
+            number of rows. ``"auto"`` errs less where noise is not small, as synthetic rows do, but is drawn to
+            independence.
 
         Returns
         -------
@@ -252,11 +267,15 @@ class CountEstimates(VectorEstimates):
         if margins and normalize:
             raise ParameterError("margins are given with counts only; leave normalize out")
         axes = self._axes([index, columns], {} if bins is None else bins)
-        method = self._default_method(axes) if method is None else method
-        if margins and method != "inverse":
+        chosen = self._default_method(axes) if method is None else method
+        if margins and chosen != "inverse":
             raise ParameterError("margins are given with method='inverse' only")
-        answer = self._cells(axes, bool(normalize), given[normalize], dropna, method, target)
+        answer = self._cells(axes, bool(normalize), given[normalize], dropna, chosen, target)
         kept = kept_parts(axes, dropna)
+        most = 1.0 if normalize else self._all_rows
+        says_nothing = bool((answer.variance[kept] > most**2).any())
+        if method is None and chosen == "inverse" and not margins and says_nothing:
+            answer = self._cells(axes, bool(normalize), given[normalize], dropna, "auto", target)
         rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
         estimate, variance = answer.estimate[kept], answer.variance[kept]
         if margins:
@@ -554,7 +573,7 @@ class CountEstimates(VectorEstimates):
             estimate, variance = measured.by_size(normalize, population)
             mean = measured.mean_size(population)
         attrs = {"mean_size": self._results(*mean).within(least=0.0).series("size").to_dict(), "source": source}
-        return self._results(estimate, variance).within(least=0.0).frame(index, attrs)
+        return self._results(estimate, variance).from_none().frame(index, attrs)
 
     @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:

@@ -31,7 +31,7 @@ from dpframe.estimate.table_column import (
 from dpframe.estimate.tables.tables import Table, merged
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
-from dpframe.plan.measures import OF_SETS, MeasuredTable
+from dpframe.plan.measures import OF_SETS, Measure, MeasuredTable
 from dpframe.tables.released import Source
 
 COUNTED = ("one_way", "joint")
@@ -220,7 +220,7 @@ class MeasuredTables:
         if not held:
             return None
         axes = [held[0].axis(name) for name in (one, other)]
-        found, first, second = self.raw(axes), self.law(one), self.law(other)
+        found, first, second = self.raw(axes), *(self.law(name) or self._listed(name) for name in (one, other))
         if found is None or first is None or second is None:
             return None
         kept = tuple(slice(0, axis.cells - axis.has_null) for axis in axes)
@@ -229,6 +229,15 @@ class MeasuredTables:
             for axis, law in zip(axes, (first, second), strict=True)
         )
         return NumberPair((first, second), (x, y), found.counts[kept], found.variances[kept])
+
+    def _listed(self, name: str) -> NumberLaw | None:
+        """Return how the rows of a number whose values are listed are spread, by the least noisy of its tables."""
+        column = self.source.plan[name]
+        if not (column.space.is_listed and column.space.is_numeric):
+            return None
+        table = min((one.table.sum_to([name]) for one in self.holding([name])), key=lambda t: float(t.variances.max()))
+        counted = Measure("one_way", (name,), float(table.variances.max()))
+        return NumberLaw.of(column.space, float(self.rows), MeasuredTable(counted, (None,), table.counts))
 
     # Single columns
 

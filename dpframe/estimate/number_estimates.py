@@ -550,7 +550,7 @@ class NumberEstimates(VectorEstimates):
             unit = 1 / (widths * rows)
         part, tails = slice(0, axis.bins), self._tails(column)
         results = Results(*fitted.parts_of(parts[part], sampling, self._z) * rows * unit)
-        results = replace(results, lower=np.maximum(results.lower, np.minimum(results.estimate, 0.0)))
+        results = results.from_none()
         if tails is not None:
             results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)
         found = results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))

@@ -98,14 +98,17 @@ class Results:
         error = np.maximum(self.std_error, (high - low) / (2 * z))
         return Results(self.estimate, error, low, high)
 
+    def from_none(self) -> Results:
+        """Return intervals of counts that begin at 0, or at an estimate below it: they hold their estimates."""
+        return replace(self, lower=np.maximum(self.lower, np.minimum(self.estimate, 0.0)))
+
     def folded(self, most: Any) -> Results:
         """Return intervals of counts whose part below 0, where none lies, is added above, up to the most there may be.
 
         Noise that hides rows hides how columns depend on each other: more rows than an estimate has, and not fewer.
         """
-        low = np.maximum(self.lower, np.minimum(self.estimate, 0.0))
-        high = np.maximum(self.upper, np.minimum(self.upper + (low - self.lower), most))
-        return replace(self, lower=low, upper=high)
+        cut = self.from_none()
+        return replace(cut, upper=np.maximum(self.upper, np.minimum(self.upper + (cut.lower - self.lower), most)))
 
     def in_units(self, space: Space, zone: Any, kind: str = "instant") -> Results:
         """Return numbers of a column in its own units: of times instants (in its zone) or durations, as ``kind`` says.

@@ -10,7 +10,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.api.expectation import expected_of
-from dpframe.cli import main
+from dpframe.cli.main import main
 from dpframe.vertical import Identity, new_run
 
 COLUMNS = ["age", "sex", "region", "income"]
@@ -108,7 +108,7 @@ def test_a_plan_and_the_forecast_before_it_say_the_same(tmp_path, capsys):
     given = ["--space", "sex=F,M", "--space", "age=0,100", "--epsilon", "1"]
     for more in (["--expect"], []):
         with pytest.raises(SystemExit):
-            main.main(["plan", str(tmp_path / "in.parquet"), *given, *more])
+            main(["plan", str(tmp_path / "in.parquet"), *given, *more])
         assert f"  {after.lines[-1]}\n" in capsys.readouterr().out
 
 
