@@ -99,8 +99,9 @@ class Results:
         return Results(self.estimate, error, low, high)
 
     def from_none(self) -> Results:
-        """Return intervals of counts that begin at 0, or at an estimate below it: they hold their estimates."""
-        return replace(self, lower=np.maximum(self.lower, np.minimum(self.estimate, 0.0)))
+        """Return intervals of counts that begin at 0, or at an estimate below it, and end an error above 0 at least."""
+        low, high = np.maximum(self.lower, np.minimum(self.estimate, 0.0)), np.maximum(self.upper, self.std_error)
+        return replace(self, lower=low, upper=np.where(np.isfinite(self.upper), high, self.upper))
 
     def folded(self, most: Any) -> Results:
         """Return intervals of counts whose part below 0, where none lies, is added above, up to the most there may be.
@@ -108,7 +109,7 @@ class Results:
         Noise that hides rows hides how columns depend on each other: more rows than an estimate has, and not fewer.
         """
         cut = self.from_none()
-        return replace(cut, upper=np.maximum(self.upper, np.minimum(self.upper + (cut.lower - self.lower), most)))
+        return replace(cut, upper=np.maximum(cut.upper, np.minimum(self.upper + (cut.lower - self.lower), most)))
 
     def in_units(self, space: Space, zone: Any, kind: str = "instant") -> Results:
         """Return numbers of a column in its own units: of times instants (in its zone) or durations, as ``kind`` says.

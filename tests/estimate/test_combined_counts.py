@@ -158,3 +158,9 @@ def test_what_an_interval_of_a_count_has_below_0_lies_above_up_to_the_most_there
     assert folded.lower.tolist() == [0.0, 0.0, 70.0, -3.0]
     assert folded.upper.tolist() == [80.0, 62.0, 110.0, 57.0]
     assert (folded.upper - folded.lower <= found.upper - found.lower).all()
+
+
+def test_no_interval_of_a_count_lies_below_0():
+    found = Results.of(np.array([-36.0, -3.0, 40.0]), np.array([18.0, 30.0, 10.0]) ** 2, 1.96).from_none()
+    assert found.lower.round(1).tolist() == [-36.0, -3.0, 20.4]
+    assert found.upper.round(1).tolist() == [18.0, 55.8, 59.6]
