@@ -60,7 +60,11 @@ Target = Annotated[
 
 def in_place_of(target: Path) -> str:
     """Say whether writing a target replaces a file: asked before it is written."""
-    return ", in place of the file that was there" if target != PIPE and target.is_file() else ""
+    try:
+        is_there = target != PIPE and target.is_file()
+    except OSError:  # a name that no file can have, which writing refuses
+        return ""
+    return ", in place of the file that was there" if is_there else ""
 
 
 @contextmanager

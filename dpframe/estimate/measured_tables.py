@@ -237,7 +237,9 @@ class MeasuredTables:
             return None
         table = min((one.table.sum_to([name]) for one in self.holding([name])), key=lambda t: float(t.variances.max()))
         counted = Measure("one_way", (name,), float(table.variances.max()))
-        return NumberLaw.of(column.space, float(self.rows), MeasuredTable(counted, (None,), table.counts))
+        return NumberLaw.of(
+            column.space, float(self.rows), MeasuredTable(counted, (None,), np.rint(table.counts).astype(np.int64))
+        )
 
     # Single columns
 
