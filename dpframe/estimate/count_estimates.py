@@ -211,7 +211,6 @@ class CountEstimates(VectorEstimates):
             said["allowed_by_pairs"] = tuple(end / scale for end in said["allowed_by_pairs"])
         return results.series("count", said | self._said_of_tails(cut))
 
-    @nan_if_not_found
     def _bounded(self, results: Results, asked: Where, most: float) -> Results:
         """Return a count with the interval of all that counts can be, and a warning, where its error is beyond them."""
         if not results.std_error[0] > most > 0:
@@ -223,6 +222,7 @@ class CountEstimates(VectorEstimates):
         )
         return replace(results.clipped(0.0, most), lower=np.zeros(1), upper=np.full(1, most))
 
+    @nan_if_not_found
     def crosstab(
         self,
         index: str,

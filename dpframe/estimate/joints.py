@@ -535,12 +535,14 @@ class Joints:
         onto = [model.columns[axis.name].onto(axis) for axis in keys]
 
         def by_group(shares: FloatArray) -> FloatArray:
+            # A group in which noise leaves no rows is as all rows are, give or take all that may be.
+            everybody = _FEWEST * shares.reshape(-1, len(centres)).sum(axis=0)
             for i, matrix in enumerate(onto):
                 shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
-            return np.asarray(shares)
+            return np.asarray(shares + everybody)
 
         def mean(shares: FloatArray) -> FloatArray:
-            return np.asarray(shares @ (centres * present) / np.maximum(shares @ present, _FEWEST))
+            return np.asarray(shares @ (centres * present) / np.maximum(shares @ present, _ROUNDING))
 
         def of(shares: FloatArray) -> FloatArray:
             return mean(by_group(shares)) - mean(shares.reshape(-1, len(centres)).sum(axis=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +11,7 @@ import numpy as np
 from dpframe.estimate.axes import Axis, overlaps
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
-from dpframe.estimate.evidence.number_law import NumberLaw
+from dpframe.estimate.evidence.number_law import REPLICATES, NumberLaw
 from dpframe.estimate.tables.tables import Table
 from dpframe.spaces.arrays import FloatArray, IntArray
 
@@ -141,7 +142,9 @@ class TableColumn:
         first, exact = np.moveaxis(shares, place, 0), aggregation(self.axis, axis)
         onto, (moved, within) = exact @ self.spread, self.cut(exact, first)
         seen = np.tensordot(onto, first, axes=1) + moved
-        spread = np.tensordot(onto**2, np.moveaxis(variances, place, 0), axes=1) + within
+        # What is off in the fit's cell is so in the part of it that is asked for, and that part may be more.
+        squares = onto**2 + sum((apart**2 for apart in self._apart(exact)), np.zeros(onto.shape)) / REPLICATES
+        spread = np.tensordot(squares, np.moveaxis(variances, place, 0), axes=1) + within
         return np.moveaxis(seen, 0, place), np.moveaxis(spread, 0, place)
 
     def cut(self, exact: FloatArray, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -167,19 +170,22 @@ class TableColumn:
         ``exact``: what part of each fine cell lies in each cell that is asked for, shape (asked for, fine); ``shares``:
         the joint by the fit's cells, shape (cells, …).
         """
-        errors = np.zeros((len(exact), *shares.shape[1:]))
-        parts = exact @ self.spread
-        cutting = ((parts > _WHOLE) & (parts < 1 - _WHOLE)).any(axis=1)
+        squares = [np.tensordot(apart, shares, axes=(1, 0)) ** 2 for apart in self._apart(exact)]
+        return np.asarray(np.sqrt(np.mean(squares, axis=0))) if squares else np.zeros((len(exact), *shares.shape[1:]))
+
+    def _apart(self, exact: FloatArray) -> Iterator[FloatArray]:
+        """Yield by how much parts of the fit's cells that are asked for are off, by replicas of the number's law."""
+        held = exact @ self.merge.T
+        # Cells that look empty are cut as well as others: noise hides their rows.
+        cutting = ((held > _WHOLE) & (held < self.merge.sum(axis=1) - _WHOLE)).any(axis=1)
         if self.law is None or not cutting.any():
-            return errors
-        onto = self.merge.T
-        squares = np.zeros((int(cutting.sum()), *shares.shape[1:]))
+            return
+        onto, apart = self.merge.T, np.zeros(held.shape)
+        parts = exact[cutting] @ self.spread
         for rows in self.law.replicas:
-            held = (rows + 1e-9) / ((rows + 1e-9) @ onto)[self.bins]
-            apart = (exact[cutting] * held) @ onto - parts[cutting]
-            squares += np.tensordot(apart, shares, axes=(1, 0)) ** 2
-        errors[cutting] = np.sqrt(squares / len(self.law.replicas))
-        return errors
+            inside = (rows + 1e-9) / ((rows + 1e-9) @ onto)[self.bins]
+            apart[cutting] = (exact[cutting] * inside) @ onto - parts
+            yield apart
 
 
 # Cells that cut a fit's bins: how rows lie within a bin, to the first order. For a number that a fit knows by bins the

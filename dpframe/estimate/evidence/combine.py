@@ -99,16 +99,27 @@ def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tup
     """
     if not len(facts.counts):
         return rows, covariance
-    shared, told = covariance @ facts.matrix.T, facts
+    told = facts
     for _ in range(_SCORINGS if np.isfinite(facts.threshold).any() else 1):
-        inner = facts.matrix @ shared + np.diag(told.variances)
-        gain = np.linalg.solve(inner, shared.T).T
+        gain = gain_of(covariance, facts.matrix, told.variances)
         found, variances = rows + gain @ (told.counts - facts.matrix @ rows), told.variances
         told = facts.about(found)
-    left = np.eye(len(rows)) - gain @ facts.matrix
-    # Joseph's form: no difference of what may be far larger.
+    return found, left_by(covariance, gain, facts.matrix, variances)
+
+
+@one_thread
+def gain_of(covariance: FloatArray, matrix: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return K, shape (cells, facts): by how much an estimate follows facts that differ from it."""
+    shared = covariance @ matrix.T
+    return np.asarray(np.linalg.solve(matrix @ shared + np.diag(variances), shared.T).T)
+
+
+@one_thread
+def left_by(covariance: FloatArray, gain: FloatArray, matrix: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return the covariance that facts leave, in Joseph's form: no difference of what may be far larger."""
+    left = np.eye(len(covariance)) - gain @ matrix
     kept = left @ covariance @ left.T + (gain * variances) @ gain.T
-    return found, (kept + kept.T) / 2
+    return np.asarray((kept + kept.T) / 2)
 
 
 def chi_square_tail(degrees: int, value: float) -> float:

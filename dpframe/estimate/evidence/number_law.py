@@ -18,7 +18,16 @@ from itertools import pairwise
 import numpy as np
 
 from dpframe.estimate.evidence.cells import Tree, counted, tree_of
-from dpframe.estimate.evidence.combine import Observation, cut_below, few_rows, pooled, project, updated
+from dpframe.estimate.evidence.combine import (
+    Observation,
+    cut_below,
+    few_rows,
+    gain_of,
+    left_by,
+    pooled,
+    project,
+    updated,
+)
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
@@ -43,6 +52,16 @@ stretch its beginning is off the median at least."""
 _LOOSE = 0.05
 """Variance of the part of a stretch that lies in one half of it, at least."""
 
+_LIKELY, _SURELY = 2.2, 3.0
+"""Standard errors above its count that a cell's rows may be, and those of each of the stretches that it lies in."""
+
+_TWO_SIDED = 1.96
+"""Standard errors on either side of an estimate that a 95 % interval reaches to."""
+
+
+_KEPT = 0.02
+"""Part of a cell's rows that may be taken for moved though it keeps them."""
+
 _EXACT = 1e-2
 """Variance of a count that is exact: that of all rows."""
 
@@ -53,6 +72,8 @@ class NumberLaw(Law):
 
     ``rows`` are unbiased; ``uneven`` is how unevenly they may lie in every cell of values, from 0 to 1; ``block`` the
     number of the first level's cell that every cell lies in; ``total`` the sum of the codes, where it was measured.
+    Once evened, ``follows`` is by how much the rows of every cell (first axis) follow those that each had before, and
+    ``hidden`` how many more rows than now noise may hide in it.
     """
 
     source = "tables"
@@ -64,6 +85,8 @@ class NumberLaw(Law):
     n: float
     block: IntArray
     total: Known | None = None
+    follows: FloatArray | None = None
+    hidden: FloatArray | None = None
 
     @classmethod
     def of(cls, space: Space, n: float, first: MeasuredTable, finer: Sequence[MeasuredTable] = ()) -> NumberLaw:
@@ -122,20 +145,49 @@ class NumberLaw(Law):
         stretches = list(pairwise(ends.tolist()))
         beforehand = np.concatenate([self._falling(low, high) for low, high in stretches])
         rows, covariance = self.rows, self.covariance
+        follows = np.eye(self.cells)
+        most = self._at_most(follows)
         while stretches := [(low, high) for low, high in stretches if high - low > 1]:
             middles = [self._middle(low, high) for low, high in stretches]
             whole, half = np.zeros((2, len(stretches), self.cells))
             for i, ((low, high), middle) in enumerate(zip(stretches, middles, strict=True)):
                 whole[i, low:high] = half[i, low:middle] = 1.0
+            for (low, high), held in zip(stretches, self._at_most(whole, _SURELY).tolist(), strict=True):
+                most[low:high] = np.minimum(most[low:high], held)
             part = (half[:, : self.bins] @ beforehand) / (whole[:, : self.bins] @ beforehand)
             apart = half - part[:, None] * whole
             size, noise = (((parts @ covariance) * parts).sum(axis=1) for parts in (whole, apart))
             square = _mean_square(whole @ rows, size)
             open_ = square * np.maximum(part * (1 - part), _LOOSE) * (1 + square / np.maximum(noise, 1.0))
-            rows, covariance = updated(rows, covariance, Observation(apart, np.zeros(len(apart)), open_))
+            gain = gain_of(covariance, apart, open_)
+            rows, follows = (values - gain @ (apart @ values) for values in (rows, follows))
+            covariance = left_by(covariance, gain, apart, open_)
             halved = zip(stretches, middles, strict=True)
             stretches = [half for (low, high), middle in halved for half in ((low, middle), (middle, high))]
-        return replace(self, rows=rows, covariance=covariance)
+        return replace(self, rows=rows, covariance=covariance, follows=follows, hidden=most - np.maximum(rows, 0.0))
+
+    def _at_most(self, parts: FloatArray, errors: float = _LIKELY) -> FloatArray:
+        """Return how many rows parts of all may have at most, with so many standard errors of noise above counts."""
+        spread = np.sqrt(np.maximum(((parts @ self.covariance) * parts).sum(axis=1), 0.0))
+        return np.clip(parts @ self.rows + errors * spread, 0.0, max(self.n, 0.0))
+
+    def _heap(self, parts: FloatArray) -> FloatArray:
+        """Return how far off counts are by the heaviest heap that noise may hide: all of its rows in one code.
+
+        What falls leaves a cell little of what noise may hide there, on average over cells; but people ask for the
+        value that has the heap.
+        """
+        values, counts = self.bins, ((parts >= 0) & (parts <= 1)).all(axis=1)
+        hidden = self._at_most(np.eye(self.cells)) - self.positive if self.hidden is None else self.hidden
+        inside = moved = np.clip(parts[:, :values], 0.0, 1.0)
+        if self.follows is not None:
+            # What counts have of the rows that were moved out of each cell.
+            kept = np.diag(self.follows)[:values]
+            moved = ((parts @ self.follows)[:, :values] - inside * (kept - _KEPT)) / np.maximum(1 - kept + _KEPT, _KEPT)
+        apart = np.sqrt(np.minimum(2 * self.uneven, 1.0)) * ((inside > 0) & (inside < 1))
+        most, least = inside + apart * (1 - inside), inside * (1 - apart)
+        off = (np.maximum(hidden[:values], 0.0) * np.maximum(most - moved, moved - least)).max(axis=1, initial=0.0)
+        return np.where(counts, off, 0.0)
 
     def _falling(self, low: int, high: int) -> FloatArray:
         """Return how the rows of a stretch of cells are spread over these beforehand: evenly if it holds the median."""
@@ -224,7 +276,7 @@ class NumberLaw(Law):
         if population:
             mean = (parts @ self.positive) / self.n
             cut = cut + np.maximum(parts**2 @ self.positive - self.n * mean**2, 0.0)
-        return found, np.hypot(errors, np.sqrt(cut))
+        return found, np.maximum(np.hypot(errors, np.sqrt(cut)), self._heap(parts) / _TWO_SIDED)
 
     def _open(self, parts: FloatArray) -> FloatArray:
         """Return the variance that parts of cells leave open, of every statistic."""
