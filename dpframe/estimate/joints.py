@@ -526,11 +526,11 @@ class Joints:
         which its levels and its sum give. None where not every pair of these columns was measured.
         """
         names = [*(axis.name for axis in keys), column]
-        if self.tables.source_of(names) != "tables":
+        law = self.tables.law(column)
+        if law is None or self.tables.source_of(names) != "tables":
             return None
-        law, model = self.tables.law(column), self.models.around(names)
-        number = model.columns[column]
-        bins = BinMeans.of_list(number) if law is None else BinMeans.of(number, law, model.fine(column))
+        model = self.models.around(names)
+        bins = BinMeans.of(model.columns[column], law, model.fine(column))
         centres, present = bins.means, bins.present
         onto = [model.columns[axis.name].onto(axis) for axis in keys]
 

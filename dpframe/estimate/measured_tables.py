@@ -31,7 +31,7 @@ from dpframe.estimate.table_column import (
 from dpframe.estimate.tables.tables import Table, merged
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
-from dpframe.plan.measures import OF_SETS, Measure, MeasuredTable
+from dpframe.plan.measures import OF_SETS, MeasuredTable
 from dpframe.tables.released import Source
 
 COUNTED = ("one_way", "joint")
@@ -220,7 +220,7 @@ class MeasuredTables:
         if not held:
             return None
         axes = [held[0].axis(name) for name in (one, other)]
-        found, first, second = self.raw(axes), *(self.law(name) or self._listed(name) for name in (one, other))
+        found, first, second = self.raw(axes), self.law(one), self.law(other)
         if found is None or first is None or second is None:
             return None
         kept = tuple(slice(0, axis.cells - axis.has_null) for axis in axes)
@@ -229,17 +229,6 @@ class MeasuredTables:
             for axis, law in zip(axes, (first, second), strict=True)
         )
         return NumberPair((first, second), (x, y), found.counts[kept], found.variances[kept])
-
-    def _listed(self, name: str) -> NumberLaw | None:
-        """Return how the rows of a number whose values are listed are spread, by the least noisy of its tables."""
-        column = self.source.plan[name]
-        if not (column.space.is_listed and column.space.is_numeric):
-            return None
-        table = min((one.table.sum_to([name]) for one in self.holding([name])), key=lambda t: float(t.variances.max()))
-        counted = Measure("one_way", (name,), float(table.variances.max()))
-        return NumberLaw.of(
-            column.space, float(self.rows), MeasuredTable(counted, (None,), np.rint(table.counts).astype(np.int64))
-        )
 
     # Single columns
 
@@ -298,8 +287,16 @@ class MeasuredTables:
         """Return how a number's rows are spread, from all that was measured of it, pairs and its sum included."""
         if name not in self._laws:
             member = self.member(name) if self.holding([name]) else None
-            self._laws[name] = None if member is None or member.law is None else self._from_all(member, member.law)
+            self._laws[name] = None if member is None else self._law(member)
         return self._laws[name]
+
+    def _law(self, member: TableColumn) -> NumberLaw | None:
+        if member.law is not None:
+            return self._from_all(member, member.law)
+        space = member.axis.column.space
+        # True and False are counted value by value, in pairs mostly, and have no levels.
+        found = self.cell_counts(member.axis) if space.is_numeric and space.is_listed else None
+        return None if found is None else NumberLaw.of_values(space, float(self.rows), found.counts, found.variances)
 
     def _from_all(self, member: TableColumn, law: NumberLaw) -> NumberLaw:
         name, axis = member.axis.name, member.axis

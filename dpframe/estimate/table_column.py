@@ -334,13 +334,6 @@ class BinMeans:
         spreads = (shares[: law.bins] + some * 1e-12) * squares @ onto / whole
         return cls(means, spreads * present, present.astype(np.float64), within(law.replicas)[0])
 
-    @classmethod
-    def of_list(cls, column: TableColumn) -> BinMeans:
-        """Return those of a column each of whose values is a cell of its own."""
-        codes = np.arange(column.cells, dtype=np.float64)
-        present = (codes < column.cells - column.axis.has_null).astype(np.float64)
-        return cls(codes * present, np.zeros(column.cells), present, (codes * present)[None])
-
     def left_open(self, laws: FloatArray, all_rows: FloatArray, held: FloatArray, rows: float) -> FloatArray:
         """Return the variances of how far means of groups are from that of all rows, by how rows lie within bins.
 

@@ -381,3 +381,15 @@ def test_counts_of_a_rule_among_columns_reach_to_what_their_pairs_allow(budgets,
                 low, high = found.attrs.get("allowed_by_pairs", (0, 2_400))  # some triples may be measured
                 assert low <= found.estimate <= high
     assert np.mean(inside) >= 0.9
+
+
+def test_true_and_false_are_numbers_of_what_all_tables_count():
+    """A mean and a correlation: one of the two misses 4 sigma with 2e-4."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"household": rng.integers(1, 6, 4_000), "city": rng.random(4_000) < 0.4})
+    frame["car"] = rng.random(4_000) < 0.1 + 0.12 * frame["household"] + 0.2 * frame["city"]
+    told = dpf.sanitize(frame, epsilon=1, spaces={"household": (1, 5)}, key=KEY).dp
+    mean, found = told.mean("car"), told.corr(["car", "city"]).loc["car"].xs("city", level=1)
+    assert mean.attrs["source"] == "both"
+    assert abs(mean["estimate"] - frame["car"].mean()) < 4 * mean["std_error"] < 0.04
+    assert abs(found["estimate"] - frame["car"].corr(frame["city"])) < 4 * found["std_error"] < 0.16

@@ -117,6 +117,20 @@ class NumberLaw(Law):
         block = np.searchsorted(counted(space, first).starts, starts, side="right") - 1
         return cls(np.append(starts, space.values), space, rows, covariance, uneven, float(n), block)
 
+    @classmethod
+    def of_values(cls, space: Space, n: float, counts: FloatArray, variances: FloatArray) -> NumberLaw:
+        """Return what unbiased counts of every value of a listed number say, null's last where the space has it.
+
+        >>> from dpframe.spaces import Boolean
+        >>> law = NumberLaw.of_values(Boolean(), 100.0, np.array([52.0, 44.0]), np.array([8.0, 8.0]))
+        >>> law.rows.round().tolist(), law.covariance.round().tolist()
+        ([54.0, 46.0], [[4.0, -4.0], [-4.0, 4.0]])
+        """
+        everybody = Observation(np.ones((1, len(counts))), np.array([n]), np.array([_EXACT]))
+        rows, covariance = updated(counts, np.diag(variances), everybody)
+        values = np.arange(space.values + 1, dtype=np.int64)
+        return cls(values, space, rows, covariance, np.zeros(space.values), float(n), values[:-1])
+
     def told(self, facts: Observation) -> NumberLaw:
         """Return the law when more is known; cells that a fact takes in part, as their unevenness allows."""
         loose = facts.variances + self._open(facts.matrix[:, : self.bins])
@@ -187,7 +201,7 @@ class NumberLaw(Law):
         apart = np.sqrt(np.minimum(2 * self.uneven, 1.0)) * ((inside > 0) & (inside < 1))
         most, least = inside + apart * (1 - inside), inside * (1 - apart)
         off = (np.maximum(hidden[:values], 0.0) * np.maximum(most - moved, moved - least)).max(axis=1, initial=0.0)
-        return np.where(counts, off, 0.0)
+        return np.asarray(np.where(counts, off, 0.0))
 
     def _falling(self, low: int, high: int) -> FloatArray:
         """Return how the rows of a stretch of cells are spread over these beforehand: evenly if it holds the median."""
