@@ -183,7 +183,7 @@ class NumberLaw(Law):
     def _at_most(self, parts: FloatArray, errors: float = _LIKELY) -> FloatArray:
         """Return how many rows parts of all may have at most, with so many standard errors of noise above counts."""
         spread = np.sqrt(np.maximum(((parts @ self.covariance) * parts).sum(axis=1), 0.0))
-        return np.clip(parts @ self.rows + errors * spread, 0.0, max(self.n, 0.0))
+        return np.asarray(np.clip(parts @ self.rows + errors * spread, 0.0, max(self.n, 0.0)))
 
     def _heap(self, parts: FloatArray) -> FloatArray:
         """Return how far off counts are by the heaviest heap that noise may hide: all of its rows in one code.
