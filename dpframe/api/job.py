@@ -166,14 +166,19 @@ def carry_out(table: T, request: Request, budget: ReleaseBudget, then: Callable[
 
 
 def planned(
-    table: Table, epsilon: float | None, delta: float | None, account: OpenAccount | None, options: PlanOptions
+    table: Table,
+    epsilon: float | None,
+    delta: float | None,
+    account: OpenAccount | None,
+    options: PlanOptions,
+    key: bytes | None = None,
 ) -> Plan:
-    """Return the plan of an entry point that only makes plans."""
+    """Return the plan of an entry point that only makes plans, drawn with a key that it was given, or a fresh one."""
     check_names(options)
     if epsilon is None:
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
     request = Request(epsilon, delta, None, options, release=False)
-    return carry_out(table, request, ReleaseBudget(account), lambda _, ready: ready.plan)
+    return carry_out(table, request, ReleaseBudget(account, key), lambda _, ready: ready.plan)
 
 
 def _warn_of_release(table: Table) -> None:

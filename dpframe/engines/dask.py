@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,15 @@ from dpframe.api.public import Plan
 from dpframe.engines.chosen import Chosen, ChosenReader
 from dpframe.engines.forms import OutputForm, PandasForm, ReadForm
 from dpframe.engines.job import PreparedRelease
-from dpframe.engines.readers import PandasReader, ParquetReader, Part, parquet_files, parquet_parts, without_rows
+from dpframe.engines.readers import (
+    PandasReader,
+    ParquetReader,
+    Part,
+    id_words,
+    parquet_files,
+    parquet_parts,
+    without_rows,
+)
 from dpframe.engines.releases import EngineRelease
 from dpframe.engines.shipped import shipped
 from dpframe.engines.table import EngineTable, Outcome, check_id, check_unique
@@ -179,9 +187,26 @@ def open_table(source: Any, id: str | None = None) -> DaskTable:
 
 
 def _check_unique(ids: Any, name: str) -> None:
-    sizes = ids.to_frame().groupby(name, dropna=False).size(split_out=ids.npartitions)
+    # Not the ids themselves: those that are no UTF-8 end a shuffle with an error that quotes them.
+    words = ids.map_partitions(IdWords(name, secrets.token_bytes(32)), meta=IdWords.META)
+    sizes = words.groupby(list(IdWords.META)).size(split_out=ids.npartitions)
     missing, most = dask.compute(ids.isna().sum(), sizes.max())
     check_unique(bool(missing), int(most), name)
+
+
+@dataclass(frozen=True)
+class IdWords:
+    """Gives hashes of ids that are not null."""
+
+    META: ClassVar[pd.DataFrame] = pd.DataFrame({"low": np.zeros(0, np.uint64), "high": np.zeros(0, np.uint64)})
+
+    name: str
+    key: bytes = field(repr=False)
+
+    def __call__(self, ids: pd.Series[Any]) -> pd.DataFrame:
+        """Return a frame of two words for each."""
+        words = id_words(PandasFrame(ids.to_frame(self.name)).array(self.name).drop_null(), self.name, self.key)
+        return pd.DataFrame(words, columns=list(self.META))
 
 
 def _of_files(source: str | Path) -> DaskTable:

@@ -114,12 +114,16 @@ class _BeforeJob(OpenAccount):
         return super().spend(cost, what, receipt)
 
 
-def plan_for(table: EngineTable, request: Request, account: OpenAccount | None, path: Path | None) -> Plan:
+def plan_for(
+    table: EngineTable, request: Request, account: OpenAccount | None, key: bytes | None, path: Path | None
+) -> Plan:
     """Return a ready plan, or the one that a promise and options decide, for which inference reads the table."""
+    if account is not None and key is not None:
+        raise ParameterError("key and ledger do not go together: under a ledger every release has its own key")
     plan = request.plan
     if account is not None and path is not None:
         account = _BeforeJob(account.ledger, account.dataset, account.part, account.run, job=job_name(path))
-    found = planned(table, request.epsilon, request.delta, account, request.options) if plan is None else plan
+    found = planned(table, request.epsilon, request.delta, account, request.options, key) if plan is None else plan
     check_plan_fits(table, found)
     return found
 
@@ -130,8 +134,6 @@ def budget_for(
 ) -> Iterator[ReleaseBudget]:
     """Give what a release is paid from: under a ledger the job that writes a directory, or a release that is lazy."""
     if path is None:
-        if account is not None and key is not None:
-            raise ParameterError("key and ledger do not go together: under a ledger every release has its own key")
         yield ReleaseBudget(account, key)
         return
 
@@ -158,7 +160,7 @@ def released(
     lazy: Callable[[T, PreparedRelease], D],
 ) -> D | ReleaseInfo:
     """Release a table: to a new directory, or as the frame that ``lazy`` makes of a table with its rows' addresses."""
-    plan = plan_for(table, request, account, path)
+    plan = plan_for(table, request, account, key, path)
     request = Request(plan=plan)
     with budget_for(table, request, account, key, path) as budget:
         if path is not None:

@@ -160,6 +160,8 @@ def _escaped(value: Any) -> Any:
 def _in_numbers(type_: pa.DataType) -> pa.DataType:
     """Return a type with numbers for times, as Python and its time zones cannot represent all."""
     t = pa.types
+    if isinstance(type_, pa.BaseExtensionType):  # pandas' periods and intervals
+        return _in_numbers(type_.storage_type)
     if t.is_temporal(type_) and type_.bit_width in (32, 64):
         return pa.int32() if type_.bit_width == 32 else pa.int64()
     if t.is_dictionary(type_):

@@ -1,8 +1,10 @@
 import os
+import traceback
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from signatures import check_signature
@@ -94,6 +96,25 @@ class TestSameAsPandas:
         safe = engine.sanitize(dd.from_pandas(flat, npartitions=4, sort=False), plan, key=KEY)
         same(safe.compute(), dpf.sanitize(flat, plan=plan, key=KEY))
         assert safe.dtypes.to_dict().keys() == {"age", "sex", "occupation", "income"}
+
+    @pytest.mark.parametrize("target", [None, "out"])
+    def test_periods_and_intervals_passed_through(self, flat, tmp_path, target):
+        table = flat[["age"]].assign(
+            month=pd.period_range("2020-01", periods=ROWS, freq="D"), stay=pd.interval_range(0, ROWS)
+        )
+        plan = dpf.plan(table, 1, 1e-6, spaces={"age": (0, 120)}, passthrough=["month", "stay"])
+        safe = engine.sanitize(dd.from_pandas(table, npartitions=3), plan, target and tmp_path / target, key=KEY)
+        safe = safe.compute() if target is None else dpf.read_parquet(tmp_path / target)
+        same(safe, dpf.sanitize(table, plan=plan, key=KEY))
+
+    @pytest.mark.filterwarnings("ignore:spaces of such a table were inferred before")
+    def test_a_key_is_of_the_inference_as_well(self, flat):
+        """What is repeated under one key is one release, and not a second one that nobody counts."""
+        frame = dd.from_pandas(flat[["age", "sex"]], npartitions=3, sort=False)
+        one = engine.sanitize(frame, epsilon=3, key=KEY).dp.release
+        assert one == engine.sanitize(frame, epsilon=3, key=KEY).dp.release
+        here = dpf.sanitize(flat[["age", "sex"]], epsilon=3, key=KEY).dp.release
+        assert (one.plan, one.digest) == (here.plan, here.digest)
 
     def test_a_plan_made_here(self, flat, plan):
         frame = dd.from_pandas(flat, npartitions=4, sort=False)
@@ -517,8 +538,29 @@ class TestRefusals:
             for target in (None, tmp_path / "out"):
                 with pytest.raises(dpf.ColumnError, match=r"'(sex|more)': is in the (plan|table) but not in the"):
                     engine.sanitize(source, plan, target, **account)
+        for target in (None, tmp_path / "out"):  # spaces are inferred, and paid for, before anything else
+            with pytest.raises(dpf.ParameterError, match="key and ledger do not go together"):
+                engine.sanitize(frame, None, target, epsilon=1, key=KEY, **account)
         assert ledger.history("survey").empty
         assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]
+
+    def test_ids_that_are_no_text_are_not_quoted(self, flat, plan):
+        """A shuffle of them ends with an error that does."""
+        ids = [f"person {i}".encode() for i in range(ROWS)]
+        ids[1] = b"caf\xe9 of Anna"
+        ends = np.cumsum([0, *map(len, ids)]).astype("<i4")
+        array = pa.StringArray.from_buffers(ROWS, pa.py_buffer(ends), pa.py_buffer(b"".join(ids)))
+        named = flat.assign(person=pd.Series(array, dtype=pd.ArrowDtype(pa.string())))
+        spaces = {"age": (0, 120)}
+        drop = [name for name in flat.columns if name != "age"]
+        for table in (named, named.assign(person=named["person"].take([1, *range(1, ROWS)]).reset_index(drop=True))):
+            frame = dd.from_pandas(table, npartitions=3)
+            if table is named:
+                assert len(engine.sanitize(frame, epsilon=3, spaces=spaces, drop=drop, id="person").compute()) == ROWS
+                continue
+            with pytest.raises(dpf.ColumnError, match="'person': names some rows twice") as caught:
+                engine.sanitize(frame, epsilon=3, spaces=spaces, drop=drop, id="person")
+            assert "Anna" not in "".join(traceback.format_exception(caught.value))
 
     def test_a_promise_and_a_plan(self, flat, plan):
         frame = dd.from_pandas(flat, npartitions=2)
