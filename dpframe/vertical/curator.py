@@ -122,8 +122,12 @@ class Curator:
         """
         account, table = OpenAccount.of(ledger, dataset), self._opened(source, id)
         message, pad = Path(message), Path(pad)
-        for path in (message, pad):
+        for path in (message, pad, header_file(message)):
             check_new(path, "encrypted")
+        if pad.resolve() in {path.resolve() for path in (message, header_file(message))}:
+            raise FileError(
+                f"message and pad are both {pad}, or pad is the message's header; take another name for pad"
+            )
         self.identity.check_unused(f"{self.run.id}.encrypted", _DONE)
         with Spill(message.parent, (table.n // BUCKET_ROWS).bit_length()) as spill:
             return _Encryption(self, table, id, beside, account, spill, message, pad).run()
@@ -274,10 +278,12 @@ class _Encryption(Job[tuple[Tables | None, str], Header]):
 
     def spend(self, checked: tuple[Tables | None, str]) -> None:
         run, identity = self.curator.run, self.curator.identity
-        if self.account is not None:
-            receipt = f"vertical {self.curator.member.name} {run.id[:32]}"
-            self.account.spend(self.account.cost(run.plan), "vertical", receipt)
-        identity.use(f"{run.id}.encrypted", _DONE)
+        # The mark comes first: of two processes one pays. A folder that is restored forgets it, and pays anew for what
+        # is then drawn anew.
+        with identity.using(f"{run.id}.encrypted", _DONE):
+            if self.account is not None:
+                note = f"vertical {self.curator.member.name} {run.id[:32]}"
+                self.account.spend(self.account.cost(run.plan), note)
 
     def key(self) -> bytes:
         return secrets.token_bytes(32)

@@ -7,8 +7,10 @@ must not have it, as it reveals which rows are in the sample, and their places.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +19,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from dpframe.disk import new_file, sync_folder, write_text
-from dpframe.errors import FileError, ParameterError
+from dpframe.errors import DpframeError, FileError, ParameterError
 
 SIGNING, PUBLIC, SHARED, USED = "signing.key", "public.key", "shared.secret", "used"
 _DOMAIN = b"dpframe vertical\0"
@@ -106,6 +108,17 @@ class Identity:
             self.check_unused(what, noun)
         except OSError as error:
             raise FileError(f"{self.folder / USED} could not be written: {error.strerror}") from None
+
+    @contextlib.contextmanager
+    def using(self, what: str, noun: str) -> Iterator[None]:
+        """Mark something as done, unless a block that draws nothing is refused; raises as `use`."""
+        self.use(what, noun)
+        try:
+            yield
+        except DpframeError:
+            with contextlib.suppress(OSError):
+                (self.folder / USED / what).unlink()
+            raise
 
 
 def mark(path: Path) -> None:

@@ -187,7 +187,20 @@ def test_a_run_is_encrypted_once(parties: Parties, tmp_path: Path) -> None:
     parties.message("alice").rename(tmp_path / "message")
     refused(FileError, "pad.parquet is there already", lambda: parties.encrypt("alice"))
     parties.pad("alice").rename(tmp_path / "pad")
+    refused(FileError, "parquet.header is there already", lambda: parties.encrypt("alice"))
+    header_file(parties.message("alice")).rename(tmp_path / "header")
     refused(FileError, "has encrypted for this run before, .*; make a new run", lambda: parties.encrypt("alice"))
+
+
+@pytest.mark.parametrize("name", ["message.parquet", "message.parquet.header", "../alice/message.parquet"])
+def test_a_pad_that_would_be_written_over(parties: Parties, name: str) -> None:
+    curator, message = Curator(parties.run, parties.root / "alice"), parties.message("alice")
+    refused(
+        FileError,
+        "message and pad are both .*take another name for pad",
+        lambda: curator.encrypt(parties.frames["alice"], message, message.parent / name, id="id"),
+    )
+    parties.encrypt("alice")  # nothing was used up
 
 
 def test_keys_that_are_nobodys(parties: Parties, tmp_path: Path) -> None:
@@ -374,7 +387,7 @@ def test_pads_of_another_run_or_message(parties: Parties, other: Parties) -> Non
     parties.perturb()
     refused(FileError, "pad.parquet is of another run; pass", lambda: parties.decrypt(pads=other.pads))
     swapped = parties.pad("bob").read_bytes()
-    for path in (parties.message("bob"), parties.pad("bob")):
+    for path in (parties.message("bob"), header_file(parties.message("bob")), parties.pad("bob")):
         path.unlink()
     shutil.rmtree(parties.root / "bob" / "used")
     parties.encrypt("bob")  # as a curator who breaks the rule: the same run again, under another pad

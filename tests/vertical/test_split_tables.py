@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -15,8 +16,10 @@ from parties import SPACES, N, Parties, halves, people
 from scipy import stats
 
 import dpframe as dpf
-from dpframe.errors import BudgetExceeded, ColumnError, ParameterError
-from dpframe.vertical import Researcher, Run, new_run
+from dpframe.api.ledger.account import OpenAccount
+from dpframe.errors import BudgetExceeded, ColumnError, FileError, ParameterError
+from dpframe.vertical import Curator, Identity, Researcher, Run, new_run
+from dpframe.vertical.messages import header_file
 
 CERTAIN = {"epsilon": 200.0, "delta": 0.0, "mechanisms": {"age": "randomized_response"}}
 """40 or more for each column: that one of a test's values changes has a probability below 1e-12."""
@@ -178,12 +181,37 @@ def test_the_ledger_is_charged_before_anything_is_drawn_and_once(parties: Partie
     parties.encrypt("alice", ledger=ledger, dataset="rich")
     spent = ledger.spent("rich")
     assert spent.epsilon == 1.0
-    # As after a crash that left the spend and nothing else: the same run again costs nothing more.
+    # A folder that is restored from a copy does not know that it drew: what is drawn anew is paid anew.
     shutil.rmtree(tmp_path / "alice" / "used")
-    parties.message("alice").unlink()
-    parties.pad("alice").unlink()
+    for path in (parties.message("alice"), parties.pad("alice"), header_file(parties.message("alice"))):
+        path.unlink()
     parties.encrypt("alice", ledger=ledger, dataset="rich")
-    assert ledger.spent("rich") == spent
+    assert ledger.spent("rich").epsilon == 2.0
+    assert ledger.history("rich")["what"].tolist() == [f"vertical alice {parties.run.id[:32]}"] * 2
+
+
+@pytest.mark.parametrize("first", ["mark", "ledger"])
+def test_two_processes_pay_once(parties: Parties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    """Of one folder one goes on to draw, whichever is first at each step, and only that one pays."""
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("rich", epsilon=9.0, delta=1e-3, accounting="basic")
+    turn = (Identity, "use") if first == "mark" else (OpenAccount, "spend")
+    step = getattr(*turn)
+
+    def overtaken(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(*turn, step)
+        curator = Curator(parties.run, tmp_path / "alice")
+        with contextlib.suppress(FileError):
+            curator.encrypt(
+                parties.frames["alice"], tmp_path / "m", tmp_path / "p", id="id", ledger=ledger, dataset="rich"
+            )
+        return step(*arguments, **options)
+
+    monkeypatch.setattr(*turn, overtaken)
+    with contextlib.suppress(FileError):
+        parties.encrypt("alice", ledger=ledger, dataset="rich")
+    assert (tmp_path / "m").exists() != parties.message("alice").exists()
+    assert len(ledger.history("rich")) == 1
 
 
 def test_the_promise_is_that_of_sample_and_order_and_a_curator_has_the_local_one(parties: Parties) -> None:
