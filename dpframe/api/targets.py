@@ -111,14 +111,27 @@ class TargetPlans:
 
     def plan_at(self, epsilon: float, shares: Mapping[str, float] | None = None) -> Plan:
         """Return the plan of an ε; tables are those that targets ask for, with noise in the targets' proportions."""
-        wish = self.valid.wish
-        if self._measures:
-            goals = {target.names: target.error for target in self.targets if self._informative(target)}
-            wish = replace(wish, measure=tuple(goals) or None, goals=goals)
         options = dict(self.valid.options)
         if shares is not None:
             options["allocation"] = shares
-        return built(self.valid.spaces, Budget(epsilon, self.valid.promise.delta), options, wish)
+        return built(self.valid.spaces, Budget(epsilon, self.valid.promise.delta), options, self._wish)
+
+    @cached_property
+    def _wish(self) -> Wish:
+        """The tables that targets ask for, or none."""
+        if not self._measures:
+            return self.valid.wish
+        goals = {target.names: target.error for target in self.targets if self._informative(target)}
+        return replace(self.valid.wish, measure=tuple(goals) or None, goals=goals)
+
+    @property
+    def start(self) -> float:
+        """An ε to begin at: where tables alone meet the targets, by their noise, or 1."""
+        if not self._wish.goals:
+            return 1.0
+        options = self.valid.options
+        mu = self._wish.met_from(self.valid.spaces, options["n"], options["contributions"])
+        return self._with_strength(math.log(mu)) if mu > 0 else 1.0
 
     def _informative(self, target: StatisticTarget) -> bool:
         """Return whether a table of a target has more than one cell."""
@@ -155,7 +168,7 @@ class TargetPlans:
         delta = self.valid.promise.delta
         return math.log(promise_step(Budget(epsilon, delta)).mu if delta else epsilon)
 
-    def least(self, shares: Mapping[str, float] | None = None, start: float = 1.0) -> Plan | None:
+    def least(self, shares: Mapping[str, float] | None = None, start: float | None = None) -> Plan | None:
         """Return the plan of the least ε that just meets all targets, or None where none up to the most does.
 
         Errors fall about as 1/μ, so that a step by the worst ratio lands near; from there secants, which never leave
@@ -163,7 +176,7 @@ class TargetPlans:
         """
         bottom, top = self._strength(_LEAST), self._strength(self._highest)
         low, high, last, best = (bottom, math.inf), (top, math.nan), (math.nan, math.nan), None
-        epsilon = min(max(start, _LEAST), self._highest)
+        epsilon = min(max(self.start if start is None else start, _LEAST), self._highest)
         x = self._strength(epsilon)
         for _ in range(_STEPS):
             plan = self._tried(epsilon, shares)
@@ -216,7 +229,7 @@ class TargetPlans:
             moved = {name: max(share * max(pull[name] / top, 0.1), 1e-4) for name, share in shares.items()}
             total = math.fsum(moved.values())
             shares = {name: share / total for name, share in moved.items()}
-            found = self.least(shares, start=1.0 if best is None else best.epsilon)
+            found = self.least(shares, start=None if best is None else best.epsilon)
             if found is None:
                 continue
             if best is not None and found.epsilon * _NEAR > best.epsilon:

@@ -190,6 +190,12 @@ class Wish:
             warn(f"nothing was measured: {_TOO_SMALL}", DpframeWarning)
         return () if noised is None or (auto and least > n**2) else tuple(noised)
 
+    def met_from(self, spaces: Mapping[str, Space], n: int, contributions: int) -> float:
+        """Return about the least μ of a promise whose tables alone meet their goals: by the normal law, unproved."""
+        tables, goals = self.tables(spaces), self.goals or {}
+        square = math.fsum(_goal_costs(tables, spaces, goals)) * math.fsum(_goal_weights(tables, spaces, goals))
+        return contributions / n * math.sqrt(square / self.taken)
+
     def without(self, spaces: Mapping[str, Space]) -> Wish:
         """Return the wish less the tables that cannot be made, with a warning: of spaces that were paid for."""
         if self.measure is None or isinstance(self.measure, str):
@@ -511,7 +517,16 @@ def _part(table: Measure, lists: str) -> str:
 def _goal_weights(
     tables: Sequence[Measure], spaces: Mapping[str, Space], goals: Mapping[tuple[str, ...], float]
 ) -> list[float]:
-    """Return what each table shall cost so that all miss or meet their goals together; of others a little.
+    """Return what each table shall cost so that all miss or meet their goals together; of others a little."""
+    costs = _goal_costs(tables, spaces, goals)
+    total = math.fsum(costs)
+    return [cost / total if cost else _BESIDE_GOALS for cost in costs]
+
+
+def _goal_costs(
+    tables: Sequence[Measure], spaces: Mapping[str, Space], goals: Mapping[tuple[str, ...], float]
+) -> list[float]:
+    """Return μ² of each table that just meets its goal; 0 of those that have none.
 
     A table of noise σ costs numbers·(span/σ)², and its error is σ in parts of n; that of a sum also has the step.
     """
@@ -523,8 +538,7 @@ def _goal_weights(
             costs.append(0.0)
             continue
         costs.append(noise.moves * (noise.span / (goal / _unit(table, spaces[table.columns[0]]))) ** 2)
-    total = math.fsum(costs)
-    return [cost / total if cost else _BESIDE_GOALS for cost in costs]
+    return costs
 
 
 _BESIDE_GOALS = 0.02
