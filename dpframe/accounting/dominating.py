@@ -2,7 +2,7 @@
 
 Fix two neighbouring rows x, x', let μ(y) = min over all rows of P(y|·), γ = Σμ, and look at one output y through
 A = P(y|x)/μ(y) and B = P(y|x')/μ(y): y is drawn from μ, and with the missing probability 1 − γ the pair is (0, 0).
-So E[A] = E[B] = 1, and a column of pure loss ε has A, B in [1, E], E = e^ε. The blanket bound (see `shuffle`) is
+So E[A] = E[B] = 1, and a column of pure loss ε has A, B in [1, E], E = e^ε. The blanket bound (see `secret_order`) is
 E[(Σ Aᵢ − e^ε'·Bᵢ)₊]/n over n independent rows; the A and B of a row are products over its columns. Given everything
 but one column of one row it is f(A, B) = g(u·A − v·B), g convex and u, v ≥ 0. So f is jointly convex and
 submodular, and each of the following only raises it, in any product of columns, for any n:

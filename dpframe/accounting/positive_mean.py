@@ -14,7 +14,7 @@ and the integral is its term k = 0. Upward, and negligible when θ·2π/h is 40.
 - *Cutting the sum at t_J*: |M(θ+it)| ≤ M(θ), so the rest is at most M(θ)ⁿ e^(τ²θ²/2) · e^(−τ²t_J²/2)/(π·t_J). Added.
 - *Round-off*: φ(t) = M(θ+it)/M(θ) is known to η(t), φⁿ to n·η·(|φ|+η)^(n−1). Added term by term.
 - *Letting go* of rare atoms far out, which would widen τ: they add at most Σ weight·value, (x + y)₊ ≤ x₊ + y₊. Added.
-- *Errors of the atoms*: positions are covered by the caller (`shuffle`), masses by e^(n·error).
+- *Errors of the atoms*: positions are covered by the caller (`secret_order`), masses by e^(n·error).
 """
 
 from __future__ import annotations

@@ -16,16 +16,18 @@ from dpframe.accounting.unit import ROW, Unit
 from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_not_found
 from dpframe.api.identity import request_digest
 from dpframe.api.ledger.account import Cost, cost_of_promise
-from dpframe.api.mechanism_options import (
+from dpframe.api.options import (
+    PlanOptions,
     check_bounded,
+    check_names,
     check_ready_mechanisms,
+    checked,
     hides,
     may_move_shares,
     takes,
     taking,
     widens,
 )
-from dpframe.api.options import PlanOptions, check_names, checked
 from dpframe.channels import Mechanism
 from dpframe.channels.base import check_tag
 from dpframe.errors import (

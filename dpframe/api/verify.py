@@ -12,8 +12,8 @@ from typing import Any
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, NotSanitizedError, ParameterError, PlanError, name_list
 from dpframe.plan.certificate import Certificate, certify
+from dpframe.plan.data import SCHEMA
 from dpframe.plan.plan import Plan
-from dpframe.plan.text import SCHEMA
 from dpframe.tables.cuts import Cuts
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import Frame

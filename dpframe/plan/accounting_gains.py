@@ -13,8 +13,7 @@ from dpframe.accounting.budget import Budget, compose
 from dpframe.channels import Mechanism, mechanism_for
 from dpframe.errors import ParameterError
 from dpframe.plan.calibration import Maker, Terms, calibrate, recalibrate
-from dpframe.plan.choice import stand_in
-from dpframe.plan.columns import Column, Group, Randomised
+from dpframe.plan.columns import Column, Group, Randomised, stand_in
 from dpframe.plan.forecast import typical_error
 
 if TYPE_CHECKING:

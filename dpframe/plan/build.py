@@ -17,8 +17,16 @@ from dpframe.channels.gamma_diagonal import LARGEST_PRODUCT
 from dpframe.errors import DpframeWarning, ParameterError, is_one_of, name_list, tuple_label, warn
 from dpframe.plan.allocation import shares_by_error
 from dpframe.plan.calibration import Maker, Terms, calibrate, slacks_of
-from dpframe.plan.choice import check_numbers, errs_more, is_clearly_better, promising_rival, stand_in
-from dpframe.plan.columns import Column, Group, parted
+from dpframe.plan.columns import (
+    Column,
+    Group,
+    check_numbers,
+    errs_more,
+    is_clearly_better,
+    parted,
+    promising_rival,
+    stand_in,
+)
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.measures import Measure, check_measures, measures_step
 from dpframe.plan.plan import Plan

@@ -18,7 +18,7 @@ from dpframe.plan.beliefs import belief_table
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.columns import parted
-from dpframe.plan.data import PlanData
+from dpframe.plan.data import PlanData, fields_of, read_fields, read_parts, schema_of
 from dpframe.plan.explanation import Explanation, explained
 from dpframe.plan.measured_forecast import forecast_of
 from dpframe.plan.measures import SLACK
@@ -26,7 +26,6 @@ from dpframe.plan.notebook import notebook_html
 from dpframe.plan.page import plan_page
 from dpframe.plan.sample_size import sample_curve_of
 from dpframe.plan.steps import row_cap
-from dpframe.plan.text import fields_of, read_fields, read_parts, schema_of
 from dpframe.plan.threads import one_thread
 from dpframe.plan.words import KEPT, digits, introduction, on_a_screen, plan_lines, plan_text, summary_of
 from dpframe.spaces.json_form import parameters

@@ -11,8 +11,7 @@ from dpframe.channels import mechanism_for
 from dpframe.errors import ParameterError
 from dpframe.plan.accounting_gains import split_mechanisms
 from dpframe.plan.calibration import likely_units
-from dpframe.plan.choice import ADDITIVE, stand_in
-from dpframe.plan.columns import Column, Randomised, parted
+from dpframe.plan.columns import ADDITIVE, Column, Randomised, parted, stand_in
 from dpframe.plan.data import PlanData
 from dpframe.plan.forecast import forecast_table
 from dpframe.plan.measured_forecast import together

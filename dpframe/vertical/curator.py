@@ -22,9 +22,9 @@ from dpframe.tables.batches import Batch, length, row_groups
 from dpframe.tables.checks import check_types, located
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import wrap
+from dpframe.tables.info import packed
 from dpframe.tables.inputs import open_input
 from dpframe.tables.noisy_tables import Tables
-from dpframe.tables.packed import packed
 from dpframe.tables.spill import BUCKET_ROWS, Spill
 from dpframe.tables.table import Table
 from dpframe.vertical.keys import Identity

@@ -22,7 +22,7 @@ from dpframe.api.planning import promise_of
 from dpframe.disk import write_text
 from dpframe.errors import FileError, ParameterError, PlanError, name_list
 from dpframe.plan.build import build_plan
-from dpframe.plan.choice import padded_tags
+from dpframe.plan.columns import padded_tags
 from dpframe.plan.infer.drafted import check_reviewed
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish

@@ -21,7 +21,7 @@ from scipy import stats
 from test_shuffle import binomial_reference
 
 import dpframe as dpf
-from dpframe.accounting.row_law import row_law
+from dpframe.accounting.composition import row_law
 from dpframe.channels import RandomizedResponse
 from dpframe.plan.build import build_plan
 from dpframe.tables.release import release

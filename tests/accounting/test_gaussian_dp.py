@@ -22,6 +22,8 @@ from dpframe.accounting.gaussian_dp import (
     gaussian_mu,
     largest_step,
     log_gaussian,
+    log_tail,
+    mills_ratio,
     promise_step,
     pure_step,
     remaining_step,
@@ -29,7 +31,6 @@ from dpframe.accounting.gaussian_dp import (
     step_delta,
     step_epsilon,
 )
-from dpframe.accounting.mills import log_tail, mills_ratio
 from dpframe.accounting.secret_order import ShuffledRows, likely_total, rows_cover, shuffled_profile
 from dpframe.accounting.undercurve import cover, unproved
 from dpframe.errors import ParameterError

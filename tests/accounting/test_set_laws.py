@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from dpframe.accounting import ColumnLoss, composed_delta, composed_epsilon, shuffled_delta
+from dpframe.accounting.composition import row_law
 from dpframe.accounting.dominating import (
     BinaryLaw,
     BitsLoss,
@@ -24,7 +25,6 @@ from dpframe.accounting.dominating import (
     dominating,
     factors,
 )
-from dpframe.accounting.row_law import row_law
 from dpframe.accounting.secret_order import ShuffledRows, shuffled_profile
 from dpframe.channels import MECHANISMS, RandomizedResponse
 from dpframe.errors import ParameterError

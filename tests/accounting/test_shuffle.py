@@ -14,11 +14,10 @@ from scipy import optimize, stats
 from strategies import examples
 
 from dpframe.accounting import Bound, ColumnLoss, sampled, shuffled_delta
-from dpframe.accounting.composition import composed_delta, composed_epsilon
+from dpframe.accounting.composition import choose_step, composed_delta, composed_epsilon, row_law, spread
 from dpframe.accounting.dominating import dominating
 from dpframe.accounting.positive_mean import merge, positive_mean
-from dpframe.accounting.row_law import choose_step, row_law, spread
-from dpframe.accounting.shuffle import METHODS
+from dpframe.accounting.secret_order import METHODS
 from dpframe.errors import ParameterError
 
 

@@ -12,7 +12,7 @@ from conftest import KEY
 import dpframe as dpf
 from dpframe import Nullable, Plan, Subset
 from dpframe.plan.build import build_plan
-from dpframe.plan.choice import support_error
+from dpframe.plan.columns import support_error
 
 
 def error(plan, name="x"):

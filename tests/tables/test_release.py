@@ -14,7 +14,7 @@ from strategies import examples
 from dpframe.errors import PlanError
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
-from dpframe.plan.text import SCHEMA
+from dpframe.plan.data import SCHEMA
 from dpframe.tables.info import ReleaseInfo, arrow_metadata, metadata_text
 from dpframe.tables.release import Digest, order_words, permutation, rank, release
 

@@ -18,9 +18,8 @@ from dpframe.plan.levels import breaks, cells_between, children, level_sizes, st
 from dpframe.plan.measures import SLACK, Measure, check_measures, measures_step
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Categorical, Integer, Nullable, Real
-from dpframe.tables.info import ReleaseInfo
+from dpframe.tables.info import ReleaseInfo, packed, unpacked
 from dpframe.tables.noisy_tables import Tables, measured_tables
-from dpframe.tables.packed import packed, unpacked
 
 N = 6_000
 KEY = bytes(range(32))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.accounting.mills import mills_ratio
+from dpframe.accounting.gaussian_dp import mills_ratio
 from dpframe.plan.threads import one_thread
 from dpframe.spaces.arrays import FloatArray
 
