@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -108,7 +108,19 @@ class IntegerNoise:
 
     def step(self, contributions: int, slack: float) -> Step:
         """Return what the noise costs a person of so many rows."""
-        return _group_step(self, contributions, slack)
+        together = _moved_step(self, contributions * self.span, slack)
+        if contributions == 1 or self.numbers == 1:
+            return together
+        one = replace(self, numbers=1)
+        piece = slack / (self.numbers * contributions)
+
+        def square(moved: int) -> float:
+            return float(_moved_step(one, moved * self.span, piece).mu ** 2)
+
+        less = _most_per_row(square, contributions - 1)
+        most = max(square(contributions) / contributions, less)
+        apart = (self.numbers - 1) * contributions * most + contributions * less
+        return Step(max(together.mu, math.sqrt(apart) * (1 + 8 * _ROUND)), slack)
 
 
 @dataclass(frozen=True)
@@ -304,21 +316,6 @@ def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: fl
     each = slack / max(1, len(alike) + len(balls)) * (1 - 1e-9)
     groups = [IntegerNoise(sigma2, m, span, beta) for (sigma2, span, beta), m in alike.items()]
     return composed_steps([group.step(contributions, each) for group in (*groups, *balls)])
-
-
-def _group_step(noise: IntegerNoise, k: int, slack: float) -> Step:
-    together = _moved_step(noise, k * noise.span, slack)
-    if k == 1 or noise.numbers == 1:
-        return together
-    one = IntegerNoise(noise.sigma2, 1, noise.span, noise.distance)
-    piece = slack / (noise.numbers * k)
-
-    def square(moved: int) -> float:
-        return float(_moved_step(one, moved * noise.span, piece).mu ** 2)
-
-    less = _most_per_row(square, k - 1)
-    apart = (noise.numbers - 1) * k * max(square(k) / k, less) + k * less
-    return Step(max(together.mu, math.sqrt(apart) * (1 + 8 * _ROUND)), slack)
 
 
 def _most_per_row(square: Callable[[int], float], k: int) -> float:

@@ -66,11 +66,8 @@ class _Nodes:
 
     def __init__(self, profiles: Profiles, slack: float) -> None:
         self._profiles, self._slack = profiles, slack
-        self._seen: dict[float, tuple[float, float]] = {}
+        self.seen: dict[float, tuple[float, float]] = {}
         self._near: float | None = None
-
-    def __len__(self) -> int:
-        return len(self._seen)
 
     def add(self, x: npt.ArrayLike) -> None:
         """Add nodes."""
@@ -78,17 +75,17 @@ class _Nodes:
         h = self._profiles(new)
         needs = least_nodes(new, h, self._slack, self._near)
         self._near = max((need for need in needs.tolist() if 0 < need < math.inf), default=self._near)
-        self._seen |= dict(zip(new.tolist(), zip(h.tolist(), needs.tolist(), strict=True), strict=True))
+        self.seen |= dict(zip(new.tolist(), zip(h.tolist(), needs.tolist(), strict=True), strict=True))
 
     def at(self, x: float) -> float:
-        if x not in self._seen:
+        if x not in self.seen:
             self.add([x])
-        return self._seen[x][0]
+        return self.seen[x][0]
 
     def until_slack(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return x, h and the μ needed of the nodes up to the first whose bound is at most the slack."""
-        x = np.array(sorted(self._seen))
-        h, needs = np.array([self._seen[value] for value in x.tolist()]).T
+        x = np.array(sorted(self.seen))
+        h, needs = np.array([self.seen[value] for value in x.tolist()]).T
         low = np.flatnonzero(h <= self._slack * (1 - _MARGIN))
         end = low[0] + 1 if len(low) else len(x)
         return x[:end], h[:end], needs[:end]
@@ -109,10 +106,6 @@ class _Nodes:
                 return True
             end *= _WIDER + 0.05 * turn
         return False
-
-    def halve(self, x: FloatArray, failing: npt.NDArray[np.bool_]) -> None:
-        """Add the middles of intervals."""
-        self.add(((x[:-1] + x[1:]) / 2)[failing])
 
 
 def _curve(x: FloatArray, step: Step) -> FloatArray:
@@ -184,6 +177,6 @@ def cover_many(profiles: Profiles, allowed: Step, tolerance: float = 2e-4, most:
         failing = unproved(x, h, step) if len(x) > 1 else np.zeros(0, dtype=np.bool_)
         if not failing.any():
             return Cover(step, step.mu / allowed.mu, least)
-        if len(nodes) >= most:
+        if len(nodes.seen) >= most:
             return uncovered
-        nodes.halve(x, failing)
+        nodes.add(((x[:-1] + x[1:]) / 2)[failing])  # the middles of intervals

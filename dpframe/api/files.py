@@ -96,7 +96,7 @@ def read(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
                 f"{path} is no release with its plan in the same folder; write a release with dpf.write(frame, path), "
                 "as to_csv drops its plan, and read other tables with pandas.read_csv"
             )
-        table = table.typed({c.name: c.released for c in read_info(table.text).plan.columns})
+        table = table.typed(read_info(table.text).plan.released_spaces)
     names = table.names if columns is None else columns
     for name in names:
         if name not in table.names:

@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
+from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.accounting.unit import ROW, Unit
 from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_not_found
 from dpframe.api.identity import request_digest
-from dpframe.api.ledger.account import Cost, cost_of_promise
+from dpframe.api.ledger.account import Cost
 from dpframe.api.options import (
     PlanOptions,
     check_bounded,
@@ -45,7 +46,7 @@ from dpframe.errors import (
 from dpframe.noise.keystream import inference_id
 from dpframe.plan.asked import AskedOf
 from dpframe.plan.build import build_plan, default_delta
-from dpframe.plan.findings import expected_losses, judge_spaces
+from dpframe.plan.findings import expected_losses, judge
 from dpframe.plan.infer.categories import is_text
 from dpframe.plan.infer.cost import Allowance, allowance
 from dpframe.plan.infer.declared import (
@@ -155,7 +156,8 @@ class CheckedRequest:
     @property
     def cost(self) -> Cost:
         """What a release of the promise costs before its plan is known."""
-        return cost_of_promise(self.promise, hides(self.options), self.unit)
+        curved = hides(self.options) and self.promise.delta > 0  # all of it lies under one curve
+        return Cost(self.promise, promise_step(self.promise) if curved else None, unit=self.unit)
 
     @classmethod
     def ready(cls, plan: Plan, table: Table, request: Request) -> CheckedRequest:
@@ -166,7 +168,7 @@ class CheckedRequest:
         if request.release:
             plan.check_rows(table.n)
         promise = Budget(plan.epsilon, plan.delta)
-        return cls(plan, {c.name: c.space for c in plan.columns}, plan.nulls, promise, plan.imputed)
+        return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed)
 
     @classmethod
     def of(cls, table: Table, request: Request, quiet: bool = False) -> CheckedRequest:
@@ -395,7 +397,7 @@ def built(
     known = dict(spaces)
     if inferred is not None and wish.measure == "auto":
         # Nothing is measured of what was not found: its estimates are NaN.
-        lost = {missing.column for missing in judge_spaces(inferred, spaces, options["n"] or 0)}
+        lost = {missing.column for missing in judge(inferred, spaces, options["n"] or 0)}
         known = {name: space for name, space in spaces.items() if name not in lost}
     measures = wish.measures(known, whole, step, options["n"], options["contributions"])
     # The inferred spaces decide which tables there are, but not what a capped row may lose to the rest.

@@ -120,7 +120,7 @@ def _cut(info: ReleaseInfo) -> _Cut:
 def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> list[str]:
     """Return how a table differs from the released one, beginning with what is plainest."""
     plan = info.plan
-    table = table.typed({column.name: column.released for column in plan.columns})
+    table = table.typed(plan.released_spaces)
     kept = [name for name in (*plan.names, *plan.passthrough) if name not in info.left_out]
     stored = [*table.names, *(() if plan.keeps_index else table.indices)]
     failures = _lost([name for name in kept if name not in table.names], noun)

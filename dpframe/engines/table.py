@@ -196,9 +196,8 @@ class EngineTable(ABC):
 
         It is of the rows that are drawn, after the choice of persons', so that the first pass can sum it up again.
         """
-        spaces = {column.name: column.space for column in plan.columns}
         chosen = of_persons(self, Request(plan=plan), choice_key(key))
-        sums = chosen.keyed(key).check(spaces, plan.nulls, plan.imputed, row_checks(plan, key))
+        sums = chosen.keyed(key).check(plan.spaces, plan.nulls, plan.imputed, row_checks(plan, key))
         return sum_bytes(*sums)
 
     def first_pass(self, task: Callable[[Pieces], FirstPass], counted: Callable[[Sequence[Any]], None]) -> FirstPass:

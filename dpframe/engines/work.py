@@ -168,8 +168,7 @@ class Work:
 
     def coded(self, frame: Frame, rows: Rows) -> Codes:
         """Return the codes of the plan's columns."""
-        spaces = {column.name: column.space for column in self.plan.columns}
-        return coded(frame, rows, spaces, self.plan.nulls, self.plan.imputed)
+        return coded(frame, rows, self.plan.spaces, self.plan.nulls, self.plan.imputed)
 
     def words(self, rows: Rows, count: int) -> U64:
         """Return what rows are ordered by: their words of the shuffle, or their places."""

@@ -283,7 +283,7 @@ class PlanData:
     def not_found(self) -> tuple[NotFound, ...]:
         """The columns whose spaces private inference did not find, each with the reason; see `InferenceWarning`."""
         rows = self.inferred_rows
-        return () if self.inferred is None or rows is None else judge(self.inferred, self.columns, rows)
+        return () if self.inferred is None or rows is None else judge(self.inferred, self.spaces, rows)
 
     @property
     def inferred_rows(self) -> int | None:

@@ -31,7 +31,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.plan.asked import AskedOf
-from dpframe.plan.columns import Column
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.levels import Layer, fit_layers
 from dpframe.plan.spikes import POINT, Others, others_of
@@ -118,22 +117,17 @@ class NotFound:
     times: float | None = None
 
 
-def judge(inferred: Inferred, columns: Sequence[Column], n: int) -> tuple[NotFound, ...]:
-    """Return the columns of a plan for ``n`` rows whose spaces inference did not find, in the plan's order.
+def judge(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotFound, ...]:
+    """Return the columns of ``n`` rows whose spaces inference did not find, in their order.
 
     >>> from dpframe.plan import build_plan
     >>> from dpframe.accounting.budget import Budget
     >>> counts = Measured("sex", "values", ("F", "M"), (300, 310), 400.0)
     >>> inferred = Inferred(Budget(0.1, 1e-7), ("sex",), (counts,), (("sex", 100),))
     >>> plan = build_plan({"sex": ["F", "M", "other"]}, epsilon=1.0, n=1_000, inferred=inferred)
-    >>> [(missing.column, missing.why) for missing in judge(inferred, plan.columns, 1_000)]
+    >>> [(missing.column, missing.why) for missing in judge(inferred, plan.spaces, 1_000)]
     [('sex', 'more than a fifth of the rows seems to hold other values')]
     """
-    return judge_spaces(inferred, {column.name: column.space for column in columns}, n)
-
-
-def judge_spaces(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotFound, ...]:
-    """Return the same of columns with these spaces, before there is a plan."""
     lost: dict[str, _Missing] = {}
     noises: dict[str, float] = {}
     odds = odds_of_two_values(inferred.measured, n)

@@ -48,11 +48,10 @@ class Conversion:
     part: str | None = None
 
     def __post_init__(self) -> None:
-        spaces = {column.name: column.space for column in self.plan.columns}
-        self.table = self.table.typed(spaces, self.plan.imputed)
+        self.table = self.table.typed(self.plan.spaces, self.plan.imputed)
         self.table = replace(self.table, alone=self.threads == 1)
         self.form = ParquetForm(self.plan, self.table.schema, self.table.pandas_types)
-        check_types(self.table.fields(self.plan.names), spaces)
+        check_types(self.table.fields(self.plan.names), self.plan.spaces)
         self.digest = Digest(self.plan)
         # Whole numbers may be added up in any order.
         self.counting = threading.Lock()

@@ -7,7 +7,7 @@ something of rows that no noise hides.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -29,15 +29,11 @@ class Cuts:
     """The cells of a plan's measured tables, once the noisy counts before them are known."""
 
     def __init__(self, plan: Plan) -> None:
-        self.spaces = {column.name: column.space for column in plan.columns}
+        self.spaces = plan.spaces
         self.ways = {m.columns[0]: m for m in plan.measures if m.kind == "one_way" and m.level < 2}
-        self.levels = {name: self._finer(plan.measures, name) for name in self.ways}
+        finer = sorted((m for m in plan.measures if m.level > 1), key=lambda m: m.level)
+        self.levels = {name: [m for m in finer if m.columns == (name,)] for name in self.ways}
         self._rules = plan.bound_rules
-
-    @staticmethod
-    def _finer(measures: Iterable[Measure], name: str) -> list[Measure]:
-        """Return a number's levels above the first, in their order."""
-        return sorted((m for m in measures if m.columns == (name,) and m.level > 1), key=lambda m: m.level)
 
     @cached_property
     def way_starts(self) -> Mapping[str, tuple[int, ...] | None]:

@@ -123,7 +123,7 @@ class Source:
                 "the table carries no release plan; sanitise it first, or, if it was released and lost its metadata, "
                 "read its file with dpframe.read(path), or give it back with attach(table, plan)"
             )
-        self._table = self._table.typed({c.name: c.released for c in self.plan.columns})
+        self._table = self._table.typed(self.plan.released_spaces)
         self.n = int(self._table.n)
         self.rows = self._table_rows()
         self._check_columns()

@@ -23,7 +23,7 @@ from sklearn import datasets as bundled
 import dpframe as dpf
 from dpframe import Budget, Integer, Nullable, Plan, Real
 from dpframe.plan.build import build_plan
-from dpframe.plan.findings import are_faint, judge, judge_spaces, noise_of_mean, share_outside
+from dpframe.plan.findings import are_faint, judge, noise_of_mean, share_outside
 from dpframe.plan.inferred import Inferred, Measured
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "1"))
@@ -326,7 +326,7 @@ def test_the_other_columns_of_a_table_say_whether_a_spike_at_0_is_one_of_two_val
     counts = [(0, 1_800, ones, 0, 0, 0, 0), *beside]
     measured = tuple(Measured(name, "intervals", edges, own, 3_600.0) for name, own in zip(names, counts, strict=True))
     inferred = Inferred(Budget(0.1, 1e-9), tuple(names), measured)
-    found = judge_spaces(inferred, {"x": Integer(0, 1)}, 2_000)
+    found = judge(inferred, {"x": Integer(0, 1)}, 2_000)
     assert [missing.why for missing in found] == [HIDDEN] * lost
 
 
@@ -359,7 +359,7 @@ def test_columns_whose_means_would_drown_are_left_out_until_the_others_are_measu
     def lost(counts):
         own = tuple(Measured(f"x{i}", "intervals", edges, one, 16_900.0) for i, one in enumerate(counts))
         inferred = Inferred(Budget(0.1, 1e-9), tuple(m.column for m in own), own)
-        found = judge_spaces(inferred, {m.column: Integer(0, 7) for m in own}, 1_000)
+        found = judge(inferred, {m.column: Integer(0, 7) for m in own}, 1_000)
         return [one.why for one in found].count(NOISY), len(found)
 
     assert lost([even] * 20) == (6, 6)
@@ -419,7 +419,7 @@ def test_an_unknown_unit_is_refused():
 
 def test_the_judgement_needs_nothing_but_the_plan(lost):
     plan = Plan.from_json(lost[0].dp.release.plan.to_json())
-    assert judge(plan.inferred, plan.columns, plan.n) == plan.not_found
+    assert judge(plan.inferred, plan.spaces, plan.n) == plan.not_found
 
 
 def test_dates_and_durations_are_found_at_size():

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dpframe.accounting.budget import Budget
-from dpframe.plan.findings import are_faint, bounds_of_counts, judge_spaces
+from dpframe.plan.findings import are_faint, bounds_of_counts, judge
 from dpframe.plan.infer.numbers import Numbers, first_grid, present_numbers
 from dpframe.plan.infer.ranges import Round
 from dpframe.plan.inferred import Inferred, Measured
@@ -40,7 +40,7 @@ def draws(share, times, whole=False):
     for seed in range(times):
         values = fees(seed, share).astype(np.int64) if whole else fees(seed, share)
         space, measured = inferred(values, 1_000 + seed)
-        lost = judge_spaces(Inferred(Budget(0.1, 1e-7), ("fee",), measured), {"fee": space}, ROWS)
+        lost = judge(Inferred(Budget(0.1, 1e-7), ("fee",), measured), {"fee": space}, ROWS)
         yield values, bounds_of_counts(space.inner_space, None), not lost
 
 

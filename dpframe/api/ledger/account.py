@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.gaussian_dp import Step, promise_step
+from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
 from dpframe.api.ledger.currencies import covers, difference
 from dpframe.api.ledger.ledger import Account, as_ledger
@@ -38,11 +38,6 @@ class Cost:
     step: Step | None = None
     unit: Unit = field(kw_only=True)
     wanted: bytes | None = field(default=None, kw_only=True)
-
-
-def cost_of_promise(promise: Budget, curved: bool, unit: Unit) -> Cost:
-    """Return the cost of a release whose plan is not made yet; ``curved`` means that all of it lies under one curve."""
-    return Cost(promise, promise_step(promise) if curved and promise.delta > 0 else None, unit=unit)
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,7 @@ def _as_kinds(read: Reader) -> Reader:
 
 def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
     if isinstance(spaces, Plan):
-        return {column.name: column.space for column in spaces.columns}
+        return dict(spaces.spaces)
     if spaces is None:
         return {}
     if not isinstance(spaces, Mapping):
