@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import Budget, check_epsilon
-from dpframe.accounting.gaussian_dp import promise_step
+from dpframe.accounting.gaussian_dp import SLACK, Step, promise_step, step_epsilon
 from dpframe.api.budgets import ReleaseBudget
 from dpframe.api.job import of_persons
 from dpframe.api.options import PlanOptions, check_names, checked, documented
@@ -198,7 +197,9 @@ class TargetPlans:
         return best
 
     def _with_strength(self, x: float) -> float:
-        return bisected(lambda epsilon: self._strength(epsilon) >= x, self._highest, _LEAST, _CLOSE / 100)
+        delta = self.valid.promise.delta
+        epsilon = step_epsilon(Step(math.exp(x), SLACK * delta), delta) if delta else math.exp(x)
+        return min(max(epsilon, _LEAST), self._highest)
 
     @cached_property
     def plan(self) -> Plan:
