@@ -70,6 +70,13 @@ def test_passthrough_and_drop(census):
     assert "NOT PROTECTED, copied as they are: id, note" in repr(safe.dp)
 
 
+def test_a_number_of_members_that_is_passed_through_warns(census):
+    frame = census.assign(member_no=range(len(census)))[["member_no", "sex"]]
+    with pytest.warns(dpf.errors.PrivacyLeakWarning, match="^passthrough: member_no looks like an identifier"):
+        safe = frame.dp.sanitize(epsilon=1, spaces={"sex": ["F", "M"]}, passthrough=["member_no"], key=KEY)
+    assert "NOT PROTECTED, copied as they are: member_no" in repr(safe.dp)
+
+
 def test_repr_of_raw_and_released(census, census_spaces):
     assert "not sanitized, 5,000 rows, 6 columns" in repr(census.dp)
     safe = census.dp.sanitize(epsilon=6, delta=0, spaces=census_spaces)

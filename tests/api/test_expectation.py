@@ -158,6 +158,14 @@ def test_a_draft_points_at_nines_that_may_stand_for_missing_answers():
     assert not any("far from all others" in notes[name] for name in ("near", "other", "even"))
 
 
+def test_a_draft_says_that_numbers_that_all_differ_may_identify():
+    frame = pd.DataFrame({"locker": range(40), "age": [20 + i % 30 for i in range(40)], "member_no": range(40)})
+    draft = frame.dp.draft()
+    assert "every row has its own: if it looks like an identifier" in draft.notes["locker"]
+    assert "identifier" not in draft.notes["age"]
+    assert "looks like an identifier" in draft.left_out["member_no"]
+
+
 def test_a_draft_has_floats_on_their_own_grid_if_none_lies_off_it():
     values = np.arange(2_000) % 40 / 2
     frame = pd.DataFrame({"half": values, "whole": values // 1, "off": [*values[:-1], 1.234567]})

@@ -374,7 +374,15 @@ def test_empty_and_null_columns_have_a_space_too(type_: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["id", "ID", "user_id", "patient-id", "e-mail", "Email", "phone", "first name", "last_name", "ssn", "uuid"]
+    "name",
+    [
+        *["id", "ID", "user_id", "patient-id", "e-mail", "Email", "phone", "ssn", "uuid", "telephone", "mrn"],
+        *["PassengerId", "CustomerID", "EmployeeNumber"],
+        *["member_no", "membership_no", "member_number", "customer_no", "patient_nr", "staff_no"],
+        *["account_number", "order_no", "memberno"],
+        *["Kundennummer", "Kunden-Nr", "social_security_number", "nhs_number"],
+        *["first name", "last_name", "policy number"],
+    ],
 )
 def test_identifiers_are_refused_by_name(name: str) -> None:
     with pytest.raises(ColumnError, match=f"^column '{name}': looks like an identifier.*pass drop") as caught:
@@ -382,7 +390,16 @@ def test_identifiers_are_refused_by_name(name: str) -> None:
     one_line(caught)
 
 
-@pytest.mark.parametrize("name", ["paid", "grid", "humid", "idle", "covid", "nickname"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *["paid", "grid", "humid", "idle", "covid", "nickname", "AVOID", "phone_minutes", "number_of_rooms"],
+        *["no_children", "order_size"],
+        *["account_balance", "policy", "staff", "member", "account", "num_orders", "number", "house_number"],
+        *["Hausnummer", "customer_numbers"],
+        *["ticket", "member_since", "piano", "order_date", "idNumeric", "visit_no"],
+    ],
+)
 def test_names_that_only_end_alike_are_no_identifiers(name: str) -> None:
     assert from_data(pa.array([1, 2]), name=name) == Integer(1, 2)
 

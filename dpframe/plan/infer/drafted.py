@@ -43,6 +43,11 @@ _CHECKS = {
 _NULLS = "; and whether nulls are possible"
 _CODE = "; {} in {} row{} is far from all others: if it stands for an answer that is missing, make it null before"
 
+_ROWS_OWN = "; every row has its own: if it looks like an identifier to you, leave it out, no noise makes it useful"
+
+_MANY = 30
+"""Rows from which on whole numbers that all differ are said to be each row's own."""
+
 _FAR = 3
 """Times as far from 0 as all other values a number of nines lies that may stand for a missing one."""
 
@@ -146,7 +151,7 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
         values = [present_numbers(one)[0] for one in typed[1](column.name)] if is_number(type_) else []
         spaces[column.name] = _rounded(space, values, type_)
         notes[column.name] = _CHECKS.get(inner.tag, "that it fits the codebook") + _NULLS * space.has_null
-        notes[column.name] += _code_of_missing(values)
+        notes[column.name] += _code_of_missing(values) + _ROWS_OWN * _differ(values, typed[0].type)
     return DraftedSpaces(spaces, False, notes, left)
 
 
@@ -186,6 +191,12 @@ def _code_of_missing(values: Sequence[npt.NDArray[Any]]) -> str:
         return ""
     rows = len(together) - len(others)
     return _CODE.format(f"{code:.0f}", rows, "s" * (rows != 1))
+
+
+def _differ(values: Sequence[npt.NDArray[Any]], type_: pa.DataType) -> bool:
+    """Return whether many whole numbers are all different, as numbers of members are and measurements seldom."""
+    rows = sum(map(len, values))
+    return pa.types.is_integer(type_) and rows >= _MANY and len(np.unique(np.concatenate(values))) == rows
 
 
 def _rounded(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.DataType) -> Space:

@@ -20,10 +20,18 @@ from dpframe.spaces.base import LARGEST_GRID, decoded
 from dpframe.spaces.field import Field
 
 IDENTIFIER = re.compile(
-    r"(^|[\W_])(id|ids|uuid|guid|ssn|nino|iban|passport|e?mail|phone|address|surname|first_?name|last_?name"
-    r"|full_?name|name)$",
+    r"(^|[\W_]|(?-i:(?<=[a-z])(?=[A-Z])))"  # a word starts: also after a small letter, as in PassengerId
+    r"((id|ids|uuid|guid|ssn|nino|mrn|iban|passport|e?mail|(tele)?phone|telefon|address|surname|first_?name|last_?name"
+    r"|full_?name|name)"
+    r"|(account|admission|badge|booking|card|case|client|contract|customer|employee|enrol?ment|file|insurance|invoice"
+    r"|licen[cs]e|matriculation|member(ship)?|nhs|order|participant|passport|patient|payroll|person(al|nel)?|(tele)?phone"
+    r"|policy|pupil|receipt|record|registration|respondent|security|serial|ssn|staff|student|subject|subscriber|tax"
+    r"|ticket|user|worker)[\W_]*(no|nr|nbr|num|number|#)\.?"
+    r"|\w*(ausweis|auftrags|kunden|konto|matrikel|mitglieds?|patienten|personal|rechnungs|steuer|telefon"
+    r"|versicherungs|versicherten|vertrags)[\W_]*(nr\.?|nummer))$",
     re.IGNORECASE,
 )
+"""Names of columns that identify a row: `id`, or the number of what is somebody's, as in `member_no`."""
 
 
 Reader = Callable[[str], Iterable[pa.Array]]
