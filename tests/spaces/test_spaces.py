@@ -395,6 +395,31 @@ def test_the_upper_bound_is_exact_where_the_steps_miss_it() -> None:
     assert missed
 
 
+@SOON
+@given(st.integers(-1000, 1000), st.integers(1, 10**5), st.integers(0, 5), st.integers(1, 20))
+def test_values_of_a_grid_of_decimals_are_the_decimals(first: int, steps: int, places: int, wide: int) -> None:
+    written = [f"{first + wide * steps * part}e-{places}" for part in (0, 1)]
+    space = Real(*map(float, written), steps=steps)
+    codes = sampled_codes(space, 60)
+    decimals = [float(f"{first + wide * int(code)}e-{places}") for code in codes]
+    assert space.decode(codes).to_pylist() == decimals
+    assert space.encode(decimals).tolist() == codes.tolist()
+
+
+def test_a_step_of_a_tenth_gives_tenths() -> None:
+    assert Real(0, 50, steps=500).decode([499]).to_pylist() == [49.9]
+    assert Real(0, 50, steps=500).widened(7).decode([0, 506]).to_pylist() == [-0.7, 49.9]
+
+
+@SOON
+@given(reals())
+def test_values_that_were_rounded_twice_have_the_same_codes(space: Real) -> None:
+    # Until version 0.3.0 a value was its bound plus a multiple of the rounded step.
+    codes = sampled_codes(space, 60)
+    before = np.clip(codes.astype(np.float64) * space.step + space.lower, space.lower, space.upper)
+    assert space.encode(pa.array(before)).tolist() == codes.tolist()
+
+
 def test_values_below_normal_floats_are_refused_in_float32() -> None:
     refused(
         ColumnError, "give fewer steps or a wider float", lambda: Real(0, 1e-44, steps=100).check_type(pa.float32())
