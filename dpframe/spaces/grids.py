@@ -371,7 +371,7 @@ class Real(NumberGrid):
         low, high = (Fraction(repr(bound)) for bound in (self.lower, self.upper))
         each = (high - low) / self.steps
         units = math.lcm(low.denominator, each.denominator)
-        if max(units, abs(low * units), abs(high * units), (high - low) * units) > 2**53:
+        if max(Fraction(units), abs(low * units), abs(high * units), (high - low) * units) > 2**53:
             return None
         return int(low * units), int(each * units), units
 
