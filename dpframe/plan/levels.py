@@ -47,10 +47,11 @@ def has_levels(space: Space) -> bool:
 def breaks(space: Space) -> IntArray:
     """Return the codes that begin a cell on every level: the space's bounds and zero are cells of their own."""
     found = {1, space.values - 1}
-    first, second = np.asarray(space.numbers(np.array([0, 1])), dtype=np.float64)
-    place = -first / (second - first)
+    first = float(np.asarray(space.numbers(np.array([0])), dtype=np.float64)[0])
+    # As floats are: where zero is half way between two values, cells of releases stay what they are.
+    place = -first / (first + float(space.step) - first)
     if not space.is_time and 0 < place < space.values - 1:
-        found |= {round(float(place)), round(float(place)) + 1}
+        found |= {round(place), round(place) + 1}
     return np.array(sorted(code for code in found if 0 < code < space.values), dtype=np.int64)
 
 
