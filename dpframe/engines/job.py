@@ -160,6 +160,9 @@ def released(
     lazy: Callable[[T, PreparedRelease], D],
 ) -> D | ReleaseInfo:
     """Release a table: to a new directory, or as the frame that ``lazy`` makes of a table with its rows' addresses."""
+    passed = request.options.get("passthrough") if request.plan is None else request.plan.passthrough
+    if isinstance(passed, list | tuple):  # anything else is refused with the plan
+        table.check_passed(passed)
     plan = plan_for(table, request, account, key, path)
     request = Request(plan=plan)
     with budget_for(table, request, account, key, path) as budget:

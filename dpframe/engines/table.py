@@ -67,6 +67,14 @@ def read_columns(names: Sequence[str], pieces: Pieces) -> list[dict[str, Any]]:
     return [dict(batch) for frame, _ in pieces for batch in frame.batches(names)]
 
 
+def kinds_of(name: str, pieces: Pieces) -> set[pa.DataType | None]:
+    """Return the Arrow types that a column of objects has in some rows; None where it has none."""
+    try:
+        return {frame.array(name).type for frame, _ in pieces if frame.n}
+    except ColumnError:
+        return {None}
+
+
 def count_rows(counters: Counters, pieces: Pieces) -> Counters:
     """Return copies of counters that are still at zero, with the counts of some rows."""
     own = deepcopy(dict(counters))
@@ -170,6 +178,23 @@ class EngineTable(ABC):
         if spaces and repr((dict(spaces), nulls, sorted(inferred))) not in self.checked:
             self.check(spaces, nulls, inferred)
         return {}
+
+    def check_passed(self, names: Collection[str]) -> None:
+        """Refuse objects to be passed through, unless all parts have them of one kind: they leave as Arrow arrays."""
+        template = self.template
+        if not isinstance(template, PandasFrame) or self.text is not None:
+            return
+        for name in self.names:
+            if name not in names or template.frame[name].dtype != object:
+                continue
+            found = self.only([name], [name]).results(partial(kinds_of, name))
+            kinds = {kind for part in found for kind in part}
+            if None in kinds or len(kinds) > 1:
+                raise ColumnError(
+                    "is passed through and holds objects of several kinds, or nulls alone in some partitions; convert "
+                    "it to one type, e.g. astype('string')",
+                    column=name,
+                )
 
     def check(
         self,

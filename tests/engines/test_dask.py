@@ -195,6 +195,31 @@ class TestObjects:
             safe = engine.sanitize(frame, plan, key=KEY).compute()
         pd.testing.assert_frame_equal(safe, dpf.sanitize(table, plan=plan, key=KEY))
 
+    @pytest.mark.parametrize("target", [None, "out"])
+    @pytest.mark.parametrize(
+        "odd", [[1] * 6, [b"caf\xe9 of Anna"] + ["x"] * 5, [None] * 6], ids=["kinds", "bytes", "null"]
+    )
+    def test_of_several_kinds_that_are_passed_through_cost_nothing(self, flat, tmp_path, odd, target):
+        """Partitions of one kind each, one value that Arrow cannot hold, nulls that have no kind."""
+        table = flat[["age"]][:12].assign(note=pd.Series([*odd, *"xyzxyz"], dtype=object))
+        ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+        ledger.create("survey", epsilon=2.0, delta=1e-5)
+        how = {
+            "epsilon": 1,
+            "spaces": {"age": (0, 120)},
+            "passthrough": ["note"],
+            "ledger": ledger,
+            "dataset": "survey",
+        }
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_pandas(table, npartitions=2, sort=False)
+            with pytest.raises(
+                dpf.ColumnError, match="'note': is passed through and holds objects of several"
+            ) as caught:
+                engine.sanitize(frame, None, target and tmp_path / target, **how)
+        assert "Anna" not in "".join(traceback.format_exception(caught.value))
+        assert ledger.history("survey").empty
+
 
 class TestFiles:
     def test_same_as_parquet(self, table, full_plan, tmp_path):
