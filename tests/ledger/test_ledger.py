@@ -298,6 +298,16 @@ def test_total_stands(ledger):
     assert ledger.total("survey").epsilon == 1.0
 
 
+@pytest.mark.parametrize("name", ["Survey", "survey ", "SURVEY", "\uff53urvey"])
+def test_a_name_that_reads_like_another_is_no_second_total(ledger, name):
+    with pytest.raises(LedgerError, match=r"dataset survey is in .* already, and (.* reads like it|its total)"):
+        ledger.create(name, 9.0)
+    ledger.create("caf\u00e9", 1.0)
+    with pytest.raises(LedgerError, match="reads like it but for case, spaces or how letters are encoded: spend from"):
+        ledger.create("cafe\u0301", 1.0)
+    assert ledger.datasets() == ["survey", "caf\u00e9"]
+
+
 @pytest.mark.parametrize("name", ["é", "e\u0301", " a b ", "a\nb", "人口", "'; DROP TABLE spends; --", "𝒜" * 100])
 def test_any_text_is_a_name(ledger, name):
     ledger.create(name, 2.0)

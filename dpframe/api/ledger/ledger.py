@@ -21,6 +21,7 @@ import getpass
 import json
 import os
 import sqlite3
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -71,6 +72,15 @@ def _text(value: Any, name: str) -> str:
     if not valid:
         raise ParameterError(f"{name} must be text of at least one character, e.g. {name}='survey-2026'")
     return str(value)
+
+
+def _folded(name: str) -> str:
+    """Return what is left of a name by which people tell it from another.
+
+    >>> _folded("Cafe\u0301 1 ") == _folded("caf\u00e9  1")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).split())
 
 
 def _parts(parts: Any, moving: Any) -> tuple[str, ...]:
@@ -206,7 +216,7 @@ class Ledger:
         ParameterError
             If a name is no text, a number out of range, the unit none, or Gaussian accounting is asked without δ.
         LedgerError
-            If the dataset is there already: its total cannot change.
+            If the dataset is there already, whose total cannot change, or one whose name reads like it.
 
         Examples
         --------
@@ -225,10 +235,16 @@ class Ledger:
         kept = currency.whole(total)
         make_file(self._file)
         with transaction(self._file, self.timeout, write=True, create=True) as connection:
-            if name in _datasets(connection):
+            alike = [known for known in _datasets(connection) if _folded(known) == _folded(name)]
+            if name in alike:
                 raise LedgerError(
                     f"dataset {name_list([name])} is in {self._file} already, and its total cannot change: "
                     "a second dataset of the same people adds to it"
+                )
+            if alike:
+                raise LedgerError(
+                    f"dataset {name_list(alike)} is in {self._file} already, and {name_list([name])} reads like it but "
+                    "for case, spaces or how letters are encoded: spend from that one, or take another name"
                 )
             connection.execute(_NEW_DATASET, (name, *kept, _now(), currency.name, int(moving), str(whom)))
             connection.executemany("INSERT INTO parts VALUES (?, ?)", [(name, part) for part in names])
