@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ import typer
 
 from dpframe.api.public import Estimates
 from dpframe.cli.pipes import Source
-from dpframe.cli.where import WHERE, read_where
+from dpframe.cli.where import WHERE, as_conditions, read_where
 from dpframe.errors import ParameterError
 from dpframe.spaces.cells import has_few_values
 
@@ -254,7 +254,11 @@ def estimate(
             raise ParameterError(f"{statistic} takes no --{option}; {remedy}")
     if bins is not None and statistic in ("mean", "mean-curve", "support") and by is None:
         raise ParameterError(f"{statistic} takes --bins for the column of --by only")
-    result = chosen.ask(Estimates(source, confidence_level=confidence_level), columns, question)
+    estimates = Estimates(source, confidence_level=confidence_level)
+    if conditions is not None:
+        listed = [column.name for column in estimates.plan.columns if column.space.is_listed]
+        question = replace(question, where=as_conditions(conditions, listed))
+    result = chosen.ask(estimates, columns, question)
     table = result.to_frame().T.rename_axis("column") if isinstance(result, pd.Series) else result
     if as_json:
         plain = table.reset_index()

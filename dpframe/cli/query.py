@@ -17,7 +17,7 @@ from dpframe.cli.estimate import by_instead, stacked
 from dpframe.cli.pipes import Source
 from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
 from dpframe.cli.terminal import plain
-from dpframe.cli.where import WHERE, read_where
+from dpframe.cli.where import WHERE, as_conditions, read_where
 from dpframe.errors import ParameterError
 
 
@@ -106,8 +106,10 @@ def query(
     asked, names = _checked(statistic, columns or []), columns or []
     if epsilon is None:
         raise ParameterError("give --epsilon, e.g. --epsilon 0.5")
+    declared = with_own({} if spaces is None else read_spaces(spaces), space or [])
+    listed = [name for name, spec in declared.items() if isinstance(spec, list) or getattr(spec, "is_listed", False)]
     given = {
-        "where": None if where is None else read_where(where),
+        "where": None if where is None else as_conditions(read_where(where), listed),
         "by": by,
         "bins": bins,
         "q": q[0] if q and len(q) == 1 else q or None,
@@ -120,12 +122,11 @@ def query(
     if statistic == "count" and "where" not in options and neighbours == "replace_one":
         raise ParameterError(WHERE)
     account = account_of(ledger, dataset, part)
-    declared = {} if spaces is None else read_spaces(spaces)
     queries = Queries(
         source,
         epsilon=epsilon,
         delta=delta,
-        spaces=with_own(declared, space or []),
+        spaces=declared,
         contributions=contributions,
         neighbours=neighbours,
         confidence_level=confidence_level,

@@ -548,6 +548,10 @@ def test_refusals_say_what_to_write(files, run):
             "carries no release plan; make one with dpframe sanitize, or",
         ),
         (("estimate", out, "mean", "aeg"), "did you mean 'age'?"),
+        (
+            ("estimate", out, "count", "--where", '{"age": {"not": [14, 20]}}'),
+            'may mean a range or values; write {"lower": 14, "upper": 20} or {"values": [14, 20]}',
+        ),
     ]
     for arguments, said in refused:
         code, _, err = run(*arguments)
@@ -555,6 +559,8 @@ def test_refusals_say_what_to_write(files, run):
         assert said in err
     (row,) = json.loads(run("estimate", out, "count", "--where", '{"age": {"lower": 60}}', "--json")[1])
     assert row["estimate"] == pytest.approx(dpf.Estimates(out).count({"age": (60, None)})["estimate"])
+    (row,) = json.loads(run("estimate", out, "count", "--where", '{"age": {"values": [20, 60]}}', "--json")[1])
+    assert row["estimate"] == pytest.approx(dpf.Estimates(out).count({"age": [20, 60]})["estimate"])
 
 
 @pytest.mark.slow

@@ -164,6 +164,10 @@ BAD = {
     "columns of count": (["count", "age", "--epsilon", "1"], "count takes --where and no columns; got 1"),
     "no where": (["count", "--epsilon", "1"], "--where must be a JSON object"),
     "bad where": (["count", "--epsilon", "1", "--where", "sex = F"], "--where must be a JSON object"),
+    "two numbers": (
+        ["count", "--epsilon", "1", *AGE, "--where", '{"age": [20, 14]}'],
+        'may mean a range or values; write {"lower": 14, "upper": 20} or {"values": [20, 14]}',
+    ),
     "by of others": (["histogram", "age", "--epsilon", "1", "--by", "sex"], "histogram takes no --by; leave it out"),
     "neighbours": (["mean", "age", "--epsilon", "1", *AGE, "--neighbours", "both"], "neighbours must be one of"),
     "unknown column": (["count", "--epsilon", "1", "--where", '{"height": 1}'], "'height' is not a column"),
