@@ -271,6 +271,8 @@ def test_the_first_page_says_what_is_empty():
     plan = safe.dp.release.plan
     assert plan.not_found
     seen = glance(plan, plan.n)
+    assert "of numbers and times the mean" in seen.lines[0][0]
+    assert "bins are rougher" in seen.lines[0][0]
     assert seen.empty == tuple(one.column for one in plan.not_found)
     assert seen.count == 3
     words = visible(safe.dp.report().to_html())

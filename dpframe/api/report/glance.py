@@ -31,8 +31,8 @@ _OWN = ("support", "mean curve", "mean", "marginal")
 class Glance:
     """Names of columns by what they are good for; each list may be empty.
 
-    ``good``, ``rough`` and ``noise``: columns whose counts or means are within 5 % (of all rows, of the range), within
-    25 %, and neither. ``empty``: columns that inference did not find: nothing of them is in the release.
+    ``good``, ``rough`` and ``noise``: columns whose counts, or of numbers and times whose means, are within 5 % (of all
+    rows, of the range), within 25 %, and neither. ``empty``: columns that inference did not find: nothing of them is in the release.
     """
 
     good: tuple[str, ...]
@@ -44,9 +44,10 @@ class Glance:
     def lines(self) -> list[tuple[str, str]]:
         """Return what is said of the columns, and their names; without lists that are empty."""
         said = {
-            "Can be used: counts within 5 % of all rows, means within 5 % of the range or of four standard "
-            "deviations, whichever is less": self.good,
-            "Only rough: within 25 %": self.rough,
+            "Can be used: counts of values within 5 % of all rows; of numbers and times the mean, within 5 % of the "
+            "range or of four standard deviations, whichever is less (their bins are rougher: see the intervals of "
+            "each column)": self.good,
+            "Only rough: the same within 25 %": self.rough,
             "Drowned in noise at this number of rows": self.noise,
             "Empty: their values were not found, nothing of them can be estimated": self.empty,
         }
