@@ -26,8 +26,8 @@ def read_where(text: str) -> dict[str, Any]:
 def as_conditions(found: dict[str, Any], listed: Collection[str]) -> dict[str, Any]:
     """Return what JSON says as conditions: bounds are an object, and either may be left out; lists are of values.
 
-    ``listed``: columns whose values are a list. Of others a list of two numbers may mean bounds, for which JSON has no
-    tuple; it is refused, as files of spaces refuse it.
+    ``listed``: columns whose values are a list. For others a list of two numbers may mean bounds, as JSON has no tuple;
+    it is refused, as files of spaces refuse it.
 
     >>> found = {"sex": ["F"], "age": {"not": {"lower": 18}}, "visits": {"values": [0, 1]}}
     >>> as_conditions(found, ["sex"])

@@ -31,8 +31,9 @@ _OWN = ("support", "mean curve", "mean", "marginal")
 class Glance:
     """Names of columns by what they are good for; each list may be empty.
 
-    ``good``, ``rough`` and ``noise``: columns whose counts, or of numbers and times whose means, are within 5 % (of all
-    rows, of the range), within 25 %, and neither. ``empty``: columns that inference did not find: nothing of them is in the release.
+    ``good``, ``rough`` and ``noise``: columns whose counts, or whose means if they are numbers or times, are within 5 %
+    (of all rows, of the range), within 25 %, and neither. ``empty``: columns that inference did not find: nothing of
+    them is in the release.
     """
 
     good: tuple[str, ...]
