@@ -92,7 +92,7 @@ class CuratorCheck:
 
     @property
     def lines(self) -> list[str]:
-        """What to mend, in plain words: a line per column that its space changes, and one for lost decimals.
+        """What to mend, in plain words: a line per column that is refused or changed, and one for lost decimals.
 
         Examples
         --------
@@ -111,7 +111,17 @@ class CuratorCheck:
             for name in shares.index[shares[what] > 0]
         ]
         losing = shares.index[shares["rounded"] > 0]
-        return [*said, *([f"{name_list(list(losing))}: {_ROUNDED}"] if len(losing) else [])]
+        refused = [
+            f"{name_list([str(name)])}: a release is refused, as a value {why}" for name, why in self.refused.items()
+        ]
+        return [*refused, *said, *([f"{name_list(list(losing))}: {_ROUNDED}"] if len(losing) else [])]
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Columns for which a release would be refused, and why."""
+        if "refused" not in self.columns:
+            return {}
+        return {str(name): str(why) for name, why in self.columns["refused"].dropna().items()}
 
     @property
     def _head(self) -> list[str]:
@@ -120,7 +130,8 @@ class CuratorCheck:
 
     def __str__(self) -> str:
         told = self.lines or (["no value is changed"] if "refused" not in self.columns else [])
-        parts = [TITLE, *self._head, "", self.columns.to_string(float_format=digits, na_rep=""), *told]
+        shown = self.columns.drop(columns="refused", errors="ignore")  # a line says it, which a table would cut
+        parts = [TITLE, *self._head, "", shown.to_string(float_format=digits, na_rep=""), *told]
         if len(self.errors):
             parts += ["", _OF_ONE, self.errors.to_string(float_format=digits, na_rep="")]
         if len(self.rules):
@@ -237,7 +248,7 @@ def declared_plan(
         raise ParameterError("spaces must be a dict, e.g. {'age': (0, 120), 'sex': ['F', 'M']}")
     # A draft is looked at to review it: as a dict it warns of nothing.
     drop = checked_options({"drop": drop})["drop"]
-    check_lists(table.names, drop)
+    check_lists(table.names, drop, declared=spaces)
     left = [name for name in table.names if name not in (*drop, privacy_id)]
     known, _, _ = infer_spaces(table.fields(left), dict(spaces), "private", table.arrays)
     return build_plan({name: known[name] for name in spaces}, epsilon=1.0, privacy_id=privacy_id)

@@ -175,7 +175,7 @@ class CheckedRequest:
         """Check a promise and its options against a table, and make the plan if no space is left to infer."""
         options = checked(request.options)
         promise = promise_of(request.epsilon, request.delta, table.n, quiet)
-        check_lists(table.names, options["drop"], options["passthrough"])
+        check_lists(table.names, options["drop"], options["passthrough"], options["spaces"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
         columns = _without_empty(columns, options, table.objects, quiet)
         columns = _without_identifiers(columns, options, quiet)
@@ -449,8 +449,10 @@ def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], 
     build_plan(spaces, epsilon=budget.epsilon, delta=budget.delta, **{**options, "mechanisms": chosen, "leaks": ()})
 
 
-def check_lists(names: Sequence[str], drop: Sequence[str], passthrough: Sequence[str] = ()) -> None:
-    """Refuse what names no column, or one twice."""
+def check_lists(
+    names: Sequence[str], drop: Sequence[str], passthrough: Sequence[str] = (), declared: Any = None
+) -> None:
+    """Refuse what names no column, or one twice; a plan that spaces are taken from may have more columns."""
     for option, given in (("drop", drop), ("passthrough", passthrough)):
         for name in given:
             if name not in names:
@@ -459,6 +461,9 @@ def check_lists(names: Sequence[str], drop: Sequence[str], passthrough: Sequence
                 raise ParameterError(
                     f"{option} names {name!r}, which is not a column; {meant}columns are {name_list(names)}"
                 )
+        twice = [name for name in given if isinstance(declared, Mapping) and name in declared]
+        if twice:
+            raise ParameterError(f"column {twice[0]!r} is in {option} and in spaces; name it in one of them")
     both = [name for name in drop if name in passthrough]
     if both:
         raise ParameterError(f"column {both[0]!r} is in drop and in passthrough; name it in one of them")

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api.curator_check import checked, declared_plan
+from dpframe.cli.audit import REFUTED
 from dpframe.cli.pipes import Source
 from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
+from dpframe.cli.words import in_options
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Real, Space
@@ -35,7 +37,10 @@ def check(
         typer.Option(help="The column that names each row's person, without a plan.", show_default=False),
     ] = None,
 ) -> None:
-    """Look at the data: what a plan clamps, cuts and cannot hold, only for the curator's eyes. Writes nothing."""
+    """Look at the data: what a plan clamps, cuts and cannot hold, only for the curator's eyes. Writes nothing.
+
+    Ends with 1 where a release would be refused.
+    """
     table = open_input(source)
     if (plan is None) == (spaces is None and not space):
         raise ParameterError("give --plan, or --spaces and --space to try before there is one, e.g. --space age=0,120")
@@ -44,7 +49,10 @@ def check(
     declared = None if plan is not None else _declared(spaces, space or [])
     ready = Plan.read(plan) if plan is not None else declared_plan(table, declared, drop or (), privacy_id)
     typed = table.typed({name: _with_decimals(one) for name, one in ready.spaces.items()}, ready.imputed)
-    typer.echo(str(checked(typed.read(table.names), ready, tried=declared is None)))
+    found = checked(typed.read(table.names), ready, tried=declared is None)
+    typer.echo(in_options(str(found)))
+    if found.refused:
+        raise typer.Exit(REFUTED)
 
 
 def _declared(spaces: Path | None, texts: list[str]) -> Mapping[str, Any]:

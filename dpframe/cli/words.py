@@ -45,6 +45,7 @@ _TURNS: list[tuple[str, Turn]] = [
         "give bounds to text that writes dates or numbers (--space COLUMN=LOWER,UPPER), a Parquet file with lists for "
         "several items in a cell",
     ),
+    (r"as the tuple \(0, 120\) or (\{[^}]*\}, and categories as) Categorical\(\[0, 1\]\) or", r"as \1"),
     (r"\bspaces=(\{…\}|(?=\)))", "--spaces FILE"),
     (r"\bspaces=draft\.confirm\(\)", "reviewed: true in the file"),
     (r"\bspaces=plan\b", "--plan FILE"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, cast
 
@@ -124,8 +124,16 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
         return Categorical(tuple(spec))
     raise ParameterError(
         'a space is declared by bounds, (0, 120) or {"lower": 0, "upper": 120}, by a list of categories, '
-        "a CategoricalDtype or a Space"
+        f"a CategoricalDtype or a Space{_remedy(spec)}"
     )
+
+
+def _remedy(spec: Any) -> str:
+    """Return how to write what nearly declares a space: a range, or categories in another container than a list."""
+    if isinstance(spec, range):
+        return "; write a range as bounds, with both ends in it: (0, 31)"
+    several = isinstance(spec, Iterable) and not isinstance(spec, str | bytes)
+    return "; write categories that are in another container as a list: list(…)" if several else ""
 
 
 def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:

@@ -172,6 +172,13 @@ def test_bad_arguments():
     refuses("column 'age': lower must be below upper", spaces=spaces | {"age": (5, 5)})
     refuses("column 'sex': categories holds a value twice", spaces=spaces | {"sex": ["F", "F"]})
     refuses("drop names 'id', which is not a column; columns are age, sex", drop=["id"])
+    for option in ("drop", "passthrough"):
+        refuses(
+            f"column 'age' is in {option} and in spaces; name it in one of them", spaces=spaces, **{option: ["age"]}
+        )
+    for values in (("F", "M", "X"), {"F", "M"}, np.array(["F", "M"]), pd.Index(["F", "M"])):
+        refuses("column 'sex': .*write categories that are in another container as a list", spaces={"sex": values})
+    refuses("column 'age': .*write a range as bounds, with both ends in it", spaces={"age": range(32)})
     refuses("passthrough names 'id', which is not a column", passthrough=["id"])
     refuses("drop must be a list of column names, e.g. drop=\\['age'\\]", drop="age")
     refuses("column 'age' is in drop and in passthrough", drop=["age"], passthrough=["age"])

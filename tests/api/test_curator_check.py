@@ -115,6 +115,8 @@ def test_it_is_no_release_and_says_what_it_is(tmp_path):
 def test_what_stops_a_release_is_said():
     found = TABLE.assign(ill=[None, True] * (N // 2)).dp.check(PLAN)
     assert "is null, and its space holds no nulls" in found.columns.loc["ill", "refused"]
+    assert list(found.refused) == ["ill"]
+    assert found.lines[0].startswith("ill: a release is refused, as a value is null, and its space holds no nulls")
     assert not len(found.errors)
     assert len(TABLE.head(0).dp.check(PLAN).errors) == 0
     with pytest.raises(dpf.errors.AlreadySanitizedError, match="check the plan on the original table"):
@@ -297,7 +299,7 @@ def test_a_check_takes_what_a_release_takes():
     for wrong, why in (
         ({"drop": ["emial"]}, "did you mean 'email'"),
         ({"drop": "email"}, "drop must be"),
-        ({"drop": ["x"]}, "spaces names 'x'"),
+        ({"drop": ["x"]}, "'x' is in drop and in spaces"),
         ({"privacy_id": "whom"}, "did you mean|privacy_id names 'whom'"),
     ):
         with pytest.raises(dpf.errors.ParameterError, match=why):

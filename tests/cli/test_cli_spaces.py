@@ -274,6 +274,7 @@ def test_options_go_before_a_file(run, source, tmp_path):
         ("age={", "--space must be"),
         ("age=", "--space must be"),
         ("age=120,0", "column 'age': lower must be below upper"),
+        ("age=[0, 120]", "column 'age': a list of two numbers may mean bounds or categories"),
         ('age={"lower": 0}', "--space of column 'age': "),
     ],
 )
@@ -282,6 +283,27 @@ def test_what_declares_no_space_is_refused(run, source, tmp_path, command, text,
     code, out, err = run(command, source, *more, "--epsilon", 1, "--space", text)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert said in err
+
+
+def test_a_list_of_two_numbers_is_refused_for_text_too(run, tmp_path):
+    """A CSV file's columns are text until their spaces are declared."""
+    source, spaces = tmp_path / "in.csv", tmp_path / "spaces.json"
+    source.write_text("age\n" + "30\n40\n" * 50)
+    for spec in ([20, 90], {"space": "nullable", "inner": [20, 90]}):
+        spaces.write_text(json.dumps({"age": spec}))
+        code, _, err = run("plan", source, "--epsilon", 1, "--spaces", spaces)
+        assert (code, err.count("\n")) == (2, 1)
+        assert 'write bounds as {"lower": 0, "upper": 120}, and categories as {"categories": [0, 1]}' in err
+    spaces.write_text(json.dumps({"age": {"categories": [30, 40]}}))
+    assert run("plan", source, "--epsilon", 1, "--spaces", spaces)[0] == 0
+
+
+def test_a_check_that_finds_what_is_refused_says_so_and_ends_with_1(run, source):
+    code, out, _ = run("check", source, "--space", "sex=F,X")
+    assert code == 1
+    assert "sex: a release is refused, as a value holds a category outside the declared list" in out
+    assert 'declare {"categories": […], "other": "other"}' in out
+    assert run("check", source, "--space", "sex=F,M")[0] == 0
 
 
 def test_an_option_reviews_no_draft(run, source, tmp_path):

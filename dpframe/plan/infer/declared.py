@@ -26,7 +26,7 @@ from dpframe.plan.infer.from_data import IDENTIFIER, Reader, from_data, from_typ
 from dpframe.plan.infer.objects import read_by_kind
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
-from dpframe.spaces.declare import leaves_the_type
+from dpframe.spaces.declare import TWO_NUMBERS, leaves_the_type, two_numbers
 from dpframe.spaces.field import Field, is_open
 from dpframe.spaces.written_values import written_type
 
@@ -222,6 +222,8 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
     """Return the space that is declared for a column; what its type does not allow is refused by the column's name."""
     type_ = None if is_open(column.type) else column.type
     try:
+        if column.written and two_numbers(declared[column.name]):
+            raise ParameterError(TWO_NUMBERS)
         space = as_space(declared[column.name], type_)
         if type_ is not None:
             space.check_type(type_)
