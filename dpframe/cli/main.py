@@ -1,8 +1,8 @@
 """The ``dpframe`` command: files in, files out.
 
 Exit codes: 0 done, 1 verification failed or a check found what is refused, 2 bad input (one line on standard
-error), 3 budget exceeded, 70 a fault of dpframe itself, 130 stopped. Only ``estimate``, ``demo`` and ``query`` print numbers, those of the
-release or of an answer with noise; no value of the data is ever printed.
+error), 3 budget exceeded, 70 a fault of dpframe itself, 130 stopped. Only ``estimate``, ``demo`` and ``query`` print
+numbers, those of the release or of an answer with noise; no value of the data is ever printed.
 """
 
 from __future__ import annotations
