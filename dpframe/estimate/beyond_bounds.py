@@ -49,6 +49,9 @@ _LEAST_FALL = 1.0
 _NARROW = 1e-3
 """Width of a cell, as a part of the way that is looked at, from which on its count is not only noise."""
 
+_POINT = 1e-9
+"""Width of a cell, as a part of a bound's distance from the mean, up to which it holds but the bound."""
+
 _SUSPECT, _NEAR, _HEAVY = 2.0, 8.0, 4.0
 """Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the
 power of its fall below which a tail is heavy."""
@@ -141,7 +144,8 @@ class Tail:
     of many magnitudes shows in no cell. Of these ``piled`` are surely seen at the bound, where all rows beyond it are.
     ``doubt`` is the root of the chance that they lie ``farther`` than a column of two values lets them; 0 of others.
     ``is_noise`` says that more rows were counted beyond the bound than lie at it, where all of them are; ``is_sure``
-    that rows surely lie in one of those cells. ``unsure`` are the three arrays up to a remote cell that may be noise.
+    that rows surely lie in one of those cells. ``unsure`` are the three arrays up to a remote cell that may be noise,
+    and ``at`` is what was counted of rows that have the bound itself, where a cell has no others.
     """
 
     distance: float
@@ -159,10 +163,26 @@ class Tail:
     is_noise: bool = False
     is_sure: bool = False
     unsure: tuple[FloatArray, FloatArray, FloatArray] | None = None
+    at: Known = 0.0, 0.0
 
     def with_pile(self, pile: Known | None) -> Tail:
         """Return the tail if so many rows lie at the bound itself."""
-        return self if pile is None else self._told_by(pile)._held_to(pile)
+        if pile is None:
+            return self
+        beyond = pile[0] - self.at[0], pile[1] + self.at[1]
+        tail = self._told_by(beyond)._held_to(beyond)
+        return tail._known_twice(beyond) if self.at[1] else tail
+
+    def _known_twice(self, beyond: Known) -> Tail:
+        """Return the tail if so many rows lie beyond: all at the bound but those that have it."""
+        own = beyond[1] / (beyond[1] + self.count[1] ** 2)
+        return replace(
+            self,
+            rows=own * self.rows + (1 - own) * max(beyond[0], 0.0),
+            error=self.error * math.sqrt(own),
+            counts=self.counts * own,
+            variances=self.variances * own,
+        )
 
     def _told_by(self, pile: Known) -> Tail:
         """Return the tail with a remote cell if its count and the rows at the bound together tell of its rows."""
@@ -469,14 +489,18 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
     # Within a wide cell the bound is reached by the power law, too, from where the cell begins.
     start = float(ends[max(int(np.searchsorted(ends, bound, side="right")) - 1, 0)])
     start = start if bound / 2 < start < bound else bound
+    # Rows of a cell that is but the bound, as zeros are, lie at it and not beyond.
+    (points,) = np.nonzero((np.abs(ends[:-1] - bound) <= _POINT * bound) & (np.abs(ends[1:] - bound) <= _POINT * bound))
+    start = bound if len(points) else start
     wide = np.diff(ends / 2) > _NARROW / 2 * bound
     parts = np.where((ends[:-1] < bound) | wide, _parts(ends, start, 2 * bound), 0.0)
+    nearer = _parts(ends, start / 2, start)
+    parts[points] = nearer[points] = 0.0
     rows, error = float(parts @ cells.counts), math.sqrt(max(float(parts @ cells.covariance @ parts), 0.0))
-    before = rows + float(_parts(ends, start / 2, start) @ cells.counts)
+    before = rows + float(nearer @ cells.counts)
     fall = math.log2(max(before / max(rows, error, 1.0), 1.0))
-    nearer = (start / bound) ** fall if start > 0 else 1.0
     # As many rows again, and again, in every doubling.
-    all_rows = nearer / (1 - 2.0 ** -max(fall, _LEAST_FALL))
+    all_rows = ((start / bound) ** fall if start > 0 else 1.0) / (1 - 2.0 ** -max(fall, _LEAST_FALL))
     # A fall that noise decides says nothing: it would add the noise of all cells near the bound to any column.
     heavy = fall < _HEAVY and rows > _SUSPECT * error
     near, sure, unsure = _suspected(ends, cells, bound, heavy)
@@ -494,6 +518,7 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
         fall,
         *up_to(max(last, near)),
         is_sure=last >= start_far,
+        at=(float(cells.counts[points].sum()), float(_own(cells)[points].sum())) if len(points) else (0.0, 0.0),
         unsure=up_to(unsure) if unsure > max(last, near) else None,
     )
 
