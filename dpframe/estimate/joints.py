@@ -9,7 +9,7 @@ all columns and errs least where noise is not small.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
@@ -127,13 +127,27 @@ class Joints:
         fits = method == "auto" and len(asked.values) == len(asked.conditions)
         if not fits:
             check_inverts((one.axis for one in asked.values.values()), 'ask for conditions on values, by method="auto"')
-        never = self._source.plan.bound_rules.impossible({name: one.ends for name, one in asked.values.items()})
-        if never is not None and never.all():
+        if self._never(asked.values.values()):
             return Results(*np.zeros((4, 1))), {"source": "rules"}
+        asked = self._without_implied(asked)
         unbiased = self._unbiased_count(asked, population, z)
         known = [(unbiased, {"source": "rows"})]
         known += [self._fitted_count(asked.values, population, z, float(unbiased.std_error[0]))] if fits else []
         return min(known, key=lambda one: float(one[0].std_error[0]))
+
+    def _never(self, conditions: Iterable[ValueCondition]) -> bool:
+        """Return whether the plan's rules let no row meet conditions."""
+        never = self._source.plan.bound_rules.impossible({one.column.name: one.ends for one in conditions})
+        return never is not None and bool(never.all())
+
+    def _without_implied(self, asked: Where) -> Where:
+        """Return the conditions without those that all rows meet which meet the others, by the plan's rules."""
+        for name, one in asked.values.items():
+            others = [other for other in asked.values.values() if other is not one]
+            if others and not one.column.space.has_null and self._never([*others, one.negated()]):
+                kept = tuple(condition for condition in asked.conditions if condition.column.name != name)
+                return self._without_implied(Where(kept))
+        return asked
 
     def _unbiased_count(self, asked: Where, population: bool, z: float) -> Results:
         """Return the rows that meet conditions by their surrogates, with no end of an error where these have none."""

@@ -103,7 +103,16 @@ class Misfit:
             table = model.known([names[place] for place in places])
             return None if table is None else (table.counts, table.variances)
 
-        return unseen(shares, [model.joint([name]) for name in names], counted, self._rows)
+        margins = [model.joint([name]) for name in names]
+        found = unseen(shares, margins, counted, self._rows)
+        both = counted(range(len(names))) if len(names) == 2 else None
+        if both is None:
+            return found
+        # As in `of_share`: all rows of a rare value may have one other value.
+        error = np.sqrt(both[1]) / self._rows
+        hidden = truncated_spread(both[0] / self._rows, error) / 2 * np.maximum(1 - shares / error, 0.0)
+        whole = unseen(shares, margins, counted, self._rows, least=1.0)
+        return np.maximum(found, np.minimum(hidden, whole))
 
     def of_interaction(self, names: Sequence[str], parts: Sequence[FloatArray], sides: FloatArray) -> float:
         """Return how far off a share of three conditions and more is by what only all of them show, and by its pairs.
@@ -184,7 +193,11 @@ class Misfit:
             followed, distance = model.fitted.against(model.places(names), weights)
             usual = _UNUSUAL * np.minimum(noise, distance)
             blocks, least = np.minimum(blocks, hidden), noise * hidden / np.maximum(noise + hidden, 1e-300)
-            drawn = (1 - followed) ** 2 * least
+            # What the raw sums leave likely of a dependence, and how far the fit is off its mean; its replicas know
+            # of the noise that it follows.
+            kept = hidden / np.maximum(noise + hidden, 1e-300)
+            off = kept * raw[0] - np.tensordot(weights, model.joint(names), axes=2)
+            drawn = np.maximum((1 - followed) ** 2 * least, kept * off**2 + least - followed**2 * noise)
         own = np.maximum(np.maximum(apart**2 - usual, blocks), drawn)
         return np.asarray(own + _FOLLOWED * least), np.asarray(drawn)
 

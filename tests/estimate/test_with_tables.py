@@ -408,6 +408,19 @@ def test_groups_that_noise_hides_have_no_narrow_intervals():
     assert all(np.mean(one) >= 0.8 for one in held.values())
 
 
+def test_cells_may_hold_all_rows_of_a_rare_value():
+    """Whoever is of the fourth plan pays 49.9, 53 of 1,200: noise hides it. No cell is five of its errors off."""
+    generator = np.random.default_rng(0)
+    plan = generator.choice(4, 1_200, p=[0.45, 0.3, 0.2, 0.05])
+    fee = np.where(plan == 3, 49.9, np.where(generator.random(1_200) < 0.7, 0, generator.choice([19.9, 29.9], 1_200)))
+    frame = pd.DataFrame({"plan": plan, "fee": fee, "age": np.arange(1_200) % 62, "rate": np.arange(1_200) % 31})
+    spaces = {"plan": (0, 3), "fee": dpf.Real(0, 50, steps=500), "age": (0, 61), "rate": (0, 30)}
+    for key in range(4):
+        told = dpf.sanitize(frame, epsilon=0.4, spaces=spaces, key=bytes([key]) * 32).dp
+        cell = told.joint(["plan", "fee"], bins={"fee": [0, 10, 25, 40, 50]}).xs(3, level=0).iloc[-1]
+        assert abs(cell["estimate"] - (plan == 3).sum()) < 5 * cell["std_error"]
+
+
 def test_a_crosstab_of_counts_that_say_nothing_takes_what_was_measured():
     steps = {"a": 1, "b": 7, "c": 11, "d": 13, "e": 17, "f": 19}
     frame = pd.DataFrame({name: np.arange(1_000) * step % 30 for name, step in steps.items()})

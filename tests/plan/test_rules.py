@@ -138,6 +138,17 @@ def test_joints_counts_and_synthetic_rows_keep_rules():
     assert safe.dp.count({"age": (0, 8), "school": "college"})["std_error"] > 0
 
 
+def test_a_condition_that_follows_from_the_others_is_none():
+    """Whoever is at most 5 has no school, and all of A and B are of N; what may be null does not follow."""
+    told = frame().dp.sanitize(epsilon=2, spaces=SPACES, rules=RULES, key=bytes(32)).dp
+    alone = {"age": told.count({"age": (0, 5)}), "city": told.count({"city": ["A", "B"]})}
+    pd.testing.assert_series_equal(told.count({"age": (0, 5), "school": "none"}), alone["age"])
+    pd.testing.assert_series_equal(told.count({"school": "none", "age": (0, 5)}), alone["age"])
+    pd.testing.assert_series_equal(told.count({"city": ["A", "B"], "region": "N"}), alone["city"])
+    both = told.count({"age": (0, 5), "school": "none", "work": "no"})
+    assert both["estimate"] < alone["age"]["estimate"] - 100
+
+
 def test_estimates_are_of_the_mended_table():
     """Unbiased over 10 releases of 300 rows: mean error within 6 of its standard errors (error probability 2e-3)."""
     table = frame(300)
