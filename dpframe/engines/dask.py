@@ -188,7 +188,7 @@ def open_table(source: Any, id: str | None = None) -> DaskTable:
 
 def _check_unique(ids: Any, name: str) -> None:
     # Not the ids themselves: those that are no UTF-8 end a shuffle with an error that quotes them.
-    words = ids.map_partitions(IdWords(name, secrets.token_bytes(32)), meta=IdWords.META)
+    words = ids.map_partitions(shipped(IdWords(name, secrets.token_bytes(32))), meta=IdWords.META)
     sizes = words.groupby(list(IdWords.META)).size(split_out=ids.npartitions)
     missing, most = dask.compute(ids.isna().sum(), sizes.max())
     check_unique(bool(missing), int(most), name)
