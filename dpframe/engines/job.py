@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -164,19 +164,21 @@ def released(
     if isinstance(passed, list | tuple):  # anything else is refused with the plan
         table.check_passed(passed)
     plan = plan_for(table, request, account, key, path)
+    # Of persons' rows a release without a key chooses others than inference did.
+    own = request.plan is None and plan.inferred is not None and (key is not None or plan.privacy_id is None)
     request = Request(plan=plan)
     with budget_for(table, request, account, key, path) as budget:
         if path is not None:
-            return write_release(kept(table, plan), request, budget, path, compression)
+            return write_release(kept(table, plan), request, budget, path, compression, own)
 
         def frame(chosen: T, ready: Ready) -> D:
-            return lazy(chosen.keyed(ready.key), counted(chosen, ready))
+            return lazy(chosen.keyed(ready.key), counted(chosen, replace(ready, own=own)))
 
         return carry_out(kept(table, plan), request, budget, frame)
 
 
 def write_release(
-    table: EngineTable, request: Request, budget: ReleaseBudget, path: Path, compression: str
+    table: EngineTable, request: Request, budget: ReleaseBudget, path: Path, compression: str, own: bool = False
 ) -> ReleaseInfo:
     """Release a table to a new directory of Parquet files; it appears whole or not at all.
 
@@ -187,7 +189,7 @@ def write_release(
         spill = SealedSpill.within(folder)
 
         def written(chosen: EngineTable, ready: Ready) -> ReleaseInfo:
-            found = counted(chosen, ready, spill)
+            found = counted(chosen, replace(ready, own=own), spill)
             budget.check_input(found.digest)
             inputs = list(enumerate(found.blocks))
             publish(list(settled(chosen.run(Outcome(Written(found, spill, str(folder), compression)), inputs))))
