@@ -208,7 +208,7 @@ class Message:
         path = Path(path)
         try:
             found: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a column's name that is no text
             missing = isinstance(error, FileNotFoundError)
             raise FileError(f"{path} {'does not exist' if missing else 'is damaged or no Parquet file'}") from None
         try:

@@ -300,7 +300,19 @@ def cut_short(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
-TAMPERINGS = [with_another_code, with_another_fact, with_fewer_rows, with_columns_renamed, cut_short]
+def with_a_name_that_is_no_text(path: Path) -> None:
+    name = pq.read_schema(path).names[-1].encode()
+    path.write_bytes(path.read_bytes().replace(name, b"\xe5" * len(name)))
+
+
+TAMPERINGS = [
+    with_another_code,
+    with_another_fact,
+    with_fewer_rows,
+    with_columns_renamed,
+    with_a_name_that_is_no_text,
+    cut_short,
+]
 
 
 @pytest.mark.parametrize("tamper", TAMPERINGS, ids=lambda tamper: tamper.__name__)
