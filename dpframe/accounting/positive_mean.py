@@ -40,6 +40,8 @@ _LET_GO = 1e-3
 _GUESSES, _BESIDE = 4, 1e-4
 """Guesses of the saddle, and how far on either side of each is looked."""
 _ROUND = 4e-16
+_FARTHEST = 1e154
+"""A value of T whose square is hardly a float any more: no bound is sought then, and the saddle would not be found."""
 _FAINT = -750.0
 """A logarithm whose exponential is 0 in floats."""
 
@@ -156,6 +158,8 @@ def positive_mean(values: FloatArray, weights: FloatArray, outside: float, n: in
     """
     if not (values > 0).any():
         return 0.0
+    if np.abs(values).max() > _FARTHEST:
+        return math.inf
     if len(values) > _ATOMS:
         values, weights = merge(values, weights)
     order = np.argsort(values)

@@ -335,6 +335,14 @@ def test_what_loses_nothing_costs_nothing():
     assert shuffled_delta([ColumnLoss(0.5, 0.8)] * 2, 10, 1.0) == Bound(0.0, "none")
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 5.0])
+def test_losses_whose_squares_are_no_floats_end_as_bounds(epsilon):
+    """A search for the largest loss may try such a column; rows hide nothing of it, and the search has to end."""
+    parts = [ColumnLoss(250.0, 1e-3), ColumnLoss(0.1, 0.5)]
+    assert shuffled_delta(parts, 30_000, epsilon).value == composed_delta(parts, epsilon)
+    assert positive_mean(np.array([-1.0, 1e200]), np.array([0.5, 1e-210]), 0.5, 1_000, 0.0) == math.inf
+
+
 def test_extreme_losses_stay_bounds():
     assert shuffled_delta([ColumnLoss(500.0, 1e-200)], 100, 1.0).value == pytest.approx(1)
     assert shuffled_delta([ColumnLoss(20.0, 1e-8)] * 10, 1000, 1.0).value == pytest.approx(1, abs=1e-6)
