@@ -30,8 +30,7 @@ from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.pipeline import usual_threads
 from dpframe.tables.sinks import Sink, check_place, check_target
 from dpframe.tables.staged import is_read_in_parts, staged
-from dpframe.tables.streamed import engine_of
-from dpframe.tables.table import Table
+from dpframe.tables.table import Table, engine_of
 
 
 @contextmanager

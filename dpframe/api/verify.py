@@ -19,7 +19,7 @@ from dpframe.tables.files import FileInput
 from dpframe.tables.frames import Frame
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.released import Source, opened, read_info
-from dpframe.tables.streamed import Streamed
+from dpframe.tables.table import Streamed
 
 
 def verify(source: Any) -> Certificate:

@@ -12,7 +12,7 @@ from dpframe.engines.work import Pieces
 from dpframe.noise.gaussian import Ints
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
-from dpframe.tables.streamed import CodedColumns, Streamed
+from dpframe.tables.table import Codes, Streamed
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class CountCodes:
 
     spaces: Mapping[str, Space]
 
-    def __call__(self, pieces: Pieces) -> list[tuple[CodedColumns, Ints]]:
+    def __call__(self, pieces: Pieces) -> list[tuple[Codes, Ints]]:
         """Return the tuples that there are, and how many rows have each."""
         return [
             counted({name: frame.encode(name, space, "error") for name, space in self.spaces.items()})
@@ -29,7 +29,7 @@ class CountCodes:
         ]
 
 
-def counted(codes: CodedColumns) -> tuple[CodedColumns, Ints]:
+def counted(codes: Codes) -> tuple[Codes, Ints]:
     """Return the tuples of codes that occur, and how often each does.
 
     >>> counted({"sex": np.array([1, 0, 1], np.uint8), "age": np.array([7, 7, 7], np.uint8)})
@@ -66,7 +66,7 @@ class EngineRelease(Streamed):
         """Return what is public about columns."""
         return self.table.fields(names)
 
-    def coded(self, spaces: Mapping[str, Space], rows: int) -> Iterator[CodedColumns]:
+    def coded(self, spaces: Mapping[str, Space], rows: int) -> Iterator[Codes]:
         """Yield codes, equal tuples of a part after each other; see `Streamed.coded`."""
         for parts in self.table.only(list(spaces)).results(CountCodes(dict(spaces))):
             for codes, counts in parts:

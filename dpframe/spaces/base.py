@@ -113,6 +113,9 @@ class Space(ABC):
     }
     """Tag of the mechanism that spaces of a metric have by default."""
 
+    has_null: ClassVar[bool] = False
+    """Whether null is a value; its code is then the last one."""
+
     def __dir__(self) -> list[str]:
         """Fields and what a user of a space asks it for; what the library asks it for is not listed."""
         names = super().__dir__()
@@ -133,11 +136,6 @@ class Space(ABC):
     def mechanism(self) -> str:
         """Tag of the mechanism that the space has unless another is asked for."""
         return self.MECHANISMS[self.metric]
-
-    @property
-    def has_null(self) -> bool:
-        """Whether null is a value; its code is then the last one."""
-        return False
 
     @property
     def inner_space(self) -> Space:

@@ -43,6 +43,7 @@ class Nullable(Space):
     inner: Space
 
     tag: ClassVar[str] = "nullable"
+    has_null: ClassVar[bool] = True
 
     def __init__(self, space: Any) -> None:
         if two_numbers(space):
@@ -100,11 +101,6 @@ class Nullable(Space):
         """``optimal`` where the values have it, which knows of null's distance; else theirs with a null flag."""
         own = self.inner.mechanism
         return own if self.metric == "discrete" or own == "optimal" else f"nullable_{own}"
-
-    @property
-    def has_null(self) -> bool:
-        """True."""
-        return True
 
     def in_decimals(self, precision: int, scale: int) -> Space:
         """Return the space around the inner one in decimals."""

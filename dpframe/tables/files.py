@@ -28,8 +28,7 @@ from dpframe.tables.batches import RowsWriter, Writer
 from dpframe.tables.checks import check_types, located
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.persons import row_counts
-from dpframe.tables.streamed import Streamed
-from dpframe.tables.table import Codes, Counters
+from dpframe.tables.table import Codes, Counters, Streamed
 from dpframe.tables.types import coded_field
 from dpframe.totals.counts import counting
 

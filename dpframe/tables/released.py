@@ -39,7 +39,7 @@ from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
 from dpframe.tables.release import Digest, sealed
-from dpframe.tables.streamed import Streamed, of_engine
+from dpframe.tables.table import Streamed, of_engine
 
 TARGETS = ("table", "population")
 
