@@ -362,6 +362,7 @@ def _largest(
     best: list[Randomised] | None = None
     low, high, total = 0.0, math.inf, model.largest(min(inside.epsilon, most / 2), most)
     seen: dict[float, float] = {}
+    basic = inside.epsilon
     while True:
         total = _alike(total, most)
         units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
@@ -380,7 +381,9 @@ def _largest(
         if best is not None and min(high, total if last == low else math.inf) <= width:
             return best
         if model.known >= _TURNS or not low < total < high:
-            total = _straight(low, high, seen, inside.delta) or _between(low, high, inside.epsilon, most)
+            total = _straight(low, high, seen, inside.delta) or _between(low, high, basic, most)
+            if _alike(total, most) == last:  # the basic total is rounded down to the one that was just tried
+                basic, total = 0.0, _between(low, high, 0.0, most)
 
 
 def _alike(total: float, most: float) -> float:

@@ -625,3 +625,14 @@ def test_known_order_beside_central_steps_does_not_follow_from_spaces() -> None:
     assert [u.mechanism.epsilon for u in small] == [u.mechanism.epsilon for u in large]
     one, other = (terms.delta_of_losses([ColumnLoss(0.3, mass)]).value for mass in (0.85, 0.999))
     assert one == other
+
+
+def test_a_search_that_comes_back_to_the_total_of_basic_composition_ends():
+    """δ leaps over what is allowed just above it, and rounded down it was tried: for ever, before."""
+    values = [str(value) for value in range(300)]
+    spaces = {"a": (0, 120), "b": Nullable((0, 9)), "c": Nullable((0, 9)), "d": values, "e": values}
+    shares = [1.5196552766909441e-05, 7.265422247917424e-05, 0.0010783049750886374, 0.30967868286367184]
+    allocation = dict(zip(spaces, [*shares, 0.6891551613859934], strict=True))
+    plan = build_plan(spaces, epsilon=0.2913217882432328, delta=1e-9, n=864, allocation=allocation, shuffle=False)
+    assert plan.epsilon < plan.local_sum.epsilon < 1.001 * plan.epsilon
+    assert plan.verify().ok
