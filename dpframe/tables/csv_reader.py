@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, ClassVar, Self
+from typing import IO, ClassVar, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -204,20 +204,45 @@ def _text(value: bytes) -> str:
 
 _READ = pa.csv.ReadOptions(block_size=_BLOCK)
 _DAMAGED = "is no CSV file in UTF-8 with a line of names and as many values in every row"
+_NO_NAMES = "has a line of names that is not UTF-8; save the file as UTF-8"
+
+T = TypeVar("T")
+
+
+class _Rows:
+    """What is wrong with a row that has too many or too few values: its number, and never a value."""
+
+    def __init__(self) -> None:
+        self.wrong = ""
+
+    def __call__(self, row: pa.csv.InvalidRow) -> str:
+        """Remember the first row that Arrow cannot read."""
+        place = "a row" if row.number is None else f"row {row.number}, counting the line of names,"
+        values = f"{row.actual_columns} value{'s' * (row.actual_columns != 1)}"
+        self.wrong = self.wrong or f"cannot be read: {place} has {values} for {row.expected_columns} columns"
+        return "error"
+
+    def attempt(self, path: Path, work: Callable[[], T]) -> T:
+        """Return what reading returns, or say in one line which row stops it."""
+        with contextlib.suppress(FileError):
+            return attempt(path, _DAMAGED, work)
+        raise FileError(f"{shown(path)} {self.wrong or _DAMAGED}")
 
 
 def _header(path: Path) -> list[str]:
     """Return the names of a file's columns."""
-    parse = pa.csv.ParseOptions(newlines_in_values=True)
-    with attempt(path, _DAMAGED, partial(pa.csv.open_csv, path, read_options=_READ, parse_options=parse)) as reader:
-        return attempt(path, _DAMAGED, lambda: list(reader.schema.names))
+    rows = _Rows()
+    parse = pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=rows)
+    with rows.attempt(path, partial(pa.csv.open_csv, path, read_options=_READ, parse_options=parse)) as reader:
+        return attempt(path, _NO_NAMES, lambda: list(reader.schema.names))
 
 
 def _texts(path: Path, alone: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield a file's rows as text."""
     names = _header(path)
+    rows = _Rows()
     # Of a single column an empty line is a value that is missing.
-    parse = pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1)
+    parse = pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1, invalid_row_handler=rows)
     convert = pa.csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.binary()),
         strings_can_be_null=True,
@@ -226,8 +251,8 @@ def _texts(path: Path, alone: bool = False) -> Iterator[pa.RecordBatch]:
     )
     read = pa.csv.ReadOptions(block_size=_BLOCK, use_threads=not alone)
     start = partial(pa.csv.open_csv, path, read_options=read, parse_options=parse, convert_options=convert)
-    with attempt(path, _DAMAGED, start) as reader:
+    with rows.attempt(path, start) as reader:
         if reader.schema.names != names:
             raise FileError(f"{shown(path)} begins with an empty line; drop it, so that the line of names is the first")
-        while (batch := attempt(path, _DAMAGED, partial(next, reader, None))) is not None:
+        while (batch := rows.attempt(path, partial(next, reader, None))) is not None:
             yield batch

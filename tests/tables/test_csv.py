@@ -247,8 +247,13 @@ class TestRefusals:
         assert not sidecar(target).exists()
 
     def test_files(self, tmp_path):
-        for text in ("", "a,b\n1,secret,3\n", b"a,\xffsecret\n1,2\n"):
-            self.refused(tmp_path, text, FileError, "no CSV file in UTF-8 with a line of names")
+        self.refused(tmp_path, "", FileError, "no CSV file in UTF-8 with a line of names")
+        self.refused(tmp_path, b"a,\xffsecret\n1,2\n", FileError, "a line of names that is not UTF-8; save the file as")
+        ragged = "row 3, counting the line of names, has {} for 2 columns"
+        self.refused(tmp_path, "a,b\n1,2\n1,secret,3\n", FileError, ragged.format("3 values"))
+        self.refused(tmp_path, "a,b\n1,2\nsecret\n1,2\n", FileError, ragged.format("1 value"))
+        late = "a,b\n" + "1,22222222\n" * 1_600_000 + "1,secret,3\n"
+        self.refused(tmp_path, late, FileError, "row 1600002, counting the line of names, has 3 values")
         self.refused(tmp_path, "a,a\n1,2\n", ParameterError, "appears twice")
         for mark, name in ((";", "semicolons"), ("\t", "tabs")):
             self.refused(tmp_path, f"a{mark}b\n1{mark}secret\n", FileError, f"one column by commas, and {name} in its")
