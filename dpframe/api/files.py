@@ -12,7 +12,7 @@ import pyarrow as pa
 from dpframe.api.options import check_codec
 from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedError, ParameterError
 from dpframe.plan.plan import Plan
-from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata, kept_text, metadata_text
+from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata, keep_text, kept_text, metadata_text
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import Source, read_info, warn_of_lost_tables
 from dpframe.tables.sinks import Sink
@@ -24,7 +24,8 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
     Parameters
     ----------
     table
-        A pandas DataFrame or a pyarrow Table. (polars keeps no metadata: pass ``plan=`` to `Estimates`.)
+        A pandas or polars DataFrame, or a pyarrow Table. Polars keeps no metadata: the frame that is returned, and
+        none made of it, knows the plan.
     plan
         What the release said about itself (`ReleaseInfo`), or just the plan: then the table is taken as it
         is, without a check that it was not altered since.
@@ -52,6 +53,10 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
         return copy
     if isinstance(table, pa.Table):
         return table.replace_schema_metadata(arrow_metadata(info.to_json()))
+    if _is_polars(table):
+        clone = table.clone()
+        keep_text(clone, info.to_json())
+        return clone
     kind = f"{type(table).__module__.split('.')[0]} {type(table).__name__}"
     raise ParameterError(f"a {kind} keeps no metadata; pass plan= to Estimates instead")
 
@@ -199,12 +204,17 @@ def as_table(table: Any) -> pa.Table:
         return pa.Table.from_batches([table])
     if isinstance(table, pa.Table):
         return table
-    if type(table).__module__.split(".")[0] == "polars" and hasattr(table, "to_arrow") and hasattr(table, "columns"):
+    if _is_polars(table):
         return _from_polars(table)
     try:
         return pa.table(table if hasattr(table, "__arrow_c_stream__") else None)
     except (pa.ArrowInvalid, TypeError):
         raise ParameterError(f"{type(table).__name__} is no table; pass a pandas, polars or Arrow release") from None
+
+
+def _is_polars(table: Any) -> bool:
+    """Return whether a table is a DataFrame of polars, which need not be installed."""
+    return type(table).__module__.split(".")[0] == "polars" and hasattr(table, "to_arrow") and hasattr(table, "columns")
 
 
 def _from_polars(frame: Any) -> pa.Table:

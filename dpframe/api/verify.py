@@ -65,7 +65,8 @@ def verify(source: Any) -> Certificate:
     table = opened(source)
     if table.text is None:
         named = f"a {type(source).__name__}" if isinstance(table, Frame) else f"{source}"
-        raise NotSanitizedError(f"{named} carries no release plan: there is nothing to verify")
+        apart = "; if it is one, put its .dpframe.json next to it" if getattr(table, "form", "") == "CSV" else ""
+        raise NotSanitizedError(f"{named} carries no release plan: there is nothing to verify{apart}")
     try:
         info = read_info(table.text)
     except PlanError as error:

@@ -27,6 +27,8 @@ def _spaces_file(match: re.Match[str]) -> str:
 
 
 _TURNS: list[tuple[str, Turn]] = [
+    # Rows of a file are counted from 1, and its line of names is none.
+    (r"\bat row position (\d+)", lambda m: f"in row {int(m[1]) + 1} (names not counted)"),
     (r"\bnew_run\b", "dpframe vertical plan"),
     (
         r"\bmean_curve (estimates it, and) release\.drop\(columns=\['([^']*)'\]\)\.dp\.synthesize\(\)",

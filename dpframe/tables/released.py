@@ -107,7 +107,8 @@ class Source:
 
     def __init__(self, table: Any, plan: Plan | None, *, quiet: bool = False) -> None:
         if plan is not None and not isinstance(plan, Plan):
-            raise ParameterError("plan must be a Plan; Plan.read(path) reads one from a file")
+            way = "; attach(table, info) gives a ReleaseInfo back" if isinstance(plan, ReleaseInfo) else ""
+            raise ParameterError(f"plan must be a Plan; Plan.read(path) reads one from a file{way}")
         self._table = opened(table)
         self.info: ReleaseInfo | None = None
         if self._table.text is not None:
@@ -121,7 +122,8 @@ class Source:
         else:
             raise NotSanitizedError(
                 "the table carries no release plan; sanitise it first, or, if it was released and lost its metadata, "
-                "read its file with dpframe.read(path), or give it back with attach(table, plan)"
+                "read its file with dpframe.read(path), ask the file, Estimates(path), or give it back with "
+                "attach(table, plan)"
             )
         self._table = self._table.typed(self.plan.released_spaces)
         self.n = int(self._table.n)

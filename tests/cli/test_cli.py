@@ -290,7 +290,9 @@ def test_declared_values_are_checked_before_inference_is_paid_for(files, run):
     for command in (("plan", files / "in.parquet"), ("sanitize", files / "in.parquet", files / "out.parquet")):
         code, out, err = run(*command, "--epsilon", 1, "--space", "region=north,south")
         assert (code, out) == (2, "")
-        assert err.startswith("dpframe: column 'region' at row position 16: holds a category outside the declared list")
+        assert err.startswith(
+            "dpframe: column 'region' in row 17 (names not counted): holds a category outside the declared list"
+        )
         assert err.count("\n") == 1, "nothing of what inference would find was said"
 
 
@@ -499,7 +501,7 @@ def test_values_never_reach_the_terminal(files, run, monkeypatch):
     (files / "sex.json").write_text(json.dumps({"sex": ["F", "M"]}))
     code, out, err = run("sanitize", "secret.parquet", "out.parquet", "--epsilon", 1, "--spaces", "sex.json")
     assert (code, out) == (2, "")
-    assert "column 'sex' at row position 10: holds a category outside the declared list" in err
+    assert "column 'sex' in row 11 (names not counted): holds a category outside the declared list" in err
     assert "SECRET" not in err
     assert not (files / "out.parquet").exists()
 

@@ -461,8 +461,15 @@ def test_attach():
     with pytest.raises(dpf.ParameterError, match="plan must be a Plan or a ReleaseInfo"):
         dpf.attach(lost, "plan.json")
     polars = pytest.importorskip("polars")
-    with pytest.raises(dpf.ParameterError, match="a polars DataFrame keeps no metadata; pass plan= to Estimates"):
-        dpf.attach(polars.from_pandas(lost), PLAN)
+    bare = polars.from_pandas(lost)
+    again = dpf.attach(bare, SAFE.dp.release)
+    assert dpf.Estimates(again).mean("age").equals(SAFE.dp.mean("age"))
+    with pytest.raises(dpf.NotSanitizedError, match=r"ask the file, Estimates\(path\)"):
+        dpf.Estimates(bare)
+    with pytest.raises(dpf.ParameterError, match=r"attach\(table, info\) gives a ReleaseInfo back"):
+        dpf.Estimates(bare, SAFE.dp.release)
+    with pytest.raises(dpf.ParameterError, match="a pyarrow RecordBatch keeps no metadata; pass plan= to Estimates"):
+        dpf.attach(table.to_batches()[0], PLAN)
 
 
 def test_report():

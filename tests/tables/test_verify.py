@@ -490,6 +490,9 @@ def test_what_is_no_release_is_bad_input(released: Path) -> None:
         dpf.verify(rewrite(released, text=lambda _: None))
     with pytest.raises(dpf.FileError, match="does not exist"):
         dpf.verify(released.parent / "nothing.parquet")
+    (released.parent / "rows.csv").write_text("age\n20\n")
+    with pytest.raises(dpf.NotSanitizedError, match=r"nothing to verify; if it is one, put its \.dpframe\.json next"):
+        dpf.verify(released.parent / "rows.csv")
     for edit in (
         lambda text: json.dumps(json.loads(text) | {"schema": 99}),
         replanned(lambda plan: plan.update(schema=99)),
