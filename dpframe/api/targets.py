@@ -342,8 +342,8 @@ def _statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> str:
     for name in names:
         if spaces[name].code_words or spaces[name].size > MOST_CELLS or not spaces[name].is_listed:
             raise ParameterError(
-                f"target of {tuple_label(names)}: column {name!r} has no list of values, and a joint needs one; "
-                "name the column by itself"
+                f"target of {tuple_label(names)}: column {name!r} has no list of values, which targets of pairs need; "
+                "name the column by itself, or compare plan.forecast() at several epsilon, which has its pairs, in bins"
             )
     return "joint"
 

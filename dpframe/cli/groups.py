@@ -67,11 +67,27 @@ class Commands(TyperGroup):
                     formatter.write_dl(rows)
 
 
+MEANT = {
+    "expect": "dpframe plan SOURCE --epsilon 1 --expect says what to expect",
+    "report": "dpframe inspect RELEASE --html FILE writes the report",
+    "draft": "dpframe spaces SOURCE --draft drafts spaces",
+    "explain": "dpframe plan SOURCE --epsilon 1 --explain explains a plan",
+    "histogram": "dpframe estimate RELEASE histogram COLUMN is of a release, dpframe query of a table",
+}
+"""Names of what Python calls a function, and the command that does it."""
+
+
 class GroupedCommands(Commands):
     """A group whose commands are listed under headings; one that has no heading comes last."""
 
     headings = GROUPS
     rest = "Other"
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Say which command is meant by what Python calls a function; else find it as usual."""
+        if args[0] in MEANT and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command {args[0]!r}: {MEANT[args[0]]}")
+        return super().resolve_command(ctx, args)
 
 
 class GroupedOptions(TyperCommand):

@@ -72,20 +72,22 @@ def show(
         Path | None,
         typer.Option(help="Say for how many releases under this plan each dataset is enough.", show_default=False),
     ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what every dataset has left, what a year of releases like its last would cost, and interrupted jobs."""
     if plan is not None and as_json:
         raise ParameterError("--plan is answered in words; leave --json out")
     ready = None if plan is None else Plan.read(plan)
-    _show(Ledger(file), as_json)
+    _show(Ledger(file), as_json, dataset)
     if ready is not None:
-        _show_nights(Ledger(file), ready)
+        _show_nights(Ledger(file), ready, dataset)
 
 
-def _show_nights(ledger: Ledger, plan: Plan) -> None:
+def _show_nights(ledger: Ledger, plan: Plan, dataset: str | None) -> None:
     """Say how many releases under a plan fit into the datasets of its unit; inference that was paid costs nothing."""
-    names = [name for name in ledger.datasets() if ledger.unit(name) == plan.unit]
+    among = ledger.datasets() if dataset is None else [dataset]
+    names = [name for name in among if ledger.unit(name) == plan.unit]
     if not names:
         raise ParameterError(f"--plan promises for {plan.unit.words}, and no dataset of the ledger adds that up")
     for name in names:
@@ -132,8 +134,10 @@ _SQUARES = (
 )
 
 
-def _show(ledger: Ledger, as_json: bool) -> None:
-    table, spends, jobs = ledger.summary(), ledger.history(), job_keys.pending(ledger)
+def _show(ledger: Ledger, as_json: bool, dataset: str | None = None) -> None:
+    table, spends, jobs = ledger.summary(), ledger.history(dataset), job_keys.pending(ledger)
+    if dataset is not None:
+        table, jobs = table.loc[[dataset]], [job for job in jobs if job.dataset == dataset]
     if as_json:
         rows = json.loads(_json(table.reset_index()))
         for row in rows:

@@ -502,3 +502,16 @@ def test_bounds_too_wide_for_squares_are_refused_before_they_are_paid():
     assert q.left == 1
     with pytest.raises(dpf.ParameterError, match="share must lie in"):
         q.mean("f", share="0.1")
+
+
+def test_what_no_question_answers_is_named():
+    q = dpf.Queries(pd.DataFrame({"age": [20, 30]}), 1.0, delta=0, spaces={"age": (0, 90)})
+    for name, said in (
+        ("std", "'std': covariance and second_moments"),
+        ("null_rate", r"'null_rate': count\(\{\"column\": None\}\)"),
+        ("quantil", r"'quantil': did you mean 'quantile'\?"),
+        ("xyz", "Queries has no 'xyz'$"),
+    ):
+        with pytest.raises(AttributeError, match=said):
+            getattr(q, name)
+    assert not hasattr(q, "_repr_html_")

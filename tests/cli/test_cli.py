@@ -371,6 +371,8 @@ BAD = [
     (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--sample", "9" * 5000], 'or "optimal"'),
     (["plan", "in.parquet", "--epsilon", "1", "--spaces", "spaces.json", "--allocation", "most"], 'be "uniform"'),
     (["explode"], "No such command 'explode'"),
+    (["expect", "in.parquet"], "No such command 'expect': dpframe plan SOURCE --epsilon 1 --expect says"),
+    (["report", "in.parquet"], "No such command 'report': dpframe inspect RELEASE --html FILE"),
     (["demo", "--rows", "-5"], "'--rows'"),
     (["demo", "--rows", "99"], "'--rows'"),
     (

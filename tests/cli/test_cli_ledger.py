@@ -68,6 +68,13 @@ def test_create_and_show(run):
     assert json.loads(run("create", "l.sqlite", "--dataset", "third", "--epsilon", 2, "--json")[1])[2]["epsilon"] == 2
 
 
+def test_one_dataset_is_shown(run, ledger):
+    run("create", "l.sqlite", "--dataset", "others", "--epsilon", "2")
+    both, one = (json.loads(run("show", "l.sqlite", *only, "--json")[1]) for only in ((), ("--dataset", "others")))
+    assert len(both) > len(one) == 1
+    assert one[0]["dataset"] == "others"
+
+
 def test_show_says_what_a_year_adds_up_to_and_what_is_left_for(run, ledger):
     ledger.spend("survey", 0.5, 0.0, release_id="a")
     ledger.spend("survey", 0.01, 1e-7, release_id="b")
@@ -174,6 +181,7 @@ BAD = [
         "parts must differ from one",
     ),
     (["show", "."], ". is not a regular file"),
+    (["show", "l.sqlite", "--dataset", "nobody"], "nobody"),
     (["explode"], "No such command 'explode'"),
 ]
 

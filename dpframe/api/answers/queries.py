@@ -17,7 +17,7 @@ from dpframe.api.answers.quantiles import QuantileQueries
 from dpframe.api.answers.selections import Selections
 from dpframe.api.answers.sets import SetQueries
 from dpframe.api.answers.values import Answered, ratios, squared_z
-from dpframe.errors import ParameterError, refusing_misfit_calls
+from dpframe.errors import ParameterError, did_you_mean, refusing_misfit_calls
 from dpframe.estimate.results import RESULTS
 from dpframe.spaces.arrays import FloatArray
 from dpframe.totals.questions import CellCounts, Summed
@@ -41,6 +41,22 @@ _EXAMPLES = {
     "support": 'support("hobbies", share=0.1)',
 }
 """What to write, for who wrote what no signature takes."""
+
+_EXTREMES = "the least and the largest value are single rows'; quantile takes any q between"
+_MOMENTS = "covariance and second_moments answer it for numbers"
+_INSTEAD = {
+    "std": _MOMENTS,
+    "var": _MOMENTS,
+    "corr": _MOMENTS,
+    "max": _EXTREMES,
+    "min": _EXTREMES,
+    "median": 'quantile("column", 0.5)',
+    "null_rate": 'count({"column": None}), of a column whose space is Nullable(…)',
+    "value_counts": "histogram counts the values of a column",
+    "joint": "crosstab counts the values of two columns",
+    "top": "most_common",
+}
+"""Statistics of releases and methods of pandas that are looked for, and what serves in their place."""
 
 
 @refusing_misfit_calls(_EXAMPLES)
@@ -129,6 +145,11 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
     dpframe.errors.BudgetExceeded: the questions have share=0 left of their budget, and share=0.1 was asked: nothing was
     spent and nothing was drawn; ask for no more than is left
     """
+
+    def __getattr__(self, name: str) -> Any:
+        """Say what to ask in place of what no question answers."""
+        instead = _INSTEAD.get(name) or did_you_mean(name, (n for n in dir(type(self)) if n[0] != "_")).strip()
+        raise AttributeError(f"Queries has no {name!r}" + (f": {instead}" if instead else ""))
 
     def count(
         self, where: Mapping[str, Any] | None = None, *, share: float, mechanism: str | None = None
