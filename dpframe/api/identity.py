@@ -129,12 +129,15 @@ _FIRST = 1 << 14
 _MOST = 1 << 12
 """Tables that are remembered."""
 
-_alike: dict[bytes, tuple[int, int, float, float]] = {}
+_alike: dict[bytes, tuple[int, tuple[int, float], float, float]] = {}
 """By digest, the latest last: releases of a table in this process, those last warned of, and the sums of ε and of δ."""
 
 
 def warn_if_released(table: Table, cost: Budget) -> None:
-    """Count a release of a table in memory, and warn when it is the second, the fourth, and so on, in this process."""
+    """Count a release of a table in memory; warn when it is the second in this process, and when either doubles.
+
+    Either: the number of releases, or the epsilon that they add up to.
+    """
     if not isinstance(table, Frame) or not table.n:
         return
     whole = table if table.chosen is None else table.chosen[0]
@@ -142,9 +145,9 @@ def warn_if_released(table: Table, cost: Budget) -> None:
     if begun is None:
         return
     digest = hmac.digest(_SECRET, begun + whole.n.to_bytes(8, "little"), "sha256")
-    releases, warned, epsilon, delta = _alike.get(digest, (0, 0, 0.0, 0.0))
+    releases, warned, epsilon, delta = _alike.get(digest, (0, (1, 0.0), 0.0, 0.0))
     releases, epsilon, delta = releases + 1, epsilon + cost.epsilon, delta + cost.delta
-    due = releases >= 2 * max(warned, 1)
+    due = releases > 1 and (releases >= 2 * warned[0] or epsilon >= 2 * warned[1])
     if due:
         both = f"epsilon={epsilon:.6g}" + (f", delta={delta:.6g}" if delta else "")
         warn(
@@ -152,7 +155,7 @@ def warn_if_released(table: Table, cost: Budget) -> None:
             "ask that, or let a ledger= hold the sum to a budget",
             RepeatedReleaseWarning,
         )
-    remember(_alike, digest, (releases, releases if due else warned, epsilon, delta), _MOST)
+    remember(_alike, digest, (releases, (releases, epsilon) if due else warned, epsilon, delta), _MOST)
 
 
 def warn_of_parts(account: OpenAccount, digest: bytes | None) -> None:

@@ -107,6 +107,8 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         )
         if request.release and valid.plan is not None:  # inference has a warning of its own
             _warn_of_few(table.n)
+            if not (valid.plan.columns or valid.plan.passthrough):
+                warn("no column is left to release; check the input and drop=", InferenceWarning)
         likely = valid.widened(table)
         if likely is not None:
             check_released_types(table, likely)

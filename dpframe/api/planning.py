@@ -419,6 +419,12 @@ def promise_of(epsilon: Any, delta: Any, n: int, quiet: bool = False) -> Budget:
             f"factor e^{epsilon:g}, which promises next to nothing; take less, e.g. epsilon=1",
             LargeEpsilonWarning,
         )
+    if epsilon < _SMALL and 0 < n * epsilon < 1 and not quiet:
+        warn(
+            f"epsilon={epsilon:g} needs noise of about {1 / epsilon:.3g} rows, more than there are: estimates will say "
+            "nothing; take more, e.g. epsilon=1",
+            InferenceWarning,
+        )
     return Budget(epsilon, default_delta(n) if delta is None else check_delta(delta))
 
 

@@ -70,6 +70,13 @@ def test_passthrough_and_drop(census):
     assert "NOT PROTECTED, copied as they are: id, note" in repr(safe.dp)
 
 
+def test_releases_that_say_nothing_warn(census):
+    with pytest.warns(dpf.InferenceWarning, match="^no column is left to release; check the input"):
+        assert pd.DataFrame(index=range(3)).dp.sanitize(epsilon=1).shape == (3, 0)
+    with pytest.warns(dpf.InferenceWarning, match="^epsilon=1e-09 needs noise of about 1e.09 rows"):
+        census[["sex"]].dp.sanitize(epsilon=1e-9, spaces={"sex": ["F", "M"]})
+
+
 def test_a_number_of_members_that_is_passed_through_warns(census):
     frame = census.assign(member_no=range(len(census)))[["member_no", "sex"]]
     with pytest.warns(dpf.errors.PrivacyLeakWarning, match="^passthrough: member_no looks like an identifier"):
@@ -213,11 +220,6 @@ def test_tiny_frames(n, census, census_spaces):
     safe = census.iloc[:n].dp.sanitize(epsilon=6, spaces=census_spaces)
     assert safe.shape == (n, 6)
     assert safe.dtypes.astype(str).tolist() == census.dtypes.astype(str).tolist()
-
-
-def test_a_frame_without_columns():
-    safe = pd.DataFrame(index=range(3)).dp.sanitize(epsilon=1)
-    assert safe.shape == (3, 0)
 
 
 def test_a_sorted_input_with_its_order_kept_warns_the_curator_only():

@@ -407,6 +407,7 @@ class TestOutput:
         read = pq.ParquetFile(tmp_path / "out.parquet", read_dictionary=["sex"]).read()
         assert read["sex"].chunk(0).dictionary.to_pylist() == ["Q1", "M", "Q2", "F"]
 
+    @pytest.mark.filterwarnings("ignore:epsilon=0.0001 needs noise")
     def test_sizes_do_not_tell_of_values(self, tmp_path):
         """Two tables that differ everywhere, one key: where noise drowns the data the files have one layout."""
         layouts = []

@@ -34,6 +34,16 @@ def test_the_second_and_the_fourth_release_of_a_table_are_warned_of(kind):
     assert "released 4 times in this process, which adds up to epsilon=2;" in said[1]
 
 
+def test_a_release_that_doubles_the_epsilon_is_warned_of():
+    frame, budgets = _frame(first=9), iter([0.5, 0.5, 2.0, 0.5, 0.5])
+    said = _warned(lambda: dpf.sanitize(frame, epsilon=next(budgets), delta=0, spaces=SPACES), 5)
+    assert [text[:60] for text in said] == [
+        "this table was released 2 times in this process, which adds ",
+        "this table was released 3 times in this process, which adds ",
+    ]
+    assert "epsilon=3;" in said[1]
+
+
 def test_a_ready_plan_is_counted_too():
     frame = _frame(first=2)
     plan = dpf.plan(frame, epsilon=1, delta=0, spaces=SPACES)
