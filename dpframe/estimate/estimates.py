@@ -14,7 +14,7 @@ from dpframe.errors import ParameterError, check_whole, refusing_misfit_calls
 from dpframe.estimate import sets
 from dpframe.estimate.base import column_names
 from dpframe.estimate.count_estimates import CountEstimates
-from dpframe.estimate.not_found import NOT_FOUND, asked_by_another
+from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
 from dpframe.estimate.number_estimates import NumberEstimates
 from dpframe.estimate.plot import draw
 from dpframe.estimate.results import RESULTS
@@ -186,8 +186,9 @@ class Estimates(CountEstimates, NumberEstimates):
         for name in names:
             if self._source.column(name).space.is_time:
                 raise ParameterError(f"column {name!r} holds times; ask for their mean and quantile")
-            parts = [self._filled(name, target), self.mean(name, target=target), self.std(name, target=target)]
-            quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
+            with asked_by_another():
+                parts = [self._filled(name, target), self.mean(name, target=target), self.std(name, target=target)]
+                quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
             tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(_DESCRIBED)
             missing |= quartiles.attrs.get(NOT_FOUND, {})
         if not tables:
@@ -196,6 +197,9 @@ class Estimates(CountEstimates, NumberEstimates):
         out = out.reindex(columns=pd.MultiIndex.from_product([RESULTS, names]))
         if missing:
             out.attrs[NOT_FOUND] = missing
+            if not self.clipped:
+                warn_of_nan(missing)
+        self._warn_of_imputed(names)
         return out
 
     def _filled(self, column: str, target: str) -> pd.Series[Any]:

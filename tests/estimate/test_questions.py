@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+import warnings
 from functools import lru_cache
 from itertools import combinations
 
@@ -331,7 +332,9 @@ def test_a_column_that_was_not_found_is_not_counted():
     assert "x" in found.attrs["not_found"]
     assert not math.isnan(safe.dp.count({"sex": "F"})["estimate"])
     assert math.isnan(safe.dp.mean(["x"])["estimate"].iloc[0])
-    assert "x" in safe.dp.describe().attrs["not_found"]
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        assert "x" in safe.dp.describe().attrs["not_found"]
+    assert [str(one.message).partition(" (")[0] for one in caught] == ["private inference did not find the spaces of x"]
 
 
 @pytest.mark.parametrize(
