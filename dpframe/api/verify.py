@@ -111,11 +111,13 @@ def _cut(info: ReleaseInfo) -> _Cut:
     old = [measure.label for measure in moved if cuts.is_old(measure)]
     wrong = [measure.label for measure in moved if not cuts.is_old(measure)]
     if wrong:
-        return _Cut(failures=(f"tables of {name_list(wrong)} are not cut where the noisy counts before them say",))
+        return _Cut(
+            failures=(f"tables of {name_list(wrong)} are not cut at the values that earlier noisy counts decide",)
+        )
     if old:
-        return _Cut(attested=(f"tables of {name_list(old)} are cut where the noisy counts before them say",))
+        return _Cut(attested=(f"tables of {name_list(old)} are cut at values that earlier noisy counts decide",))
     cut = any(starts is not None for table in info.tables for starts in table.starts)
-    return _Cut(("measured numbers are cut where the noisy counts before them say",) if cut else ())
+    return _Cut(("measured numbers are cut at values that earlier noisy counts decide",) if cut else ())
 
 
 def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> list[str]:

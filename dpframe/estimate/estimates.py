@@ -342,6 +342,7 @@ class Estimates(CountEstimates, NumberEstimates):
         ``deviations``, by how many standard deviations the pair's counts are further from independence than noise makes
         them (Pearson's χ²), and ``shows``: whether a column was found, and whether a pair's deviations are above 3.
         Many cells that each hide in their noise may show together, so that ``dependence`` may be below ``noise``.
+        ``dependence`` is from 0 to 1, and a ``noise`` above 1 hides any; a column's own row has neither.
 
         Examples
         --------

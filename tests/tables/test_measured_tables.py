@@ -200,10 +200,10 @@ def test_numbers_are_cut_by_noisy_counts_or_the_release_is_not_verified(change, 
     assert level.starts[0][0] > PARENT
     certificate = edited(safe, lambda _, starts: starts, tmp_path)
     assert certificate.ok
-    assert certificate.checks[-1] == "measured numbers are cut where the noisy counts before them say"
+    assert certificate.checks[-1] == "measured numbers are cut at values that earlier noisy counts decide"
     (failure,) = edited(safe, change, tmp_path).failures
     name = "sex × wage" if change is _bins_moved else "wage"
-    assert failure == f"tables of {name} are not cut where the noisy counts before them say"
+    assert failure == f"tables of {name} are not cut at the values that earlier noisy counts decide"
 
 
 def test_cuts_of_an_older_rule_are_attested(tmp_path):
@@ -211,7 +211,7 @@ def test_cuts_of_an_older_rule_are_attested(tmp_path):
     certificate = edited(SAFE, _bins_moved, tmp_path)
     assert certificate.ok
     labels = "sex × age, sex × home × age"
-    assert certificate.attested[-1] == f"tables of {labels} are cut where the noisy counts before them say"
+    assert certificate.attested[-1] == f"tables of {labels} are cut at values that earlier noisy counts decide"
 
 
 def test_rows_joined_with_the_tables_of_another_release_are_no_release():
