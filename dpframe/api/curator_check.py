@@ -276,6 +276,8 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
         return told
     written = nulls == "impute" and not space.has_null and not present.all()
     told |= {"imputed": told["null"]} if written else {}
+    if pa.types.is_float16(raw.type):  # Arrow compares no half floats
+        raw = raw.cast(pa.float32())
     plain = decoded(raw).filter(pa.array(present))
     coded = decoded(space.decode(codes[name], output_type(raw.type)))
     back = coded.filter(pa.array(present))
@@ -291,7 +293,8 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
         out = _outside(plain, ends[0], ends[1])
         changed, whole = _series(coded if written else back), _series(plain)
         moved = changed.mean() - whole.mean()
-        narrowed = 1 - changed.std() / whole.std() if (written or _share(out)) and len(whole) > 1 else 0.0
+        spread = whole.std() if (written or _share(out)) and len(whole) > 1 else 0
+        narrowed = 1 - changed.std() / spread if spread else 0.0
         between = {"rounded": _share(pc.and_not(_outside(plain, back, back), out))} if space.is_whole else {}
         return told | {"clamped": _share(out), "shift": moved, "narrowed": max(0.0, float(narrowed))} | between
     other = np.array([a != b for a, b in zip(plain.to_pylist(), back.to_pylist(), strict=True)]).mean()

@@ -371,9 +371,10 @@ class Real(NumberGrid):
         low, high = (Fraction(repr(bound)) for bound in (self.lower, self.upper))
         each = (high - low) / self.steps
         units = math.lcm(low.denominator, each.denominator)
-        if max(Fraction(units), abs(low * units), abs(high * units), (high - low) * units) > 2**53:
+        first, last = int(low * units), int(high * units)
+        if max(units, abs(first), abs(last), last - first) > 2**53:
             return None
-        return int(low * units), int(each * units), units
+        return first, (last - first) // self.steps, units
 
     def _natural(self) -> pa.DataType:
         return pa.float64()

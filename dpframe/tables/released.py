@@ -102,13 +102,17 @@ def warn_of_lost_tables(plan: Plan) -> None:
         )
 
 
+def _way(given: Any) -> str:
+    """Return how to give what is no plan."""
+    return "; attach(table, info) gives a ReleaseInfo back" if isinstance(given, ReleaseInfo) else ""
+
+
 class Source:
     """A released table: its plan, its rows, and the codes of its columns."""
 
     def __init__(self, table: Any, plan: Plan | None, *, quiet: bool = False) -> None:
         if plan is not None and not isinstance(plan, Plan):
-            way = "; attach(table, info) gives a ReleaseInfo back" if isinstance(plan, ReleaseInfo) else ""
-            raise ParameterError(f"plan must be a Plan; Plan.read(path) reads one from a file{way}")
+            raise ParameterError(f"plan must be a Plan; Plan.read(path) reads one from a file{_way(plan)}")
         self._table = opened(table)
         self.info: ReleaseInfo | None = None
         if self._table.text is not None:

@@ -112,6 +112,14 @@ def test_it_is_no_release_and_says_what_it_is(tmp_path):
     pyplot.close("all")
 
 
+def test_half_floats_are_compared_too():
+    frame = pd.DataFrame({"x": np.array([1, 2, 3, 9] * 50, dtype=np.float16)})
+    for space in ((0, 8), dpf.Real(0, 8, steps=16)):
+        assert frame.dp.check(spaces={"x": space}).columns.loc["x", "clamped"] == 0.25
+    alike = frame.assign(x=np.float16(9)).dp.check(spaces={"x": (0, 8)}).columns.loc["x"]
+    assert (alike["clamped"], alike["narrowed"]) == (1, 0)
+
+
 def test_what_stops_a_release_is_said():
     found = TABLE.assign(ill=[None, True] * (N // 2)).dp.check(PLAN)
     assert "is null, and its space holds no nulls" in found.columns.loc["ill", "refused"]
