@@ -100,7 +100,9 @@ def test_csv_cut_short_or_damaged(tail: str, tmp_path: Path, ledger: dpf.Ledger)
     (tmp_path / "in.csv").write_bytes(cut + tail.encode())
     run = job(tmp_path / "in.csv", ledger)
     if tail:
-        refused(DpframeError, "in.csv is|in.csv has|^column '(age|sex)' at row position", run)
+        refused(
+            DpframeError, "in.csv is|in.csv has|in.csv cannot be read: row|^column '(age|sex)' at row position", run
+        )
         assert spends(ledger) == []
     else:
         run()
