@@ -533,6 +533,7 @@ def test_the_farthest_row_of_a_heavy_tail_is_in_the_error_of_a_variance():
 
 
 @pytest.mark.filterwarnings("ignore::dpframe.errors.InferenceWarning")
+@pytest.mark.slow
 def test_zeros_that_were_counted_do_not_lie_below_zero():
     """Of eight intervals two miss in 5 % of tables; rows that may be negative left open ±900 of 1,200 rows."""
     generator, held = np.random.default_rng(1), []

@@ -408,6 +408,7 @@ def test_groups_that_noise_hides_have_no_narrow_intervals():
     assert all(np.mean(one) >= 0.8 for one in held.values())
 
 
+@pytest.mark.slow
 def test_cells_may_hold_all_rows_of_a_rare_value():
     """Whoever is of the fourth plan pays 49.9, 53 of 1,200: noise hides it. No cell is five of its errors off."""
     generator = np.random.default_rng(0)

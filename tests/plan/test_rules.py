@@ -138,6 +138,7 @@ def test_joints_counts_and_synthetic_rows_keep_rules():
     assert safe.dp.count({"age": (0, 8), "school": "college"})["std_error"] > 0
 
 
+@pytest.mark.slow
 def test_a_condition_that_follows_from_the_others_is_none():
     """Whoever is at most 5 has no school, and all of A and B are of N; what may be null does not follow."""
     told = frame().dp.sanitize(epsilon=2, spaces=SPACES, rules=RULES, key=bytes(32)).dp
