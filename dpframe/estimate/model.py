@@ -200,6 +200,8 @@ class Model:
             (i, j)
             for i, j in combinations(range(len(self.names)), 2)
             if (i, j) not in held
+            # A column of one value goes with any.
+            and min(self._members[place].cells for place in (i, j)) > 1
             and not {i, j} <= known
             and not self._are_together(i, j)
             and classes[i] * classes[j] <= MOST_PAIR_CELLS
