@@ -31,7 +31,7 @@ from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes, Table
 
-DEFAULTS = 8
+DEFAULTS = 9
 """Number of the defaults that plans are made with, and of what names of mechanisms mean.
 
 A request under others draws other noise, and is paid for anew.

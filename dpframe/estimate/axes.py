@@ -455,8 +455,24 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
         raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order")
     inner = codes[(codes > 0) & (codes < space.size - 1)]
     if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
+        _check_apart(column, bounds, codes)
         raise ParameterError(f"bins of column {column.name!r} must be two or more bounds in ascending order")
+    if 0 < (codes <= 0).sum() < len(codes) or (codes >= space.size - 1).any():
+        _check_apart(column, bounds, codes)
     return np.asarray(codes)
+
+
+def _check_apart(column: Column, bounds: list[Any], codes: IntArray) -> None:
+    """Refuse bounds within a number's that rise by less than its values are apart, and fall on one of these."""
+    space: Any = column.space.inner_space
+    if space.is_time or not space.is_numeric or space.is_listed:
+        return
+    within = np.clip(np.array(bounds, dtype=np.float64), space.lower, space.upper)
+    if ((np.diff(within) > 0) & (np.diff(codes) == 0)).any():
+        raise ParameterError(
+            f"bins of column {column.name!r} are closer together than its values, which are {space.step:.6g} apart; "
+            "take bounds farther apart, or declare a finer grid in another release"
+        )
 
 
 def _time(bound: Any) -> Any:

@@ -587,7 +587,7 @@ class CountEstimates(VectorEstimates):
                 if any(measured.column == column for measured in inferred)
                 else "its space is not Nullable"
             )
-            raise ParameterError(f"column {column!r} holds no nulls: {why}")
+            raise ParameterError(f"column {column!r} has no null rate: {why}")
         if chosen.space.code_words:
             (rate, variance), source = sets.null_rate(chosen, self._source.codes([column]), sampling), "rows"
         else:

@@ -379,7 +379,7 @@ def test_empty_and_null_columns_have_a_space_too(type_: pa.DataType) -> None:
         *["id", "ID", "user_id", "patient-id", "e-mail", "Email", "phone", "ssn", "uuid", "telephone", "mrn"],
         *["PassengerId", "CustomerID", "EmployeeNumber"],
         *["member_no", "membership_no", "member_number", "customer_no", "patient_nr", "staff_no"],
-        *["account_number", "order_no", "memberno"],
+        *["account_number", "order_no", "memberno", "staff_code", "CustomerCode", "patient_ref"],
         *["Kundennummer", "Kunden-Nr", "social_security_number", "nhs_number"],
         *["first name", "last_name", "policy number"],
     ],

@@ -401,8 +401,8 @@ class DatasetTotal:
         if unit != self.unit and not converted:
             raise ParameterError(
                 f"dataset {name_list([self.name])} adds up promises for {self.unit.words}, and this one is for "
-                f"{unit.words}, which does not add up: ask with {self.unit.options}, or create a dataset with "
-                f"unit={str(unit)!r}; nothing was spent"
+                f"{unit.words}, which does not add up: create a dataset with unit={str(unit)!r}, or ask with "
+                f"{self.unit.options}, where {self.unit.words} is what is to be protected; nothing was spent"
             )
 
     def check_part(self, part: str | None) -> None:

@@ -129,7 +129,7 @@ def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | P
 
 _PERSON = re.compile(
     r"(person|people|patient|user|customer|client|member|subject|student|pupil|employee|worker|respondent|participant"
-    r"|household|account|visitor|individual|ssn|nino|passport|e?mail)",
+    r"|household|account|visitor|individual|ssn|nino|passport|e?mail|staff[\W_]*(no|nr|code|key|number))",
     re.IGNORECASE,
 )
 """Names of columns by whose values a row may be known to be one person's."""

@@ -27,11 +27,13 @@ IDENTIFIER = re.compile(
     r"|licen[cs]e|matriculation|member(ship)?|nhs|order|participant|passport|patient|payroll|person(al|nel)?|(tele)?phone"
     r"|policy|pupil|receipt|record|registration|respondent|security|serial|ssn|staff|student|subject|subscriber|tax"
     r"|ticket|user|worker)[\W_]*(no|nr|nbr|num|number|#)\.?"
+    r"|(client|customer|employee|member|participant|patient|person(al|nel)?|pupil|respondent|staff|student|subscriber"
+    r"|user|worker)[\W_]*(code|key|ref|reference)"
     r"|\w*(ausweis|auftrags|kunden|konto|matrikel|mitglieds?|patienten|personal|rechnungs|steuer|telefon"
     r"|versicherungs|versicherten|vertrags)[\W_]*(nr\.?|nummer))$",
     re.IGNORECASE,
 )
-"""Names of columns that identify a row: `id`, or the number of what is somebody's, as in `member_no`."""
+"""Names of columns that identify a row: `id`, or the number or code of what is somebody's, as in `member_no`."""
 
 
 Reader = Callable[[str], Iterable[pa.Array]]
