@@ -24,6 +24,7 @@ from dpframe.errors import ColumnError, DpframeWarning, ParameterError, warn
 from dpframe.estimate.evidence.law import Cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.stretches import has_one_reading
 
 MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""
@@ -446,6 +447,8 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
     """Return the codes of bounds in order; of outer ones those of the space's own."""
     space = column.space.inner_space
     if space.is_time:
+        if not all(has_one_reading(space, bound) for bound in bounds if isinstance(bound, str)):
+            raise ParameterError(f"bins of column {column.name!r} must name times as ISO text, e.g. '2020-01-31'")
         bounds = [_time(bound) for bound in bounds]
     try:
         codes = space.encode(bounds).astype(np.int64)

@@ -133,6 +133,8 @@ class CountEstimates(VectorEstimates):
         positions = tuple(columns.index(name) for name in held)
         answer = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
         results, index = self._shown(answer, axes, dropna)
+        if answer.method != "inverse":
+            results = results.from_none().within(most=1.0 if normalize or held else np.inf)
         return results.frame(index, answer.said)
 
     def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> tuple[Results, pd.Index[Any]]:

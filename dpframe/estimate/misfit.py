@@ -104,15 +104,21 @@ class Misfit:
             return None if table is None else (table.counts, table.variances)
 
         margins = [model.joint([name]) for name in names]
-        found = unseen(shares, margins, counted, self._rows)
-        both = counted(range(len(names))) if len(names) == 2 else None
-        if both is None:
-            return found
-        # As in `of_share`: all rows of a rare value may have one other value.
-        error = np.sqrt(both[1]) / self._rows
-        hidden = truncated_spread(both[0] / self._rows, error) / 2 * np.maximum(1 - shares / error, 0.0)
+        found, hidden = unseen(shares, margins, counted, self._rows), np.full(shares.shape, np.inf)
+        for i, j in combinations(range(len(names)), 2):
+            both = counted([i, j])
+            if both is not None:
+                # As in `of_share`: all rows of a rare value may have one other value.
+                error = np.sqrt(both[1]) / self._rows
+                held = model.joint([names[i], names[j]])
+                more = (
+                    truncated_spread(both[0] / self._rows, error)
+                    / (2 * (len(names) - 1))
+                    * np.maximum(1 - held / error, 0.0)
+                )
+                hidden = np.minimum(hidden, np.expand_dims(more, [k for k in range(shares.ndim) if k not in (i, j)]))
         whole = unseen(shares, margins, counted, self._rows, least=1.0)
-        return np.maximum(found, np.minimum(hidden, whole))
+        return np.where(np.isfinite(hidden), np.maximum(found, np.minimum(hidden, whole)), found)
 
     def of_interaction(self, names: Sequence[str], parts: Sequence[FloatArray], sides: FloatArray) -> float:
         """Return how far off a share of three conditions and more is by what only all of them show, and by its pairs.

@@ -185,8 +185,9 @@ class NumberEstimates(VectorEstimates):
         if told is not None:
             fitted, own, of_fit = centre + step * told[0], np.maximum(told[1], 1e-12) * step**2, told[2] * step**2
             weight = np.where(np.isfinite(spread), own / (own + _WIDE**2 * spread), 0.0)
-            found = (1 - weight) * fitted + np.where(weight > 0, weight * ratio, 0.0)
-            of_rows = np.where(weight > 0, weight**2 * spread, 0.0)
+            # Of no rows a ratio, and its error, are not finite.
+            found = (1 - weight) * fitted + weight * np.where(weight > 0, ratio, 0.0)
+            of_rows = weight**2 * np.where(weight > 0, spread, 0.0)
             noise = (1 - weight) ** 2 * _LEFT * of_fit + of_rows
             spread = (1 - weight) ** 2 * own + of_rows
             drawn = (1 - weight) ** 2 * told[3] * step**2
@@ -216,7 +217,7 @@ class NumberEstimates(VectorEstimates):
         warn(
             f"means of {column!r} by {name_list(by)}: noise hides {len(drawn)} of {len(errors)} groups, whose "
             f"estimates lie near the mean of all rows, wherever their own lies; {remedy}"
-            'method="inverse" gives what the rows of each group say',
+            'method="inverse" gives what only the rows of each group say, within wider intervals',
             InferenceWarning,
         )
 
@@ -244,7 +245,7 @@ class NumberEstimates(VectorEstimates):
         tails, results = self._tails(column), self._results(means[kept].ravel(), variance[kept].ravel())
         self._warn_of_others([column])
         if source != "rows" or np.isfinite(results.std_error).all():
-            results = results.within(*_ends(self._source.column(column).space))
+            results = results.clipped(*_ends(self._source.column(column).space))
         if tails is not None:
             results = results.opened(tails.of_mean(), self._z)
         return self._in_units(results, column).frame(index, {"source": source} | self._said_of_tails([column]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ import pandas as pd
 
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.spaces.base import Space
+
+ISO = re.compile(r"\d{4}(-?\d{2}.*)?")
+"""How text of a time begins that has one reading: in 01.02.2023 either may be the month."""
 
 FINE = 4097
 """Values of a number beyond which its steps are finer than what people ask for."""
@@ -103,6 +107,8 @@ def _unbounded_codes(whole: Space, ends: Sequence[Any], what: str) -> tuple[int,
         if end is None:
             codes.append(code)
             continue
+        if space.is_time and isinstance(end, str) and not has_one_reading(space, end):
+            raise ParameterError(f"{what} must name times as ISO text, e.g. '2020-01-31'")
         try:
             if space.is_time:
                 codes.append(_time_code(space, end, rounding))
@@ -126,6 +132,12 @@ def _place(space: Any, value: float) -> float:
     place = (value - float(start)) / (float(then - start) or 1.0)
     whole = round(place) if math.isfinite(place) else place
     return float(whole) if math.isclose(place, whole, rel_tol=0, abs_tol=1e-9 * max(1.0, abs(place))) else place
+
+
+def has_one_reading(space: Any, text: str) -> bool:
+    """Return whether a text names one time for sure: a duration, or what begins as ISO 8601 does."""
+    first = space.instants(space.numbers(np.array([0])))[0]
+    return isinstance(first, np.timedelta64) or ISO.fullmatch(text.strip()) is not None
 
 
 def _time_code(space: Any, given: Any, rounding: Callable[[float], int]) -> int:

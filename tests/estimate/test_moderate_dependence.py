@@ -114,7 +114,7 @@ def test_groups_that_are_drawn_to_the_mean_of_all_are_warned_of_in_one_line():
     found = re.fullmatch(
         r"means of 'age' by ward: noise hides (\d+) of (\d+) groups, whose estimates lie near the mean of all rows, "
         r"wherever their own lies; half of these would show at about epsilon=([\d.]+) or ([\d,]+) rows; "
-        r'method="inverse" gives what the rows of each group say',
+        r'method="inverse" gives what only the rows of each group say, within wider intervals',
         said,
     )
     drawn, groups, epsilon, rows = (float(number.replace(",", "")) for number in found.groups())

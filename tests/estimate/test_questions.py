@@ -193,6 +193,8 @@ def test_real_grids_take_the_codes_within():
         ({"age": (100, 200)}, "reach into its bounds"),
         ({"age": 17}, "names a value that is not in its space: beyond its bounds"),
         ({"age": ("a", "b")}, "must be values of its kind, or a range"),
+        ({"born": ("01.02.1990", "01.03.1990")}, "where of column 'born' must name times as ISO text"),
+        ({"born": "3 May 1990"}, "must name times as ISO text, e.g. '2020-01-31'"),
         ({"age": (1, 2, 3)}, r"must be \(low, high\) with both ends in it"),
         ({"age": {"between": 3}}, "where of column 'age' must be one of"),
         ({"basket": "tea"}, r'column .basket. holds sets: where takes \{"any": items\}'),

@@ -4,6 +4,7 @@ Tables are made by hand: exact counts and rounded noise of a fixed generator.
 """
 
 import os
+import warnings
 from dataclasses import replace
 from itertools import combinations
 
@@ -406,6 +407,21 @@ def test_groups_that_noise_hides_have_no_narrow_intervals():
             assert (some["std_error"] > 0).all()
             held[kind] += ((some["lower"] <= rare) & (rare <= some["upper"])).tolist()
     assert all(np.mean(one) >= 0.8 for one in held.values())
+
+
+@pytest.mark.slow
+def test_means_of_groups_of_hardly_any_rows_stay_within_the_bounds():
+    """By only the rows, whose ratios to next to nothing may be any number, and by all that is known."""
+    frame = pd.DataFrame({"age": np.arange(900) % 90, "pay": np.arange(900.0) % 600})
+    for key in range(4):
+        told = frame.dp.sanitize(epsilon=1, spaces={"age": (0, 95), "pay": (0.0, 600.0)}, key=bytes([key]) * 32).dp
+        for method in ("inverse", "auto"):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", category=dpf.errors.DpframeWarning)
+                found = told.mean("pay", by="age", method=method).dropna()
+            assert found["estimate"].between(0, 600).all()
+            assert (found["lower"] <= found["estimate"]).all()
+            assert (found["estimate"] <= found["upper"]).all()
 
 
 @pytest.mark.slow
