@@ -15,7 +15,7 @@ import typer
 from dpframe.api.public import Estimates
 from dpframe.cli.pipes import Source
 from dpframe.cli.where import WHERE, as_conditions, read_where
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, did_you_mean
 from dpframe.spaces.cells import has_few_values
 
 
@@ -211,7 +211,12 @@ def stacked(wide: pd.DataFrame) -> pd.DataFrame:
 
 def estimate(
     source: Source,
-    statistic: Annotated[str, typer.Argument(help=", ".join(STATISTICS) + ".", show_default=False)],
+    statistic: Annotated[
+        str,
+        typer.Argument(
+            help=", ".join(STATISTICS) + "; or as pandas writes them, e.g. value_counts.", show_default=False
+        ),
+    ],
     columns: Annotated[list[str] | None, typer.Argument(help="Its columns.", show_default=False)] = None,
     by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,
     bins: Annotated[
@@ -234,8 +239,9 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Estimate a statistic of the original table from only a released file."""
+    statistic = statistic.replace("_", "-")  # as pandas writes them
     if statistic not in STATISTICS:
-        raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
+        raise ParameterError(f"{did_you_mean(statistic, STATISTICS)}statistic must be one of {', '.join(STATISTICS)}")
     chosen, columns = STATISTICS[statistic], columns or []
     if len(columns) not in chosen.columns:
         least = chosen.columns[0]

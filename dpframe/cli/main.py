@@ -192,8 +192,9 @@ def plan(
             made = verbs.plan(source, epsilon, delta, ledger=account, **options)
             made = made if rows is None else made.replan(rows)
         if file is not None:
+            replaced = in_place_of(output or PIPE)
             file.write(f"{made.to_json(indent=2)}\n".encode())
-            typer.echo(f"wrote {output}: the plan, for dpframe sanitize --plan", err=True)
+            typer.echo(f"wrote {output}: the plan, for dpframe sanitize --plan{replaced}", err=True)
         if web is not None:
             web.write(made.page(**files_of(source, output)).encode())
             typer.echo(f"wrote {html}: a page to try out other ε and numbers of rows", err=True)

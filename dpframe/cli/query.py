@@ -18,7 +18,7 @@ from dpframe.cli.pipes import Source
 from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
 from dpframe.cli.terminal import plain
 from dpframe.cli.where import WHERE, as_conditions, read_where
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,9 @@ def query(
 
 
 def _checked(statistic: str, columns: list[str]) -> _Question:
+    statistic = statistic.replace("_", "-")  # as Python writes them
     if statistic not in QUESTIONS:
-        raise ParameterError(f"statistic must be one of {', '.join(QUESTIONS)}")
+        raise ParameterError(f"{did_you_mean(statistic, QUESTIONS)}statistic must be one of {', '.join(QUESTIONS)}")
     asked = QUESTIONS[statistic]
     if len(columns) not in asked.columns:
         least, more = asked.columns[0], " or more" if len(asked.columns) > 1 else ""

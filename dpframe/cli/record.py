@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpframe.api.report.record import record_of
-from dpframe.cli.pipes import Source, text_target
+from dpframe.cli.pipes import Source, in_place_of, text_target
 from dpframe.disk import YAML
 from dpframe.errors import NotSanitizedError, name_list
 from dpframe.plan.certificate import Certificate
@@ -50,8 +50,9 @@ def record(
     if output is None:
         typer.echo(made.to_yaml(), nl=False)
     else:
+        replaced = in_place_of(output)
         made.save(text_target(output, open_input(source), YAML))
-        typer.echo(f"wrote {output}", err=True)
+        typer.echo(f"wrote {output}{replaced}", err=True)
     if made.open_fields:
         typer.echo(f"Still to fill in by hand: {name_list(made.open_fields)}", err=True)
 

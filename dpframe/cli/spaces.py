@@ -17,7 +17,7 @@ import typer
 
 from dpframe.api import verbs
 from dpframe.cli.account import account_of
-from dpframe.cli.pipes import Source
+from dpframe.cli.pipes import Source, in_place_of
 from dpframe.disk import atomic, check_named
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
 from dpframe.plan.infer.declared import identifiers, placeholder
@@ -56,7 +56,9 @@ def spaces(
     source: Source,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write here, as JSON or TOML by the ending.", show_default=False),
+        typer.Option(
+            "--output", "-o", help="Write a new file here, as JSON or TOML by the ending.", show_default=False
+        ),
     ] = None,
     infer: Annotated[
         float | None, typer.Option(help="Budget ε to find the spaces with, by noisy counts.", show_default=False)
@@ -82,6 +84,8 @@ def spaces(
     ending = ".json" if output is None else output.suffix.lower()
     if output is not None:
         check_named(output, *_NULLABLE)
+        if in_place_of(output):  # what was filled in by hand cannot be made again
+            raise FileError(f"{output} exists; name another file, or remove it")
     left_out = drop or []
     table = open_input(source).without(left_out)
     fields = table.fields([name for name in table.names if name != privacy_id])

@@ -142,6 +142,7 @@ ASKED = [
     (["joint", "sex", "age", "--bins", "3", "--given", "sex"], {"sex", "age"}, 6),
     (["joint", "sex", "--method", "em", "--normalize"], {"sex"}, 2),
     (["value-counts", "age", "--bins", "4"], {"age"}, 4),
+    (["value_counts", "sex"], {"sex"}, 2),
     (["sum", "age"], {"column"}, 1),
     (["count", "--where", '{"sex": "F", "age": {"lower": 18, "upper": 65}}'], {"column"}, 1),
     (["median", "age"], {"column"}, 1),
@@ -356,6 +357,7 @@ BAD = [
     (["plan", "no*.csv", "--epsilon", "1"], "no CSV file matches no*.csv"),
     (["estimate", "in.parquet", "mean", "age"], "the table carries no release plan"),
     (["estimate", "in.parquet", "middle", "age"], "statistic must be one of value-counts, crosstab"),
+    (["estimate", "in.parquet", "value_count", "age"], "did you mean 'value-counts'? statistic must be one of"),
     (["estimate", "in.parquet", "count", "age"], "count takes --where and no columns; got 1"),
     (["estimate", "in.parquet", "mean", "age", "--where", "{}"], "mean takes no --where; leave it out"),
     (["estimate", "in.parquet", "count", "--where", "[]"], "--where must be a JSON object"),
@@ -739,6 +741,12 @@ def test_what_is_written_says_what_it_replaces_and_that_nobody_counts(tmp_path, 
     assert first.splitlines()[-1].startswith("No ledger: another release of these people adds its epsilon")
     (tmp_path / "rows.csv").touch()
     assert there in run("synthesize", given[1], tmp_path / "rows.csv", "--rows", 9)[1]
+    for command in (
+        ("plan", given[0], *given[2:], "-o", tmp_path / "plan.json"),
+        ("record", given[1], "-o", tmp_path / "record.yaml"),
+    ):
+        first, second = (run(*command)[2] for _ in range(2))
+        assert (there in first, there in second) == (False, True)
 
 
 def test_synthesize_leaves_out_columns(files, run):

@@ -83,6 +83,19 @@ def test_a_template_is_filled_in_and_read(run, source, tmp_path, ending):
     ]
 
 
+def test_a_file_that_was_filled_in_is_not_replaced(run, source, tmp_path):
+    file, ledger = tmp_path / "spaces.json", tmp_path / "ledger.sqlite"
+    file.write_text('{"sex": ["F", "M"]}')
+    assert run("ledger", "create", ledger, "--dataset", "people", "--epsilon", 10, "--delta", 1e-5)[0] == 0
+    for given in ((), ("--draft",), ("--infer", 4, "--ledger", ledger, "--dataset", "people")):
+        code, out, err = run("spaces", source, "-o", file, *given)
+        assert (code, out, err) == (2, "", f"dpframe: {file} exists; name another file, or remove it\n")
+    assert dpf.Ledger(ledger).spent("people").epsilon == 0
+    code, _, err = run("plan", source, "--epsilon", 1, "--spaces", file, "--drop", "born", "-o", file)
+    assert (code, err) == (2, f"dpframe: {file} is the file of --spaces; write --output to another file\n")
+    assert file.read_text() == '{"sex": ["F", "M"]}'
+
+
 @pytest.mark.parametrize("ending", ["json", "toml"])
 def test_a_draft_of_a_csv_file_has_the_types_that_its_values_are_written_as(run, tmp_path, ending):
     rows = [
