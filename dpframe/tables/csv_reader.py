@@ -29,14 +29,12 @@ from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import is_blank, read_written, written_type
 from dpframe.tables.batches import Writer
+from dpframe.tables.csv_dialect import check_dialect
 from dpframe.tables.files import FileInput, attempt, repeated, shown, sidecar
 from dpframe.tables.types import is_text
 
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 """The texts of a missing value outside of quotes, as in pandas."""
-
-_SEPARATORS = {";": "semicolons", "\t": "tabs"}
-"""Other separators of values in files that are called CSV."""
 
 _BLOCK = 1 << 24
 """Bytes read at a time; no row may be longer."""
@@ -45,7 +43,7 @@ _DAY_FIRST = "pd.to_datetime(…, dayfirst=True) reads columns of dates like 31.
 _RULES: list[tuple[Callable[[pa.DataType], bool], str]] = [
     (pa.types.is_boolean, "neither true nor false"),
     (pa.types.is_integer, "no whole number"),
-    (pa.types.is_floating, "no number"),
+    (pa.types.is_floating, 'no number like 54.2 (pandas.read_csv(…, decimal=",") reads decimal commas)'),
     (pa.types.is_date, f"no date like 2024-01-31 ({_DAY_FIRST})"),
     (pa.types.is_timestamp, f"no time like 2024-01-31 08:00 ({_DAY_FIRST})"),
 ]
@@ -82,12 +80,8 @@ class CsvInput(FileInput):
 
     @staticmethod
     def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
+        check_dialect(path)
         names, rows = _header(path), 0
-        if len(names) == 1 and (found := next((mark for mark in _SEPARATORS if mark in names[0]), None)):
-            raise FileError(
-                f"{shown(path)} has one column by commas, and {_SEPARATORS[found]} in its line of names: write it with "
-                "commas between values, or rename the column if it is one"
-            )
         if len(set(names)) == len(names):
             for batch in _texts(path):
                 rows += batch.num_rows

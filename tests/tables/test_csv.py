@@ -247,8 +247,12 @@ class TestRefusals:
         assert not sidecar(target).exists()
 
     def test_files(self, tmp_path):
-        self.refused(tmp_path, "", FileError, "no CSV file in UTF-8 with a line of names")
-        self.refused(tmp_path, b"a,\xffsecret\n1,2\n", FileError, "a line of names that is not UTF-8; save the file as")
+        self.refused(tmp_path, "", FileError, "is empty; a CSV file begins with a line of names")
+        foreign = (
+            r"has letters that are not UTF-8: sanitize the frame that pandas\.read_csv\(…, encoding=\"{}\"\) reads"
+        )
+        self.refused(tmp_path, b"a,\xffsecret\n1,2\n", FileError, foreign.format("cp1252"))
+        self.refused(tmp_path, "a,b\n1,2\n".encode("utf-16"), FileError, foreign.format("utf-16"))
         ragged = "row 3, counting the line of names, has {} for 2 columns"
         self.refused(tmp_path, "a,b\n1,2\n1,secret,3\n", FileError, ragged.format("3 values"))
         self.refused(tmp_path, "a,b\n1,2\nsecret\n1,2\n", FileError, ragged.format("1 value"))
@@ -256,7 +260,7 @@ class TestRefusals:
         self.refused(tmp_path, late, FileError, "row 1600002, counting the line of names, has 3 values")
         self.refused(tmp_path, "a,a\n1,2\n", ParameterError, "appears twice")
         for mark, name in ((";", "semicolons"), ("\t", "tabs")):
-            self.refused(tmp_path, f"a{mark}b\n1{mark}secret\n", FileError, f"one column by commas, and {name} in its")
+            self.refused(tmp_path, f"a{mark}b\n1{mark}secret\n", FileError, f"has {name} between its names: sanitize")
         self.refused(tmp_path, "a,\n1,2\n", ParameterError, "empty name; rename")
         self.refused(tmp_path, "\nx\n1\n2\n", FileError, "begins with an empty line; drop it")
         (tmp_path / "in.csv").write_text("x\n1\n")
@@ -265,6 +269,19 @@ class TestRefusals:
         sidecar(tmp_path / "o.csv").mkdir()
         with pytest.raises(FileError, match="is a directory, and the plan goes there; name another"):
             dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "o.csv", 1)
+
+    def test_what_a_german_excel_writes(self, tmp_path):
+        """The call that the message names reads it; decimal commas are named, too, where only they are left."""
+        text = "Gr\u00f6\u00dfe;Gewicht\nsecret;54,2\nb;81,8\n"
+        rule = (
+            r'has semicolons between its names, and letters that are not UTF-8.*sep=";", decimal=",", encoding="cp1252"'
+        )
+        self.refused(tmp_path, text.encode("cp1252"), FileError, rule)
+        frame = pd.read_csv(tmp_path / "bad.csv", sep=";", decimal=",", encoding="cp1252")
+        assert frame["Gewicht"].tolist() == [54.2, 81.8]
+        text = 'a,b\nx,"54,2"\n'
+        spaces = {"a": ["x", "y"], "b": (30.0, 180.0)}
+        self.refused(tmp_path, text, ColumnError, r'no number like 54\.2 .*decimal=","', spaces=spaces)
 
     @pytest.mark.parametrize(
         ("space", "rule"),
@@ -352,7 +369,7 @@ class TestPipes:
     def test_nothing_through_the_pipe(self, run):
         code, _, err = run("sanitize", "-", "-", "--epsilon", 1)
         assert code == 2
-        assert "no CSV file" in err
+        assert "standard input is empty; a CSV file begins with a line of names" in err
 
 
 def test_a_space_that_no_text_is_read_as_is_refused_by_the_plan_already(tmp_path):
