@@ -78,6 +78,10 @@ Whether cells look like lists is not looked up: the hint would be an answer abou
 """
 
 
+_WHOSE = "; one that names persons is to be passed as privacy_id= if they may have several rows"
+"""Said of any text: that its values are many and repeat would be an answer about the data, too."""
+
+
 def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
     """Warn, in one line for all columns, of spaces that private inference did not find, with what to declare.
 
@@ -93,9 +97,11 @@ def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
     entries = ", ".join(f"{missing.column!r}: {missing.placeholder}" for missing in plan.not_found)
     grounds = "; ".join([grounds, *nearly_found_lines(plan)])
     is_text = any(missing.placeholder == "[CATEGORY, …]" for missing in plan.not_found)
+    whose = "" if plan.privacy_id or not is_text else _WHOSE
     warn(
         f"private inference did not find the spaces of {len(plan.not_found)} of {len(plan.columns)} columns, whose "
         f"estimates are NaN ({grounds}); declare spaces={{{entries}}}, {_WRITTEN if is_text else ''}or raise epsilon "
-        f"or infer_share; df.dp.expect(epsilon=…) says what to expect{': ' * bool(expected)}{'; '.join(expected)}",
+        f"or infer_share{whose}; df.dp.expect(epsilon=…) says what to expect{': ' * bool(expected)}"
+        f"{'; '.join(expected)}",
         InferenceWarning,
     )

@@ -78,6 +78,7 @@ _TURNS: list[tuple[str, Turn]] = [
     # Elsewhere what follows epsilon= and delta= is a size, not what to type.
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)( or )\1=([\d.e-]+)", r"--\1 \2\3--\1 \4"),
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)", r"--\1 \2"),
+    (r"\bprivacy_id=(?=\s|$)", "--privacy-id"),
     (
         r"\b(infer|infer_share|measure_share|local_epsilon|max_epsilon|max_items|nulls|contributions|privacy_id|sample|"
         r"allocation|numbers|dataset|accounting|by|bins|method|target|confidence_level|published|q)=(['\"]?)([^\s,;'\")]+)\2",

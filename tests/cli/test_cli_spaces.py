@@ -150,7 +150,8 @@ def test_a_file_says_whom_its_spaces_were_found_for(run, tmp_path):
     assert (code, text) == (2, "")
     assert err == (
         "dpframe: dataset people adds up promises for a person, by column 'who', and this one is for a row, which does "
-        'not add up: ask with --privacy-id who, or create a dataset with --unit "row"; nothing was spent\n'
+        'not add up: ask with --privacy-id who, or, to protect a row, create a dataset with --unit "row"; nothing was '
+        "spent\n"
     )
     code, text, _ = run("spaces", source, *options, "--privacy-id", "who")
     assert code == 0

@@ -241,6 +241,19 @@ def test_identifiers_are_left_out_with_one_warning(recwarn):
     assert dpf.Estimates(safe).plan.drop == ("patient_id", "name")
 
 
+def test_text_of_many_values_may_name_persons():
+    """Codes that repeat are not to be declared as categories; what is left out asks whose the rows are, too."""
+    rows = pd.DataFrame({"badge": [f"E{i:05d}" for i in range(600)] * 2, "phone": [f"0{i}" for i in range(1200)]})
+    with pytest.warns(dpf.InferenceWarning) as caught:
+        dpf.sanitize(rows, epsilon=1.0, key=KEY, measure=None)
+    left, lost, *_ = said(caught)
+    assert left.endswith("; if a person may have several rows, pass their column as privacy_id=")
+    assert "one that names persons is to be passed as privacy_id= if they may have several rows" in lost
+    with pytest.warns(dpf.InferenceWarning) as caught:
+        dpf.sanitize(rows.assign(who=rows["phone"]), epsilon=1.0, privacy_id="phone", key=KEY, measure=None)
+    assert "privacy_id" not in "".join(said(caught))
+
+
 def test_identifiers_that_are_named_are_left_as_they_are_asked_for(recwarn):
     frame = people()
     dpf.sanitize(frame, epsilon=1.0, drop=["patient_id", "name"], key=KEY, measure=None)

@@ -399,10 +399,16 @@ class DatasetTotal:
         """
         converted = unit.added and not self.unit.added and unit.covers(self.unit)
         if unit != self.unit and not converted:
+            remedies = [
+                (f"create a dataset with unit={str(unit)!r}", unit),
+                (f"ask with {self.unit.options}", self.unit),
+            ]
+            # First what gives up no person's protection.
+            (first, _), (second, protected) = remedies if self.unit.person is None else reversed(remedies)
             raise ParameterError(
                 f"dataset {name_list([self.name])} adds up promises for {self.unit.words}, and this one is for "
-                f"{unit.words}, which does not add up: create a dataset with unit={str(unit)!r}, or ask with "
-                f"{self.unit.options}, where {self.unit.words} is what is to be protected; nothing was spent"
+                f"{unit.words}, which does not add up: {first}, or, to protect {protected.words}, {second}; nothing "
+                "was spent"
             )
 
     def check_part(self, part: str | None) -> None:

@@ -129,7 +129,8 @@ def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | P
 
 _PERSON = re.compile(
     r"(person|people|patient|user|customer|client|member|subject|student|pupil|employee|worker|respondent|participant"
-    r"|household|account|visitor|individual|ssn|nino|passport|e?mail|staff[\W_]*(no|nr|code|key|number))",
+    r"|household|account|visitor|individual|insured|ssn|nino|passport|e?mail"
+    r"|(staff|emp|pers|sv)[\W_]*(no|nr|code|key|number|nummer))",
     re.IGNORECASE,
 )
 """Names of columns by whose values a row may be known to be one person's."""
@@ -168,8 +169,9 @@ def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
     """
     if not names:
         return
-    person = next((name for name in names if _PERSON.search(name)), None) if persons else None
-    hint = "" if person is None else f"; if a person may have several rows, pass privacy_id={person!r}"
+    person = next((name for name in names if _PERSON.search(name)), None)
+    whose = "their column as privacy_id=" if person is None else f"privacy_id={person!r}"
+    hint = f"; if a person may have several rows, pass {whose}" if persons else ""
     warn(
         f"left out as identifiers, by their names: {name_list(names)}; to keep one, declare its space, spaces="
         f"{{{names[0]!r}: …}}, and drop={list(names)} says that they are to go{hint}",

@@ -21,15 +21,15 @@ from dpframe.spaces.field import Field
 
 IDENTIFIER = re.compile(
     r"(^|[\W_]|(?-i:(?<=[a-z])(?=[A-Z])))"  # a word starts: also after a small letter, as in PassengerId
-    r"((id|ids|uuid|guid|ssn|nino|mrn|iban|passport|e?mail|(tele)?phone|telefon|address|surname|first_?name|last_?name"
+    r"((id|ids|uuid|guid|ssn|nino|mrn|iban|passport|e?mail|(tele)?phone|telefon|address|surname|nachname|vorname|first_?name|last_?name"
     r"|full_?name|name)"
-    r"|(account|admission|badge|booking|card|case|client|contract|customer|employee|enrol?ment|file|insurance|invoice"
-    r"|licen[cs]e|matriculation|member(ship)?|nhs|order|participant|passport|patient|payroll|person(al|nel)?|(tele)?phone"
-    r"|policy|pupil|receipt|record|registration|respondent|security|serial|ssn|staff|student|subject|subscriber|tax"
+    r"|(account|admission|badge|booking|card|case|client|contract|customer|emp|employee|enrol?ment|file|insur(ance|ed)|invoice"
+    r"|licen[cs]e|matriculation|member(ship)?|nhs|order|participant|passport|patient|payroll|pers|person(al|nel)?|(tele)?phone"
+    r"|policy|pupil|receipt|record|registration|respondent|security|serial|ssn|staff|student|subject|subscriber|sv|tax"
     r"|ticket|user|worker)[\W_]*(no|nr|nbr|num|number|#)\.?"
-    r"|(client|customer|employee|member|participant|patient|person(al|nel)?|pupil|respondent|staff|student|subscriber"
+    r"|(client|customer|emp|employee|member|participant|patient|pers|person(al|nel)?|pupil|respondent|staff|student|subscriber"
     r"|user|worker)[\W_]*(code|key|ref|reference)"
-    r"|\w*(ausweis|auftrags|kunden|konto|matrikel|mitglieds?|patienten|personal|rechnungs|steuer|telefon"
+    r"|\w*(ausweis|auftrags|kunden|konto|matrikel|mitglieds?|patienten|person(en|al)?|rechnungs|steuer|sv|telefon"
     r"|versicherungs|versicherten|vertrags)[\W_]*(nr\.?|nummer))$",
     re.IGNORECASE,
 )
