@@ -49,6 +49,19 @@ def synthesize_parquet(
     target is part of it or cannot be written; `ParameterError` for another ``n_rows``, ``random_state`` or ``drop``, or
     a column of too many values to draw from.
     """
+    return drawn_file(source, target, n_rows, random_state, drop=drop, progress=progress)[0]
+
+
+def drawn_file(
+    source: str | Path,
+    target: str | Path,
+    n_rows: int | None,
+    random_state: Any,
+    *,
+    drop: Sequence[str],
+    progress: Progress | None,
+) -> tuple[int, Estimates]:
+    """Write synthetic rows as `synthesize_parquet`; return how many, and the estimates that they are drawn from."""
     table = open_input(source)
     if table.text is None:
         raise NotSanitizedError(f"{source} is not a release, which synthetic rows are drawn from; sanitise it first")
@@ -56,7 +69,8 @@ def synthesize_parquet(
     table = table.without(drop)
     count, total = 0, table.n if n_rows is None else n_rows
     sink = Sink(path, "snappy")
-    parts = synthetic_batches(Estimates(table), n_rows, random_state, BATCH_ROWS)
+    estimates = Estimates(table)
+    parts = synthetic_batches(estimates, n_rows, random_state, BATCH_ROWS)
     with sink.publishing() as (file, describe), ExitStack() as opened:
         writer: Writer | None = None
         for part in parts:
@@ -69,7 +83,7 @@ def synthesize_parquet(
                 progress(count, total)
         if writer is not None:
             describe(metadata_text(part.schema.metadata) or "")
-    return count
+    return count, estimates
 
 
 def fidelity(source: Any, plan: Plan | None = None) -> pd.DataFrame:

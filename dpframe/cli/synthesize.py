@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dpframe.api.synthetic_parquet import synthesize_parquet
+from dpframe.api.synthetic_parquet import drawn_file
 from dpframe.cli.pipes import PIPE, Source, Target, in_place_of, target_file
 from dpframe.cli.terminal import progress
 
@@ -29,11 +29,23 @@ def synthesize(
     """Draw synthetic rows from a released file, in which plain counts and means are about those of the estimates."""
     start, replaced = time.perf_counter(), in_place_of(target)
     with target_file(target) as path, progress("drawing") as shown:
-        count = synthesize_parquet(source, path, rows, random_state, drop=drop or (), progress=shown)
+        count, estimates = drawn_file(source, path, rows, random_state, drop=drop or (), progress=shown)
+    pairs = estimates.fidelity()["shows"].iloc[len(estimates.plan.names) :]
     if as_json:
-        typer.echo(json.dumps({"target": str(target), "rows": count, "epsilon_spent": 0}), err=target == PIPE)
+        facts = {"target": str(target), "rows": count, "epsilon_spent": 0}
+        facts |= {"pairs": len(pairs), "pairs_that_show": int(pairs.sum())}
+        typer.echo(json.dumps(facts), err=target == PIPE)
         return
     seconds = time.perf_counter() - start
     typer.echo(
         f"{target}: {count:,} synthetic rows in {seconds:.1f} s{replaced}; this spends no budget", err=target == PIPE
     )
+    if not pairs.all():
+        typer.echo(_HIDDEN.format(shown=int(pairs.sum()), pairs=len(pairs), source=source), err=target == PIPE)
+
+
+_HIDDEN = (
+    "{shown} of {pairs} pairs of columns show dependence beyond noise; of the others these rows hold hardly any, "
+    "even if the table does, and numbers of few rows spread too far: where one matters ask the release (dpframe "
+    "estimate {source} fidelity lists the pairs)"
+)
