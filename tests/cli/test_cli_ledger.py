@@ -80,7 +80,8 @@ def test_show_says_what_a_year_adds_up_to_and_what_is_left_for(run, ledger):
     ledger.spend("survey", 0.01, 1e-7, release_id="b")
     out = run("show", "l.sqlite")[1]
     assert (
-        "survey: a year of such nights (epsilon=0.01, delta=1e-07 each) adds up to epsilon=3.65, delta=3.65e-05; "
+        "survey: one such release every night (epsilon=0.01, delta=1e-07 each) "
+        "would add up to epsilon=3.65, delta=3.65e-05 in a year; "
         "what is left is enough for 9 more\n"
     ) in out
 
@@ -98,7 +99,8 @@ def test_gaussian_accounting_and_parts(run):
     more = ledger.more("a")
     assert more >= 364
     assert (
-        "survey: a year of such nights (epsilon=0.1, delta=1e-09 each) adds up to epsilon=36.5, delta=3.65e-07; in "
+        "survey: one such release every night (epsilon=0.1, delta=1e-09 each) "
+        "would add up to epsilon=36.5, delta=3.65e-07 in a year; in "
         f"Gaussian accounting to epsilon=1.755, delta=3.65e-07; what is left is enough for {more} more\n"
     ) in out
     assert "survey, part north: epsilon=1.99" in out
@@ -276,7 +278,7 @@ def test_a_nightly_job(shell, ledger):
     plan = dpf.Plan.read("plan.json")
     assert plan.inferred is not None
     assert out.splitlines()[-1].startswith("Ledger: survey has epsilon=")
-    assert "; a year of such nights (epsilon=" in out.splitlines()[-1]
+    assert "; one such release every night (epsilon=" in out.splitlines()[-1]
     code, out, err = shell(night)
     assert (code, out) == (3, "")
     assert "left of epsilon=1" in err
@@ -309,7 +311,7 @@ def test_private_inference_inside_a_job(shell, ledger):
         "sanitize in.parquet out.parquet --epsilon 0.5 --delta 1e-7 --ledger l.sqlite --dataset survey"
     )
     assert (code, err) == (0, "")
-    assert "a year of such nights (epsilon=0.5, delta=1e-07 each)" in out
+    assert "one such release every night (epsilon=0.5, delta=1e-07 each)" in out
     assert ledger.spent("survey") == Amount(0.5, 1e-7)
 
 

@@ -282,7 +282,8 @@ NIGHT = largest_step(Budget(0.1, 1e-9), 0.1)
 
 def test_a_year_of_nights_is_said_both_ways():
     assert yearly(0.1, 1e-9, NIGHT) == (
-        "a year of such nights (epsilon=0.1, delta=1e-09 each) adds up to epsilon=36.5, delta=3.65e-07; in Gaussian "
+        "one such release every night (epsilon=0.1, delta=1e-09 each) "
+        "would add up to epsilon=36.5, delta=3.65e-07 in a year; in Gaussian "
         "accounting to epsilon=1.755, delta=3.65e-07"
     )
     year = Step(composed_steps([NIGHT] * 365).mu, 365 * NIGHT.delta)

@@ -151,8 +151,11 @@ def test_many_equal_spends_are_counted_not_added(tmp_path):
 
 
 def test_yearly():
-    assert yearly(0.1) == "a year of such nights (epsilon=0.1, delta=0 each) adds up to epsilon=36.5, delta=0"
-    assert yearly(1, 0.01).endswith("epsilon=365, delta=3.65, which promises nothing")
+    assert (
+        yearly(0.1)
+        == "one such release every night (epsilon=0.1, delta=0 each) would add up to epsilon=36.5, delta=0 in a year"
+    )
+    assert yearly(1, 0.01).endswith("epsilon=365, delta=3.65 in a year, which promises nothing")
     assert "epsilon=inf" in yearly(1e308)
     with pytest.raises(ParameterError, match="epsilon must be finite"):
         yearly(0)

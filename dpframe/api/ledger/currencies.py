@@ -506,8 +506,8 @@ def enough_for(more: int | None) -> str:
 def yearly(epsilon: float, delta: float = 0.0, step: Step | None = None) -> str:
     """Say what a year of releases of this size, one a night, adds up to; by its step as well where that is less.
 
-    >>> yearly(0.1, 1e-9)
-    'a year of such nights (epsilon=0.1, delta=1e-09 each) adds up to epsilon=36.5, delta=3.65e-07'
+    >>> yearly(0.1)
+    'one such release every night (epsilon=0.1, delta=0 each) would add up to epsilon=36.5, delta=0 in a year'
     >>> from dpframe.accounting.gaussian_dp import largest_step
     >>> yearly(0.1, 1e-9, largest_step(Budget(0.1, 1e-9), 0.1)).partition("; ")[2]
     'in Gaussian accounting to epsilon=1.755, delta=3.65e-07'
@@ -515,7 +515,7 @@ def yearly(epsilon: float, delta: float = 0.0, step: Step | None = None) -> str:
     night = Budget(epsilon, delta)
     year = NOTHING.plus(decimals(night.epsilon, night.delta), NIGHTS)
     total = Amount(up(year.loss), up(year.slack))
-    says = f"a year of such nights ({Amount(night.epsilon, night.delta)} each) adds up to {total}"
+    says = f"one such release every night ({Amount(night.epsilon, night.delta)} each) would add up to {total} in a year"
     says = says if total.delta < 1 else f"{says}, which promises nothing"
     composed = inf if step is None else _year_of(step, year.slack)
     if composed >= total.epsilon:
