@@ -21,6 +21,7 @@ from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons, war
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
+from dpframe.plan.words import first_digit
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
@@ -211,9 +212,8 @@ class NumberEstimates(VectorEstimates):
         more = (float(np.median(drawn)) / _ALIKE) ** _GROWTH
         remedy = ""
         if more < _OUT_OF_REACH:
-            rows = math.ceil(self._all_rows * more)
-            rows = round(rows, 2 - len(str(rows)))
-            remedy = f"half of these would show at about epsilon={self.plan.epsilon * more:.2g} or {rows:,} rows; "
+            epsilon, rows = (first_digit(now * more) for now in (self.plan.epsilon, self._all_rows))
+            remedy = f"half of these would show at about epsilon={epsilon:g} or {rows:,.0f} rows; "
         warn(
             f"means of {column!r} by {name_list(by)}: noise hides {len(drawn)} of {len(errors)} groups, whose "
             f"estimates lie near the mean of all rows, wherever their own lies; {remedy}"

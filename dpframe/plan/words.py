@@ -247,3 +247,13 @@ def _unit_of(metric: str) -> str:
 
 def _short(text: str, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def first_digit(x: float) -> float:
+    """Return a positive number rounded up to its first digit, for what is known only about.
+
+    >>> first_digit(5.9), first_digit(23.2), first_digit(14_300.0)
+    (6.0, 30.0, 20000.0)
+    """
+    size = 10.0 ** math.floor(math.log10(x))
+    return math.ceil(x / size) * size

@@ -122,5 +122,6 @@ def test_groups_that_are_drawn_to_the_mean_of_all_are_warned_of_in_one_line():
     assert groups == 30
     assert epsilon > 1.5
     assert rows > 1_500
+    assert all(len(number.strip("0.,")) == 1 for number in found.groups()[2:])
     assert by_ward(1_000, "inverse") == []
     assert by_ward(100_000) == []

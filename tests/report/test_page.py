@@ -78,6 +78,7 @@ def test_sections_and_verdict(html):
     words = visible(html)
     for title in (
         "The promise is verified.",
+        "nothing of how good the numbers are: of 7 columns",
         "What can be used, and what is empty",
         "What reviewers ask",
         "add/remove ε = 0.5",
@@ -87,6 +88,7 @@ def test_sections_and_verdict(html):
         "How each column was randomised",
         "How exact it is",
         "What makes the noise small",
+        "with local_epsilon=2 a best guess is right at most 88.1 % of the time",
         "Even odds become at most 73.2 %",
         "the table holds the 4,000 rows that were released",
         "one person owns at most one row",

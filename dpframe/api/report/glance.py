@@ -46,13 +46,32 @@ class Glance:
         """Return what is said of the columns, and their names; without lists that are empty."""
         said = {
             "Can be used: counts of values within 5 % of all rows; of numbers and times the mean, within 5 % of the "
-            "range or of four standard deviations, whichever is less (their bins are rougher: see the intervals of "
+            "range, or of four standard deviations if those are less (their bins are rougher: see the intervals of "
             "each column)": self.good,
             "Only rough: the same within 25 %": self.rough,
             "Drowned in noise at this number of rows": self.noise,
             "Empty: their values were not found, nothing of them can be estimated": self.empty,
         }
         return [(what, f"{len(names)} of {self.count}: {name_list(names)}") for what, names in said.items() if names]
+
+    @property
+    def brief(self) -> str:
+        """How many columns are good for what, in one line.
+
+        >>> Glance(("sex",), ("age", "weight"), (), ()).brief
+        'of 3 columns 1 can be used, 2 are only rough'
+        """
+        counts = {
+            "can be used": self.good,
+            "only rough": self.rough,
+            "drowned in noise": self.noise,
+            "empty": self.empty,
+        }
+        said = []
+        for what, names in counts.items():
+            be = "" if names is self.good else "is " if len(names) == 1 else "are "
+            said += [f"{len(names)} {be}{what}"] * bool(names)
+        return f"of {self.count} column{'s' * (self.count != 1)} {', '.join(said)}"
 
     @property
     def count(self) -> int:

@@ -127,6 +127,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             glance=glance(plan, info.n, estimates),
             promises=_promises(plan),
             weak_rows=plan.local != plan.release and best_guess(plan.local) > 0.95,
+            capped=percent(best_guess(Budget(2.0, plan.local.delta))),
             beliefs=_beliefs(plan),
             unprotected=_unprotected(plan, certificate),
             proofs=_proofs(certificate),
