@@ -236,6 +236,7 @@ def with_own(declared: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, 
 
 _DASHED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:-|–|:|\.\.)\s*(-?\d+(?:\.\d+)?)")
 """Two numbers with something else than a comma between them."""
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 
 
 def _own(text: str) -> tuple[str, Any]:
@@ -250,6 +251,11 @@ def _own(text: str) -> tuple[str, Any]:
     if dashed:
         low, high = dashed.groups()
         raise ParameterError(f"--space of column {name!r}: bounds are written {name}={low},{high}")
+    if _NUMBER.fullmatch(spec.strip()):
+        raise ParameterError(
+            f"--space of column {name!r}: one number is no space; bounds are written {name}=0,100, a list of one value "
+            f"{name}=[{found[0]}]"
+        )
     try:
         check_declaration(found)
     except DpframeError as error:
@@ -286,6 +292,8 @@ def read_spaces(path: Path) -> Mapping[str, Any]:
     data = _parsed(path, content)
     if not isinstance(data, dict):
         raise FileError(f"{path} must hold one JSON object {{column: space}}")
+    if isinstance(data.get("schema"), int) and "columns" in data:
+        raise ParameterError(f"{path} is a plan, not a file of spaces; dpframe sanitize --plan {path} takes it")
     for name, spec in data.items():
         if _is_open(spec):
             raise ParameterError(f"{path}, column {name!r}: fill in what is in capitals, or leave it out")

@@ -548,6 +548,10 @@ def test_refusals_say_what_to_write(files, run):
     assert run("sanitize", files / "in.parquet", out, "--epsilon", 1, "--spaces", files / "spaces.json")[0] == 0
     refused = [
         (("plan", files / "in.parquet", "--epsilon", 1, "--space", "age=18-100"), "bounds are written age=18,100"),
+        (
+            ("plan", files / "in.parquet", "--epsilon", 1, "--space", "age=0"),
+            "one number is no space; bounds are written age=0,100, a list of one value age=[0]",
+        ),
         (("sanitize", files / "in.parquet", out, "--epsilon", "abc"), "see dpframe sanitize --help"),
         (
             ("estimate", files / "in.parquet", "mean", "age"),

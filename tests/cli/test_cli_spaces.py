@@ -190,6 +190,10 @@ BROKEN = {
     ),
     "spaces.toml": ("age = {lower = 0,\n", "spaces.toml is not TOML; write column = space"),
     "list.json": ("[]", "list.json must hold one JSON object"),
+    "plan.json": (
+        '{"schema": 2, "epsilon": 1, "columns": []}',
+        "plan.json is a plan, not a file of spaces; dpframe sani",
+    ),
 }
 
 
