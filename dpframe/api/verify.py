@@ -112,12 +112,14 @@ def _cut(info: ReleaseInfo) -> _Cut:
     wrong = [measure.label for measure in moved if not cuts.is_old(measure)]
     if wrong:
         return _Cut(
-            failures=(f"tables of {name_list(wrong)} are not cut at the values that earlier noisy counts decide",)
+            failures=(f"tables of {name_list(wrong)} do not have the bins that the release's first noisy counts give",)
         )
     if old:
-        return _Cut(attested=(f"tables of {name_list(old)} are cut at values that earlier noisy counts decide",))
+        return _Cut(
+            attested=(f"tables of {name_list(old)} have the bins that version 0.2.0 made of the first noisy counts",)
+        )
     cut = any(starts is not None for table in info.tables for starts in table.starts)
-    return _Cut(("measured numbers are cut at values that earlier noisy counts decide",) if cut else ())
+    return _Cut(("bins of measured numbers have the edges that the release's first noisy counts give",) if cut else ())
 
 
 def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> list[str]:

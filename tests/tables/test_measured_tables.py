@@ -200,10 +200,12 @@ def test_numbers_are_cut_by_noisy_counts_or_the_release_is_not_verified(change, 
     assert level.starts[0][0] > PARENT
     certificate = edited(safe, lambda _, starts: starts, tmp_path)
     assert certificate.ok
-    assert certificate.checks[-1] == "measured numbers are cut at values that earlier noisy counts decide"
+    assert (
+        certificate.checks[-1] == "bins of measured numbers have the edges that the release's first noisy counts give"
+    )
     (failure,) = edited(safe, change, tmp_path).failures
     name = "sex × wage" if change is _bins_moved else "wage"
-    assert failure == f"tables of {name} are not cut at the values that earlier noisy counts decide"
+    assert failure == f"tables of {name} do not have the bins that the release's first noisy counts give"
 
 
 def test_cuts_of_an_older_rule_are_attested(tmp_path):
@@ -211,7 +213,10 @@ def test_cuts_of_an_older_rule_are_attested(tmp_path):
     certificate = edited(SAFE, _bins_moved, tmp_path)
     assert certificate.ok
     labels = "sex × age, sex × home × age"
-    assert certificate.attested[-1] == f"tables of {labels} are cut at values that earlier noisy counts decide"
+    assert (
+        certificate.attested[-1]
+        == f"tables of {labels} have the bins that version 0.2.0 made of the first noisy counts"
+    )
 
 
 def test_rows_joined_with_the_tables_of_another_release_are_no_release():
