@@ -44,8 +44,8 @@ _TURNS: list[tuple[str, Turn]] = [
     (
         r"convert text that writes dates \(pd\.to_datetime\), numbers, "
         r"or several items \(\.str\.findall\(\"\[\^;\]\+\"\)\)",
-        "give bounds to text that writes dates or numbers (--space COLUMN=LOWER,UPPER), a Parquet file with lists for "
-        "several items in a cell",
+        "give bounds to text that writes dates or numbers, as 2024-01-31 and 54.2 (--space COLUMN=LOWER,UPPER), a "
+        "Parquet file with lists for several items in a cell",
     ),
     (r"as the tuple \(0, 120\) or (\{[^}]*\}, and categories as) Categorical\(\[0, 1\]\) or", r"as \1"),
     (r"\bspaces=(\{…\}|(?=\)))", "--spaces FILE"),

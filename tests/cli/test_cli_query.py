@@ -75,7 +75,7 @@ def test_it_is_the_librarys_answer(source, run):
     assert [row["estimate"] for row in json.loads(out)["answer"]] == mine["estimate"].tolist()
     _, out, _ = run(source, "quantile", "age", "--q", 0.2, "--q", 0.8, "--epsilon", 1, *AGE, "--json")
     assert [row["q"] for row in json.loads(out)["answer"]] == [0.2, 0.8]
-    assert run(source, "most_common", "sex", "--k", 1, "--epsilon", 1, *SEX)[0] == 0
+    assert run(source, "most_common", "sex", "--epsilon", 1, *SEX)[0] == 0
     _, out, _ = run(source, "mean", "income", "--epsilon", 1, *INCOME, "--json")
     assert abs(json.loads(out)["answer"][0]["estimate"] - 33_000) < 5_000
 

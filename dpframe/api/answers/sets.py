@@ -31,6 +31,9 @@ from dpframe.totals.questions import CellCounts, Question
 from dpframe.totals.selection import SELECTORS, Scores, Selector, best_selector, whole_cost
 from dpframe.totals.set_questions import ChosenCounts, Distinct, ItemCounts, size_places
 
+_MOST_COMMON = 5
+"""Values that are shown where nobody says how many."""
+
 _SPREAD = math.pi / math.sqrt(6)
 """Standard deviation of the noise that the exponential mechanism comes to, in units of 1/k (Gumbel's law)."""
 
@@ -43,7 +46,7 @@ class SetQueries(Asking):
     def most_common(
         self,
         column: str,
-        k: int = 5,
+        k: int | None = None,
         *,
         where: Mapping[str, Any] | None = None,
         share: float,
@@ -63,7 +66,7 @@ class SetQueries(Asking):
         column
             A column of categories or sets.
         k
-            How many, at most as many as there are.
+            How many, at most as many as there are; None is 5, or all where there are fewer.
         where
             Conditions on rows, as for `Queries.count`.
         share, mechanism
@@ -99,6 +102,7 @@ class SetQueries(Asking):
         read, holds = self._where(where, asked)
         counted, labels = self._kinds(asked, holds, cut=True)
         scored, _ = self._kinds(asked, holds, cut=False)
+        k = min(_MOST_COMMON, len(labels)) if k is None else k
         check_whole(k, "k", 1, len(labels), of="values")
         check_mechanism(mechanism, [*MECHANISMS, *SELECTORS])
         # All of the budget at once pays for more of pure choices, and for as much Gaussian noise.
