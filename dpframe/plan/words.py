@@ -35,9 +35,8 @@ KEPT = "How the promise is kept"
 """What precedes the words of accounting."""
 
 _OF_ERRORS = (
-    "expected_error: how far one released value is off on average, for the value where that is most; error_bound: the "
-    "least that any mechanism could have at this epsilon. Answers err far less: forecast() has their std_error, half "
-    "of a ±"
+    "expected_error: mean error of one released value, of the worst; error_bound: the least that any mechanism "
+    "could have at this epsilon. Answers err far less: forecast() has their std_error, half of a ±"
 )
 
 
