@@ -100,7 +100,9 @@ class Results:
 
     def from_none(self) -> Results:
         """Return intervals of counts that begin at 0, or at an estimate below it, and end an error above 0 at least."""
-        low, high = np.maximum(self.lower, np.minimum(self.estimate, 0.0)), np.maximum(self.upper, self.std_error)
+        # A sum with 0 has no sign where it is 0.
+        low = np.maximum(self.lower, np.minimum(self.estimate, 0.0)) + 0.0
+        high = np.maximum(self.upper, self.std_error)
         return replace(self, lower=low, upper=np.where(np.isfinite(self.upper), high, self.upper))
 
     def folded(self, most: Any) -> Results:
