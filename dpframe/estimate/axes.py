@@ -456,12 +456,10 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
         codes = None
     if codes is None:
         raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order")
+    _check_apart(column, bounds, codes)
     inner = codes[(codes > 0) & (codes < space.size - 1)]
     if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
-        _check_apart(column, bounds, codes)
         raise ParameterError(f"bins of column {column.name!r} must be two or more bounds in ascending order")
-    if 0 < (codes <= 0).sum() < len(codes) or (codes >= space.size - 1).any():
-        _check_apart(column, bounds, codes)
     return np.asarray(codes)
 
 
@@ -470,8 +468,9 @@ def _check_apart(column: Column, bounds: list[Any], codes: IntArray) -> None:
     space: Any = column.space.inner_space
     if space.is_time or not space.is_numeric or space.is_listed:
         return
-    within = np.clip(np.array(bounds, dtype=np.float64), space.lower, space.upper)
-    if ((np.diff(within) > 0) & (np.diff(codes) == 0)).any():
+    # Compared as they are: whole numbers may be beyond all floats.
+    within = [min(max(bound, space.lower), space.upper) for bound in bounds]
+    if any(low < high for (low, high), step in zip(pairwise(within), np.diff(codes), strict=True) if step == 0):
         raise ParameterError(
             f"bins of column {column.name!r} are closer together than its values, which are {space.step:.6g} apart; "
             "take bounds farther apart, or declare a finer grid in another release"

@@ -110,12 +110,8 @@ class Misfit:
             if both is not None:
                 # As in `of_share`: all rows of a rare value may have one other value.
                 error = np.sqrt(both[1]) / self._rows
-                held = model.joint([names[i], names[j]])
-                more = (
-                    truncated_spread(both[0] / self._rows, error)
-                    / (2 * (len(names) - 1))
-                    * np.maximum(1 - held / error, 0.0)
-                )
+                bare = np.maximum(1 - model.joint([names[i], names[j]]) / error, 0.0)
+                more = truncated_spread(both[0] / self._rows, error) * bare / (2 * (len(names) - 1))
                 hidden = np.minimum(hidden, np.expand_dims(more, [k for k in range(shares.ndim) if k not in (i, j)]))
         whole = unseen(shares, margins, counted, self._rows, least=1.0)
         return np.where(np.isfinite(hidden), np.maximum(found, np.minimum(hidden, whole)), found)

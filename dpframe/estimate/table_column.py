@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -140,25 +140,26 @@ class TableColumn:
         if self.has_cells_of(axis):
             return shares, variances
         first, exact = np.moveaxis(shares, place, 0), aggregation(self.axis, axis)
-        onto, (moved, within) = exact @ self.spread, self.cut(exact, first)
+        onto, apart = exact @ self.spread, list(self._apart(exact))
+        moved, within = self.cut(exact, first, apart)
         seen = np.tensordot(onto, first, axes=1) + moved
         # What is off in the fit's cell is so in the part of it that is asked for, and that part may be more.
-        squares = onto**2 + sum((apart**2 for apart in self._apart(exact)), np.zeros(onto.shape)) / REPLICATES
+        squares = onto**2 + sum((off**2 for off in apart), np.zeros(onto.shape)) / REPLICATES
         spread = np.tensordot(squares, np.moveaxis(variances, place, 0), axes=1) + within
         return np.moveaxis(seen, 0, place), np.moveaxis(spread, 0, place)
 
-    def cut(self, exact: FloatArray, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def cut(self, exact: FloatArray, joint: FloatArray, apart: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
         """Return what slopes move into cells that cut those of the fit, and what variance is left open of these cells.
 
         ``exact``: what part of each fine cell lies in each cell that is asked for, shape (asked for, fine); ``joint``:
-        shares by the fit's cells, shape (cells, …).
+        shares by the fit's cells, shape (cells, …); ``apart``: what `_apart` yields.
         """
         present = self.cells - self.axis.has_null
         moved = moved_by_slopes(joint, exact, self.spread, present)
         left = left_open(joint, exact, self.spread, self.axis.volumes, present)
         doubt = np.tensordot(self.in_doubt(exact) @ self.spread, joint, axes=1)
         # Half of what a slope moves is taken for what is not straight, and for its own error.
-        return moved, (moved / 2) ** 2 + np.maximum(left, doubt) ** 2 + self.cut_errors(exact, joint) ** 2
+        return moved, (moved / 2) ** 2 + np.maximum(left, doubt) ** 2 + _mean_squares(apart, joint, len(exact))
 
     def onto(self, axis: Axis) -> FloatArray:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
@@ -170,8 +171,7 @@ class TableColumn:
         ``exact``: what part of each fine cell lies in each cell that is asked for, shape (asked for, fine); ``shares``:
         the joint by the fit's cells, shape (cells, …).
         """
-        squares = [np.tensordot(apart, shares, axes=(1, 0)) ** 2 for apart in self._apart(exact)]
-        return np.asarray(np.sqrt(np.mean(squares, axis=0))) if squares else np.zeros((len(exact), *shares.shape[1:]))
+        return np.sqrt(_mean_squares(list(self._apart(exact)), shares, len(exact)))
 
     def _apart(self, exact: FloatArray) -> Iterator[FloatArray]:
         """Yield by how much parts of the fit's cells that are asked for are off, by replicas of the number's law."""
@@ -185,7 +185,13 @@ class TableColumn:
         for rows in self.law.replicas:
             inside = (rows + 1e-9) / ((rows + 1e-9) @ onto)[self.bins]
             apart[cutting] = (exact[cutting] * inside) @ onto - parts
-            yield apart
+            yield apart.copy()
+
+
+def _mean_squares(apart: Sequence[FloatArray], shares: FloatArray, asked: int) -> FloatArray:
+    """Return the mean squares of a joint's cells that are asked for, by replicas of their parts; 0 without any."""
+    squares = [np.tensordot(off, shares, axes=(1, 0)) ** 2 for off in apart]
+    return np.asarray(np.mean(squares, axis=0)) if squares else np.zeros((asked, *shares.shape[1:]))
 
 
 # Cells that cut a fit's bins: how rows lie within a bin, to the first order. For a number that a fit knows by bins the
