@@ -452,25 +452,25 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
         bounds = [_time(bound) for bound in bounds]
     try:
         codes = space.encode(bounds).astype(np.int64)
-    except (ColumnError, ParameterError):
+        numbers = [] if space.is_time else [float(bound) for bound in bounds]
+    except (ColumnError, ParameterError, OverflowError):  # whole numbers may be beyond all floats
         codes = None
     if codes is None:
         raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order")
-    _check_apart(column, bounds, codes)
+    _check_apart(column, numbers, codes)
     inner = codes[(codes > 0) & (codes < space.size - 1)]
     if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
         raise ParameterError(f"bins of column {column.name!r} must be two or more bounds in ascending order")
     return np.asarray(codes)
 
 
-def _check_apart(column: Column, bounds: list[Any], codes: IntArray) -> None:
+def _check_apart(column: Column, bounds: list[float], codes: IntArray) -> None:
     """Refuse bounds within a number's that rise by less than its values are apart, and fall on one of these."""
     space: Any = column.space.inner_space
-    if space.is_time or not space.is_numeric or space.is_listed:
+    if not bounds or not space.is_numeric or space.is_listed:
         return
-    # Compared as they are: whole numbers may be beyond all floats.
-    within = [min(max(bound, space.lower), space.upper) for bound in bounds]
-    if any(low < high for (low, high), step in zip(pairwise(within), np.diff(codes), strict=True) if step == 0):
+    within = np.clip(bounds, space.lower, space.upper)
+    if ((np.diff(within) > 0) & (np.diff(codes) == 0)).any():
         raise ParameterError(
             f"bins of column {column.name!r} are closer together than its values, which are {space.step:.6g} apart; "
             "take bounds farther apart, or declare a finer grid in another release"
