@@ -32,6 +32,9 @@ _ALIKE, _FAR = 0.3, 0.1
 """Standard deviation of what means of groups differ by, in those of the column's values, beforehand; and the part of
 groups that may differ by all of it."""
 
+_MOST_OF = 0.75
+"""Part of the groups that noise has to hide for a warning; of fewer the intervals say enough."""
+
 _GROWTH = 1.5
 """The power of an error's ratio by which rows or epsilon must grow to bring it down by that, as measured."""
 
@@ -88,6 +91,9 @@ class NumberEstimates(VectorEstimates):
         Where private inference found a column's bounds, the estimate is that of the column clipped to them, and the
         interval is opened by what may lie beyond, groups taken for alike; ``attrs["beyond_bounds"]`` has the share of
         the rows that is seen there. So it is with `sum`, `var` and `std`.
+
+        ``attrs["hidden_groups"]`` lists the groups that noise hides: their estimates lie near the mean of all rows wherever
+        their own mean lies, within intervals that say so. Where these are three of four, an `InferenceWarning` says it.
 
         Raises
         ------
@@ -160,10 +166,13 @@ class NumberEstimates(VectorEstimates):
             scale, axes, scale.back(ratio), spread * scale.width**2, method
         )
         kept = kept_parts(axes, dropna=True)
-        self._warn_of_drawn(column, keys, errors[kept].ravel())
         labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
         index = labels[0] if isinstance(by, str) else pd.MultiIndex.from_product(labels)
-        return self._group_means(column, values, variance, source, kept, index)
+        found, hidden = self._group_means(column, values, variance, source, kept, index), errors[kept].ravel() > _ALIKE
+        self._warn_of_drawn(column, keys, errors[kept].ravel())
+        if hidden.any():
+            found.attrs["hidden_groups"] = index[hidden].tolist()
+        return found
 
     def _with_groups(
         self, scale: moments.Scale, keys: Sequence[Axis], ratio: FloatArray, variance: FloatArray, method: str
@@ -204,10 +213,13 @@ class NumberEstimates(VectorEstimates):
         return means, (spread + np.minimum(alike + drawn, spread)) / 2 + unsure, "both", errors
 
     def _warn_of_drawn(self, column: str, by: Sequence[str], errors: FloatArray) -> None:
-        """Warn where groups are too small to be told from the mean of all rows, beyond which groups hardly differ."""
+        """Warn where hardly a group can be told from the mean of all rows, beyond which groups hardly differ.
+
+        Fewer are named in ``attrs``: their intervals hold, and say how little is known of them.
+        """
         drawn = errors[errors > _ALIKE]
         are_nan = not self.clipped and not reasons(self.plan.not_found).keys().isdisjoint((column, *by))
-        if are_nan or not len(drawn):
+        if are_nan or len(drawn) < _MOST_OF * len(errors):
             return
         more = (float(np.median(drawn)) / _ALIKE) ** _GROWTH
         remedy = ""

@@ -125,3 +125,15 @@ def test_groups_that_are_drawn_to_the_mean_of_all_are_warned_of_in_one_line():
     assert all(len(number.strip("0.,")) == 1 for number in found.groups()[2:])
     assert by_ward(1_000, "inverse") == []
     assert by_ward(100_000) == []
+
+
+def test_a_few_groups_that_noise_hides_are_named_without_a_warning(recwarn):
+    """Two wards of ten persons beside four of two thousand: their intervals say how little is known."""
+    ward = np.repeat(["a", "b", "c", "d", "e", "f"], [2_000] * 4 + [10] * 2)
+    frame = pd.DataFrame({"age": np.arange(len(ward)) % 31 + 40, "ward": ward})
+    safe = dpf.sanitize(frame, epsilon=1, spaces={"age": (40, 70), "ward": sorted(set(ward))}, key=KEY).dp
+    found = safe.mean("age", by="ward")
+    assert found.attrs["hidden_groups"] == ["e", "f"]
+    assert not recwarn
+    assert (found["std_error"][["e", "f"]] > 3 * found["std_error"]["a"]).all()
+    assert "hidden_groups" not in safe.mean("age", by="ward", method="inverse").attrs
