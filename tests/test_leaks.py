@@ -521,6 +521,7 @@ def test_layout_of_the_input() -> None:
     assert frames.n_chunks() == 1
 
 
+@pytest.mark.slow
 def test_tracebacks_with_locals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,6 +199,7 @@ def test_categoricals_of_numbers_have_the_codes_of_the_numbers() -> None:
             assert codes[0] == codes[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("years", [1, 30, 400])
 def test_categoricals_of_times_get_a_grid_that_can_be_listed(years: int) -> None:
     stamps = pd.date_range("1700-01-01", periods=24, freq=f"{years * 15}D", unit="us")

@@ -96,6 +96,7 @@ def test_runs(path: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_pair_of_items_in_the_third_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its support is some 15 standard errors away from 0: the interval misses 0 but with probability 1e-30."""
     monkeypatch.setenv("MPLBACKEND", "Agg")

@@ -129,6 +129,7 @@ def test_a_name_that_needs_a_heavy_module_imports_it():
     assert done.stdout.strip() == "True"
 
 
+@pytest.mark.slow
 def test_a_first_call_leaves_what_it_does_not_use_alone():
     code = """
 import sys, dpframe as dpf, pandas as pd

@@ -28,7 +28,15 @@ def snippets(path):
     return [text for package, text in marked if not package or find_spec(package)]
 
 
-@pytest.mark.parametrize("path", [page for page in PAGES if "```python" in page.read_text("utf-8")], ids=name_of)
+def tiered(pages):
+    """Pages with snippets: what a newcomer reads first is run by `pytest`, the others by the slow tier."""
+    for page in pages:
+        if "```python" in page.read_text("utf-8"):
+            first = name_of(page) in ("README.md", "docs/start.md")
+            yield pytest.param(page, id=name_of(page), marks=[] if first else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize("path", list(tiered(PAGES)))
 def test_snippets(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     test = doctest.DocTestParser().get_doctest("\n".join(snippets(path)), {}, path.stem, str(path), 0)

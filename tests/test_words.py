@@ -7,6 +7,8 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import dpframe
 
 PACKAGE = Path(dpframe.__file__).parent
@@ -68,6 +70,7 @@ def counts() -> dict[str, Counter[str]]:
     return {str(path.relative_to(PACKAGE.parent)): count(prose(path)) for path in paths}
 
 
+@pytest.mark.slow
 def test_words_are_rare() -> None:
     """All words in one test: the pages and modules are read once."""
     found = counts()

@@ -92,8 +92,9 @@ class NumberEstimates(VectorEstimates):
         interval is opened by what may lie beyond, groups taken for alike; ``attrs["beyond_bounds"]`` has the share of
         the rows that is seen there. So it is with `sum`, `var` and `std`.
 
-        ``attrs["hidden_groups"]`` lists the groups that noise hides: their estimates lie near the mean of all rows wherever
-        their own mean lies, within intervals that say so. Where these are three of four, an `InferenceWarning` says it.
+        ``attrs["hidden_groups"]`` lists the groups that noise hides: their estimates lie near the mean of all rows
+        wherever their own mean lies, within intervals that say so. Where these are three of four, an
+        `InferenceWarning` says it.
 
         Raises
         ------

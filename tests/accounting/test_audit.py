@@ -65,6 +65,7 @@ def test_noise_too_small_by_a_factor_is_caught(factor: float) -> None:
         assert not audit(drawn(honest, 0, 1), drawn(honest, last, 2), RUNS).refutes(claim)
 
 
+@pytest.mark.slow
 def test_vector_noise_in_proportion_to_the_l2_diameter_is_caught() -> None:
     """The appendix's "iid Lap(Δ₂/ε)" in 24 dimensions: at a claim of 1 it loses √24 = 4.9."""
     claim, space = 1.0, Vector(24, 1.0, "l2")

@@ -264,6 +264,7 @@ def test_every_kind_of_column_of_a_file_is_checked(tmp_path, capsys, ending, nul
     assert [name for name in columns if not re.search(rf"^(mean|marginal)? +{name} ", out, re.M)] in ([], ["items"])
 
 
+@pytest.mark.slow
 def test_nulls_that_become_a_value_are_counted():
     """A plan that imputes says so, and a check what it moves: means of four and five, and 3 for every other row."""
     frame = pd.DataFrame({"rating": [4.0, 5.0, None, None] * 100, "sex": ["F", "M", "F", None] * 100})

@@ -31,6 +31,7 @@ def test_it_is_equal_for_all_tables_of_one_schema():
     assert str(first) == str(frame.dp.expect(epsilon=1))
 
 
+@pytest.mark.slow
 def test_a_warning_of_few_rows_says_what_to_expect_of_any_table_of_the_schema():
     """The two lines that matter, where columns were not found: of types and rows alone."""
 
@@ -50,6 +51,7 @@ def test_a_warning_of_few_rows_says_what_to_expect_of_any_table_of_the_schema():
     assert "probably not find" in second
 
 
+@pytest.mark.slow
 def test_the_line_of_lost_columns_counts_text_of_many_values_in_addition():
     said = "of 2, besides text of many different values"
     texts = pd.DataFrame({"day": ["2024-01-01"] * 400, "age": range(400)})
@@ -58,6 +60,7 @@ def test_the_line_of_lost_columns_counts_text_of_many_values_in_addition():
     assert "besides text" not in str(dpf.expect(texts, epsilon=1, spaces={"day": ["2024-01-01"]}))
 
 
+@pytest.mark.slow
 def test_it_says_what_it_takes_for_granted(tmp_path):
     """Else forecasts of one table, as a frame, as CSV and by its plan, contradict each other without a word."""
     frame = census(400).assign(person_id=range(400))
@@ -72,6 +75,7 @@ def test_it_says_what_it_takes_for_granted(tmp_path):
     assert "left out" not in str(asked)
 
 
+@pytest.mark.slow
 def test_what_fits_no_typical_column_is_left_out_of_the_warning():
     """The spend is entered by then: nothing may be refused any more."""
     table = pa.table({"x": np.arange(900) % 4, "note": [f"n{i}" for i in range(900)]})

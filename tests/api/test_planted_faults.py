@@ -75,7 +75,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("face", PLANTED, ids=lambda face: face.__name__)
 def test_planted_faults_are_found(face):
     """On a table of six rows, most of whose edits touch what the fault hangs on."""

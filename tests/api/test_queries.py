@@ -236,6 +236,7 @@ def test_staircase_beside_geometric(people, keys):
     assert stair["upper"] - stair["lower"] < laplace["upper"] - laplace["lower"]
 
 
+@pytest.mark.slow
 def test_contributions_multiply_the_noise(people, keys):
     for delta in (0, 1e-6):
         one, four = (

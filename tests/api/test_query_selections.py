@@ -31,6 +31,7 @@ def test_the_best_candidate_is_chosen_where_it_is_far_better(keys, mechanism, de
     assert 0 < answer["shortfall"] < 7 * 1_200
 
 
+@pytest.mark.slow
 def test_the_choice_has_the_law_of_the_scores(keys):
     """150 choices at fixed keys; 5 sd of each frequency have a chance of 1e-5."""
     few = pd.DataFrame({"who": ["a", "b", "b", "c"]})

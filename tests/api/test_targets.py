@@ -160,6 +160,7 @@ def test_a_pair_of_too_many_cells_says_so():
         dpf.plan(data, target={("sex", "region"): 0.1}, spaces=spaces)
 
 
+@pytest.mark.slow
 def test_what_is_known_already_costs_nothing():
     data, spaces = frame()[["sex"]].assign(one="a"), {"sex": ["F", "M"], "one": ["a"]}
     alone, both = ({"sex": 0.01}, {"sex": 0.01, "one": 1e-4})

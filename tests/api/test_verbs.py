@@ -64,6 +64,7 @@ def test_every_source_goes_to_a_table_and_to_a_file(kind, ending, census, files)
     assert dpf.verify(again).ok
 
 
+@pytest.mark.slow
 def test_a_released_table_is_written_as_either(census, tmp_path):
     safe = dpf.sanitize(census, **HOW)
     for name in ("safe.parquet", "safe.csv"):

@@ -107,6 +107,7 @@ def test_intervals_of_means_sums_and_moments_hold() -> None:
     assert min(held.values()) >= 16, held
 
 
+@pytest.mark.slow
 def test_estimates_lie_within_their_errors() -> None:
     """Five standard errors are exceeded with probability 6e-7 each."""
     table = frame()
@@ -206,6 +207,7 @@ def test_columns_compose_within_the_promise(contributions: int) -> None:
     assert step_delta(composed_steps(broken), row.epsilon) > 100 * row.delta
 
 
+@pytest.mark.slow
 def test_more_columns_make_it_worth_more_and_plans_say_so() -> None:
     ratios = []
     for count in (1, 12):

@@ -164,6 +164,7 @@ ASKED = [
 CURVES = {"mean-curve", "cov-curve", "fidelity"}
 
 
+@pytest.mark.slow
 def test_curves_and_fidelity_from_the_shell(tmp_path, run):
     census = dpf.datasets.make_census(1_000, columns=["sex", "load_curve"])
     census.to_parquet(tmp_path / "in.parquet", index=False)
@@ -706,6 +707,7 @@ def test_an_interruption_while_modules_load_is_one_line(tmp_path, ignored):
     assert (done.returncode, done.stderr) == ((9, b"") if ignored else stopped)
 
 
+@pytest.mark.slow
 def test_importing_the_library_leaves_interruptions_alone(tmp_path):
     code = "import signal, dpframe; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
     done = subprocess.run(

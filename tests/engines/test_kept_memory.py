@@ -34,6 +34,7 @@ print(json.dumps([hasattr(ctypes.CDLL(None), "malloc_trim"), *found]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.posix
 def test_freed_memory_is_kept_while_a_task_works():
     """An array of 512 KiB is 128 pages, each of which the system gives anew, or once for all 200 arrays.

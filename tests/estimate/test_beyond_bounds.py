@@ -97,6 +97,7 @@ def ways(found):
     return found["upper"] - found["estimate"], found["estimate"] - found["lower"]
 
 
+@pytest.mark.slow
 def test_groups_sums_and_weighted_means_are_opened_alike(release):
     frame, safe = release
     up, down = ways(safe.dp.mean("income"))

@@ -87,6 +87,7 @@ def test_counts_never_add_to_the_variance(epsilon, sigma):
     np.testing.assert_allclose(with_counts.sum(axis=0), 0, atol=1e-6 * np.trace(alone))  # all rows are known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_combined_counts_are_unbiased_and_covered(epsilon):
     # 600 draws, 5 cells, 2 noise levels: a mean is off by 4.5 standard errors with probability below 7e-6 each, and
@@ -106,7 +107,7 @@ def test_combined_counts_are_unbiased_and_covered(epsilon):
     assert ((abs(found - truth) < 1.96 * errors).sum(axis=0) <= 596).all()
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [500, 600, 800])
 def test_counts_lifted_by_their_threshold_are_not_believed(count):
     """Given that a count about the threshold reached it, it is too large; intervals hold nevertheless.
@@ -382,6 +383,7 @@ def test_null_rate_is_that_of_the_cells(pair, people):
     assert abs(more.estimate - people.occupation.isna().mean()) < 4.5 * more.std_error
 
 
+@pytest.mark.slow
 def test_numbers_take_what_was_paid_for(pair, people):
     more, less = (e.histogram("age", bins=5) for e in pair)
     assert (more.std_error**2).sum() < 0.5 * (less.std_error**2).sum()
@@ -404,6 +406,7 @@ def test_joints_are_of_the_rows_alone(pair):
     assert pair[0].joint(["sex", "occupation"], method="inverse").attrs["measured"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")
 def test_rows_tables_and_inference_tell_together(people, pair):
     """A release of the same table with measured tables: its own rows, tables and what inference paid for."""
@@ -435,6 +438,7 @@ def test_other_rows_than_all_are_taken_alone(safe):
     assert part.value_counts("sex").attrs["measured"] is False
 
 
+@pytest.mark.slow
 def test_counts_of_another_table_are_noticed(people):
     plan = people.dp.plan(epsilon=8.0, measure=None)
     other = people.assign(sex="F")

@@ -90,7 +90,7 @@ def test_crosstab():
     check([parts(e.crosstab("job", "sex")) for e in releases(R, names=["job", "sex"])], truth)
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("normalize", ["index", "columns", True])
 def test_crosstab_normalised(normalize):
     truth = pd.crosstab(TABLE["job"], TABLE["sex"], normalize=normalize).to_numpy()

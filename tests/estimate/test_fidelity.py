@@ -98,6 +98,7 @@ def test_rows_of_noise_warn():
     assert silent <= 1
 
 
+@pytest.mark.slow
 def test_nothing_is_measured_of_what_was_not_found(safe):
     plan = dpf.Estimates(safe).plan
     assert [missing.column for missing in plan.not_found] == ["note"]

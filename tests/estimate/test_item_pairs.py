@@ -19,6 +19,7 @@ def baskets():
     return pd.DataFrame({"x": [[i for i, h in zip(ITEMS, row, strict=True) if h] for row in held]}), held
 
 
+@pytest.mark.slow
 def test_cooccurrence_is_drawn_to_measured_supports(baskets):
     frame, held = baskets
     truth = held.T.astype(float) @ held / N
@@ -53,7 +54,7 @@ def test_without_measured_supports_nothing_is_drawn(baskets):
     assert found.attrs["method"] == "inverse"
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [3, None])
 def test_a_cut_is_in_the_intervals(baskets, most):
     """At an ε where noise is small: with most=None the tables' cut to 8 items loses none, to 3 items by chance."""

@@ -280,6 +280,7 @@ def test_bins_and_medians_are_held_by_their_intervals():
     assert inside >= 7
 
 
+@pytest.mark.slow
 def test_distributions():
     table = ONE.histogram("age", [0, 20, 40, 60])
     assert (table["estimate"] >= 0).all()
@@ -585,6 +586,7 @@ def test_bins_of_a_nullable_column_are_those_asked_for():
     assert labels[0].right == pd.Timestamp("2000-07-01")
 
 
+@pytest.mark.slow
 def test_a_deviation_where_noise_made_the_variance_negative():
     """It is the root of what a variance may be: never NaN, never below 0, never beyond half of the bounds' distance."""
     plan = build_plan({"age": (0, 120)}, epsilon=0.5)
@@ -638,6 +640,7 @@ def test_matrices_have_pandas_shape():
     assert (np.diag(table["std_error"]) < 1e-9).all()
 
 
+@pytest.mark.slow
 def test_cells_that_a_fit_leaves_empty_may_hold_rows():
     # Keys are fixed. With the errors of fits alone, 36 of 1,302 such cells lie beyond five of them.
     generator, n = np.random.default_rng(3), 3_000

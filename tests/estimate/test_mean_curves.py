@@ -35,6 +35,7 @@ def test_the_space_holds_the_mean_load_of_a_day(people) -> None:
     assert np.abs(held(people).mean(axis=0) - raw).max() < 0.02 * np.ptp(raw)
 
 
+@pytest.mark.slow
 def test_a_curve_column_goes_all_the_way(people, tmp_path) -> None:
     """A frame, its plan's JSON, Parquet and back; released values are curves of the space's span."""
     spaces = {"region": REGIONS, "load_curve": LOAD}

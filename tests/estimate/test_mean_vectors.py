@@ -62,7 +62,7 @@ def test_surrogates_of_coordinates_and_products_are_unbiased(space) -> None:
         assert one == pytest.approx(0.0 if null else 1.0, abs=1e-9)
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", [None, [("v",)], [("v", "sex")]], ids=["rows", "sums", "sums by sex"])
 @pytest.mark.parametrize("nulls", [False, True], ids=["vector", "nullable"])
 def test_errors_are_honest(nulls, measure) -> None:

@@ -86,6 +86,7 @@ def test_an_error_does_not_shrink_with_the_estimate(shop, answers):
     assert pair["error"].min() > (pair["truth"].iloc[0] - shop["returned"].mean()) / 2
 
 
+@pytest.mark.slow
 def test_a_condition_that_all_rows_meet_adds_no_error(shop):
     # The key is fixed. The noise of every cell of the pair would make the error 2.9 times as large by age.
     spaces = {name: SPACES[name] for name in ("tier", "age", "visits")}

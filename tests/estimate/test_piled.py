@@ -34,6 +34,7 @@ def _statistics(estimates):
     yield lambda: estimates.corr(["cost", "age"])
 
 
+@pytest.mark.slow
 def test_a_bound_that_clips_many_rows_is_named_with_its_share_and_the_remedy():
     # 41 % of the rows are above 2,000: at epsilon=2 the count's noise is some 20 of 2,400 rows, the limit 2 %.
     frame, wide = _table()
@@ -50,6 +51,7 @@ def test_a_lower_bound_is_named_too():
         safe.dp.mean("age")
 
 
+@pytest.mark.slow
 def test_zeros_ratings_percentages_and_sensible_bounds_are_not_warned_of():
     frame, wide = _table()
     for key in range(4):
@@ -58,6 +60,7 @@ def test_zeros_ratings_percentages_and_sensible_bounds_are_not_warned_of():
             estimates.mean(name)  # warnings are errors in tests
 
 
+@pytest.mark.slow
 def test_bounds_that_inference_chose_are_not_warned_of():
     frame, wide = _table()
     frame["cost"] = frame["cost"].clip(upper=2_000.0)

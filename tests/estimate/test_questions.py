@@ -95,7 +95,7 @@ def test_intervals_hold_the_count(where, truth, target):
     assert right >= 13
 
 
-@pytest.mark.walk(3)
+@pytest.mark.walk(1)
 @pytest.mark.parametrize(("where", "truth"), QUESTIONS, ids=lambda value: str(value) if isinstance(value, dict) else "")
 def test_the_rows_surrogates_are_unbiased(where, truth):
     """The mean of 12 within four of its standard errors: a new set of keys fails in 1 of 1,000."""
@@ -314,6 +314,7 @@ def test_describe_leaves_booleans_out_as_pandas_does():
     assert found["estimate"].columns.tolist() == ["age"]
 
 
+@pytest.mark.slow
 def test_missing_values_and_lists_of_all_kinds():
     estimates = pure()[0]
     for null in (None, float("nan"), pd.NA, pd.NaT):
@@ -325,6 +326,7 @@ def test_missing_values_and_lists_of_all_kinds():
             estimates.count(where)
 
 
+@pytest.mark.slow
 def test_a_column_that_was_not_found_is_not_counted():
     data = pd.DataFrame({"x": np.arange(200), "sex": ["F", "M"] * 100})
     with pytest.warns(dpf.InferenceWarning):

@@ -77,6 +77,7 @@ def test_rows_of_many_columns_are_told_apart():
     assert (twice[:300] == twice[300:]).all()
 
 
+@pytest.mark.slow
 def test_synthetic_rows_have_the_shares_of_the_estimates():
     frame = dpf.datasets.make_census(20_000, columns=["sex", "region", "education"], random_state=1)
     spaces = {
@@ -93,6 +94,7 @@ def test_synthetic_rows_have_the_shares_of_the_estimates():
     assert float(apart.sum()) < 0.01
 
 
+@pytest.mark.slow
 def test_triples_of_synthetic_rows_are_near_those_of_the_fit(monkeypatch):
     """At a fixed key and seed; rows that are brought to pairs only are twice as far."""
     names = ["sex", "region", "education", "occupation"]

@@ -200,6 +200,7 @@ def test_intervals_cover_the_table(space, mechanism, lists):
     assert 0.93 < (np.abs(scores) < 1.96).mean() < 0.97
 
 
+@pytest.mark.slow
 def test_the_population_is_estimated_from_a_sample(lists):
     """Of rows drawn anew each time the wider errors are right; margins as above, over 60 draws."""
     population = np.array([0.5, 0.3, 0.25, 0.05, 0.02, 0.0])
@@ -269,6 +270,7 @@ def test_what_sets_are_not_asked(lists):
     assert e.support("g").index.tolist() == ["u", "v"]
 
 
+@pytest.mark.slow
 def test_answers_look_like_pandas(lists):
     frame = pd.DataFrame({"x": lists, "g": ["u", "v"] * 1_500, "age": np.arange(3_000) % 90})
     spaces = {"x": SPACE, "g": ["u", "v"], "age": (0, 100)}
@@ -353,6 +355,7 @@ def test_groceries(tag, tmp_path):
     assert stats.spearmanr(table["estimate"][top], truth[top]).statistic > 0.5
 
 
+@pytest.mark.slow
 def test_the_mean_size_knows_of_large_sets_that_noise_hides() -> None:
     """Of 16 intervals 12 hold, with fixed keys; 6 where sizes that do not stand out of the noise are taken for none.
 

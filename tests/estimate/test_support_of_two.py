@@ -39,6 +39,7 @@ def test_it_errs_less_than_the_rows_and_its_intervals_hold(people, how):
     assert np.sqrt(np.mean(np.square(errors))) < np.mean(rows) / 3
 
 
+@pytest.mark.slow
 def test_either_and_both_add_up_to_the_items(people):
     safe = dpf.sanitize(people, epsilon=1.0, spaces=SPACE, key=bytes(32))
     estimates, pair = dpf.Estimates(safe), [ITEMS[1], ITEMS[2]]

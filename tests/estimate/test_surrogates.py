@@ -119,7 +119,7 @@ def test_classes_are_pooled_only_where_surrogates_are_constant(tag: str, space: 
                 assert np.ptp(by_code[axis.classify(everywhere) == group]) < 1e-9
 
 
-@pytest.mark.walk(22)
+@pytest.mark.walk(6)
 @pytest.mark.parametrize(("tag", "space"), [c for c in COLUMNS if c[1].metric != "discrete"], ids=str)
 def test_moments_invert_their_channel(tag: str, space: Space) -> None:
     one = column(tag, space)
@@ -171,6 +171,7 @@ def test_sets_invert_their_channel(tag: str) -> None:
         assert present == pytest.approx(float(x < 16), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_bins_of_an_optimal_channel_are_unbiased() -> None:
     # 12 releases, 3 bins: the sum of 36 squared z-scores (nearly χ²) is above 80 with probability below 1e-4. Classes
     # pooled as for a local inverse are off by many standard errors each.

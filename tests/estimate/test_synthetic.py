@@ -105,6 +105,7 @@ def test_rows_are_of_the_release_types_and_near_the_table(people, safe, told, so
         assert found == pytest.approx(real, abs=0.12 if source == "rows" else 0.05)
 
 
+@pytest.mark.slow
 def test_pairs_are_those_of_the_fit(people, safe, tables):
     told = Estimates(safe, tables=tables)
     drawn = told.synthesize(random_state=0)
@@ -116,7 +117,7 @@ def test_pairs_are_those_of_the_fit(people, safe, tables):
     assert np.abs(grouped - truth).max() < 3
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 def test_seeds_repeat_and_none_does_not(told):
     first, again = (told.synthesize(200, random_state=7) for _ in range(2))
     pd.testing.assert_frame_equal(first, again)
@@ -217,6 +218,7 @@ def shop():
     return [dpf.sanitize(frame.assign(tier=tier), epsilon=1.0, spaces=spaces, key=bytes([k]) * 32) for k in range(1, 5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_rows", [None, 3_000])
 def test_sets_have_the_supports_and_sizes_of_statistics(shop, n_rows):
     """Items are shifted until every support is met, within a row and what sizes round: no chance decides it."""

@@ -484,6 +484,7 @@ def test_what_a_table_says_of_one_column_is_its_sum() -> None:
             assert found.variances == pytest.approx(table.variances.sum(axis=others))
 
 
+@pytest.mark.slow
 def test_a_long_column_has_no_more_classes_than_its_partners_tell_apart() -> None:
     """Of 400 values beside five and four more classes than 20 could not show, though noise is weak enough for 160."""
     generator, sizes = np.random.default_rng(4), (400, 5, 4)

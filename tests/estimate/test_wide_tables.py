@@ -82,6 +82,7 @@ class TestFits:
         monkeypatch.setattr(model, "MOST_FITTED", WIDE)
         assert near < 1.2 * distance() + 0.02
 
+    @pytest.mark.slow
     def test_counts_of_pairs_that_were_not_measured_keep_their_distance_from_independence(self, people):
         """Rows of a small promise hardly tell of two columns together; four columns are two independent pairs."""
         some = people[["c0", "c3", "c6", "c9"]]

@@ -70,7 +70,7 @@ def error(frame, truth):
     return float(np.abs(frame["estimate"].to_numpy() - truth.to_numpy()).sum() / truth.sum())
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [["region"], ["sex", "region"], ["occupation", "education"]])
 def test_every_method_is_nearer_than_rows_alone(people, safe, told, columns):
     truth, alone = counts_of(people, columns), Estimates(safe)
@@ -367,6 +367,7 @@ def owners():
     return frame, [dpf.sanitize(frame, epsilon=1, spaces=spaces, key=bytes([key]) * 32) for key in range(6)]
 
 
+@pytest.mark.slow
 def test_means_of_true_and_false_by_group_use_their_pairs(owners):
     """Of 30 intervals one may miss in twenty: four in 2.3 % of tables; rows alone have errors of .2."""
     frame, releases = owners
@@ -438,6 +439,7 @@ def test_cells_may_hold_all_rows_of_a_rare_value():
         assert abs(cell["estimate"] - (plan == 3).sum()) < 5 * cell["std_error"]
 
 
+@pytest.mark.slow
 def test_a_crosstab_of_counts_that_say_nothing_takes_what_was_measured():
     steps = {"a": 1, "b": 7, "c": 11, "d": 13, "e": 17, "f": 19}
     frame = pd.DataFrame({name: np.arange(1_000) * step % 30 for name, step in steps.items()})
@@ -453,6 +455,7 @@ def test_a_crosstab_of_counts_that_say_nothing_takes_what_was_measured():
     assert safe.dp.crosstab("a", "owns", margins=True).attrs["method"] == "inverse"
 
 
+@pytest.mark.slow
 def test_a_count_that_noise_hides_has_the_interval_of_all_that_may_be():
     items = list("abcdefgh")
     generator = np.random.default_rng(6)

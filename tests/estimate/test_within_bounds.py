@@ -24,6 +24,7 @@ def test_a_mean_that_is_all_noise_lies_within_declared_bounds():
     assert not plain.mean("age", method="inverse")["lower"] >= 18, "unbiased as it is"
 
 
+@pytest.mark.slow
 def test_how_many_sets_hold_items_is_their_support():
     safe = dpf.sanitize(FRAME, epsilon=2, spaces=SPACES, key=bytes(32)).dp
     for how, items in (("all", ["a"]), ("all", ["a", "b"]), ("any", ["a", "c"])):

@@ -370,6 +370,7 @@ def tables(draw) -> tuple[dict[str, Any], Budget]:
     return columns, draw(st.sampled_from([AMPLE, Budget(1.0, 1e-9), Budget(0.01, 1e-6), Budget(500.0, 1e-3)]))
 
 
+@pytest.mark.slow
 @given(tables())
 @settings(max_examples=examples(12))
 def test_no_table_makes_inference_fail(drawn):
@@ -473,6 +474,7 @@ def test_columns_that_can_hold_no_nulls_pay_nothing_for_them():
     assert not isinstance(found.spaces["x"], Nullable)
 
 
+@pytest.mark.slow
 def test_more_rows_a_person_take_more_noise():
     one, five = infer(table(), BUDGET), infer(table(), BUDGET, contributions=5)
     ratio = five.measured[0].variance / one.measured[0].variance

@@ -129,6 +129,7 @@ def test_lengths_of_which_none_stands_out_are_said(kind: str) -> None:
     assert len(safe) == 800
 
 
+@pytest.mark.slow
 def test_bounds_that_counts_do_not_show_are_said() -> None:
     table = arrow(ROWS[:60].tolist(), pa.list_(pa.float64(), 6))
     with pytest.warns(InferenceWarning, match="counts within their noise|lies beyond its bounds"):

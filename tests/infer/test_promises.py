@@ -72,6 +72,7 @@ def test_neither_does_it_of_persons_of_many_rows() -> None:
     assert step_delta(spending.step, 1.0) <= 1e-4
 
 
+@pytest.mark.slow
 def test_a_certificate_compares_inference_with_the_noise_of_its_counts() -> None:
     for n, delta in ((1001, 1e-6), (1002, 0.0)):
         plan = dpf.plan(pd.DataFrame({"a": range(n)}), 1.0, delta, infer_share=0.5)

@@ -106,6 +106,7 @@ def test_steps_have_noise_of_their_own():
     assert sum(alike) < len(STEPS) / 2
 
 
+@pytest.mark.slow
 def test_a_plan_accounts_for_steps():
     measurement, _ = inferred(np.zeros(N))
     assert [h.kind for h in dict(measurement.asked)["x"]] == ["steps", *["intervals"] * 3]

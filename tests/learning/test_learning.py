@@ -150,6 +150,7 @@ def test_a_row_s_groups_need_not_stand_together():
     np.testing.assert_allclose(model.predict(whole), plain.predict(short_design(whole)), atol=5e-3)
 
 
+@pytest.mark.slow
 def test_what_noise_has_drowned_is_drawn_to_zero_with_a_warning():
     safe = dpf.sanitize(people(2_000), epsilon=0.2, spaces=SPACES, key=KEY, measure=None)
     with pytest.warns(dpf.DpframeWarning, match="of 3 directions of the features are indistinguishable from noise"):
@@ -274,7 +275,7 @@ def test_columns_of_too_many_values_are_refused():
         dpf.learning.DebiasedRidge().fit(safe, "y")
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @EACH
 def test_sets_are_refused(kind):
     frame = people(300).fillna({"income": 0.0})

@@ -66,6 +66,7 @@ def test_classes_say_what_they_are_from(measured, alone):
         assert model.fit(measured.iloc[:2_900], "rich").source_ == "rows"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*directions of the features:dpframe.DpframeWarning")
 def test_regression_says_what_it_is_from(measured, alone):
     model, names = dpf.learning.DebiasedRidge(), ["education", "sex", "age"]

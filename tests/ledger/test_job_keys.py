@@ -467,6 +467,7 @@ def test_a_running_job_is_not_taken_for_an_interrupted_one(ledger, keys):
     assert ledger.spent("survey").epsilon == 0.5
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment(ledger, keys):
     """Jobs in a loop, killed somewhere: every key that drew has its spend, and no key is lost before its job ended."""
     chance = random.Random(3)

@@ -456,6 +456,7 @@ def test_sixteen_processes_share_ten_tenths(ledger):
     assert len(ledger.history()) == 10
 
 
+@pytest.mark.slow
 def test_sixteen_processes_share_ten_tenths_of_mu_squared(gaussian):
     answers = raced(gaussian, share_of_step(whole_of(gaussian), 0.1))
     sums = sorted(answer for answer in answers if isinstance(answer, float))

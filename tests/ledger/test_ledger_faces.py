@@ -359,6 +359,7 @@ def test_a_request_is_another_one_once_a_name_means_another_mechanism() -> None:
     assert request_digest(9.0, 1e-6, {"mechanisms": {"a": "gaussian"}}).hex() != before
 
 
+@pytest.mark.slow
 def test_a_key_is_paid_for_anew_where_numbers_round_otherwise(
     people: pd.DataFrame, ledger: dpf.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

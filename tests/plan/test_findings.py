@@ -87,6 +87,7 @@ def lost():
     return safe, said
 
 
+@pytest.mark.slow
 def test_one_warning_names_every_column_with_what_to_declare(lost):
     safe, said = lost
     assert len(said) == 1

@@ -115,6 +115,7 @@ TAMPERED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 }
 
 
+@pytest.mark.slow
 def test_what_was_inferred_is_proved():
     certificate = plan().verify()
     assert certificate.ok, certificate.failures

@@ -310,6 +310,7 @@ def test_empty_and_bare_plans():
     outline(empty.dp.report().to_html())
 
 
+@pytest.mark.slow
 def test_groups_many_columns_and_samples():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"c{i}": rng.integers(0, 2, 400).astype(bool) for i in range(10)})

@@ -172,6 +172,7 @@ def test_sums_do_not_wrap():
     assert abs(int(ends[0]) - most) < 1e7 and abs(int(ends[1]) + most) < 1e7
 
 
+@pytest.mark.slow
 def test_a_sample_is_measured_whole(monkeypatch):
     silent(monkeypatch)
     plan = build_plan(SPACES, epsilon=1.0, delta=1e-6, n=N, sample=500, measures=MEASURES)

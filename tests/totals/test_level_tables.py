@@ -79,6 +79,7 @@ def test_no_two_levels_share_noise():
     assert not np.array_equal(second.counts[:8], again.counts[:8])
 
 
+@pytest.mark.slow
 def test_where_nothing_stands_out_no_cell_is_divided():
     plan = plan_of(levels(1e8))
     table = measured_tables({"x": codes()}, plan, KEY)[1]

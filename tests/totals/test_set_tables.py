@@ -107,6 +107,7 @@ def test_sizes_above_sixteen_are_counted_in_cells():
     assert {int(i): int(c) for i, c in enumerate(counted.counts) if c} == {0: 1, 16: 1, 17: 2, 18: 1, 24: 2}
 
 
+@pytest.mark.slow
 def test_the_step_bounds_the_exact_law_of_pairs_and_sizes(monkeypatch):
     """Three items, sets cut to two, noise enumerated; what differs between sets of equal kinds is only the order.
 

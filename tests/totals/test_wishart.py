@@ -77,7 +77,7 @@ def test_the_profile_of_orthogonal_rows_is_that_of_quadrature(m, epsilon, rows):
     assert exact <= whole <= 1.5 * exact
 
 
-@pytest.mark.walk(2)
+@pytest.mark.walk(1)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (1.0, 1e-3), (0.3, 1e-6), (0.1, 1e-4), (0.5, 1e-9)])
 def test_degrees_are_what_orthogonal_rows_need(epsilon, delta):
     m = of(2, 2.0, Budget(epsilon, delta)).degrees - 1

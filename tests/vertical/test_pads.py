@@ -58,6 +58,7 @@ def codes_of(spaces: dict[str, Space], rows: int, seed: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @given(plan=plans(), rows=st.integers(0, 40), seed=st.integers(0, 2**32 - 1), cut=st.integers(0, 40), known=st.data())
 def test_decrypted_is_what_the_plain_codes_are_randomised_to(
     plan: Plan, rows: int, seed: int, cut: int, known: st.DataObject

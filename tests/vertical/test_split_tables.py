@@ -76,6 +76,7 @@ def test_the_sample_is_of_the_table_and_the_release_says_how_it_was_made(parties
     assert str(safe["age"].dtype) == "int64"
 
 
+@pytest.mark.slow
 def test_estimates_across_curators_cover_the_truth(tmp_path: Path) -> None:
     """Six standard errors are exceeded with probability 2e-9 each."""
     frame = people(20_000)
@@ -223,6 +224,7 @@ def test_the_promise_is_that_of_sample_and_order_and_a_curator_has_the_local_one
     assert capped.run.plan.local.epsilon <= 2.0
 
 
+@pytest.mark.slow
 def test_tables_that_curators_measure_are_the_releases(tmp_path: Path) -> None:
     frame = people(5_000)
     measure = [("sex",), ("job",), ("age",)]

@@ -83,7 +83,7 @@ def part(law, low, high):
     return np.maximum(inside, 0) / law.widths
 
 
-@pytest.mark.walk(4)
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("evened", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_of_counts_hold(shape, evened):
@@ -98,7 +98,7 @@ def test_intervals_of_counts_hold(shape, evened):
     assert (z < 1.96).mean() >= 0.8  # of a spike all questions of one draw may be the same
 
 
-@pytest.mark.walk(4)
+@pytest.mark.walk(1)
 @pytest.mark.parametrize("evened", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_of_quantiles_and_spreads_hold(shape, evened):
@@ -116,6 +116,7 @@ def test_intervals_of_quantiles_and_spreads_hold(shape, evened):
     assert (np.abs(apart) < 1.96).mean() >= 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [40, 80])
 def test_intervals_hold_heaps_that_noise_hides(rows):
     """Heaps of one or two standard deviations of their cell's noise, at the code and in a range about it.

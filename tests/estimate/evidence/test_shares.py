@@ -22,6 +22,7 @@ def laplace(cells: int, scale: float) -> np.ndarray:
     return kept
 
 
+@pytest.mark.slow
 def test_steps_end_at_the_maximum_of_both_likelihoods():
     rng = np.random.default_rng(0)
     channel, matrix = laplace(8, 1.0), (rng.random((3, 8)) < 0.5).astype(float)
