@@ -172,13 +172,7 @@ def atomic(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    r"""Write a file of text in UTF-8, there whole or not at all; `FileError` if it cannot be written.
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_text(Path(folder) / "a.txt", "é")
-    ...     (Path(folder) / "a.txt").read_bytes()
-    b'\xc3\xa9'
-    """
+    r"""Write a file of text in UTF-8, there whole or not at all; `FileError` if it cannot be written."""
     with atomic(Path(path)) as file:
         file.write(text.encode())
 
@@ -216,13 +210,7 @@ def new_file(path: Path) -> int:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file until it is closed, or return False if another process has it locked.
-
-    Raises
-    ------
-    OSError
-        If the system locks no files.
-    """
+    """Lock an open file until it is closed, or return False if another process has it locked."""
     with contextlib.suppress(ImportError):
         fcntl = importlib.import_module("fcntl")
         try:

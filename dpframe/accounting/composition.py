@@ -195,15 +195,7 @@ def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[FloatArray, FloatArray]:
 
 
 def composed_delta(parts: Sequence[ColumnLoss], epsilon: float) -> float:
-    """Return an upper bound on δ(ε) of one row with these columns, unshuffled.
-
-    Raises `ParameterError` for a negative ε, or parts of another type.
-
-    >>> round(composed_delta([ColumnLoss(0.1, 0.9)] * 20, 1.0), 6)
-    0.002397
-    >>> round(composed_delta([ColumnLoss(0.1, 0.99)] * 20, 1.0), 6)  # such as a category of twenty
-    0.0
-    """
+    """Return an upper bound on δ(ε) of one row with these columns, unshuffled."""
     lossy = check_losses(parts)
     if not epsilon >= 0:
         raise ParameterError("epsilon must be at least 0")
@@ -223,8 +215,6 @@ def composed_delta(parts: Sequence[ColumnLoss], epsilon: float) -> float:
 
 def composed_epsilon(parts: Sequence[ColumnLoss], delta: float) -> float:
     """Return the least ε, to nine digits and rounded up, at which `composed_delta` is at most ``delta``.
-
-    Raises `ParameterError` unless δ lies in [0, 1).
 
     >>> composed_epsilon([ColumnLoss(0.5, 0.8)] * 2, 0.0)
     1.0
@@ -249,8 +239,6 @@ def response_parts(epsilons: Sequence[float]) -> list[ColumnLoss]:
 
 def mixed_delta(parts: Sequence[ColumnLoss], step: Step, epsilon: float) -> float:
     """Return an upper bound on δ(ε) of one unshuffled row with these columns, and all else that is a step.
-
-    Raises `ParameterError` for a negative ε, or parts of another type.
 
     >>> round(mixed_delta(response_parts([0.064] * 15), Step(0.0749, 1e-7), 1.0), 8)
     1.05e-06

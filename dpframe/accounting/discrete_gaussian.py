@@ -85,8 +85,6 @@ class IntegerNoise:
         By how much one row can move each: 1 for counts, the range of the integers for a sum.
     distance
         Bound on the total variation distance of a draw from the ideal law.
-
-    Raises `ParameterError` if σ² is below 1/4, or numbers or span are no whole numbers of at least 1.
     """
 
     sigma2: float
@@ -125,12 +123,7 @@ class IntegerNoise:
 
 @dataclass(frozen=True)
 class BallNoise(IntegerNoise):
-    """Numbers that move together, by a vector whose ℓ2 norm is at most ``span``.
-
-    >>> noise = BallNoise(1e10, numbers=24, span=10_000)
-    >>> 0.1 < noise.step(1, 1e-12).mu < 0.1001
-    True
-    """
+    """Numbers that move together, by a vector whose ℓ2 norm is at most ``span``."""
 
     @property
     def moves(self) -> int:
@@ -167,13 +160,7 @@ def _sum_law(sigma2: float, numbers: int, tail: float) -> tuple[FloatArray, int,
 
 
 def lattice_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
-    """Return bounds from above on the profile of numbers that all move by so much, ``tail`` left out of each law.
-
-    >>> from dpframe.accounting.gaussian_dp import gaussian_delta
-    >>> profile = lattice_profile(IntegerNoise(1.0, numbers=1), 1, 1e-30)
-    >>> round(profile(0.3), 6), round(gaussian_delta(1.0, 0.3), 6)  # the continuous formula is below
-    (0.2938, 0.293285)
-    """
+    """Return bounds from above on the profile of numbers that all move by so much, ``tail`` left out of each law."""
     profiles = _lattice_profiles(noise, moved, tail)
     return lambda x: float(profiles(np.array([x]))[0])
 
@@ -297,8 +284,6 @@ def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: fl
 
     Noises of one parameter and span are taken together: the more numbers, the finer the lattice and the nearer μ is
     to the continuous √numbers·span/σ. The slack is divided among them.
-
-    Raises `ParameterError` if the slack is 0, or less than the tables' distances need.
 
     >>> round(noise_step([IntegerNoise(100.0, numbers=2)]).mu, 4)  # one table: √2/10
     0.1415

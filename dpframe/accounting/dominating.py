@@ -222,8 +222,6 @@ class ColumnLoss:
     ``epsilon`` is the certified pure loss of one row's channel, rounded up; ``blanket`` the certified blanket
     mass γ = Σ_y min_x P(y|x), rounded down, in (0, 1]. A part with δ > 0 has no place in this theory.
 
-    Raises `ParameterError` unless ε is finite and at least 0, and the blanket lies in (0, 1].
-
     >>> ColumnLoss(epsilon=1.0, blanket=0.6)
     ColumnLoss(epsilon=1.0, blanket=0.6)
     """
@@ -256,12 +254,6 @@ class BitsLoss(ColumnLoss):
     """A column that is several independent columns of equal loss, such as a set of any size: a bit for each item.
 
     ``epsilon`` and ``blanket``: of all of them together, as of any `ColumnLoss`; ``count``: how many there are.
-
-    Raises `ParameterError` as `ColumnLoss`, and unless ``count`` is a whole number of at least 1.
-
-    >>> part = BitsLoss(epsilon=4.0, blanket=0.2, count=20)
-    >>> len(part.factors(most=200)), round(part.factors(most=200)[0].rate, 3)
-    (20, 0.2)
     """
 
     count: int = 1
@@ -289,11 +281,6 @@ class ItemsLoss(BitsLoss):
     """A column of sets of at most ``count`` items, each shown or not independently of the others.
 
     Its law is the product of ``count`` columns in which A and B are independent given the blanket (the module).
-
-    >>> part = ItemsLoss(epsilon=4.0, blanket=0.1353, count=8)
-    >>> item = part.factors(most=200)[0]
-    >>> round(item.rate, 3), item.both > 0
-    (0.5, True)
     """
 
     def _law(self, rate: float, blanket: float) -> DominatingLaw:

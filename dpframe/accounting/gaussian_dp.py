@@ -59,12 +59,7 @@ def _difference(a: FloatArray, mu: FloatArray) -> FloatArray:
 
 
 def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return bounds from below and from above on ln G_μ(x), for μ > 0 and x ≥ 0, element by element.
-
-    >>> low, high = log_gaussian(0.2367, 1.0)
-    >>> round(float(np.exp(low)), 9), bool(high - low < 1e-12)
-    (1e-06, True)
-    """
+    """Return bounds from below and from above on ln G_μ(x), for μ > 0 and x ≥ 0, element by element."""
     mus, xs = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(x, dtype=np.float64))
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         log_g, error, start = _about(mus, xs)
@@ -151,8 +146,6 @@ def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike, near: float | None = None) -> 
 def gaussian_mu(epsilon: float, delta: float, slack: float = 0.0) -> float:
     """Return the largest μ, rounded down, with slack + (1 − slack)·G_μ(ε) ≤ δ.
 
-    Raises `ParameterError` unless ε is positive and 0 ≤ slack < δ < 1.
-
     >>> round(gaussian_mu(1.0, 1e-6), 4)
     0.2367
     """
@@ -175,8 +168,6 @@ class Step:
 
     ``mu``: μ, the distance of two unit normals that are as hard to distinguish; its square adds up. ``delta``: the
     slack δ₀; 1 − δ₀ multiplies.
-
-    Raises `ParameterError` unless μ is finite and at least 0, and δ₀ lies in [0, 1).
 
     >>> composed_steps([Step(3.0), Step(4.0, 1e-9)])
     Step(mu=5.0, delta=1e-09)
@@ -212,10 +203,7 @@ def _root(square: Fraction, up: bool) -> float:
 
 
 def composed_steps(steps: Iterable[Step]) -> Step:
-    """Return the step of all these together, in any order and chosen adaptively; rounded up.
-
-    Raises `ParameterError` if the slacks leave nothing.
-    """
+    """Return the step of all these together, in any order and chosen adaptively; rounded up."""
     parts = list(steps)
     slacks = [step.delta for step in parts if step.delta > 0]
     delta = slacks[0] if slacks else 0.0
@@ -233,8 +221,6 @@ def composed_steps(steps: Iterable[Step]) -> Step:
 def remaining_step(whole: Step, spent: Step) -> Step:
     """Return what may still be spent of a step, rounded down.
 
-    Raises `ParameterError` if μ or the slack is exhausted; the message says which.
-
     >>> remaining_step(Step(5.0, 1e-7), Step(3.0))
     Step(mu=4.0, delta=1e-07)
     """
@@ -247,10 +233,7 @@ def remaining_step(whole: Step, spent: Step) -> Step:
 
 
 def share_of_step(whole: Step, share: float) -> Step:
-    """Return a share of a step's μ², and none of its slack, rounded down.
-
-    Raises `ParameterError` unless the share lies between 0 and 1.
-    """
+    """Return a share of a step's μ², and none of its slack, rounded down."""
     if not 0 <= share <= 1:
         raise ParameterError("share must lie between 0 and 1: it is a part of mu squared")
     return Step(_root(whole.square * Fraction(share), up=False))
@@ -317,14 +300,7 @@ def dominating_step(budget: Budget) -> Step:
 
 
 def largest_step(budget: Budget, slack: float) -> Step:
-    """Return the largest step within an (ε, δ) whose slack is this share of δ.
-
-    Raises `ParameterError` if δ is 0, or the share does not lie between 0 and 1.
-
-    >>> step = largest_step(Budget(1.0, 1e-6), 0.25)
-    >>> round(step.mu, 4), step.delta
-    (0.2335, 2.5e-07)
-    """
+    """Return the largest step within an (ε, δ) whose slack is this share of δ."""
     if budget.delta == 0:
         raise ParameterError("delta must be above 0 for Gaussian accounting; raise delta, or account by addition")
     if not 0 <= slack < 1:
@@ -338,12 +314,7 @@ SLACK = 0.1
 
 
 def promise_step(promise: Budget) -> Step:
-    """Return the step that all of a release may come to, which is what is divided over what it gives away.
-
-    >>> step = promise_step(Budget(1.0, 1e-6))
-    >>> round(step.mu, 4), step.delta
-    (0.2355, 1e-07)
-    """
+    """Return the step that all of a release may come to, which is what is divided over what it gives away."""
     return largest_step(promise, SLACK)
 
 

@@ -48,14 +48,7 @@ def _rescaled(epsilon: float, factor: Fraction, slack: Decimal) -> Decimal:
 
 
 def sampled(epsilon_1: float, delta_1: float, m: int, n: int) -> tuple[float, float]:
-    """Return (ε, δ) of releasing m of n rows, chosen in secret, by an (ε₁, δ₁)-private release; rounded up.
-
-    Raises `ParameterError` for ε₁, δ₁ out of range, or m above n.
-
-    >>> epsilon, delta = sampled(1.0, 1e-6, 1, 10)
-    >>> round(epsilon, 6), delta
-    (0.158565, 1e-07)
-    """
+    """Return (ε, δ) of releasing m of n rows, chosen in secret, by an (ε₁, δ₁)-private release; rounded up."""
     epsilon_1, delta_1 = check_epsilon(epsilon_1, "epsilon_1"), check_delta(delta_1, "delta_1")
     share = _check_sizes(m, n)
     delta = _outward(Fraction(delta_1) * share, math.inf)
@@ -65,14 +58,7 @@ def sampled(epsilon_1: float, delta_1: float, m: int, n: int) -> tuple[float, fl
 
 
 def unsampled(epsilon: float, delta: float, m: int, n: int) -> tuple[float, float]:
-    """Return the (ε₁, δ₁) that the release of a secret sample of m rows may have for (ε, δ) in all; rounded down.
-
-    Raises `ParameterError` for ε, δ out of range, or m above n.
-
-    >>> epsilon_1, delta_1 = unsampled(0.1, 1e-8, 1, 100)
-    >>> round(epsilon_1, 6), delta_1
-    (2.443832, 1e-06)
-    """
+    """Return the (ε₁, δ₁) that the release of a secret sample of m rows may have for (ε, δ) in all; rounded down."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     share = _check_sizes(m, n)
     below_one = math.nextafter(1.0, 0.0)
@@ -86,8 +72,6 @@ def best_sample(n: int, cells: int, epsilon: float) -> int:
     """Return the sample size that the sampling paper's Theorem III.4 finds best for a joint type on ``cells`` cells.
 
     m* = n(e^ε − 1)(√k + 1)/k^1.5, at most n and at least 1.
-
-    Raises `ParameterError` for n below 1, fewer than two cells, or ε not above 0.
 
     >>> best_sample(1_000_000, 100, 0.1)
     1156

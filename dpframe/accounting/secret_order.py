@@ -101,8 +101,6 @@ def shuffled_delta(parts: Sequence[ColumnLoss], n: int, epsilon: float) -> Bound
     epsilon : float
         At least 0.
 
-    Raises `ParameterError` for n below 1, a negative ε, or parts of another type.
-
     Examples
     --------
     >>> bound = shuffled_delta([ColumnLoss(1.0, 0.6)] * 4, 10_000, 0.2)
@@ -143,8 +141,6 @@ class ShuffledRows:
 
     ``n``: rows of the table; ``sample``: rows that are drawn from them in secret, or None for all; ``contributions``:
     rows that one person may own.
-
-    Raises `ParameterError` unless these are whole numbers of at least 1, and the sample at most n.
     """
 
     n: int
@@ -205,12 +201,7 @@ def _normal_mu(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> float:
 
 
 def shuffled_profile(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> Profile:
-    """Return bounds from above on the profile of shuffled rows with these columns.
-
-    >>> profile = shuffled_profile([ColumnLoss(1.0, 0.6)] * 4, ShuffledRows(10_000))
-    >>> f"{profile(0.2):.1e}"
-    '2.1e-06'
-    """
+    """Return bounds from above on the profile of shuffled rows with these columns."""
     lossy, m = check_losses(parts), rows.shuffled_rows
     total = total_epsilon(lossy)
     if total > _LARGEST:
@@ -231,12 +222,7 @@ def shuffled_profile(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> Profile
 
 
 def rows_cover(parts: Sequence[ColumnLoss], rows: ShuffledRows, allowed: Step, tolerance: float = _TOLERANCE) -> Cover:
-    """Return the least step that certainly covers rows with these columns, relative to the one that is allowed.
-
-    >>> found = rows_cover([ColumnLoss(1.0, 0.6)] * 4, ShuffledRows(10_000), Step(0.06, 1e-7))
-    >>> round(found.step.mu, 3), found.ratio <= 1
-    (0.055, True)
-    """
+    """Return the least step that certainly covers rows with these columns, relative to the one that is allowed."""
     return cover(shuffled_profile(parts, rows), allowed, tolerance)
 
 
@@ -248,11 +234,6 @@ def likely_total(
     A guess; nothing is proved. ``parts_of`` says what the accountant knows of the columns when their losses add up to
     a number; they grow with it. The profile is compared with the curve in one place, where it binds: both as the μ of a
     normal law's profile of the same height there, nearly a power of the total, by secants.
-
-    >>> response = lambda total: [ColumnLoss(total / 4, 2 / (1 + math.exp(total / 4)))] * 4
-    >>> total, slope = likely_total(response, ShuffledRows(10_000), Step(0.06, 1e-7))
-    >>> round(total / 4, 1), 1 < slope < 8
-    (1.0, True)
     """
     x = _reach(allowed)
     goal = math.log(float(mu_of(math.log(step_delta(allowed, x)), x)))

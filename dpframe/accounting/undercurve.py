@@ -150,11 +150,6 @@ def cover(profile: Profile, allowed: Step, tolerance: float = 2e-4) -> Cover:
     ``profile`` returns a bound from above on H(x), at any x ≥ 0; H itself must be the profile of a release (convex in
     e^x and falling), and its bound nothing but above it. The μ is within ``tolerance``, relative, of what the bounds
     need; an infinite tolerance asks for no proof, only for a glance at ``least`` from the first nodes.
-
-    >>> import math
-    >>> response = lambda x: max(0.0, math.e - math.exp(x)) / (1 + math.e)  # randomised response at ε = 1
-    >>> round(cover(response, Step(2.0)).ratio, 3)
-    0.616
     """
     return cover_many(lambda x: np.array([profile(value) for value in x.tolist()]), allowed, tolerance)
 

@@ -142,13 +142,7 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
 
 
 def expected_of(plan: Plan) -> Expectation:
-    """Return the same of a plan that is made: of its own spaces and rows, which must be known.
-
-    >>> from dpframe.plan.build import build_plan
-    >>> print(expected_of(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=10_000)))  # doctest: +ELLIPSIS
-    To expect of 10,000 rows at epsilon=1, delta=1e-06 (95 % intervals):
-      counts within ± ... of 10,000 rows
-    """
+    """Return the same of a plan that is made: of its own spaces and rows, which must be known."""
     rows, inferred = plan.n or 0, plan.inferred
     losses = {} if inferred is None else {"lost": (float(len(plan.not_found)), f"{len(inferred.columns)}")}
     found, good = _forecast(plan, rows, losses, rows)

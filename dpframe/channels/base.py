@@ -490,10 +490,7 @@ def by_name(families: Iterable[Family]) -> dict[str, Family]:
 
 
 def family_for(space: Space, tag: str | None = None) -> Family:
-    """Return the family of the space's own mechanism, or of the one of a tag.
-
-    Raises `ParameterError` if the tag is unknown or its mechanism is for other spaces.
-    """
+    """Return the family of the space's own mechanism, or of the one of a tag."""
     tag = space.mechanism if tag is None else tag
     fitting = [family for family in MECHANISMS.values() if space.metric in family.metrics and not family.retired]
     known = by_name(fitting)
@@ -543,8 +540,6 @@ def response_table(size: int, epsilon: float, delta: float = 0.0) -> ResponseTab
 
     32-bit words serve while they resolve threshold and ε to about 2^-16 (small size, moderate ε), 64-bit
     words otherwise.
-
-    Raises `ParameterError` if ε is too small for any 64-bit table of this size that is not plain noise.
     """
     threshold = response_probability(size, epsilon, delta, 32)
     table = ResponseTable(size, threshold, 32)

@@ -22,13 +22,7 @@ IndexArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BoxSums:
-    """The matrix B on arrays of shape (span + 1, …), along axis 0.
-
-    >>> boxes = BoxSums(span=4, width=2, left=1)
-    >>> f = np.array([3.0, 1.0, 4.0, 1.0, 5.0])
-    >>> boxes.sums(f).tolist(), boxes.solve(boxes.sums(f)).tolist()
-    ([6.0, 4.0, 5.0, 5.0, 6.0], [3.0, 1.0, 4.0, 1.0, 5.0])
-    """
+    """The matrix B on arrays of shape (span + 1, …), along axis 0."""
 
     span: int
     width: int

@@ -176,8 +176,6 @@ def fitting_flips(items: int, most: int, epsilon: float, delta: float, halved: b
 
     ``halved`` fixes p = 1/2, otherwise p = 1 − q. With δ = 0 the rate is ε over the diameter (``halved``: over
     ``most``); with δ > 0 it is the largest whose exact δ(ε) meets δ.
-
-    Raises `ParameterError` if ε is so small that with 64 digits the flips are coin tosses.
     """
     pair = _flips(1, 2, items, most, halved).pair
     distance = most if halved else sum(pair)

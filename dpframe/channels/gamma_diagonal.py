@@ -38,14 +38,6 @@ class GammaDiagonal(ResponseChannel):
     ``sizes``: number of codes of each coordinate; their product K is at most 2^24. ``epsilon`` and ``delta``: the
     budget of the whole tuple; see `dpframe.accounting.budget`. ``kept``: positions of the coordinates that are seen,
     ascending; all of them by default. Codes are theirs, in mixed radix with the last coordinate running fastest.
-
-    Raises `ParameterError` for sizes or positions that break these rules.
-
-    >>> pair = GammaDiagonal(sizes=(2, 3), epsilon=1.0)
-    >>> pair.size, pair.marginal([0]).transition().round(4).tolist()
-    (6, [[0.6113, 0.3887], [0.3887, 0.6113]])
-    >>> pair.loss.epsilon() <= 1.0, round(pair.marginal([0]).loss.epsilon(), 3)
-    (True, 0.453)
     """
 
     sizes: tuple[int, ...]
@@ -109,8 +101,6 @@ class GammaDiagonal(ResponseChannel):
         Returns
         -------
         Arrays of the same lengths and dtypes.
-
-        Raises `ParameterError` if there are more or fewer columns, of different lengths, or codes out of range.
         """
         columns = [np.asarray(column) for column in columns]
         if len(columns) != len(self.kept) or len({column.shape for column in columns}) != 1:

@@ -43,10 +43,6 @@ class Gaussian(WrittenLaws, Mechanism):
     new ones that name gaussian noise have it on a grid with room beyond the values (`wide_gaussian`).
 
     ``span``: largest code, 1 to 255. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
-
-    >>> m = Gaussian(3, 4.0, 1e-6)
-    >>> m.loss.delta(4.0) <= 1e-6, round(m.sigma, 2)
-    (True, 1.15)
     """
 
     span: int
@@ -68,10 +64,7 @@ class Gaussian(WrittenLaws, Mechanism):
 
     @classmethod
     def shape_of(cls, space: Space) -> tuple[int, ...]:
-        """Return the largest code.
-
-        Raises `ParameterError` for more than 256 codes.
-        """
+        """Return the largest code."""
         if space.size > LARGEST_TABLE:
             raise ParameterError(
                 f"mechanism gaussian is for at most {LARGEST_TABLE} codes, and space {space.tag} has {space.size}; "

@@ -61,10 +61,7 @@ class GaussianMechanism(Mechanism):
 
 
 def claimed_step(epsilon: float, delta: float, remedy: str) -> Step:
-    """Return the step that noise of a budget is made for: a function of just the budget.
-
-    Raises `ParameterError` for a δ of 0; ``remedy`` says where, and what to use instead.
-    """
+    """Return the step that noise of a budget is made for: a function of just the budget."""
     if not delta > 0:
         raise ParameterError(f"gaussian noise on {remedy}")
     return promise_step(Budget(epsilon * _BELOW, delta))

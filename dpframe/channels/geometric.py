@@ -192,12 +192,6 @@ class Geometric(GeometricChannel, Mechanism):
     diam/(ε − 2 ln(1−δ))). Metric-spaces paper, Example 5; Ghosh–Roughgarden–Sundararajan 2009.
 
     ``span``: largest code, 1 to 2^32 − 1. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
-
-    >>> g = Geometric(span=100, epsilon=2.0)
-    >>> 1.9999999 < g.loss.epsilon() <= 2.0
-    True
-    >>> g.transition().sum(axis=0).round(12).tolist() == [1.0] * 101
-    True
     """
 
     span: int

@@ -41,12 +41,6 @@ class WithNull(Mechanism):
 
     ``kind``: the class of the values' mechanism. ``shape``: its fields before ``epsilon``: a span, items and the most
     of a set… ``epsilon`` and ``delta``: the budget of flag and value together; see `dpframe.accounting.budget`.
-
-    >>> m = WithNull(Geometric, (100,), 2.0)
-    >>> m.size, m.tag, 1.9999 < m.loss.epsilon() <= 2.0
-    (102, 'nullable_geometric', True)
-    >>> WithNull(BitFlip, (20, 3), 6.0).null == 1 << 20
-    True
     """
 
     kind: type[Mechanism]

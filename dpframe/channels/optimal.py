@@ -47,11 +47,6 @@ class Optimal(MetricChannel):
     metric that is optimal again, and elsewhere within 0.2 % of what a programme for (ε, δ) attains.
 
     See `Tabulated` for the parameters, and `Optimal.calibrate` to make one.
-
-    >>> from dpframe.spaces import Ordinal
-    >>> m = Optimal.calibrate(Ordinal(list(range(16))), 1.0, 0.0)
-    >>> round(m.expected_error() / 15, 2), 0.9999 < m.loss.epsilon() <= 1.0
-    (0.35, True)
     """
 
     tag: ClassVar[str] = "optimal"
@@ -62,8 +57,6 @@ class Optimal(MetricChannel):
 
         ``space``, ``epsilon`` and ``delta``: the space and the budget; ``slack``: share in (0, 1] of the gain in
         worst-case error that is given up for the error of marginals.
-
-        Raises `ParameterError` for more than 40 codes, a slack outside (0, 1], or if ε is too small for estimates.
         """
         check_size(space, LARGEST_PROGRAMME, cls.tag)
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 < slack <= 1:

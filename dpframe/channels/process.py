@@ -59,12 +59,6 @@ class Process(BallChannel, GaussianMechanism):
 
     ``length``, ``bits``, ``norm`` and ``room``: the ball, as of a `Vector`; a plan finds the room. ``epsilon`` and
     ``delta``: the budget; see `dpframe.accounting.budget`.
-
-    Raises `ParameterError` for a δ of 0, and where the grid is too coarse for the noise or ends too near to it.
-
-    >>> noise = Process(length=24, bits=16, norm="l2", room=128, epsilon=1.0, delta=1e-6)
-    >>> noise.loss.delta(1.0) <= 1e-6, round(noise.sigma / noise.ball.radius, 2)  # in parts of twice the bound
-    (True, 4.25)
     """
 
     length: int

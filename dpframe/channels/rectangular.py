@@ -31,12 +31,6 @@ class RectangularMatrix:
     """A channel from a few codes to outputs of any number, given by the integers that are sampled.
 
     ``table``: one law per input: weights of all outputs that sum to 2^64. `RectangularMatrix.of` makes it.
-
-    Raises `ParameterError` unless laws are such weights, of 1 to 256 inputs and outputs.
-
-    >>> asked = RectangularMatrix.of([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2]])
-    >>> asked.inputs, asked.outputs, round(asked.loss.epsilon(), 6), asked.surrogate([0, 1]).round(9).tolist()
-    (2, 3, 1.098612, [-0.694444444, 1.805555556, 0.277777778])
     """
 
     table: Weights = field(repr=False)
@@ -60,9 +54,6 @@ class RectangularMatrix:
 
         ``matrix``: ``matrix[x][y]`` is the probability that code x is answered with y, shape (inputs, outputs);
         ``delta``: a δ at which the loss must be finite.
-
-        Raises `ParameterError` unless rows are probabilities that sum to 1, and δ is at least what an input gives and
-        another never does.
         """
         table = law_weights(matrix)
         if np.isinf(FiniteLoss(table, WORD).epsilon(check_delta(delta))):
@@ -101,9 +92,6 @@ class RectangularMatrix:
         """Return the φ of least norm with E[φ(Y) | x] = f(x), shape (outputs,).
 
         ``f``: a function's value at every code, shape (inputs,).
-
-        Raises `ParameterError` if ``f`` has another shape, or answers do not distinguish all inputs (fewer outputs than
-        inputs never do).
         """
         values, matrix = np.asarray(f, dtype=np.float64), self.transition()
         if values.shape != (self.inputs,):
@@ -114,11 +102,7 @@ class RectangularMatrix:
         return np.asarray(values @ np.linalg.pinv(matrix))
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> npt.NDArray[np.int64]:
-        """Draw answers; row ``first_row + i`` of the stream decides that of ``codes[i]``, one word a row.
-
-        Raises `ParameterError` if the codes are not a 1-d integer array or leave 0…inputs−1, or the row is not a
-        position.
-        """
+        """Draw answers; row ``first_row + i`` of the stream decides that of ``codes[i]``, one word a row."""
         codes, first_row = np.asarray(codes), check_whole(first_row, "first_row", 0, 1 << 62)
         if codes.ndim != 1 or codes.dtype.kind not in "iu":
             raise ParameterError("codes must be a 1-d integer array; encode the column with its space")

@@ -121,12 +121,6 @@ class RandomizedResponse(ResponseChannel):
     (categorical paper, Theorems 8 and 10).
 
     ``size``: number of codes, 1 to 2^24. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
-
-    >>> m = RandomizedResponse(size=2, epsilon=1.0)
-    >>> m.transition().round(4).tolist()
-    [[0.7311, 0.2689], [0.2689, 0.7311]]
-    >>> 0.9999 < m.loss.epsilon() <= 1.0
-    True
     """
 
     size: int

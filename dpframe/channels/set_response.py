@@ -43,8 +43,6 @@ class SetResponse(SetMechanism):
     ``items``: number of items h. ``max_size``: most items of a set, None for all; there are at most 2^24 such sets.
     ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
 
-    Raises `ParameterError` for more sets, or an ε that is too small for so many.
-
     >>> response = SetResponse(items=4, max_size=2, epsilon=3.0)
     >>> tuple(round(share, 3) for share in response.shown), 2.999 < response.loss.epsilon() <= 3.0
     ((0.767, 0.133), True)

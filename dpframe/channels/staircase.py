@@ -61,15 +61,6 @@ class Staircase(Mechanism):
         Number of codes in the box of a value far from the ends: a divisor of span or span − 1, as only then the matrix
         can be inverted (`dpframe.channels.box_sums`), so that grids of many divisors have the better choice. By
         default the one with about the least error of a mean. Plans hold it: a receiver searches for nothing.
-
-    Examples
-    --------
-    >>> from dpframe.channels import Geometric
-    >>> m = Staircase(120, 8.0)
-    >>> m.width, 7.9999 < m.loss.epsilon() <= 8.0
-    (5, True)
-    >>> round(m.expected_error(), 1), round(Geometric(120, 8.0).expected_error(), 1)
-    (1.7, 14.7)
     """
 
     span: int
@@ -103,10 +94,7 @@ class Staircase(Mechanism):
 
     @classmethod
     def calibrate(cls, space: Space, epsilon: float, delta: float) -> Staircase:
-        """Make the mechanism for a grid.
-
-        Raises `ParameterError` for more than 2^20 steps, or if ε is too small for so many.
-        """
+        """Make the mechanism for a grid."""
         if space.values - 1 > LARGEST_SPAN:
             raise ParameterError(
                 f"mechanism staircase is for at most {LARGEST_SPAN} steps, and space {space.tag} has "

@@ -180,10 +180,6 @@ class VectorNoise(VectorChannel, Mechanism):
 
     ``length``, ``bits`` and ``norm``: the ball, as of a `Vector`. ``epsilon`` and ``delta``: the budget; see
     `dpframe.accounting.budget`.
-
-    >>> noise = VectorNoise(length=24, bits=16, norm="l2", epsilon=2.0)
-    >>> 1.9999999 < noise.loss.epsilon() <= 2.0, 0.3678 < noise.blanket < 0.3679  # e^(−ε/2)
-    (True, True)
     """
 
     length: int
@@ -203,10 +199,7 @@ class VectorNoise(VectorChannel, Mechanism):
 
     @classmethod
     def shape_of(cls, space: Space) -> tuple[Any, ...]:
-        """Return length, bits and norm.
-
-        Raises `ParameterError` for a grid with room: this noise ends where the ball does.
-        """
+        """Return length, bits and norm."""
         vectors: Any = space
         if vectors.ball.room > 1:
             raise ParameterError("mechanism vector is for spaces without room; leave room out, or take gaussian")

@@ -71,14 +71,6 @@ class WideGaussian(GaussianMechanism):
 
     ``span``: largest code of a value, 1 to 2^20. ``epsilon`` and ``delta``: the budget; see
     `dpframe.accounting.budget`.
-
-    Raises `ParameterError` for a δ of 0, or a span out of range.
-
-    >>> m = WideGaussian(120, 1.0, 1e-6)
-    >>> m.loss.delta(1.0) <= 1e-6, round(m.sigma / 120, 2), m.room
-    (True, 4.25, 3568)
-    >>> m.surrogate_at(lambda codes: codes.astype(float), np.array([m.room - 40, m.room + 7])).round(6).tolist()
-    [-40.0, 7.0]
     """
 
     span: int
@@ -98,10 +90,7 @@ class WideGaussian(GaussianMechanism):
 
     @classmethod
     def shape_of(cls, space: Space) -> tuple[int, ...]:
-        """Return the largest code.
-
-        Raises `ParameterError` for ranks, which have no values beyond their ends, and for more than 2^20 steps.
-        """
+        """Return the largest code."""
         if space.is_listed:
             raise ParameterError(
                 f"mechanism gaussian is for numbers and times, and space {space.tag} has no values beyond its ends; "
@@ -218,10 +207,7 @@ class WideGaussian(GaussianMechanism):
         return float(self._density @ square), float(self._density @ square**2)
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Return φ_f of a polynomial of degree 4 at most, by Hermite's polynomials.
-
-        Raises `ParameterError` for another function: it has no surrogate whose error would be of use.
-        """
+        """Return φ_f of a polynomial of degree 4 at most, by Hermite's polynomials."""
         half = max(self.span / 2, 0.5)
         points = np.unique(np.rint(np.linspace(0, self.span, _DEGREE + 1)).astype(np.int64))
         powers = np.vander((points - self.span / 2) / half, increasing=True)

@@ -226,10 +226,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 
 
 def with_own(declared: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:
-    """Return the declarations of a file, and those of ``--space``, which go first.
-
-    Raises `ParameterError` if a text declares no space, or the file is still to be reviewed.
-    """
+    """Return the declarations of a file, and those of ``--space``, which go first."""
     check_reviewed(declared)
     return {**declared, **dict(map(_own, texts))} if texts else declared
 
@@ -280,11 +277,7 @@ _UNREVIEWED = re.compile(r"(?m)^[ \t]*(//|#) reviewed: false[ \t]*$")
 
 
 def read_spaces(path: Path) -> Mapping[str, Any]:
-    """Read a file of spaces: TOML by its ending, else JSON, in which lines that begin with // are comments.
-
-    Raises `FileError` if it cannot be read, or is not what its ending says; `ParameterError` if a declaration is
-    invalid, or a placeholder has not been filled in.
-    """
+    """Read a file of spaces: TOML by its ending, else JSON, in which lines that begin with // are comments."""
     try:
         content = path.read_bytes()
     except OSError:

@@ -92,10 +92,7 @@ def unwritable(folder: Path, error: OSError) -> FileError:
 
 
 def write_part(folder: str, number: int, rows: int, write: Callable[[IO[bytes]], None]) -> WrittenFile:
-    """Write one part's file, whole and on disk when this returns, under a name of its own.
-
-    Raises `FileError` if it cannot be written, for one where the worker does not see the directory.
-    """
+    """Write one part's file, whole and on disk when this returns, under a name of its own."""
     name = f".part-{number:05d}.{secrets.token_hex(8)}.tmp"
     path = Path(folder, name)
     try:

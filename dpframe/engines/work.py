@@ -243,10 +243,7 @@ class Work:
         yield from parting.rest()
 
     def gather(self, bucket: Bucket, parts: Iterable[bytes], seal: Seal | None = None) -> Batch:
-        """Return the rows of a bucket in their order; of none no columns.
-
-        Raises `FileError` if they are not those that the first pass saw.
-        """
+        """Return the rows of a bucket in their order; of none no columns."""
         seal = seal or Seal(self.key)
         opened = [seal.open(part, bucket.number) for part in parts]
         count, check = sum(len(rows.words) for rows in opened), 0

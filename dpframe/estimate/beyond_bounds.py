@@ -390,15 +390,7 @@ def _over(excess: Excess, rows: float) -> Excess:
 
 
 def tails_of(inferred: Inferred | None, name: str, space: Space, n: int) -> Tails | None:
-    """Return the tails of a column, or None where its bounds were not inferred from counts of intervals.
-
-    >>> from dpframe.accounting.budget import Budget
-    >>> from dpframe.spaces import Real
-    >>> counts = Measured("x", "intervals", (0.0, 1.0, 2.0, 4.0), (0, 900, 80, 20, 0), 1.0)
-    >>> tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (counts,)), "x", Real(0.0, 2.0), 1_000)
-    >>> round(tails.share, 2), round(tails.of_mean()[1][0], 3)
-    (0.02, 0.018)
-    """
+    """Return the tails of a column, or None where its bounds were not inferred from counts of intervals."""
     if inferred is None or name not in inferred.columns:
         return None
     measured = tuple(m for m in inferred.measured if m.column == name and m.kind == "intervals")

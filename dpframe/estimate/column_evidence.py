@@ -207,11 +207,6 @@ def of_ranks_alone(
     and by Bonferroni's inequality each is taken at half of the chance of error.
 
     Among 1,000 rows 300 have ranks that were not found, and are released as "high".
-
-    >>> found = Results.of(np.array([200, 800]), np.ones(2), 1.96)
-    >>> counts = Measured("x", "ranks", ("low", "high"), (195, 505), 16.0)
-    >>> of_ranks_alone(found, ["low", "high"], counts, 1_000, False, False, 0.95)[1].each(round).parts
-    {'estimate': 505, 'std_error': 5, 'lower': 496, 'upper': 514}
     """
     both, single = (NormalDist().inv_cdf(1 - (1 - level) / sides) for sides in (4, 2))
     nulls = 0.0 if measured.missing is None else min(max(float(measured.missing), 0.0), rows)

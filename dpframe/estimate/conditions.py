@@ -148,11 +148,7 @@ class Where:
     def of(
         cls, where: Any, column_of: Callable[[str], Column], is_open: Callable[[str], bool] = lambda name: False
     ) -> Where:
-        """Read a question; ranges may lie outside of the bounds of columns that have rows beyond (``is_open``).
-
-        Raises `ParameterError` for what is no mapping of columns to conditions, a column that is not randomised, or a
-        value, range or item that its space does not hold.
-        """
+        """Read a question; ranges may lie outside of the bounds of columns that have rows beyond (``is_open``)."""
         if not isinstance(where, Mapping) or not where:
             raise ParameterError(f"where must name at least one column and its condition: {_FORMS}")
         if not all(isinstance(name, str) for name in where):

@@ -93,12 +93,6 @@ def likely_pairs(
     ``seen`` and ``spread``: unbiased shares of sets that hold both items, and their variances; ``first`` and
     ``second``: supports of either item, and their variances; ``chance`` and ``alike``: what supports make likely, by
     default their products, and the standard deviation of f about 1.
-
-    >>> supports = np.full(190, 0.1), np.full(190, 1e-8)
-    >>> noisy = 0.01 + 0.05 * np.random.default_rng(0).standard_normal(190)
-    >>> found, variances = likely_pairs(noisy, np.full(190, 0.0025), supports, supports)
-    >>> bool(np.abs(found - 0.01).max() < 0.01), bool(np.sqrt(variances).max() < 0.05)
-    (True, True)
     """
     given = (seen, spread, *first, *second, *(() if chance is None else (chance,)))
     digest = hashlib.sha256(repr((seen.shape, alike)).encode())

@@ -95,10 +95,7 @@ class Joints:
         return Misfit(self.models, float(self._source.rows))
 
     def answer(self, question: Question, method: str) -> Answer:
-        """Return a joint by a method of `METHODS`, 0 in the cells that the plan's rules exclude.
-
-        Raises `ParameterError` for another method, or the model of a column that it cannot have.
-        """
+        """Return a joint by a method of `METHODS`, 0 in the cells that the plan's rules exclude."""
         if not is_one_of(method, METHODS):
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         found = METHODS[method](self, question)

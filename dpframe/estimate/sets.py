@@ -388,10 +388,6 @@ class SizeTable:
 
     With ``limited`` the space allows no larger sets, and those that were larger count as the largest.
     Beyond the last cell that stands out of the noise sets are taken to have no more items: a tail that noise hides.
-
-    >>> sizes = SizeTable(np.array([0, 1, 2, 3]), 3, np.array([10.0, 50.0, 30.0, 10.0]), 1.0)
-    >>> round(sizes.mean(sizes.sizes)[0], 3), round(sizes.kept(2, 1).share, 3)
-    (1.4, 0.929)
     """
 
     starts: npt.NDArray[np.int64]

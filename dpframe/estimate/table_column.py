@@ -206,12 +206,6 @@ def moved_by_slopes(shares: FloatArray, exact: FloatArray, spread: FloatArray, p
 
     The first axis of ``shares`` has the bins, ``exact`` is P(cell | fine cell) of the cells that are asked for,
     ``spread`` P(fine cell | bin). Null, after the bins ``present``, has no neighbours.
-
-    >>> joint = np.array([[0.3, 0.0], [0.2, 0.2], [0.0, 0.3]])  # three bins of two fine cells each
-    >>> spread = np.kron(np.eye(3), [[0.5], [0.5]])
-    >>> cells = np.kron(np.eye(2), [1.0, 1.0, 1.0])  # the first half, and the second
-    >>> (cells @ spread @ joint + moved_by_slopes(joint, cells, spread, 3)).round(3).tolist()
-    [[0.429, 0.071], [0.071, 0.429]]
     """
     joint = shares.reshape(len(shares), -1)
     held = joint.sum(axis=1)
@@ -230,11 +224,6 @@ def left_open(
     For a fine cell that is taken in part, the smaller part times by how much the density changes from one of its
     neighbours to the other, at most all of it: where neighbours are alike it hardly matters how rows lie. Arguments are
     those of `moved_by_slopes`, and the codes in every fine cell.
-
-    >>> even, steep = np.full((4, 1), 0.25), np.array([[0.6], [0.3], [0.1], [0.0]])
-    >>> cells = np.array([[1, 0.5, 0, 0], [0, 0.5, 1, 1]])
-    >>> [left_open(law, cells, np.eye(4), np.ones(4), 4).ravel().round(3).tolist() for law in (even, steep)]
-    [[0.0, 0.0], [0.125, 0.125]]
     """
     part = np.minimum(exact, 1 - exact)
     if not part.any():
@@ -286,10 +275,6 @@ def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatAr
     """Return the shares ∝ p·exp(θ·v) with a given mean: of all that have it the nearest in divergence (Csiszár 1975).
 
     A mean outside the values that have a share is taken to the end that is nearer.
-
-    >>> tilted = tilt_to_mean(np.array([0.5, 0.3, 0.2]), np.array([0.0, 1.0, 2.0]), 1.0)
-    >>> round(float(tilted @ np.array([0.0, 1.0, 2.0])), 9)
-    1.0
     """
     from scipy.optimize import brentq
 

@@ -56,11 +56,6 @@ class GaussianTable:
     ``limits`` are the running sums of the weights over 2^128, high and low words: of a uniform word u the draw is
     ``i − reach`` for the first i with u < limits[i]. Where ``coarse`` is given, 64 times a draw of it is added,
     and ``sigma2`` counts both. ``distance`` bounds the total variation distance from the ideal law.
-
-    >>> from dpframe.noise.keystream import Keystream
-    >>> noise = gaussian_table(100.0).sample(Keystream(bytes(32)).column("age", "infer"), 0, 5)
-    >>> noise.shape, noise.dtype
-    ((5,), dtype('int64'))
     """
 
     sigma2: Fraction
@@ -118,10 +113,7 @@ class GaussianTable:
 
 
 def gaussian_table(sigma2: float) -> GaussianTable:
-    """Return the table of discrete Gaussian noise with parameter σ² = ``sigma2``.
-
-    Raises `ParameterError` if σ is below 1/2, where noise hides nothing, or above 2^40.
-    """
+    """Return the table of discrete Gaussian noise with parameter σ² = ``sigma2``."""
     if not 0.25 <= sigma2 <= LARGEST_SCALE**2:
         raise ParameterError("sigma2 must lie between 1/4 and 2^80")
     return _table(Fraction(sigma2))

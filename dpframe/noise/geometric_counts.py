@@ -87,10 +87,7 @@ def leading_zeros(words: U64) -> Ints:
 
 
 def geometric_noise(n: int, loss: float) -> GeometricNoise:
-    """Return the noise for counts of up to ``n`` rows with at most ``loss`` per step.
-
-    Raises `ParameterError` if the loss is so small that the block would be longer than a table can be.
-    """
+    """Return the noise for counts of up to ``n`` rows with at most ``loss`` per step."""
     block = max(1, math.ceil(math.log(2) / loss * (1 + 2.0**-40)), -(-n // _MOST_BLOCKS))
     if block > LARGEST_BLOCK:
         raise ParameterError("epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces")

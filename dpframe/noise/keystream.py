@@ -40,8 +40,6 @@ class Keystream:
     plan with the same digest, would reveal their difference. ``plan_digest``: digest of the plan; it enters every
     subkey, so one key under two plans gives unrelated noise.
 
-    Raises `ParameterError` if the key is not 32 bytes.
-
     >>> stream = Keystream(bytes(32)).column("age")
     >>> whole = stream.words(0, first_row=0, count=10)
     >>> bool((whole[4:] == stream.words(0, first_row=4, count=6)).all())

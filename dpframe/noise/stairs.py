@@ -67,13 +67,7 @@ class Digit:
 
 @dataclass(frozen=True, eq=False)
 class StairNoise:
-    """Staircase noise; made by `stair_noise`.
-
-    >>> from dpframe.noise.keystream import Keystream
-    >>> noise = stair_noise(1, 1, 0.5)
-    >>> len(noise.sample(Keystream(bytes(32)).column("age", "measure"), 0, 5)), round(noise.variance, 3)
-    (5, 7.835)
-    """
+    """Staircase noise; made by `stair_noise`."""
 
     width: int
     plateau: int
@@ -176,10 +170,7 @@ def _words(stream: ColumnStream, plane: int, count: int) -> list[int]:
 
 @lru_cache(maxsize=64)
 def stair_noise(width: int, plateau: int, rate: float) -> StairNoise:
-    """Return the noise of a law with ``rate`` between neighbouring steps.
-
-    Raises `ParameterError` if the rate is below 10⁻¹², whose noise exceeds every table.
-    """
+    """Return the noise of a law with ``rate`` between neighbouring steps."""
     if not 1 <= plateau <= width:
         raise ParameterError("plateau must lie between 1 and width; take the staircase's own")
     if not rate >= LEAST_RATE:

@@ -73,8 +73,6 @@ class Asked:
         Rows from which values and items are found; 0 where all cells are known beforehand.
     way
         The kind of values that the column must have shown for this to be asked; None where it always is.
-
-    Raises `PlanError` for what no inference asks.
     """
 
     kind: str
@@ -139,10 +137,7 @@ def noise_cost(histograms: Sequence[tuple[Way | None, int, float]], contribution
 
 
 def asked_step(asked: AskedOf, contributions: int, delta: float) -> Step:
-    """Return the step of all that may be asked, with a slack; `TAILS` of it is for the tails of the noise.
-
-    Raises `ParameterError` if so little slack is left that it bounds no tail.
-    """
+    """Return the step of all that may be asked, with a slack; `TAILS` of it is for the tails of the noise."""
     histograms, k = flat(asked), contributions
     noises = noise_cost([(way, h.cells, h.variance) for way, h in histograms], k, delta * TAILS * (1 - 1e-6))
     escapes = [k * h.cells * _reaches(h, k) if h.threshold else 0.0 for _, h in histograms]

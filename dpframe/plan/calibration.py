@@ -263,8 +263,6 @@ def calibrate(
     ``ready`` units have their losses already. Columns are pure, whatever δ: it buys more in the accounting of the
     whole. Only a single column without credit for its order takes δ itself, and those that have a part of it in
     ``slacks`` (by default none).
-
-    Raises `ParameterError` if the ready units leave nothing, or a share is too small for its column.
     """
     inside = terms.sampled_budget
     if not makers:
@@ -290,10 +288,7 @@ def calibrate(
 
 @lru_cache(maxsize=256)
 def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
-    """Return units calibrated for other terms, in their order: their shares are kept, and so are fixed channels.
-
-    Raises `ParameterError` as `calibrate`.
-    """
+    """Return units calibrated for other terms, in their order: their shares are kept, and so are fixed channels."""
     moving = [unit for unit in units if not unit.mechanism.fixed]
     fixed = [unit for unit in units if unit.mechanism.fixed]
     total = math.fsum(unit.mechanism.epsilon for unit in moving)

@@ -389,10 +389,7 @@ def _as_json(value: Any) -> Any:
 
 
 def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
-    """Return the fields of JSON text, its columns and groups as values.
-
-    Raises `PlanError` for text that is no plan, a newer schema, or a field that is not known.
-    """
+    """Return the fields of JSON text, its columns and groups as values."""
     data = _json_object(text)
     schema = data.pop("schema", None)
     if type(schema) is not int or schema < 1:

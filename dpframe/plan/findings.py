@@ -118,16 +118,7 @@ class NotFound:
 
 
 def judge(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotFound, ...]:
-    """Return the columns of ``n`` rows whose spaces inference did not find, in their order.
-
-    >>> from dpframe.plan import build_plan
-    >>> from dpframe.accounting.budget import Budget
-    >>> counts = Measured("sex", "values", ("F", "M"), (300, 310), 400.0)
-    >>> inferred = Inferred(Budget(0.1, 1e-7), ("sex",), (counts,), (("sex", 100),))
-    >>> plan = build_plan({"sex": ["F", "M", "other"]}, epsilon=1.0, n=1_000, inferred=inferred)
-    >>> [(missing.column, missing.why) for missing in judge(inferred, plan.spaces, 1_000)]
-    [('sex', 'more than a fifth of the rows seems to hold other values')]
-    """
+    """Return the columns of ``n`` rows whose spaces inference did not find, in their order."""
     lost: dict[str, _Missing] = {}
     noises: dict[str, float] = {}
     odds = odds_of_two_values(inferred.measured, n)

@@ -56,12 +56,7 @@ def breaks(space: Space) -> IntArray:
 
 
 def level_sizes(space: Space) -> tuple[int, ...]:
-    """Return the number of cells of equal width of every level, the breaks not counted.
-
-    >>> from dpframe.spaces import Integer, Real
-    >>> level_sizes(Integer(0, 999)), level_sizes(Real(0.0, 1.0))
-    ((64, 1000), (64, 1024, 16384, 65537))
-    """
+    """Return the number of cells of equal width of every level, the breaks not counted."""
     finest, sizes = min(space.values, FINEST), [FIRST]
     while sizes[-1] * SPLIT * 2 <= finest:
         sizes.append(sizes[-1] * SPLIT)
@@ -69,12 +64,7 @@ def level_sizes(space: Space) -> tuple[int, ...]:
 
 
 def cells_between(space: Space, size: int, low: int, high: int) -> IntArray:
-    """Return the first codes of a level's cells from one code, where a cell begins, to below another.
-
-    >>> from dpframe.spaces import Integer
-    >>> cells_between(Integer(0, 999), 64, 0, 40).tolist()
-    [0, 1, 16, 32]
-    """
+    """Return the first codes of a level's cells from one code, where a cell begins, to below another."""
     values = space.values
     places = np.arange(low * size // values, -(-high * size // values) + 1, dtype=np.int64)
     starts = np.concatenate([[low], -(-places * values // size), breaks(space)])

@@ -79,8 +79,6 @@ class Measure:
         For a one-way of a number: 1 for the first level, 2 and more for those that divide the cells that exceed
         their noise on the one before; 0 for values, and where all cells have equal width, as in plans before there
         were levels.
-
-    Raises `ParameterError` for an unknown kind, names that do not fit it, or a σ² outside [1/4, 2^80].
     """
 
     kind: str
@@ -294,10 +292,7 @@ def _check_vectors(measure: Measure, spaces: Mapping[str, Space]) -> None:
 def measures_step(
     measures: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float
 ) -> Step | None:
-    """Return what all measures together cost a person, at a promise with this δ; None without any.
-
-    Raises `ParameterError` if δ is 0.
-    """
+    """Return what all measures together cost a person, at a promise with this δ; None without any."""
     if not measures:
         return None
     if delta == 0:

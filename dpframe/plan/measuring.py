@@ -123,10 +123,7 @@ class Wish:
     """Standard errors that tables shall have, of shares or of a mean, which decide what each of them costs."""
 
     def tables(self, spaces: Mapping[str, Space]) -> list[Measure]:
-        """Return the tables, with noise of an arbitrary size.
-
-        Raises `ParameterError` for a column that is not randomised, a table of too many cells, or a set in a joint.
-        """
+        """Return the tables, with noise of an arbitrary size."""
         if self.measure is None:
             return []
         found = list(_all_tables(spaces) if isinstance(self.measure, str) else _asked(self.measure, spaces))
@@ -163,8 +160,6 @@ class Wish:
 
         By default nothing is measured of fewer than fifty rows, or where noise would exceed their number. With
         ``proved=False`` the noise is the normal law's, for forecasts only: the lattice's costs some 1e-4 more.
-
-        Raises `ParameterError` as `tables`, and where δ is 0 or the share is too small for any noise.
         """
         auto = isinstance(self.measure, str)
         found = self.tables(spaces)

@@ -46,10 +46,7 @@ class CodeStretches:
 
     @classmethod
     def of(cls, space: Space, wanted: Any, what: str) -> CodeStretches:
-        """Read the condition on one column: a value, a list of values, or a range (low, high).
-
-        Raises `ParameterError` for what the space does not hold.
-        """
+        """Read the condition on one column: a value, a list of values, or a range (low, high)."""
         if isinstance(wanted, tuple):
             low, high = between(space, wanted, what)
             return cls(np.array([low]), np.array([high + 1]))
@@ -517,10 +514,7 @@ def as_rules(given: Any) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True, eq=False)
 class BoundRules:
-    """The rules of a plan in codes.
-
-    Raises `ParameterError` if a rule does not fit the columns' spaces, or no row was found that keeps all of them.
-    """
+    """The rules of a plan in codes."""
 
     rules: tuple[BoundRule, ...]
     spaces: Mapping[str, Space]

@@ -29,12 +29,6 @@ class Setting:
 
     Losses and noise are those of the planner's own search before its proof: within a few percent of a plan's, and not
     fit for a release.
-
-    >>> from dpframe.plan import build_plan
-    >>> plan = build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000)
-    >>> own = Setting.of(plan).forecast()["std_error"]
-    >>> bool(abs(own / plan.forecast()["std_error"] - 1).max() < 0.01)
-    True
     """
 
     units: tuple[Randomised, ...]
@@ -85,10 +79,7 @@ class Setting:
         return self if same else replace(self, units=units)
 
     def forecast(self) -> pd.DataFrame:
-        """Return the standard errors to expect, as `Plan.forecast` does.
-
-        Raises `ParameterError` if no noise is large enough.
-        """
+        """Return the standard errors to expect, as `Plan.forecast` does."""
         wish, secret = Wish(self.measure), self.shuffle and not self.copied
         measures = wish.measures(self.spaces, self.promise, None, self.n, self.contributions, proved=False)
         tables = wish.most(self.promise, None) if measures else None

@@ -101,13 +101,6 @@ def others_of(
         Rows that are not null, and the variance of that.
     whole
         Whether the numbers are whole.
-
-    Examples
-    --------
-    >>> ends, noise = np.array([-1.0, 0, 1, 2, 4, 8, 16, 32]), np.eye(7) * 100
-    >>> counts = np.array([5.0, 900, -12, 31, 36, 20, -3])
-    >>> others_of(ends, counts, noise, 1_000, 0.0, whole=True).bounds
-    (0.0, 15.0)
     """
     spike = int(np.argmax(counts))
     shapes, odds = _shapes(ends, spike, whole)

@@ -74,12 +74,6 @@ def float_rows(array: pa.Array, width: int) -> tuple[FloatArray, npt.NDArray[np.
     Returns
     -------
     Numbers, shape (k, width), of the k lists that are such a row, in order; and which these are, shape (n,).
-
-    Examples
-    --------
-    >>> rows, fits = float_rows(pa.array([[1.0, 2.0], None, [3.0], [None, 0.0], [0.0, 4.0]]), 2)
-    >>> rows.tolist(), fits.tolist()
-    ([[1.0, 2.0], [0.0, 4.0]], [True, False, False, False, True])
     """
     fits = list_lengths(array) == width
     flat = (array if fits.all() else array.filter(pa.array(fits))).flatten()

@@ -52,14 +52,6 @@ class Ball:
         ``"l1"``, ``"l2"`` or ``"linf"``.
     room
         Radii from 0 to the grid's ends: a power of two, 1 where vectors fill the grid.
-
-    Raises `ParameterError` for other numbers or norms, or a grid so coarse that the ball holds no point of it.
-
-    Examples
-    --------
-    >>> ball = Ball(3, 8, "l1")
-    >>> ball.unpack(ball.pack(np.array([[7, 0, 255]]))).tolist(), ball.farthest
-    ([[7, 0, 255]], 255)
     """
 
     length: int

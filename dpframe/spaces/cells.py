@@ -35,12 +35,7 @@ _EVERY_SIZE = 16
 
 
 def size_starts(space: Space) -> tuple[int, ...]:
-    """Return the least size of each cell in which sets are counted by their size: above 16 each is a quarter longer.
-
-    >>> from dpframe.spaces import Subset
-    >>> size_starts(Subset(["a", "b"])), size_starts(Subset(list(range(40))))[-4:]
-    ((0, 1, 2), (17, 22, 28, 35))
-    """
+    """Return the least size of each cell in which sets are counted by their size: above 16 each is a quarter longer."""
     starts = list(range(min(_EVERY_SIZE, largest_set(space)) + 1))
     start = _EVERY_SIZE + 1
     while start <= largest_set(space):

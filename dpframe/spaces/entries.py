@@ -56,10 +56,7 @@ class Entries:
         return pa.DictionaryArray.from_arrays(indices, entries)
 
     def encoded(self, encode: Callable[[list[Any]], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Return the rows' codes, given what encodes objects; of the entries only those are read that rows have.
-
-        Raises `ColumnError` for the first row whose entry is refused.
-        """
+        """Return the rows' codes, given what encodes objects; of the entries only those are read that rows have."""
         objects = self._objects()
         # Null is behind the last entry, where place -1 is.
         used = np.flatnonzero(np.roll(np.bincount(self.codes + 1, minlength=len(objects)), -1))

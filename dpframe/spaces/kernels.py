@@ -90,8 +90,6 @@ def leading_basis(gram: Floats, rank: int) -> tuple[Floats, Floats]:
     coefficients of the projection of f on their span, whose Euclidean norm is the projection's norm in the kernel's
     space.
 
-    Raises `ParameterError` where the kernel has fewer functions, or the last one is one of several of the same weight.
-
     Notes
     -----
     With K = VΛVᵀ of the grid, F = V_r·Λ_r^½·Q and W = Qᵀ·Λ_r^-½·V_rᵀ. Eigenvectors are only known up to their signs,

@@ -56,10 +56,7 @@ class ObjectReader(Protocol):
 
 
 def encode_objects(space: ObjectReader, values: Sequence[Any], lenient: bool) -> tuple[Codes, Bools | None]:
-    """Return the code of every object (any valid one where null), and where objects are null, if any is.
-
-    Raises `ColumnError` for the first object that has no code, with its row position.
-    """
+    """Return the code of every object (any valid one where null), and where objects are null, if any is."""
     first = space.code_array([0])
     codes, missing = np.zeros((len(values), *first.shape[1:]), dtype=first.dtype), np.zeros(len(values), dtype=np.bool_)
     alone = np.ones(len(values), dtype=np.bool_)

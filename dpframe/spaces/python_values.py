@@ -22,10 +22,7 @@ _MIXED = "holds values of mixed or unsupported types, or beyond 64 bits; convert
 
 
 def elements(values: Any) -> Sequence[Any] | None:
-    """Return the elements of a column that has no type of its own, or None where a type says what they are.
-
-    Raises `ColumnError` if the values are no column at all.
-    """
+    """Return the elements of a column that has no type of its own, or None where a type says what they are."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return None
     dtype = getattr(values, "dtype", None)
@@ -139,8 +136,6 @@ def as_arrow(values: Any) -> pa.Array:
     """Return values as one Arrow array; NaN and None of pandas and lists become null.
 
     Values without a type of their own must all be of one kind; then they get the widest type of that kind.
-
-    Raises `ColumnError` if the values are of mixed types or of one that Arrow does not know.
     """
     if isinstance(values, pa.ChunkedArray):
         return _combined(values)

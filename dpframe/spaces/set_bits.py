@@ -66,12 +66,7 @@ def packed(items: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64], words
 
 
 def members(codes: U64, items: int, kind: np.dtype[Any]) -> Members:
-    """Return the items of rows of words, as numbers of a kind.
-
-    >>> numbers, lengths = members(np.array([[5], [0], [2]], dtype=np.uint64), 3, np.dtype(np.int8))
-    >>> numbers.to_pylist(), lengths.tolist()
-    ([0, 2, 1], [2, 0, 1])
-    """
+    """Return the items of rows of words, as numbers of a kind."""
     lengths = set_sizes(codes)
     count = int(lengths.sum())
     # From Arrow's pool, which keeps its pages.

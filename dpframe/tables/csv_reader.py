@@ -109,10 +109,7 @@ class CsvInput(FileInput):
         return _CsvWriter(pa.csv.CSVWriter(file, texts))
 
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
-        """Return the table with the types of its columns' spaces; others are text.
-
-        Raises `ColumnError` for a space whose values are not written in CSV: sets and tuples, durations.
-        """
+        """Return the table with the types of its columns' spaces; others are text."""
         types = {}
         for name, space in spaces.items():
             if name in self.names:

@@ -112,13 +112,6 @@ def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
 
     A cell that has the part of one and a half even bins or more is a bin of its own: a spike hides in no bin. Between
     such, bins take cells until they have their part of what is left.
-
-    >>> quantile_bins([90, 2, 2, 2, 2, 2], 3)
-    [0, 1, 4]
-    >>> quantile_bins([10, 10, 10, 10, 10, 10], 3)
-    [0, 2, 4]
-    >>> quantile_bins([5, 5, 40, 5, 5, 0], 3)
-    [0, 2, 3]
     """
     total = max(0, sum(counts))
     if total == 0:

@@ -132,8 +132,6 @@ def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
 
     The names are whole paths: folders may hold partition keys, which are data. It is only for the key file;
     the digest of an input confirms a right guess of the input.
-
-    Raises `FileError` if a file cannot be read.
     """
     whole = hashlib.sha256()
     for path in map(Path, files):

@@ -215,17 +215,7 @@ class Tables:
 
 
 def measured_tables(codes: Mapping[str, Codes], plan: Plan, key: bytes) -> tuple[MeasuredTable, ...]:
-    """Return the noisy tables of codes that are held in memory, all of the table's rows; none where none is asked for.
-
-    >>> from dpframe.plan.measures import Measure
-    >>> from dpframe.plan.build import build_plan
-    >>> measures = (Measure("joint", ("sex", "home"), 400.0),)
-    >>> spaces = {"sex": ["F", "M"], "home": ["own", "let"]}
-    >>> plan = build_plan(spaces, epsilon=1.0, delta=1e-6, n=1_000, measures=measures)
-    >>> codes = {"sex": np.zeros(1_000, dtype=np.uint8), "home": np.ones(1_000, dtype=np.uint8)}
-    >>> measured_tables(codes, plan, bytes(32))[0].counts.shape
-    (2, 2)
-    """
+    """Return the noisy tables of codes that are held in memory, all of the table's rows."""
     if not plan.measures:
         return ()
     tables = Tables(plan, key)

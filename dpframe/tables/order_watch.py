@@ -213,14 +213,6 @@ def stretches(codes: Mapping[str, npt.NDArray[np.integer]], places: U64) -> dict
 
 
 def merged(one: Mapping[str, Stretch], other: Mapping[str, Stretch]) -> dict[str, Stretch]:
-    """Return the stretches of the rows of both; either may have none.
-
-    >>> sex = np.array([1, 1, 0, 0, 0, 0, 1, 1, 1], dtype=np.uint8)
-    >>> places = np.arange(9, dtype=np.uint64)
-    >>> parts = [stretches({"sex": sex[part]}, places[part]) for part in (slice(4, 9), slice(0, 4))]
-    >>> order = merged(*parts)["sex"].order
-    >>> order.is_sorted, order.is_grouped, order.groups
-    (False, False, 2)
-    """
+    """Return the stretches of the rows of both; either may have none."""
     both = {name: one[name].merged(other[name]) for name in one.keys() & other.keys()}
     return {**one, **other, **both}

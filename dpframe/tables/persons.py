@@ -37,13 +37,7 @@ Positions = npt.NDArray[np.int64]
 
 
 def row_counts(read: Callable[[], Iterable[pa.Array]], n: int, rows: int, key: bytes, at_once: int = AT_ONCE) -> Counts:
-    """Return how often each row is taken, so that there are ``rows`` of every person.
-
-    >>> ids = pa.array(["ann", "bob", "ann", "ann", "eve"])
-    >>> counts = row_counts(lambda: [ids], 5, 2, bytes(32))
-    >>> int(counts[[0, 2, 3]].sum()), counts[[1, 4]].tolist()
-    (2, [2, 2])
-    """
+    """Return how often each row is taken, so that there are ``rows`` of every person."""
     choice = PersonChoice(rows, key, max(1, -(-n // at_once)))
 
     def read_part(part: int) -> Iterator[Candidates]:
@@ -71,11 +65,7 @@ class PersonChoice:
     passes: int = 1
 
     def candidates(self, ids: pa.Array, places: Rows, part: int) -> Candidates:
-        """Return rows whose persons belong to a pass, by their ids, and the first row's position or each row's.
-
-        Raises `ColumnError` for an id that is null, with its position, or of a type that is neither whole numbers nor
-        text.
-        """
+        """Return rows whose persons belong to a pass, by their ids, and the first row's position or each row's."""
         count = len(ids)
         at = places if isinstance(places, np.ndarray) else np.arange(places, places + count)
         try:

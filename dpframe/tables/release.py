@@ -92,10 +92,7 @@ _NUMBERED = 1 << 14
 
 
 class Selection:
-    """Which rows of a table are released: those of the lowest words of a keyed plane, or all.
-
-    Raises `PlanError` if the table has fewer rows than the plan's sample.
-    """
+    """Which rows of a table are released: those of the lowest words of a keyed plane, or all."""
 
     def __init__(self, plan: Plan, key: bytes, count: int) -> None:
         self._sample = plan.sample

@@ -36,12 +36,6 @@ class RowChecks:
     """Gives 128 bits for every row, shape (rows, 2).
 
     ``key``: 32 secret bytes; ``plain``: columns that leave as they are, or decide which rows leave.
-
-    >>> checks = RowChecks(bytes(32))
-    >>> codes = {"age": np.array([3, 3, 4], dtype=np.uint8)}
-    >>> words = checks(codes, 7, 3)
-    >>> len(np.unique(words)), bool((checks({"age": codes["age"][1:]}, 8, 2) == words[1:]).all())
-    (6, True)
     """
 
     key: bytes = field(repr=False)
@@ -98,12 +92,7 @@ def values_of(frame: Frame, name: str) -> Any:
 
 
 def value_words(values: Any, key: bytes) -> U64:
-    """Return 128 bits for every value, shape (rows, 2): its own of a number or a time, else a keyed hash.
-
-    >>> words = value_words(pa.array(["a", None, "a"]), bytes(32))
-    >>> words.shape, bool((words[0] == words[2]).all()), bool((words[0] == words[1]).any())
-    ((3, 2), True, False)
-    """
+    """Return 128 bits for every value, shape (rows, 2): its own of a number or a time, else a keyed hash."""
     if isinstance(values, Entries):
         return _hashes(values.listed, key).take(values.codes, axis=0)
     if not isinstance(values, list):

@@ -181,11 +181,7 @@ def is_read_in_parts(source: Any) -> bool:
 
 @contextmanager
 def staged(source: Any, folder: Path) -> Iterator[FileInput]:
-    """Give a source as a table that can be read again and again: files as they are, streams in a folder's hidden file.
-
-    Raises `FileError` if the files are missing or damaged, the stream breaks off, or the hidden file cannot be written;
-    `ParameterError` if it is neither.
-    """
+    """Give a source as a table that can be read again and again: files as they are, streams in a hidden file."""
     stream = stream_of(source)
     if stream is None:
         yield open_input(source)

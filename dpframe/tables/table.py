@@ -69,8 +69,6 @@ class Table(Protocol):
 
         ``spaces``: the space of each column. ``nulls``: ``"error"`` or ``"impute"``: what a null in a space without
         nulls is. ``inferred``: columns whose spaces private inference gave: every value there has a code.
-
-        Raises `ColumnError` for a column whose type does not fit its space, or a value that the space cannot hold.
         """
 
 

@@ -71,14 +71,6 @@ class Numbers:
         Rows that one person may own; they move the numbers k times as far.
     also
         Another way in which one row may move them, as (moved, span): fewer far, or more not as far.
-
-    Raises `ParameterError` for what is no whole number of at least 1.
-
-    Examples
-    --------
-    >>> table = Numbers(size=10, moved=2)
-    >>> table.l1, round(table.l2, 3)
-    (2, 1.414)
     """
 
     size: int = 1
@@ -112,13 +104,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Portion:
-    """What an answer may spend: (ε, δ), or a step, for which (ε, δ) is what it states in addition.
-
-    >>> Portion(Budget(0.5)).pure_epsilon
-    0.5
-    >>> round(Portion(Budget(0.5, 1e-6), Step(0.2)).pure_epsilon, 3)  # μ = 0.2 pays for no more
-    0.16
-    """
+    """What an answer may spend: (ε, δ), or a step, for which (ε, δ) is what it states in addition."""
 
     budget: Budget
     step: Step | None = None
@@ -250,12 +236,7 @@ Fit = Callable[[Numbers, Portion], Noise]
 
 
 def geometric(numbers: Numbers, portion: Portion) -> Stairs:
-    """Return discrete Laplace noise of rate ε/Δ₁ on each number, or ε/(√d·Δ₂) if that is less noise.
-
-    >>> noise = geometric(Numbers(size=10, moved=2), Portion(Budget(1.0)))
-    >>> round(noise.law.rate, 6), noise.epsilon <= 1.0
-    (0.5, True)
-    """
+    """Return discrete Laplace noise of rate ε/Δ₁ on each number, or ε/(√d·Δ₂) if that is less noise."""
     epsilon = portion.pure_epsilon
     sensitivity = min(float(numbers.l1), math.sqrt(numbers.size) * numbers.l2 * (1 + 1e-12))
     law = stair_noise(1, 1, epsilon / sensitivity * _BELOW)
@@ -265,14 +246,7 @@ def geometric(numbers: Numbers, portion: Portion) -> Stairs:
 
 
 def stairs(numbers: Numbers, portion: Portion) -> Stairs:
-    """Return staircase noise on one number, of least expected absolute error.
-
-    Raises `ParameterError` if there are several numbers.
-
-    >>> wide, laplace = (fit(Numbers(span=100), Portion(Budget(4.0))).law.error for fit in (stairs, geometric))
-    >>> round(wide, 1), round(laplace, 1)
-    (13.8, 25.0)
-    """
+    """Return staircase noise on one number, of least expected absolute error."""
     if numbers.size > 1:
         raise ParameterError(
             'staircase is for an answer of one number, a count, sum or mean; take mechanism="vector" for several'
@@ -289,14 +263,7 @@ def _within(loss: float, epsilon: float) -> float:
 
 
 def gaussian(numbers: Numbers, portion: Portion) -> GaussianAnswer:
-    """Return the least discrete Gaussian noise whose exact loss is within a portion.
-
-    Raises `ParameterError` if δ is 0, or so little is left that no table of the noise can be made.
-
-    >>> noise = gaussian(Numbers(), Portion(Budget(1.0, 1e-6)))
-    >>> round(noise.sigma2 ** 0.5, 2)  # the classical √(2 ln(1.25/δ))/ε is 5.3
-    4.23
-    """
+    """Return the least discrete Gaussian noise whose exact loss is within a portion."""
     if portion.budget.delta == 0:
         raise ParameterError(_NO_DELTA)
     if portion.step is not None:

@@ -65,13 +65,7 @@ class Counter(ABC):
 
 @dataclass
 class Joint(Counter):
-    """Counts of the tuples of some columns' cells.
-
-    >>> joint = Joint((2, 3))
-    >>> joint.add([np.array([0, 1, 1]), np.array([2, 0, 0])])
-    >>> joint.counts.tolist()
-    [[0, 0, 1], [2, 0, 0]]
-    """
+    """Counts of the tuples of some columns' cells."""
 
     shape: tuple[int, ...]
     counts: Ints = field(init=False, repr=False)
@@ -92,14 +86,7 @@ class Joint(Counter):
 
 @dataclass
 class Total(Counter):
-    """The sum of the codes that are not null's; those of more than 2³² rows still fit.
-
-    >>> from dpframe.spaces import Integer, Nullable
-    >>> total = Total(Nullable(Integer(0, 9)))
-    >>> total.add(np.array([3, 10, 4], dtype=np.uint8))
-    >>> total.counts.tolist()
-    [7]
-    """
+    """The sum of the codes that are not null's; those of more than 2³² rows still fit."""
 
     space: Space
     counts: npt.NDArray[Any] = field(init=False, repr=False)
@@ -143,16 +130,7 @@ class Items(Counter):
 
 @dataclass
 class ItemPairs(Items):
-    """In how many sets both items of each pair lie, sets cut as for `Items`: those of an equal ``most`` to the same.
-
-    >>> from dpframe.noise.keystream import Keystream
-    >>> from dpframe.spaces import Subset
-    >>> space = Subset(["a", "b", "c"])
-    >>> pairs = ItemPairs(space, 3, Keystream(bytes(32)).column("cut", "measure"))
-    >>> pairs.add(space.encode([["a", "b"], ["a", "b", "c"]]), 0)
-    >>> pairs.counts.tolist()
-    [2, 1, 1]
-    """
+    """In how many sets both items of each pair lie, sets cut as for `Items`: those of an equal ``most`` to the same."""
 
     def __post_init__(self) -> None:
         self.counts = np.zeros(math.comb(item_count(self.space), 2), dtype=np.int64)
@@ -166,14 +144,7 @@ class ItemPairs(Items):
 
 @dataclass
 class SetSizes(Counter):
-    """How many sets have a size in each cell, those of `size_starts`; null has none.
-
-    >>> from dpframe.spaces import Nullable, Subset
-    >>> sizes = SetSizes(Nullable(Subset(["a", "b", "c"])))
-    >>> sizes.add(sizes.space.encode([["a", "b"], [], None, ["c"]]))
-    >>> sizes.counts.tolist()
-    [1, 1, 1, 0]
-    """
+    """How many sets have a size in each cell, those of `size_starts`; null has none."""
 
     space: Space
     counts: Ints = field(init=False, repr=False)
@@ -196,13 +167,6 @@ class Vectors(Counter):
 
     Where the grid has room around the ball, u is counted so many times: what the sums mean is the same to a rounding.
     Vectors are drawn to their ball first, as by their mechanism: a row moves sums by no more than the accountant takes.
-
-    >>> from dpframe.spaces import Vector
-    >>> space = Vector(2, 1.0, "l1", bits=4)
-    >>> sums = Vectors(space, 1)
-    >>> sums.add(space.encode([[0.5, 0.0], [0.5, 0.0]]), np.zeros(2, dtype=np.intp))
-    >>> sums.counts.tolist()
-    [[14, 2, 30]]
     """
 
     space: Space
@@ -252,13 +216,7 @@ class _Chained:
 
 @dataclass
 class Cells(OfColumn):
-    """Counts of cells that are known before the rows are.
-
-    >>> cells = Cells(lambda values: np.array([values.null_count, len(values) - values.null_count]), 2)
-    >>> cells.add(pa.array([3, None, 5]))
-    >>> cells.counts.tolist()
-    [1, 2]
-    """
+    """Counts of cells that are known before the rows are."""
 
     size: int
     counts: Ints = field(init=False, repr=False)
@@ -276,12 +234,6 @@ class Values(OfColumn):
     """Counts of the values that there are, as bytes; ``counts`` has the number of nulls.
 
     ``of`` gives the nulls of a batch, its values, and the rows of each.
-
-    >>> import pyarrow.compute as pc
-    >>> found = Values(lambda values: (values.null_count, *pc.value_counts(values.drop_null()).flatten()))
-    >>> found.add(pa.array([b"b", None, b"a", b"b"], pa.large_binary()))
-    >>> found.counts.tolist(), found.listed()[1].tolist()
-    ([1], [1, 2])
     """
 
     counts: Ints = field(init=False, repr=False)

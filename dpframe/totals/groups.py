@@ -39,12 +39,6 @@ class Groups:
         How many groups.
     place
         The group of each of that column's codes; ``count`` and beyond for none.
-
-    Examples
-    --------
-    >>> groups = Groups({"age": lambda codes: codes > 17}, "sex", 2, lambda codes: codes)
-    >>> groups.of({"age": np.array([20, 3, 40]), "sex": np.array([1, 1, 0])}).tolist()
-    [1, 2, 0]
     """
 
     conditions: Mapping[str, Holds] = field(default_factory=dict)

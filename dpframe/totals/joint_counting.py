@@ -177,13 +177,6 @@ class JointCounting:
 
     ``blocks``: the columns; ``single``: joints of columns whose blocks have too many cells together, which are counted
     by themselves; ``fused``: joints that are counted together.
-
-    >>> joints = {names: Joint((2, 3)) for names in (("a", "x"), ("b", "x"))}
-    >>> counting = JointCounting.of({"a": 2, "b": 2, "x": 3}, list(joints.items()))
-    >>> counting.add({"a": np.array([0, 1]), "b": np.array([1, 1]), "x": np.array([2, 0])})
-    >>> counting.settle()
-    >>> [joint.counts.tolist() for joint in joints.values()]
-    [[[0, 0, 1], [1, 0, 0]], [[0, 0, 0], [1, 0, 1]]]
     """
 
     blocks: Sequence[Block]

@@ -48,14 +48,6 @@ def least_noise(
         Rows that one person may own.
     cost
         The exact step of noises with some σ².
-
-    Examples
-    --------
-    >>> from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
-    >>> tables = [IntegerNoise(1.0, 2), IntegerNoise(1.0, 2)]
-    >>> exact = lambda found: noise_step([IntegerNoise(sigma2, 2) for sigma2 in found])
-    >>> [round(sigma2 ** 0.5, 2) for sigma2 in least_noise(tables, [0.8, 0.2], 0.1, 1, exact)]
-    [15.82, 31.63]
     """
     factor = 1.0
     while True:

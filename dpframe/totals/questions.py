@@ -89,12 +89,6 @@ class Summed(Question):
 
     Groups are those of the question, of the values that are there where the space holds nulls, and all rows where
     their number is a secret. ``weight`` is the part of the portion that the numbers of values get.
-
-    >>> from dpframe.spaces import Integer
-    >>> ages = Summed("age", Integer(0, 150), Unit())
-    >>> ages.add({"age": np.array([20, 150])})
-    >>> ages.totals, ages.numbers[0].span
-    ([[170]], 150)
     """
 
     name: str
@@ -170,11 +164,6 @@ class CellCounts(Question):
     """A table of counts: a replaced row leaves one cell and enters another.
 
     Without columns it is one count, of the rows that meet the conditions, which a row moves by 1.
-
-    >>> table = CellCounts({"sex": (2, lambda codes: codes)}, Unit())
-    >>> table.add({"sex": np.array([0, 1, 1, 2])})  # null, where the table has no cell for it
-    >>> table.totals, table.numbers[0].l1, round(table.numbers[0].l2, 3)
-    ([[1, 2]], 2, 1.414)
     """
 
     axes: Axes
@@ -223,12 +212,6 @@ class CellTree(Question):
     A cumulative count is a sum of at most 15 counts a level, whose noise grows with the levels' number and not with
     that of the cells (Hay et al. 2010; Qardaji et al. 2013 on the fan-out). Rows that are left out, nulls or such that
     do not meet the conditions, are a cell of the coarsest level.
-
-    >>> from dpframe.spaces import Integer
-    >>> tree = CellTree("age", Integer(0, 99), Unit())
-    >>> tree.add({"age": np.array([20, 50, 99])})
-    >>> [len(level) for level in tree.totals], tree.cumulative([np.array(t) for t in tree.totals])[[19, 20, 99]]
-    ([7, 100], array([0, 1, 3]))
     """
 
     name: str
@@ -310,14 +293,7 @@ class CellTree(Question):
 
 @dataclass
 class ProductSums(Question):
-    """Sums of some numbers' centred codes, and of the products of every two.
-
-    >>> from dpframe.spaces import Integer
-    >>> both = ProductSums(("a", "b"), (Integer(0, 2), Integer(0, 4)), Unit())
-    >>> both.add({"a": np.array([0, 2]), "b": np.array([4, 4])})
-    >>> both.totals, [n.span for n in both.numbers]  # of a, of b, a², ab, b²
-    ([[0], [8], [8], [0], [32]], [4, 8, 4, 16, 16])
-    """
+    """Sums of some numbers' centred codes, and of the products of every two."""
 
     names: tuple[str, ...]
     spaces: tuple[Space, ...]

@@ -180,18 +180,6 @@ def searched(
         The probability, at least, with which an interval holds its quantile.
     stream
         The stream of each reading.
-
-    Examples
-    --------
-    >>> from dpframe.accounting.budget import Budget
-    >>> from dpframe.noise.keystream import Keystream
-    >>> from dpframe.totals.answers import Numbers, Portion, gaussian
-    >>> noises = [gaussian(Numbers(), part) for part in Portion(Budget(9.0, 1e-3)).split(search_shares(100))]
-    >>> key = Keystream(bytes(32))
-    >>> exact = lambda edges: 100 * edges - 5_050
-    >>> found = searched(exact, 1, 100, noises, 0.95, lambda reading: key.column(str(reading), "measure"))
-    >>> found.tolist()
-    [[50, 50, 50]]
     """
     readings, count = Readings.none(answers, cells), halvings(cells)
     low, high = np.zeros(answers, dtype=np.int64), np.full(answers, cells, dtype=np.int64)

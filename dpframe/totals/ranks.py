@@ -49,12 +49,6 @@ class RankCounts:
     """Counts of a number's cells in each group, from which cells are chosen.
 
     A quantile is one of up to 2¹⁶ cells.
-
-    >>> from dpframe.spaces import Integer
-    >>> ranks = RankCounts("age", Integer(0, 3), Unit())
-    >>> ranks.add({"age": np.array([0, 2, 2, 3])})
-    >>> ranks.scores(0, Fraction(1, 2))  # below 0, 0, 1, 2, 3, above 3
-    [-4, -2, -2, 0, -2, -4]
     """
 
     name: str
@@ -99,15 +93,7 @@ class RankCounts:
         return [-max(goal, 0), *(-inner).tolist(), -max(int(ends[-1]) - goal, 0)]
 
     def margin_scores(self, group: int, level: Fraction, middle: int, margin: int) -> list[int]:
-        """Return the score of each of `distances` about a cell, 0 of the first whose margin is ``margin`` or more.
-
-        >>> from dpframe.spaces import Integer
-        >>> ranks = RankCounts("age", Integer(0, 99), Unit())
-        >>> ranks.add({"age": np.arange(100)})
-        >>> scores = ranks.margin_scores(0, Fraction(1, 2), 50, 30)
-        >>> int(distances(100)[scores.index(0)])  # 16 cells before have 16 rows, of 30/2 that are wanted
-        16
-        """
+        """Return the score of each of `distances` about a cell, 0 of the first whose margin is ``margin`` or more."""
         goal, ends = self._goal(group, level)
         away = distances(self.cells)
         first, last = np.maximum(middle - away, 0), np.minimum(middle + away + 1, self.cells)
@@ -154,12 +140,7 @@ def distances(cells: int) -> IntArray:
 
 
 def distance_weights(cells: int) -> tuple[list[int], float]:
-    """Return the base weight of each of `distances`, and the most that all before one weigh, in parts of its own.
-
-    >>> weights, before = distance_weights(30)
-    >>> weights[:5], round(before, 2)
-    ([1, 2, 4, 6, 8], 4.6)
-    """
+    """Return the base weight of each of `distances`, and the most that all before one weigh, in parts of its own."""
     found = [2 * int(away) or 1 for away in distances(cells)]
     sums = [0, *accumulate(found)]
     return found, max(before / weight for before, weight in zip(sums, found, strict=False))

@@ -61,11 +61,6 @@ class Scores:
     one candidate is chosen, are moved, and in each the moves of two scores differ by no more than the range.
     ``contributions``: rows that one person may own. ``balanced``: one table whose scores move by at most half the
     range, and whose normaliser Σ base·e^(k·score) is the same for all neighbours.
-
-    >>> counts = Scores(((1, 2),))
-    >>> choice = ExponentialSelector.of(counts, Portion(Budget(1.0)))
-    >>> round(choice.rate, 6), choice.pure_loss <= 1.0
-    (0.5, True)
     """
 
     ways: tuple[tuple[int, int], ...]
@@ -137,10 +132,7 @@ class ExponentialSelector(Selector):
 
     @classmethod
     def of(cls, scores: Scores, portion: Portion) -> ExponentialSelector:
-        """Return the one of the largest k within a portion.
-
-        Raises `ParameterError` if nothing is left for it.
-        """
+        """Return the one of the largest k within a portion."""
         whole = Fraction(scores.range, 2 if scores.balanced else 1)
         if portion.step is None:
             rate = portion.budget.epsilon / float(whole) * _BELOW - float(_ROUNDED)
@@ -163,10 +155,7 @@ class NoisyMax(Selector):
 
     @classmethod
     def of(cls, scores: Scores, portion: Portion) -> NoisyMax:
-        """Return the one of the largest k within a portion.
-
-        Raises `ParameterError` if nothing is left for it.
-        """
+        """Return the one of the largest k within a portion."""
         if portion.step is None:
             rate = portion.budget.epsilon / scores.range * _BELOW - float(_ROUNDED)
         else:

@@ -28,12 +28,7 @@ Bits = npt.NDArray[np.bool_]
 
 
 def held(codes: Codes, count: int) -> tuple[Bits, Bits]:
-    """Return which of so many items each set holds, shape (rows, items), and which rows are null.
-
-    >>> bits, null = held(np.array([[3], [4]], dtype=np.uint64), 2)
-    >>> bits.tolist(), null.tolist()
-    ([[True, True], [False, False]], [False, True])
-    """
+    """Return which of so many items each set holds, shape (rows, items), and which rows are null."""
     rows = np.ascontiguousarray(codes, dtype="<u8").view(np.uint8)
     bits = np.unpackbits(rows, axis=1, bitorder="little").view(np.bool_)
     return bits[:, :count], bits[:, count]
@@ -72,11 +67,6 @@ class ItemCounts(Question):
     """In how many sets each item lies, each set cut to ``most`` items by its row's word.
 
     Without a stream sets are not cut: for scores, which move by 1 each for sets of any size.
-
-    >>> items = ItemCounts("hobbies", 3, 2, Unit())
-    >>> items.add({"hobbies": np.array([[1], [5]], dtype=np.uint64)})
-    >>> items.totals, items.numbers[0].moved
-    ([[2, 0, 1]], 3)
     """
 
     name: str
@@ -141,14 +131,7 @@ class ChosenCounts(Question):
 
 @dataclass
 class Distinct(Question):
-    """How many cells of a table of counts, or items, occur at all: one row moves it by at most what it holds.
-
-    >>> from dpframe.totals.questions import CellCounts
-    >>> kinds = Distinct(CellCounts({"sex": (3, lambda codes: codes)}, Unit()), 1)
-    >>> kinds.add({"sex": np.array([0, 2, 2])})
-    >>> kinds.totals, kinds.numbers[0].span
-    ([[2]], 1)
-    """
+    """How many cells of a table of counts, or items, occur at all: one row moves it by at most what it holds."""
 
     whole: Question
     most: int

@@ -39,12 +39,6 @@ class WishartNoise:
 
     It is drawn in floats, from words of the keyed stream: the promise is that of the real-valued law, and outside
     the one of exact sampling.
-
-    >>> import math
-    >>> from dpframe.accounting.budget import Budget
-    >>> noise = WishartNoise.of(2, 2.0, Portion(Budget(1.0, 1e-6)))
-    >>> noise.degrees < 2 + 28 * math.log(4e6)  # Sheffet's
-    True
     """
 
     size: int
@@ -53,10 +47,7 @@ class WishartNoise:
 
     @classmethod
     def of(cls, size: int, bound: float, portion: Portion, contributions: int = 1) -> WishartNoise:
-        """Return the noise of about the fewest degrees that a portion pays for, for a person of so many rows.
-
-        Raises `ParameterError` if δ is 0, or the noise would exceed every table.
-        """
+        """Return the noise of about the fewest degrees that a portion pays for, for a person of so many rows."""
         if portion.budget.delta <= 0:
             raise ParameterError('wishart needs delta above 0; raise delta, or take mechanism="geometric"')
         return cls(size, bound, _fewest(portion, contributions, size == 1) + size - 1)

@@ -79,12 +79,6 @@ class WishartLoss:
         Whether releases are of one number, so that no two rows are orthogonal.
     first, least
         Where the profile is asked for: from this ε on, and for values down to about ``least``.
-
-    Examples
-    --------
-    >>> loss = WishartLoss(60, rows=1, single=False, first=1.0, least=1e-10)
-    >>> f"{loss.profile(1.0):.1e}"  # 2.53e-8 by quadrature
-    '2.5e-08'
     """
 
     m: int

@@ -327,10 +327,7 @@ def public_type(space: Space, type_: pa.DataType) -> pa.DataType:
 
 
 def fields_of(header: Header, names: Sequence[str]) -> dict[str, pa.Field]:
-    """Read back the columns' types from a curator's header.
-
-    Raises `FileError` if it has none, or those of other columns.
-    """
+    """Read back the columns' types from a curator's header."""
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(header.facts.get("fields", ""))))
     except (ValueError, TypeError, pa.ArrowException):

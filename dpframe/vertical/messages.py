@@ -73,11 +73,7 @@ class Header:
 
 
 def read_text(text: str | bytes, path: Path) -> Header:
-    """Read the header of a file back, of this version's schema.
-
-    Raises `FileError` for another schema: of the first one a header confirms guesses, and what a newer one has is not
-    known here; `ValueError`, `TypeError` or `KeyError` for what is no header.
-    """
+    """Read the header of a file back, of this version's schema: of the first one a header confirms guesses."""
     schema = json.loads(text)["schema"]
     if type(schema) is int and schema != _SCHEMA:
         remedy = "make a new run with this version" if schema < _SCHEMA else "upgrade dpframe"
@@ -96,10 +92,7 @@ def write_header(path: Path, header: Header, sender: Identity) -> None:
 
 
 def read_header(path: str | Path, run: str, key_of: Callable[[str], str]) -> Header:
-    """Read a header back, signed by a sender of the run whose public key is known.
-
-    Raises `FileError` if it is no header, of another schema or run, or changed.
-    """
+    """Read a header back, signed by a sender of the run whose public key is known."""
     try:
         found = json.loads(Path(path).read_bytes())
         header, signature = read_text(found["header"], Path(path)), str(found["signature"])
@@ -201,10 +194,7 @@ class Message:
 
     @classmethod
     def open(cls, path: str | Path) -> Message:
-        """Read the header of a message.
-
-        Raises `FileError` if it is no message, or of another schema.
-        """
+        """Read the header of a message."""
         path = Path(path)
         try:
             found: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
@@ -219,10 +209,7 @@ class Message:
         return cls(path, header, signature, nonce)
 
     def verify(self, kind: str, run: str, public: str, spaces: Mapping[str, Space]) -> None:
-        """Check who made the message, for which run, and that it is unchanged.
-
-        Raises `FileError` if any of it is not so.
-        """
+        """Check who made the message, for which run, and that it is unchanged."""
         header = self.header
         if header.kind != kind:
             raise FileError(f"{self.path} is a message of kind {header.kind!r} and not {kind!r}; pass the other file")
@@ -239,10 +226,7 @@ class Message:
             raise changed
 
     def batches(self, spaces: Mapping[str, Space], rows: int = ROWS) -> Iterator[Batch]:
-        """Yield the codes of columns, so many rows at a time across row groups.
-
-        Raises `FileError` if the file is damaged, or has other columns.
-        """
+        """Yield the codes of columns, so many rows at a time across row groups."""
         return row_groups(self._batches(spaces, rows), rows)
 
     def _batches(self, spaces: Mapping[str, Space], rows: int) -> Iterator[Batch]:

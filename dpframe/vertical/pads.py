@@ -59,13 +59,7 @@ class Draws(ABC):
 
 @dataclass(frozen=True)
 class Residues(PadGroup):
-    """Z_k, for codes 0…k−1.
-
-    >>> group, codes = Residues(3), np.array([0, 1, 2], dtype=np.uint8)
-    >>> padded = group.add(codes, np.array([2, 2, 2], dtype=np.uint8))
-    >>> padded.tolist(), group.subtract(padded, np.array([2, 2, 2], dtype=np.uint8)).tolist()
-    ([2, 0, 1], [0, 1, 2])
-    """
+    """Z_k, for codes 0…k−1."""
 
     size: int
 

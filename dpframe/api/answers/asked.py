@@ -42,11 +42,7 @@ class QueryColumn:
 
     @classmethod
     def of(cls, field: Field, declared: Mapping[str, Any]) -> QueryColumn:
-        """Take the declared space of a column, or the one that its type says.
-
-        Raises `ParameterError` or `ColumnError` without a space, with the declaration to paste; for one that does not
-        fit the column's type, or holds vectors or tuples.
-        """
+        """Take the declared space of a column, or the one that its type says."""
         name = field.name
         known = declared_space(field, declared) if name in declared else from_type(field)
         if known is None:

@@ -34,10 +34,7 @@ class TotalBudget:
 
     @classmethod
     def of(cls, promise: Budget, accounting: str | None) -> TotalBudget:
-        """Choose how answers are added up: by δ, where nothing is said, as a ledger does.
-
-        Raises `ParameterError` for an unknown accounting, or the Gaussian one without δ.
-        """
+        """Choose how answers are added up: by δ, where nothing is said, as a ledger does."""
         return _TOTAL_BUDGETS[currency_of(accounting, promise.delta).name](promise)
 
     def portion(self, share: Fraction) -> Portion:

@@ -360,10 +360,7 @@ CURRENCIES: Mapping[str, Currency] = {each.name: each for each in (GAUSSIAN, BAS
 
 
 def currency_of(accounting: Any, delta: float) -> Currency:
-    """Return the currency of a new dataset; None chooses by δ.
-
-    Raises `ParameterError` if no currency has this name.
-    """
+    """Return the currency of a new dataset; None chooses by δ."""
     if accounting is None:
         return GAUSSIAN if delta > 0 else BASIC
     if not isinstance(accounting, str) or accounting not in CURRENCIES:
@@ -504,14 +501,7 @@ def enough_for(more: int | None) -> str:
 
 
 def yearly(epsilon: float, delta: float = 0.0, step: Step | None = None) -> str:
-    """Say what a year of releases of this size, one a night, adds up to; by its step as well where that is less.
-
-    >>> yearly(0.1)
-    'one such release every night (epsilon=0.1, delta=0 each) would add up to epsilon=36.5, delta=0 in a year'
-    >>> from dpframe.accounting.gaussian_dp import largest_step
-    >>> yearly(0.1, 1e-9, largest_step(Budget(0.1, 1e-9), 0.1)).partition("; ")[2]
-    'in Gaussian accounting to epsilon=1.755, delta=3.65e-07'
-    """
+    """Say what a year of releases of this size, one a night, adds up to; by its step as well where that is less."""
     night = Budget(epsilon, delta)
     year = NOTHING.plus(decimals(night.epsilon, night.delta), NIGHTS)
     total = Amount(up(year.loss), up(year.slack))

@@ -84,10 +84,6 @@ def glance(plan: Plan, n: int, estimates: Estimates | None = None) -> Glance:
 
     Where ``estimates`` of the release are at hand a mean's error is compared with how far the values are spread, too:
     wide bounds make any error a small part of the range.
-
-    >>> from dpframe.plan import build_plan
-    >>> glance(build_plan({"sex": ["F", "M"], "income": (0, 100_000)}, epsilon=1.0, n=5_000), 5_000).good
-    ('sex', 'income')
     """
     empty = {one.column for one in plan.not_found}
     errors: Mapping[Any, float] = plan.forecast(n)["std_error"].to_dict() if n and plan.columns else {}

@@ -82,8 +82,6 @@ def _number(value: float) -> str:
 def read_yaml(text: str, name: str = "the file") -> dict[str, Any]:
     """Return what `yaml_text` wrote, also after people have filled it in; comments are left out.
 
-    Raises `FileError` for what is not written like that; the message names the line.
-
     >>> read_yaml("a: 'x'  # why\\nb:\\n  c: 1.5\\n  d:\\n  - y\\n")
     {'a': 'x', 'b': {'c': 1.5, 'd': ['y']}}
     """

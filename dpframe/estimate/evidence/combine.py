@@ -91,11 +91,6 @@ def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tup
     """Return numbers of rows and their covariance when facts are known as well.
 
     It needs no inverse of the covariance, which is singular where the number of all rows is known.
-
-    >>> facts = Observation(np.array([[1.0, 1.0]]), np.array([11.0]), np.array([1.0]))
-    >>> rows, covariance = updated(np.array([6.0, 2.0]), np.eye(2), facts)
-    >>> rows.round(6).tolist(), covariance.round(3).tolist()
-    ([7.0, 3.0], [[0.667, -0.333], [-0.333, 0.667]])
     """
     if not len(facts.counts):
         return rows, covariance
@@ -154,12 +149,7 @@ def pooled(values: FloatArray) -> FloatArray:
 
 
 def likely(rows: FloatArray, covariance: FloatArray, facts: Observation) -> float:
-    """Return the probability of facts as far from an estimate, or farther, were they of the same rows: by χ².
-
-    >>> facts = Observation(np.array([[1.0, 1.0]]), np.array([11.0]), np.array([2.0]))
-    >>> round(likely(np.array([6.0, 2.0]), np.eye(2), facts), 3)
-    0.134
-    """
+    """Return the probability of facts as far from an estimate, or farther, were they of the same rows: by χ²."""
     apart = facts.counts - facts.matrix @ rows
     inner = facts.matrix @ covariance @ facts.matrix.T + np.diag(facts.variances)
     return chi_square_tail(len(apart), float(apart @ np.linalg.solve(inner, apart)))
@@ -214,16 +204,6 @@ def shrunk(
     Nothing is known where ``apart`` or ``variances`` is not finite; ``prior`` is the standard deviation of ρ's prior.
     With ``most`` half of the truths that are far differ by the scale, a quarter by twice as much, and so on to 16
     scales, or to ``most``; by default all do by the scale.
-
-    >>> apart, scales = np.array([1.0, 5.0, -2.0, -4.0]), np.full(4, 10.0)
-    >>> shrunk(apart, np.full(4, 900.0), scales, 0.3)[0].round(1).tolist()
-    [0.0, 0.0, -0.0, -0.0]
-    >>> shrunk(apart, np.full(4, 0.01), scales, 0.3)[0].round(1).tolist()
-    [1.0, 5.0, -2.0, -4.0]
-    >>> once = shrunk(np.array([30.0]), np.full(1, 25.0), scales[:1], 0.3, 0.2)
-    >>> more = shrunk(np.array([30.0]), np.full(1, 25.0), scales[:1], 0.3, 0.2, np.full(1, 80.0))
-    >>> once[0].round(1).tolist(), more[0].round(1).tolist()
-    ([23.9], [28.1])
     """
     known = np.isfinite(apart) & np.isfinite(variances)
     noise = np.where(known, np.maximum(variances, _LEAST), 1.0)

@@ -121,12 +121,6 @@ def fit_tables(evidence: Evidence, *, starts: int | None = None) -> TableFit:
     """Fit a mixture whose number of classes the data choose, and find the steps to the simple estimates.
 
     Columns of no two of which anything is known are independent, in one class.
-
-    >>> truth = np.array([[400.0, 100.0], [100.0, 400.0]])
-    >>> noise = np.array([[3.0, -2.0], [1.0, -4.0]])
-    >>> fit = fit_tables(Evidence(1000, (2, 2), (Table((0, 1), truth + noise, 3.0),)))
-    >>> bool(np.abs(fit.joint([0, 1]) * 1000 - truth).max() < 5)
-    True
     """
     if not evidence.pairs and not evidence.row_pairs:
         return TableFit(evidence, fit_mixture(evidence, classes=1), Steps({}, 0.0))
@@ -215,12 +209,7 @@ class Half(NamedTuple):
 
 
 def common_step(halves: Iterable[Half]) -> float:
-    """Return the step of least squares over all tables, between 0 and 1.
-
-    >>> held = Table((0,), np.array([4.0, 6.0]), 1.0)
-    >>> common_step([Half.of(np.array([5.0, 5.0]), np.array([3.0, 7.0]), held)])
-    0.5
-    """
+    """Return the step of least squares over all tables, between 0 and 1."""
     along, length = np.sum([(0.0, 0.0), *halves], axis=0)
     return float(np.clip(along / length, 0, 1)) if length > 0 else 0.0
 
@@ -255,12 +244,7 @@ def _half(fit: TableFit, held: Table) -> Half:
 
 
 def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
-    """Shift shares of several columns to the columns' margins, and take them to the simplex, three times.
-
-    >>> near_margins(np.array([[0.3, 0.3], [0.1, 0.2]]), [np.array([0.5, 0.5]), np.array([0.5, 0.5])])
-    array([[0.275, 0.225],
-           [0.225, 0.275]])
-    """
+    """Shift shares of several columns to the columns' margins, and take them to the simplex, three times."""
     for _ in range(ROUNDS):
         for axis, margin in enumerate(margins):
             others = tuple(i for i in range(shares.ndim) if i != axis)

@@ -48,13 +48,6 @@ def guard_joint(
 
     ``counts`` are released rows by class, ``pairs`` the shares of pairs of axes to which the corrected joint returns,
     and ``unlikely`` is the probability below which rows contradict it.
-
-    >>> parity = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]]) / 4
-    >>> flat = np.full((2, 2, 2), 1 / 8)
-    >>> kept = np.array([[0.9, 0.1], [0.1, 0.9]])
-    >>> guarded = guard_joint(flat, channel_of([kept] * 3).spread(parity) * 10_000, [kept] * 3, {})
-    >>> bool(np.abs(guarded - parity).sum() < 0.05)
-    True
     """
     start = np.maximum(shares, 1e-12)
     start = start / start.sum()

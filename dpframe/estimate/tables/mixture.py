@@ -64,13 +64,7 @@ class Mixture:
     fits: int = 1
 
     def joint(self, columns: Sequence[int]) -> FloatArray:
-        """Return the shares of the cells of some columns, Σ_k w_k ⊗_c L_c(· | k), in their order.
-
-        >>> both = Mixture(np.array([0.5, 0.5]), (np.eye(2), np.eye(2)))
-        >>> both.joint([0, 1])
-        array([[0.5, 0. ],
-               [0. , 0.5]])
-        """
+        """Return the shares of the cells of some columns, Σ_k w_k ⊗_c L_c(· | k), in their order."""
         laws = [self.laws[c] for c in columns]
         first = reduce(_crossed, laws[:-1], self.weights[:, None])
         joined = first.T @ laws[-1]

@@ -40,11 +40,6 @@ def raked(
 
     ``cells``: the drawn cells of every column; ``sizes``: number of cells of every column; ``tables``: shares by the
     places of their columns.
-
-    >>> rows = [np.repeat([0, 1], 500), np.tile([0, 1], 500)]
-    >>> first, second = raked(rows, [2, 2], {(0, 1): np.array([[0.4, 0.1], [0.1, 0.4]])}, np.random.default_rng(0))
-    >>> np.bincount(2 * first + second).tolist()
-    [400, 100, 100, 400]
     """
     if not tables or not len(cells[0]):
         return list(cells)
@@ -93,12 +88,7 @@ class Margin(NamedTuple):
 
 
 def scaled(weights: FloatArray, margins: Iterable[Margin], sweeps: int, furthest: float | None = None) -> FloatArray:
-    """Scale weights to margins in turn (Deming and Stephan 1940), each by so much at most in one step.
-
-    >>> scaled(np.full((2, 2), 0.25), [Margin.of_axes(np.array([0.9, 0.1]), (0,), 2)], 1)
-    array([[0.45, 0.45],
-           [0.05, 0.05]])
-    """
+    """Scale weights to margins in turn (Deming and Stephan 1940), each by so much at most in one step."""
     for _ in range(sweeps):
         for wanted, sums, spread in margins:
             have = sums(weights)

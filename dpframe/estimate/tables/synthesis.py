@@ -37,15 +37,6 @@ def draw_given(
     -------
     list of arrays
         Cells of every column, in the order of rows.
-
-    Examples
-    --------
-    >>> both = Mixture(np.array([0.5, 0.5]), (np.eye(2), np.eye(2)))
-    >>> kept = np.array([[1.0, 0.0], [0.0, 1.0]])
-    >>> lost = np.array([[0.5, 0.5], [0.5, 0.5]])
-    >>> released = [np.array([0, 1, 1]), np.array([1, 1, 0])]
-    >>> draw_given(both, [kept, lost], released, np.random.default_rng(0))
-    [array([0, 1, 1]), array([0, 1, 1])]
     """
     found = [np.zeros(len(codes[0]), dtype=np.int64) for _ in codes]
     for f in range(mixture.fits):
@@ -60,13 +51,7 @@ def draw_given(
 
 
 def draw_fresh(mixture: Mixture, rows: int, generator: np.random.Generator) -> list[IntArray]:
-    """Draw new rows from the mixture.
-
-    >>> both = Mixture(np.array([0.5, 0.5]), (np.eye(2), np.eye(2)))
-    >>> first, second = draw_fresh(both, 1000, np.random.default_rng(0))
-    >>> bool((first == second).all()), bool(abs(first.mean() - 0.5) < 0.01)
-    (True, True)
-    """
+    """Draw new rows from the mixture."""
     classes = _draw_cells(mixture.weights[None, :], np.zeros(rows, dtype=np.int64), generator)
     return [_draw_cells(law, classes, generator) for law in mixture.laws]
 
@@ -79,12 +64,7 @@ def draw_within(
     channel: FloatArray | None = None,
     codes: npt.NDArray[np.integer] | None = None,
 ) -> IntArray:
-    """Draw a number's cell, of the shares ``fine``, within each row's bin, given its released class if there is one.
-
-    >>> shares = np.array([0.0, 0.5, 0.5])
-    >>> draw_within(shares, np.array([0, 0, 1]), np.array([1, 0]), np.random.default_rng(0))
-    array([2, 1])
-    """
+    """Draw a number's cell, of the shares ``fine``, within each row's bin, given its released class if there is one."""
     count = int(bins.max()) + 1
     inside = (bins[None, :] == np.arange(count)[:, None]).astype(np.float64)
     laws = inside * (fine + 1e-12)

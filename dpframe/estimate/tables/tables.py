@@ -71,12 +71,7 @@ class Table:
         return Table(self.columns, counts, np.sqrt(variances))
 
     def sum_to(self, columns: Sequence[Any]) -> Table:
-        """Return the table of some of the columns, in the order given.
-
-        >>> pair = Table((0, 4), np.array([[3.0, 1.0], [2.0, 2.0]]), 0.5)
-        >>> pair.sum_to([4]).counts, pair.sum_to([4]).variances
-        (array([5., 3.]), array([0.5, 0.5]))
-        """
+        """Return the table of some of the columns, in the order given."""
         if tuple(columns) == self.columns:
             return self
         others = tuple(i for i, c in enumerate(self.columns) if c not in columns)
@@ -194,10 +189,6 @@ class Evidence:
         """Return a column's shares: all that tables count of it, taken to the simplex.
 
         Where no table holds the column its shares are those that make the released rows most likely.
-
-        >>> seen = Evidence(10, (2, 2), (Table((0, 1), np.array([[4.0, 2.0], [3.0, 1.0]]), 1.0),))
-        >>> seen.one_way(0)
-        array([0.6, 0.4])
         """
         known = self.known([column])
         if known is not None:

@@ -123,9 +123,6 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
     """Return the noise that makes all histograms together cost at most what is allowed.
 
     A budget with δ > 0 is taken as the largest step within it.
-
-    Raises `ParameterError` if so little is allowed that no table of its noise can be made, or unknown domains are asked
-    for without δ.
     """
     wanted, shares = tuple(histograms), _dearest(histograms, [h.share for h in histograms])
     relative = tuple(float(Fraction(h.share) / shares) for h in wanted)
@@ -229,8 +226,6 @@ def allowance(
     ``secret``: whether rows leave in a secret order that earns credit. ``fixed``: whether the columns' shares are
     public. Where they follow from the spaces that inference gives, and rows keep their order, what is composed is no
     one pair of laws: then inference is subtracted from the promise.
-
-    Raises `ParameterError` if the share leaves nothing.
     """
     if promise.delta == 0 or not (secret or fixed):
         part = promise.split([PURE_SHARE if share is None else share])[0]

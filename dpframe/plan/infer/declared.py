@@ -53,9 +53,6 @@ def infer_spaces(
         a `PrivacyLeakWarning`.
     read
         Gives a column's data; called with ``infer="data"`` only.
-
-    Raises `ParameterError` for an unknown mode, a declared column that is not there, or columns without a space: one
-    message for all of them, with the declaration to paste.
     """
     if not is_one_of(infer, INFER):
         raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')

@@ -60,14 +60,7 @@ class Inference:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A private inference that nothing can refuse any more: what is left is to pay for it, and to draw.
-
-    >>> table = pa.table({"age": [20, 30, 40, 50, 60] * 2000, "sex": ["F", "M"] * 5000})
-    >>> fields = [Field(f.name, f.type, f.nullable) for f in table.schema]
-    >>> inference = Measurement.of(fields, 10_000, Budget(1.0, 1e-6))
-    >>> inference.draw(lambda names: iter(table.to_batches()), bytes(32)).spaces["sex"]
-    Categorical(categories=('F', 'M'), other='other')
-    """
+    """A private inference that nothing can refuse any more: what is left is to pay for it, and to draw."""
 
     columns: tuple[Field, ...]
     n: int
@@ -122,9 +115,6 @@ class Measurement:
             Further bytes that the noise is bound to.
         rounds
             Times that a column of numbers is asked about, from 1 to 3; see `rounds_of`.
-
-        Raises `ParameterError` without δ, for columns of text or sets; for a budget too small to draw its noise;
-        `ColumnError` for identifiers, by name, and types that no space is known for.
         """
         public = tuple(_public(column) for column in columns)
         tasks = [_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]

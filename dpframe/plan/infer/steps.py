@@ -34,12 +34,7 @@ _FEWEST, _MOST = 2, 65_536
 
 
 def step_counts(values: npt.NDArray[Any]) -> Ints:
-    """Return how many values have each of the `STEPS` for the widest one that divides them.
-
-    >>> counts = step_counts(np.array([2000.0, 3.0, 2.5, 1.23, 1 / 3]))
-    >>> {step: int(count) for step, count in zip(STEPS, counts, strict=True) if count}
-    {1000.0: 1, 1.0: 1, 0.5: 1, 0.01: 1, 0.0: 1}
-    """
+    """Return how many values have each of the `STEPS` for the widest one that divides them."""
     counts = np.zeros(len(STEPS), dtype=np.int64)
     usual = values[np.abs(values) < _LARGEST] * 100
     near = np.rint(usual)
