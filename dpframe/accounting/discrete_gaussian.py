@@ -125,10 +125,7 @@ class IntegerNoise:
 class BallNoise(IntegerNoise):
     """Numbers that move together, by a vector whose ℓ2 norm is at most ``span``."""
 
-    @property
-    def moves(self) -> int:
-        """One: the span is the norm."""
-        return 1
+    moves = 1  # the span is the norm
 
     def step(self, contributions: int, slack: float) -> Step:
         """Return what the noise costs a person of so many rows, who moves by as many times the norm at most."""

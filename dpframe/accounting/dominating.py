@@ -164,10 +164,7 @@ class BinaryLaw(DominatingLaw):
         """Return 1/(1 + E)."""
         return math.exp(-self.rate) / (1 + math.exp(-self.rate)) * (1 + _ULPS)
 
-    @property
-    def same(self) -> float:
-        """Return 0."""
-        return 0.0
+    same = 0.0
 
 
 @dataclass(frozen=True)

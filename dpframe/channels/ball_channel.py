@@ -33,10 +33,7 @@ class BallChannel(Channel):
     def variances(self) -> tuple[float, float]:
         """Variance of the surrogate of u for a coordinate next to 0, and the largest."""
 
-    @property
-    def own_metric(self) -> str:
-        """A norm's distance."""
-        return "vector"
+    own_metric = "vector"
 
     def reads(self, space: Space) -> bool:
         """Return whether a space's vectors lie in this ball, on this grid."""

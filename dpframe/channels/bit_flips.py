@@ -214,12 +214,6 @@ class BitFlip(FlipMechanism):
     ``delta``: the budget; see `dpframe.accounting.budget`.
     """
 
-    items: int
-    max_size: int | None
-    epsilon: float
-    delta: float = 0.0
-    size: int = field(init=False, repr=False, compare=False)
-
     tag: ClassVar[str] = "bitflip"
     adds_in_group: ClassVar[bool] = True
 
@@ -262,12 +256,6 @@ class AsymmetricBitFlip(FlipMechanism):
     ``items``: number of items h, up to 65,536. ``max_size``: most items of a set, at most half of them. ``epsilon`` and
     ``delta``: the budget; see `dpframe.accounting.budget`. With δ > 0, q is the smallest whose exact δ(ε) meets δ.
     """
-
-    items: int
-    max_size: int | None
-    epsilon: float
-    delta: float = 0.0
-    size: int = field(init=False, repr=False, compare=False)
 
     tag: ClassVar[str] = "asymmetric_bitflip"
 

@@ -83,10 +83,7 @@ class GeometricChannel(Channel):
     def table(self) -> GeometricTable:
         """The integers that are sampled."""
 
-    @property
-    def own_metric(self) -> str:
-        """Distance on a line."""
-        return "line"
+    own_metric = "line"
 
     @cached_property
     def loss(self) -> PrivacyLoss:

@@ -29,6 +29,7 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.arrays import FloatArray, replaced
+from dpframe.spaces.base import forwarded
 from dpframe.spaces.json_form import check_names, parameters
 
 
@@ -279,25 +280,10 @@ class NullFamily:
         """The kind's names: a column's mechanism has one name, whether null is a value or not."""
         return (*self.kind.aliases, self.kind.tag)
 
-    @property
-    def label(self) -> str:
-        """As the kind's."""
-        return self.kind.label
-
-    @property
-    def takes_delta(self) -> bool:
-        """As the kind does."""
-        return self.kind.takes_delta
-
-    @property
-    def retired(self) -> bool:
-        """As the kind is."""
-        return self.kind.retired
-
-    @property
-    def widens(self) -> bool:
-        """As the kind does."""
-        return self.kind.widens
+    label = forwarded("kind.label")
+    takes_delta = forwarded("kind.takes_delta")
+    retired = forwarded("kind.retired")
+    widens = forwarded("kind.widens")
 
     def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
         """Return the space around the kind's."""

@@ -121,10 +121,7 @@ class Process(BallChannel, GaussianMechanism):
         """The curve that the noise was made for, and is proved to lie under."""
         return StepLoss(self.own_step)
 
-    @property
-    def blanket(self) -> float:
-        """0: nothing is claimed, as order earns such noise no credit here."""
-        return 0.0
+    blanket = 0.0  # nothing is claimed, as order earns such noise no credit here
 
     @property
     def moments(self) -> tuple[FloatArray, FloatArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from typing import Any, ClassVar, NoReturn
@@ -15,6 +15,7 @@ from dpframe.channels.base import Channel, CodeFunction, IntArray, Mechanism
 from dpframe.errors import ParameterError, check_whole
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import forwarded
 
 LISTED_ITEMS = 12
 """Laws are written out for the sets of no more items."""
@@ -92,10 +93,7 @@ class SetChannel(Channel, SetView):
         """What a release says of items and sizes."""
         return self
 
-    @property
-    def own_metric(self) -> str:
-        """Number of items in which two sets differ."""
-        return "symmetric difference"
+    own_metric = "symmetric difference"
 
     @property
     def diameter(self) -> float:
@@ -148,8 +146,15 @@ class SetChannel(Channel, SetView):
         raise ParameterError("sets are not inverted as a whole; ask for support, cooccurrence or set_sizes")
 
 
+@dataclass(frozen=True)
 class SetMechanism(SetChannel, Mechanism):
     """A channel on sets that is calibrated to a budget."""
+
+    items: int
+    max_size: int | None
+    epsilon: float
+    delta: float = 0.0
+    size: int = field(init=False, repr=False, compare=False)
 
     metrics: ClassVar[frozenset[str]] = frozenset({"symmetric difference"})
     nulls: ClassVar[int] = 0
@@ -189,15 +194,8 @@ class FlaggedSets(SetView):
     kept: float
     flipped: float
 
-    @property
-    def most(self) -> int:
-        """Most items of a set after the cut."""
-        return self.inner.most
-
-    @property
-    def shown(self) -> tuple[float, float]:
-        """As of the sets without nulls."""
-        return self.inner.shown
+    most = forwarded("inner.most")
+    shown = forwarded("inner.shown")
 
     @property
     def support_variances(self) -> tuple[float, float]:

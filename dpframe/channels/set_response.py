@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import ClassVar
@@ -47,12 +47,6 @@ class SetResponse(SetMechanism):
     >>> tuple(round(share, 3) for share in response.shown), 2.999 < response.loss.epsilon() <= 3.0
     ((0.767, 0.133), True)
     """
-
-    items: int
-    max_size: int | None
-    epsilon: float
-    delta: float = 0.0
-    size: int = field(init=False, repr=False, compare=False)
 
     tag: ClassVar[str] = "set_response"
     aliases: ClassVar[tuple[str, ...]] = ("randomized_response",)
@@ -195,7 +189,4 @@ class NullableSetResponse(SetResponse):
     metrics: ClassVar[frozenset[str]] = frozenset({"nullable symmetric difference"})
     nulls: ClassVar[int] = 1
 
-    @property
-    def own_metric(self) -> str:
-        """Number of items in which two sets differ, with null at the diameter."""
-        return "nullable symmetric difference"
+    own_metric = "nullable symmetric difference"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -90,6 +91,11 @@ def in_words(codes: Codes, last: int) -> bool:
 def first_row(mask: npt.NDArray[np.bool_]) -> int:
     """Return the first position that is true."""
     return int(np.argmax(mask))
+
+
+def forwarded(path: str) -> Any:
+    """Return a property that is an attribute of a part, such as that of ``"inner.unit"``."""
+    return property(attrgetter(path))
 
 
 class Space(ABC):

@@ -110,10 +110,7 @@ class Curve(BoundedVectors):
         """The coefficients, in integers."""
         return Ball(self.rank, self.bits, "l2", self.room)
 
-    @property
-    def noun(self) -> str:
-        """Curves."""
-        return "curves"
+    noun = "curves"
 
     @property
     def positions(self) -> tuple[float, ...]:

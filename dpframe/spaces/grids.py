@@ -43,10 +43,7 @@ class NumberGrid(Space):
     lower: Any
     upper: Any
 
-    @property
-    def metric(self) -> str:
-        """Distance of values."""
-        return "line"
+    metric = "line"
 
     @property
     def contents(self) -> str:
@@ -173,10 +170,7 @@ class Integer(NumberGrid):
         if (self.upper - self.lower) // self.step > LARGEST_GRID:
             raise ParameterError(f"the grid may have at most {LARGEST_GRID} steps; give a larger step")
 
-    @property
-    def is_whole(self) -> bool:
-        """True."""
-        return True
+    is_whole = True
 
     def in_decimals(self, precision: int, scale: int) -> Integer:
         """Return the space between bounds of so many digits."""

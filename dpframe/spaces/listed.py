@@ -44,20 +44,11 @@ class Boolean(Space):
 
     tag: ClassVar[str] = "boolean"
 
-    @property
-    def contents(self) -> str:
-        """What a column may hold."""
-        return "true or false"
+    contents = "true or false"
 
-    @property
-    def metric(self) -> str:
-        """Discrete."""
-        return "discrete"
+    metric = "discrete"
 
-    @property
-    def size(self) -> int:
-        """Two."""
-        return 2
+    size = 2
 
     def _natural(self) -> pa.DataType:
         return pa.bool_()
@@ -147,10 +138,7 @@ class _Listed(Space):
 
     categories: tuple[Any, ...]
 
-    @property
-    def is_listed(self) -> bool:
-        """True, ordered or not."""
-        return True
+    is_listed = True
 
     @property
     def _other(self) -> int | None:
@@ -346,10 +334,7 @@ class Categorical(_Listed):
         shared = self.other in self.categories
         return listed(self.labels()) + (f" (any other counts as {self.other})" if shared else "")
 
-    @property
-    def metric(self) -> str:
-        """Discrete."""
-        return "discrete"
+    metric = "discrete"
 
     def __post_init__(self) -> None:
         values = _check_categories(self.categories, "categories", 1)
@@ -416,15 +401,9 @@ class Ordinal(_Listed):
         """What a column may hold."""
         return f"{listed(self.labels())}, in this order"
 
-    @property
-    def metric(self) -> str:
-        """Distance of ranks."""
-        return "line"
+    metric = "line"
 
-    @property
-    def unit(self) -> str:
-        """Ranks."""
-        return "ranks"
+    unit = "ranks"
 
     @property
     def mechanism(self) -> str:

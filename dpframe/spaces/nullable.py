@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpframe.errors import ParameterError, PlanError
 from dpframe.spaces.arrays import replaced
-from dpframe.spaces.base import Codes, Mask, Space, register, space_from_json
+from dpframe.spaces.base import Codes, Mask, Space, forwarded, register, space_from_json
 from dpframe.spaces.declare import TWO_NUMBERS, as_space, two_numbers
 from dpframe.spaces.object_reading import Objects
 
@@ -111,50 +111,17 @@ class Nullable(Space):
         """The space of the values that are no null."""
         return self.inner
 
-    @property
-    def is_numeric(self) -> bool:
-        """As the values are."""
-        return self.inner.is_numeric
-
-    @property
-    def is_listed(self) -> bool:
-        """As the values are."""
-        return self.inner.is_listed
-
-    @property
-    def is_whole(self) -> bool:
-        """As the values are."""
-        return self.inner.is_whole
-
-    @property
-    def holds_sets(self) -> bool:
-        """As the values are."""
-        return self.inner.holds_sets
-
-    @property
-    def holds_vectors(self) -> bool:
-        """As the values are."""
-        return self.inner.holds_vectors
-
-    @property
-    def noun(self) -> str:
-        """That of the values."""
-        return self.inner.noun
-
-    @property
-    def instead(self) -> str:
-        """Estimates of the values."""
-        return self.inner.instead
-
-    @property
-    def step(self) -> float:
-        """Step of the values."""
-        return self.inner.step
-
-    @property
-    def unit(self) -> str:
-        """Unit of the values."""
-        return self.inner.unit
+    is_numeric = forwarded("inner.is_numeric")
+    is_listed = forwarded("inner.is_listed")
+    is_whole = forwarded("inner.is_whole")
+    is_time = forwarded("inner.is_time")
+    holds_sets = forwarded("inner.holds_sets")
+    holds_vectors = forwarded("inner.holds_vectors")
+    noun = forwarded("inner.noun")
+    instead = forwarded("inner.instead")
+    step = forwarded("inner.step")
+    unit = forwarded("inner.unit")
+    object_type = forwarded("inner.object_type")
 
     @property
     def diameter(self) -> float:
@@ -170,11 +137,6 @@ class Nullable(Space):
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         return self._with_null(*self.inner._encode(array, lenient=True))
-
-    @property
-    def object_type(self) -> pa.DataType:
-        """Type that the values are read as."""
-        return self.inner.object_type
 
     def _known(self, array: pa.Array) -> pa.Array:
         return self.inner._known(array)
@@ -235,11 +197,6 @@ class Nullable(Space):
         if self.code_words:
             return None
         return self.inner.numbers(np.where(codes == self.null, 0, codes))
-
-    @property
-    def is_time(self) -> bool:
-        """Whether the values are times."""
-        return self.inner.is_time
 
     def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return the inner instants."""

@@ -109,15 +109,9 @@ class Subset(Space):
         """The items as a space of their own."""
         return Categorical(self.items, self.other)
 
-    @property
-    def metric(self) -> str:
-        """Symmetric difference."""
-        return "symmetric difference"
+    metric = "symmetric difference"
 
-    @property
-    def holds_sets(self) -> bool:
-        """True."""
-        return True
+    holds_sets = True
 
     @property
     def count(self) -> int:
@@ -150,10 +144,7 @@ class Subset(Space):
         """64-bit words of a code."""
         return -(-self.count // 64)
 
-    @property
-    def unit(self) -> str:
-        """Items."""
-        return "items"
+    unit = "items"
 
     @property
     def diameter(self) -> float:

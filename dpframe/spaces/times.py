@@ -272,10 +272,7 @@ class Datetime(NumberGrid):
         ticks = nanoseconds(value, self.is_duration)
         return ticks is not None and self._start <= ticks <= self._start + (self.size - 1) * self._width
 
-    @property
-    def is_time(self) -> bool:
-        """True."""
-        return True
+    is_time = True
 
     def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return the steps from the lower bound."""

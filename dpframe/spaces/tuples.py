@@ -62,15 +62,9 @@ class Product(Space):
         """What a column may hold."""
         return " × ".join(f"({space.contents})" for space in self.spaces)
 
-    @property
-    def metric(self) -> str:
-        """Discrete, on tuples."""
-        return "product"
+    metric = "product"
 
-    @property
-    def mechanism(self) -> str:
-        """Tag of the mechanism that products have."""
-        return "gamma_diagonal"
+    mechanism = "gamma_diagonal"
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -82,15 +76,9 @@ class Product(Space):
         """Number of tuples."""
         return math.prod(self.sizes)
 
-    @property
-    def diameter(self) -> float:
-        """1, as for all discrete metrics."""
-        return 1.0
+    diameter = 1.0
 
-    @property
-    def min_distance(self) -> float:
-        """1, as for all discrete metrics."""
-        return 1.0
+    min_distance = 1.0
 
     def labels(self) -> list[Any]:
         """Return every tuple of values, in the order of the codes."""

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from dpframe.errors import ColumnError, ParameterError, check_whole
 from dpframe.spaces.arrays import float_rows, is_list_of_floats
 from dpframe.spaces.ball import LONGEST, Ball
-from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
+from dpframe.spaces.base import Codes, Mask, Space, first_row, forwarded, missing_of, refuse_type, register
 from dpframe.spaces.json_form import check_names, to_object
 from dpframe.spaces.object_codes import plain_lists
 from dpframe.spaces.object_reading import by_type
@@ -92,25 +92,13 @@ class VectorSpace(Space):
         """Numbers in a value."""
         return len(self.positions)
 
-    @property
-    def metric(self) -> str:
-        """A norm's distance."""
-        return "vector"
+    metric = "vector"
 
-    @property
-    def holds_vectors(self) -> bool:
-        """True."""
-        return True
+    holds_vectors = True
 
-    @property
-    def noun(self) -> str:
-        """Vectors."""
-        return "vectors"
+    noun = "vectors"
 
-    @property
-    def instead(self) -> str:
-        """The mean."""
-        return "mean or mean_curve"
+    instead = "mean or mean_curve"
 
     @property
     def size(self) -> int:
@@ -462,30 +450,20 @@ class ReleasedVectors(VectorSpace):
 
     tag: ClassVar[str] = "released_vector"
 
+    scale = forwarded("of.scale")
+    positions = forwarded("of.positions")
+    basis = forwarded("of.basis")
+    step = forwarded("of.step")
+
     @cached_property
     def ball(self) -> Ball:
         """The coordinates in a cube."""
         return Ball(self.of.ball.length, self.of.ball.bits, "linf")
 
     @property
-    def scale(self) -> int:
-        """That of the space."""
-        return self.of.scale
-
-    @property
     def released(self) -> Space:
         """The space itself."""
         return self
-
-    @property
-    def positions(self) -> tuple[float, ...]:
-        """Those of the space."""
-        return self.of.positions
-
-    @property
-    def basis(self) -> Floats:
-        """That of the space."""
-        return self.of.basis
 
     def parts(self, values: Floats) -> Floats:
         """Return coordinates as the space does."""
@@ -498,11 +476,6 @@ class ReleasedVectors(VectorSpace):
     def check_type(self, type_: pa.DataType) -> None:
         """Accept what the space accepts."""
         self.of.check_type(type_)
-
-    @property
-    def step(self) -> float:
-        """That of the space."""
-        return self.of.step
 
 
 def check_bound(bound: Any) -> float:
