@@ -139,9 +139,9 @@ from P.plan.build import build_plan
 from P.plan.columns import Column
 from P.datasets import REGIONS
 from checks import MECHANISMS
-dpf.Ledger.create, dpf.plan, dpf.errors.PlanError, dpf.spaces.as_space, vertical.ranks, vertical.Run
+dpf.Ledger.create, dpf.plan, dpf.errors.PlanError, dpf.spaces.as_space, vertical.keys, vertical.Run
 "P.tables.spill"; "x; from P.cli import terminal"; "see P.tables"
 """
     path.write_text(re.sub(r"\bP\b", "dpframe", text), encoding="utf-8")
-    used = "plan.build.build_plan channels.MECHANISMS spaces vertical.ranks tables.spill cli.terminal"
+    used = "plan.build.build_plan channels.MECHANISMS spaces vertical.keys tables.spill cli.terminal"
     assert internals(path) == {f"dpframe.{name}" for name in used.split()}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +21,6 @@ from dpframe.api.planning import Request
 from dpframe.api.public import Plan
 from dpframe.engines.chosen import Chosen, ChosenReader, candidates, check_places, within
 from dpframe.engines.forms import OutputForm
-from dpframe.engines.memory import memory_kept
 from dpframe.engines.readers import Reader
 from dpframe.engines.work import CHANGED, Check, FirstPass, Pieces, row_checks
 from dpframe.errors import ColumnError, DpframeError, FileError, ParameterError, name_list
@@ -31,6 +33,38 @@ from dpframe.tables.frames import Frame, PandasFrame
 from dpframe.tables.persons import PersonChoice
 from dpframe.tables.row_checks import RowChecks, sum_bytes
 from dpframe.tables.table import Codes, Counters
+
+_TRIM, _MMAP = -1, -3
+"""glibc's numbers of M_TRIM_THRESHOLD and M_MMAP_THRESHOLD (malloc.h)."""
+
+_KEPT, _FROM_HEAP = 1 << 28, 1 << 25
+"""Bytes that are kept, and up to which an array is taken from what is kept: the most that glibc allows."""
+
+_USUAL = 1 << 17
+"""glibc's own M_MMAP_THRESHOLD."""
+
+
+@contextmanager
+def memory_kept() -> Iterator[None]:
+    """While a block works, have glibc keep the memory that is freed; afterwards it gives all back and does as before.
+
+    Dask starts its workers with ``MALLOC_TRIM_THRESHOLD_=65536``: each of the arrays that a task takes and frees, of a
+    few hundred KiB for some rows, then comes from the system anew, page by page, which takes longer than the work on
+    it. Where that variable is not set, or the C library is another, nothing is done.
+    """
+    trim, mmap = (os.environ.get(f"MALLOC_{name}_THRESHOLD_", "") for name in ("TRIM", "MMAP"))
+    if not trim.isdecimal() or os.name != "posix" or not hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        yield
+        return
+    libc.mallopt(_TRIM, _KEPT)
+    libc.mallopt(_MMAP, _FROM_HEAP)
+    try:
+        yield
+    finally:
+        libc.mallopt(_TRIM, int(trim))
+        libc.mallopt(_MMAP, int(mmap) if mmap.isdecimal() else _USUAL)
+        libc.malloc_trim(0)
+
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ refused.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,9 +30,61 @@ from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import is_blank, read_written, written_type
 from dpframe.tables.batches import Writer
-from dpframe.tables.csv_dialect import check_dialect
 from dpframe.tables.files import FileInput, attempt, repeated, shown, sidecar
 from dpframe.tables.types import is_text
+
+_SEPARATORS = {";": ("semicolons", 'sep=";", decimal=","'), "\t": ("tabs", r'sep="\t"')}
+"""Other separators of values in files that are called CSV, and how pandas reads what programs write with them."""
+
+_LONGEST = 1 << 20
+"""Bytes of a line of names that are looked at."""
+
+
+def check_dialect(path: Path) -> None:
+    """Raise `FileError` for a file that is not CSV in UTF-8, with how pandas reads it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "excel.csv"
+    ...     _ = path.write_text("Größe;Gewicht", encoding="cp1252")
+    ...     check_dialect(path)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    dpframe.errors.FileError: ...excel.csv has semicolons between its names, and letters that are not UTF-8: ...
+    """
+    start = attempt(path, "cannot be read", lambda: pa.input_stream(path).read(_LONGEST))
+    if not start:
+        raise FileError(f"{shown(path)} is empty; a CSV file begins with a line of names")
+    line = (start.splitlines() or [b""])[0]
+    encoding = _encoding(line)
+    names = line.decode(encoding or "utf-8", errors="replace")
+    mark = next((mark for mark in _SEPARATORS if mark in names and "," not in names), None)
+    faults, options = [], []
+    if mark is not None:
+        marks, option = _SEPARATORS[mark]
+        faults, options = [f"{marks} between its names"], [option]
+    if encoding is not None:
+        faults, options = [*faults, "letters that are not UTF-8"], [*options, f'encoding="{encoding}"']
+    if faults:
+        single = "; a single column is to be renamed" if mark is not None else ""
+        raise FileError(
+            f"{shown(path)} has {', and '.join(faults)}: sanitize the frame that pandas.read_csv(…, "
+            f"{', '.join(options)}) reads, or write the file in UTF-8 with commas between values and decimal "
+            f"points{single}"
+        )
+
+
+def _encoding(line: bytes) -> str | None:
+    """Return the encoding of a line that is not UTF-8: what Windows writes in Western Europe, or UTF-16."""
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if len(line) < _LONGEST:  # a longer one may be cut within a letter
+        with contextlib.suppress(UnicodeDecodeError):
+            line.decode()
+            return None
+        return "cp1252"
+    return None
+
 
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 """The texts of a missing value outside of quotes, as in pandas."""

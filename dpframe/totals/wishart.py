@@ -2,16 +2,52 @@
 
 The release is Y = A + W with A = Σ z zᵀ over rows with |z|² ≤ B² and W ~ Wishart_p(V = B²·I, k), as if k normal rows
 were added (Sheffet 2015, arXiv 1507.00056; ALT 2019). Sheffet's k is p + ⌊28 ln(4/δ)/ε²⌋, for rows that are added or
-removed; here k is about the least for replaced rows, as `dpframe.totals.wishart_loss` proves its profile.
+removed; here k is about the least for replaced rows, by the profile that is proved below.
+
+Noise is W ~ Wishart_p(V, k), rows have zᵀV⁻¹z ≤ 1, and a person has s of them. Neighbouring tables move the release by
+a matrix D = s·(M − N), M and N positive semidefinite of trace at most 1 in units of V (N or M is 0 where rows are added
+or removed). With f the density of W, the divergence at e^ε is 1 − g(D), g(D) = ∫ min(f(Y), e^ε·f(Y − D)) dY.
+
+*The worst rows.* f is log-concave for k ≥ p + 1, and so is the integrand, in Y and D together; then so is g
+(Prékopa 1973), and the divergence is quasi-convex in D. It is largest at an extreme point of what D may be: s·yyᵀ,
+−s·xxᵀ, or s·(yyᵀ − xxᵀ) of orthogonal x and y, all of length 1. (Of those at an angle θ the last is sin θ times that of
+orthogonal ones, and between it and 0.) W does not change when V's axes are turned, so that these are three divergences.
+Let m = k − p + 1.
+
+*One row.* The ratio of the densities of W + s·yyᵀ and W is (1 − s/t)^(m/2 − 1)·e^(s/2), t = 1/(yᵀY⁻¹y) with the law of
+χ²_m under W (Muirhead 1982, Thm 3.2.12) and of χ²_m + s under the other (Sherman and Morrison), so that
+
+    up(ε) = P(χ² + s > t) − e^ε·P(χ² > t),        (1 − s/t)^(m/2 − 1)·e^(s/2) = e^ε,   0 for ε ≥ s/2,
+    down(ε) = P(χ² < t) − e^ε·P(χ² + s < t),      (1 − s/t)^(m/2 − 1)·e^(s/2) = e^−ε.
+
+*Orthogonal rows.* Traces cancel, and the ratio needs no more of Y than T, the inverse of the 2 × 2 block of Y⁻¹ at x
+and y, with the law of Wishart_2(I, m + 1) under W: L = (m/2 − 1)·ln(det T/det(T + s·diag(−1, 1))). With Bartlett's
+a ~ χ²_(m+1), u ~ χ²_m and v ~ χ²_1, independent, det T = au and det(T + s·diag(−1, 1)) = (a − s)(u + s) − sv, so that
+
+    L > ℓ  if and only if  a < α = (u + s + v)/(1 + κu),   κ = (1 − e^(−ℓ/(m/2 − 1)))/s,
+
+and the profile is ∫_ε^∞ e^(ε − ℓ)·P(L > ℓ) dℓ: a sum of positive terms. It is bounded from above cell by cell, for
+cells of u and v of known chance and mean, F being the distribution of a:
+
+- α is straight in v, so that F(α) is convex in v where F is convex, α ≤ m − 1; in ℓ there too, where α is convex.
+- α is concave in u, and F(α) convex where F''/F' = (m − 1)/2α − ½ ≥ −α''/α'² = 2κ(1 + κu)/(1 − κ(s + v)), which is
+  hardest at a cell's corner of largest u and v.
+
+A convex function has at most the mean of its chord; elsewhere a cell has its largest value, at a corner.
+
+The divergence is the same the other way round, since x and y can change places. Profiles are convex in e^ε, so that
+between two ε the chord is above them. SciPy's incomplete gamma functions are taken to be right to 1e-12, as they are
+up to 4·10⁵ degrees.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from dpframe.accounting.gaussian_dp import Step, gaussian_mu, mu_of
@@ -21,7 +57,158 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.spaces.arrays import FloatArray
 from dpframe.totals.answers import MOST_EPSILON, Portion
 from dpframe.totals.least_noise import CLEAREST, FAINTEST
-from dpframe.totals.wishart_loss import WishartLoss
+
+_CELLS = 72
+"""Cells of u."""
+_MINOR = 48
+"""Cells of v."""
+_LOSSES = 96
+"""Losses at which P(L > ℓ) is computed."""
+_BEFORE = 3.0
+"""Standard deviations below the mean from which on u is one cell: there it takes a's rarest values to lose much."""
+_BEYOND = 1.5
+"""Standard deviations that cells and losses reach farther than a normal law would have to, for what is left out."""
+_ROUNDED = 1e-11
+_FARTHEST = 700.0
+"""Largest ε with a float e^ε."""
+_LONGER = 1.2
+"""Factor by which losses are taken farther."""
+
+
+@dataclass(frozen=True)
+class WishartLoss:
+    """The profile of noise of m = k − p + 1 degrees of freedom, for a person of ``rows`` rows of |z|² ≤ 1.
+
+    Parameters
+    ----------
+    m
+        k − p + 1, at least 3.
+    rows
+        Rows that one person may own.
+    single
+        Whether releases are of one number, so that no two rows are orthogonal.
+    first, least
+        Where the profile is asked for: from this ε on, and for values down to about ``least``.
+    """
+
+    m: int
+    rows: int
+    single: bool
+    first: float
+    least: float
+
+    def profile(self, epsilon: float) -> float:
+        """Return a bound from above on the largest divergence at e^ε of neighbouring tables, for ε from ``first`` on.
+
+        It is that of orthogonal rows, or of one row if that is larger.
+        """
+        one = max(part(min(epsilon, _FARTHEST)) for part in (self.up, self.down))
+        if self.single:
+            return min(1.0, one)
+        losses, bounds = self._losses, self._bounds
+        # Straight in e^ε between losses; beyond the last of them at most P(L > ℓ) there.
+        last = float(losses[-1])
+        both = float(np.interp(math.exp(min(epsilon - last, 0.0)), np.exp(losses - last), bounds))
+        return min(1.0, max(one, both))
+
+    def up(self, epsilon: float) -> float:
+        """Return D_ε(χ² + s ‖ χ²), of a row that is added, rounded up."""
+        if epsilon >= self.rows / 2:
+            return 0.0
+        t = -self.rows / math.expm1((epsilon - self.rows / 2) / (self.m / 2 - 1))
+        return _apart(_above(self.m, t - self.rows), math.exp(epsilon) * _above(self.m, t))
+
+    def down(self, epsilon: float) -> float:
+        """Return D_ε(χ² ‖ χ² + s), of a row that is taken away, rounded up."""
+        t = -self.rows / math.expm1(-(epsilon + self.rows / 2) / (self.m / 2 - 1))
+        return _apart(_below(self.m, t), math.exp(epsilon) * _below(self.m, t - self.rows))
+
+    @cached_property
+    def _tails(self) -> _LossTails:
+        return _LossTails(self.m, self.rows, math.sqrt(-2 * math.log(self.least)) + _BEYOND)
+
+    @cached_property
+    def _losses(self) -> FloatArray:
+        """Losses from ``first`` on, closer at the start, to where P(L > ℓ) is below ``least`` if it is anywhere."""
+        spread = far = self.rows / math.sqrt(self.m)
+        while self._tails.above(self.first + far) > self.least and far < _FARTHEST * spread:
+            far *= _LONGER
+        return np.asarray(self.first + np.linspace(0.0, 1.0, _LOSSES) ** 1.5 * far)
+
+    @cached_property
+    def _bounds(self) -> FloatArray:
+        """Bounds from above on the profile of orthogonal rows at each of the losses."""
+        tails, losses = self._tails, self._losses
+        found = [tails.at(float(loss)) for loss in losses]
+        bounds = [tails.above(float(losses[-1]))]
+        for gap, (here, convex), (there, also) in zip(np.diff(losses)[::-1], found[-2::-1], found[:0:-1], strict=True):
+            # ∫ e^(−t) over the gap, and the part of it that a straight line from 0 to 1 has.
+            whole, rising = -math.expm1(-gap), -math.expm1(-gap) / gap - math.exp(-gap)
+            chord = convex & also
+            inside = (whole - rising) * here[chord].sum() + rising * there[chord].sum()
+            least = whole * (here[~chord].sum() + tails.outside)
+            bounds.append(math.exp(-gap) * bounds[-1] + float(inside + least))
+        return np.array(bounds[::-1]) * (1 + 100 * _ROUNDED)
+
+
+class _LossTails:
+    """Bounds on P(L > ℓ) of orthogonal rows from cells of u and v."""
+
+    def __init__(self, m: int, rows: int, reach: float) -> None:
+        self.m, self.rows = m, rows
+        places = np.concatenate([[-reach - _BEYOND], np.linspace(-_BEFORE, reach + _BEYOND, _CELLS)])
+        u = np.unique(np.maximum(math.sqrt(m - 0.5) + places / math.sqrt(2), 0.0) ** 2)
+        v = np.linspace(0.0, reach + _BEYOND, _MINOR + 1) ** 2
+        (of_u, along_u), (of_v, along_v) = _cells(m, u), _cells(1, v)
+        self.u, self.v = u[:, None], v[None, :]
+        self.along_u, self.along_v = along_u[:, None], along_v[None, :]
+        self.chances = of_u[:, None] * of_v[None, :]
+        self.outside = float(_below(m, u[0]) + _above(m, u[-1]) + _above(1, v[-1]))
+        """What no cell has."""
+
+    def above(self, loss: float) -> float:
+        """Return a bound on P(L > ℓ)."""
+        return float(self.at(loss)[0].sum()) + self.outside
+
+    def at(self, loss: float) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+        """Return bounds on P(L > ℓ and the cell), and in which cells F is convex in ℓ, shape (cells of u, of v)."""
+        kappa = -math.expm1(-loss / (self.m / 2 - 1)) / self.rows
+        ends = (self.u + self.rows + self.v) / (1 + kappa * self.u)
+        below = _below(self.m + 1, ends)
+        # α rises in v, and rises or falls in u.
+        top, most = (np.maximum(of[:-1, 1:], of[1:, 1:]) for of in (below, ends))
+        rises = 1 - kappa * (self.rows + self.v[:, 1:])
+        convex = (rises > 0) & (((self.m - 1) / most - 1) * rises >= 4 * kappa * (1 + kappa * self.u[1:]))
+        along = (1 - self.along_u) * below[:-1] + self.along_u * below[1:]
+        chord = (1 - self.along_v) * along[:, :-1] + self.along_v * along[:, 1:]
+        return np.where(convex, chord, top) * self.chances, convex
+
+
+def _cells(m: int, ends: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the chances of cells under χ²_m, and how far along each its mean lies, 0 to 1, both rounded up."""
+    chances, means, widths = _between(m, ends), m * _between(m + 2, ends), np.diff(ends)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        along = (means / chances - ends[:-1] + _ROUNDED * ends[1:]) / widths
+    return chances * (1 + _ROUNDED), np.clip(np.nan_to_num(along, nan=1.0), 0.0, 1.0)
+
+
+def _between(m: int, ends: FloatArray) -> FloatArray:
+    """Return the chances of cells, from the tail on their side of the mean."""
+    return np.asarray(np.where(ends[1:] < m, np.diff(_below(m, ends)), -np.diff(_above(m, ends))))
+
+
+def _below(m: int, y: npt.ArrayLike) -> FloatArray:
+    return np.asarray(special.gammainc(m / 2, np.maximum(y, 0.0) / 2))
+
+
+def _above(m: int, y: npt.ArrayLike) -> FloatArray:
+    return np.asarray(special.gammaincc(m / 2, np.maximum(y, 0.0) / 2))
+
+
+def _apart(one: FloatArray, other: FloatArray) -> float:
+    """Return a difference of two chances, which SciPy gives to some 1e-13 of themselves, rounded up."""
+    return max(float(one) - float(other), 0.0) + _ROUNDED * (float(one) + float(other))
+
 
 _LEAST = 3
 """Fewest degrees for which the law is log-concave and has finite losses."""

@@ -18,7 +18,7 @@ from strategies import examples
 
 import dpframe as dpf
 from dpframe.channels import BitFlip, NullableSetResponse, RandomizedResponse, SetResponse, mechanism_for
-from dpframe.channels.set_ranks import CHUNK, SetRanks, set_count, sums_over_sets
+from dpframe.channels.set_response import CHUNK, SetRanks, set_count, sums_over_sets
 from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan

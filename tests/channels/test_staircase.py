@@ -12,7 +12,7 @@ from checks import refused
 import dpframe as dpf
 from dpframe.accounting.audit import audit
 from dpframe.channels import Gaussian, Geometric, RandomizedResponse, Staircase, mechanism_for, mechanism_from_json
-from dpframe.channels.box_sums import BoxSums
+from dpframe.channels.staircase import BoxSums
 from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan

@@ -29,8 +29,7 @@ from dpframe.channels import (
     mechanism_for,
     mechanism_from_json,
 )
-from dpframe.channels.linear_programme import Programme
-from dpframe.channels.optimal import LARGEST_PROGRAMME
+from dpframe.channels.optimal import LARGEST_PROGRAMME, Programme
 from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.tables import ChannelTable
 from dpframe.plan.build import build_plan

@@ -13,7 +13,7 @@ import dpframe
 FAULTS = """
 import ctypes, json, resource
 import numpy as np
-from dpframe.engines.memory import memory_kept
+from dpframe.engines.table import memory_kept
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

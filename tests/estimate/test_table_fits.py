@@ -8,6 +8,7 @@ import pytest
 
 from dpframe.datasets import make_census
 from dpframe.errors import ParameterError
+from dpframe.estimate.synthetic import draw_fresh, draw_given, draw_within
 from dpframe.estimate.table_column import left_open, moved_by_slopes, quantile_bins, tilt_to_mean
 from dpframe.estimate.tables import mixture
 from dpframe.estimate.tables.bootstrap import Fitted
@@ -24,7 +25,6 @@ from dpframe.estimate.tables.fit import (
 )
 from dpframe.estimate.tables.guard import guard_joint, interaction_variance
 from dpframe.estimate.tables.mixture import Descent, Mixture, fit_mixture, targets_of
-from dpframe.estimate.tables.synthesis import draw_fresh, draw_given, draw_within
 from dpframe.estimate.tables.tables import Evidence, Table, row_table
 from dpframe.plan.threads import one_thread
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-import dpframe.learning.second_moments
+import dpframe.learning.ridge
 from dpframe.learning.features import ColumnBlock
-from dpframe.learning.second_moments import RowMoments
+from dpframe.learning.ridge import RowMoments
 from dpframe.plan.build import build_plan
 from dpframe.tables.released import Source
 
@@ -87,7 +87,7 @@ def test_some_rows_tell_the_errors_of_directions(monkeypatch):
     moments, _ = moments_of(dpf.sanitize(frame, plan=plan, key=KEY), plan)
     v = np.eye(3)[:, 1:]
     every = moments.quadratic(v)
-    monkeypatch.setattr(dpframe.learning.second_moments, "ENOUGH_ROWS", 2_000)
+    monkeypatch.setattr(dpframe.learning.ridge, "ENOUGH_ROWS", 2_000)
     some = moments.quadratic(v)
     # A variance from 1,600 rows has a relative error of some 5 %.
     np.testing.assert_allclose(some, every, rtol=0.3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, ExpSineSquared, Matern
 
-from dpframe.spaces.kernels import leading_basis
+from dpframe.spaces.curves import leading_basis
 
 HOURS = np.arange(24.0)
 KERNELS = [(RBF(3.0), 6), (Matern(4.0, nu=2.5), 8), (ExpSineSquared(1.0, 24.0), 7)]

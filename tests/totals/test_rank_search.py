@@ -11,11 +11,9 @@ from dpframe import Budget, Integer, Nullable
 from dpframe.accounting.gaussian_dp import Step, step_delta
 from dpframe.accounting.unit import Unit
 from dpframe.noise.keystream import Keystream
-from dpframe.totals import rank_search
 from dpframe.totals.answers import GaussianAnswer, Numbers, Portion, gaussian
 from dpframe.totals.groups import WHOLE, Groups
-from dpframe.totals.rank_search import Readings, halvings, search_shares, searched
-from dpframe.totals.ranks import RankCounts
+from dpframe.totals.ranks import RankCounts, Readings, halvings, search_shares, searched
 
 ADDED = Unit(added=True)
 BY = Groups(by="g", count=2, place=lambda codes: codes)
@@ -83,7 +81,7 @@ def search_laws(noises, tables, n, reach):
 @pytest.mark.slow
 def test_the_law_of_a_whole_search_keeps_its_promise(monkeypatch):
     """All neighbours of two rows in three cells; the second reading is where the first says. Wrong noise is caught."""
-    monkeypatch.setattr(rank_search, "_ENDS", ())
+    monkeypatch.setattr("dpframe.totals.ranks._ENDS", ())
     assert halvings(3) == 2
     step = Step(1.5, 1e-3)
     portion = Portion(Budget(4.0, 1e-2), step)

@@ -15,8 +15,7 @@ from dpframe.api.answers import asking
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import Portion
-from dpframe.totals.wishart import WishartNoise
-from dpframe.totals.wishart_loss import WishartLoss
+from dpframe.totals.wishart import WishartLoss, WishartNoise
 
 
 def of(size, bound, budget, contributions=1, step=None):

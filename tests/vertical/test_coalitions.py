@@ -33,7 +33,7 @@ import dpframe.vertical as vertical
 from dpframe.errors import FileError
 from dpframe.plan.steps import central_budget
 from dpframe.tables.info import unpacked
-from dpframe.vertical import Identity, Researcher, curator, ranks
+from dpframe.vertical import Identity, Researcher, curator
 from dpframe.vertical.keys import verified
 from dpframe.vertical.messages import Header, Message, MessageWriter, header_file, read_header, write_header
 from dpframe.vertical.pads import PadStream, padded, unpadded
@@ -96,7 +96,7 @@ def tables(columns: list[str], three: bool, row: int = 0, sick: str = "no") -> d
 
 def left(made: Parties) -> npt.NDArray[np.intp]:
     """Return the rows of the sample, in the order in which they leave."""
-    tags = ranks.row_tags(pa.array(range(N)), ranks.tag_key(Identity(made.root / "alice").shared, made.run.digest))
+    tags = curator.row_tags(pa.array(range(N)), curator.tag_key(Identity(made.root / "alice").shared, made.run.digest))
     return np.lexsort((tags[:, 0], tags[:, 1]))[: made.run.rows]
 
 
