@@ -18,6 +18,7 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps
 from dpframe.channels import MECHANISMS, Mechanism
 from dpframe.channels.base import by_name, family_for
 from dpframe.errors import ParameterError, check_fraction, check_whole, did_you_mean, is_one_of
+from dpframe.plan.build import as_mechanisms
 from dpframe.plan.calibration import Terms, check_ready
 from dpframe.plan.columns import check_numbers
 from dpframe.plan.infer.from_data import any_space
@@ -169,6 +170,7 @@ class PlanOptions(TypedDict, total=False):
             None,
             "Other mechanisms than the spaces' own.",
             "``{column: tag}``, or a ready mechanism, which costs what it is certified to lose.",
+            check=lambda name, value: as_mechanisms(value),
         ),
     ]
     numbers: Annotated[
@@ -339,7 +341,7 @@ def _numpydoc() -> str:
 def check_bounded(left: Sequence[Field], options: Mapping[str, Any]) -> None:
     """Refuse noise that goes beyond bounds still to be inferred, which a column's type may then not hold."""
     for column in left:
-        name = options["mechanisms"].get(column.name) if isinstance(options["mechanisms"], Mapping) else None
+        name = options["mechanisms"].get(column.name)
         if name is not None and widens(any_space(column), name):
             tag = name.tag if isinstance(name, Mechanism) else name
             raise ParameterError(
@@ -367,8 +369,7 @@ def takes(space: Space, mechanism: Any) -> bool:
 
 def ready(options: Mapping[str, Any]) -> list[Mechanism]:
     """Return the mechanisms that were given as such, not by name."""
-    given = options["mechanisms"]
-    return [m for m in given.values() if isinstance(m, Mechanism)] if isinstance(given, Mapping) else []
+    return [m for m in options["mechanisms"].values() if isinstance(m, Mechanism)]
 
 
 def hides(options: Mapping[str, Any]) -> bool:
@@ -379,17 +380,14 @@ def hides(options: Mapping[str, Any]) -> bool:
 
 def taking(options: Mapping[str, Any]) -> list[str]:
     """Return the columns whose mechanism, ready or by its name, may need a δ of its own."""
-    given = options["mechanisms"]
-    if not isinstance(given, Mapping):
-        return []
-    names = by_name(family for family in MECHANISMS.values() if family.takes_delta)
+    given, names = options["mechanisms"], by_name(family for family in MECHANISMS.values() if family.takes_delta)
     return [column for column, tag in given.items() if is_one_of(tag.tag if isinstance(tag, Mechanism) else tag, names)]
 
 
 def may_move_shares(options: Mapping[str, Any], left: Sequence[Field]) -> bool:
     """Return whether a mechanism with a loss or a δ of its own may give way, which moves other columns' shares."""
-    given = options["mechanisms"] if isinstance(options["mechanisms"], Mapping) else {}
-    own = {name for name, mechanism in given.items() if isinstance(mechanism, Mechanism)} | {*taking(options)}
+    own = {name for name, mechanism in options["mechanisms"].items() if isinstance(mechanism, Mechanism)}
+    own |= {*taking(options)}
     return any(column.name in own for column in left)
 
 

@@ -241,8 +241,7 @@ class CheckedRequest:
         """Return the plan, or about that, which says how far noise goes beyond bounds; None if it is not known to."""
         if self.plan is not None:
             return self.plan
-        given = self.options["mechanisms"]
-        named = given if isinstance(given, Mapping) else {}
+        named = self.options["mechanisms"]
         if not any(widens(space, named[name]) for name, space in self.spaces.items() if name in named):
             return None
         # Typical spaces may not fit the mechanisms and shares that were asked for by name.
@@ -297,7 +296,7 @@ class CheckedRequest:
             return built(spaces, self.promise, options, self.wish.without(spaces), inferred)
 
         given = self.options["mechanisms"]
-        open_ones = [name for name in inferred.columns if name in given] if isinstance(given, Mapping) else []
+        open_ones = [name for name in inferred.columns if name in given]
         if not open_ones:
             return plan_of(self.options)
         try:
@@ -442,16 +441,15 @@ def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], 
     Names, shares, groups and rows are checked; how much noise there is, is calibrated only where it may fail.
     """
     budget = rest if rest.epsilon < _SMALL or taking(options) else Budget(1.0, 0.0)
-    unknown, chosen = {column.name for column in left}, options.get("mechanisms") or {}
-    if isinstance(chosen, Mapping):
-        for column in left:
-            if isinstance(tag := chosen.get(column.name), str):
-                # What objects are is not known by their type.
-                either = [] if is_open(column.type) else [spaces[column.name], Nullable(spaces[column.name])]
-                check_tag(tag, column.name, [space.metric for space in either])
-        # Which mechanisms fit, and what they cost, is known with the spaces.
-        named = {k: getattr(tag, "tag", tag) if k in taking(options) else tag for k, tag in chosen.items()}
-        chosen = {k: tag for k, tag in named.items() if k not in unknown and not isinstance(tag, Mechanism)}
+    unknown, chosen = {column.name for column in left}, options["mechanisms"]
+    for column in left:
+        if isinstance(tag := chosen.get(column.name), str):
+            # What objects are is not known by their type.
+            either = [] if is_open(column.type) else [spaces[column.name], Nullable(spaces[column.name])]
+            check_tag(tag, column.name, [space.metric for space in either])
+    # Which mechanisms fit, and what they cost, is known with the spaces.
+    named = {k: getattr(tag, "tag", tag) if k in taking(options) else tag for k, tag in chosen.items()}
+    chosen = {k: tag for k, tag in named.items() if k not in unknown and not isinstance(tag, Mechanism)}
     build_plan(spaces, epsilon=budget.epsilon, delta=budget.delta, **{**options, "mechanisms": chosen, "leaks": ()})
 
 

@@ -203,7 +203,7 @@ def build_plan(
     check_measures(measures, known)
     tables = measures_step(measures, known, contributions, delta)
     terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables, most)
-    columns, joined = build_units(known, terms, allocation, {} if mechanisms is None else mechanisms, groups, numbers)
+    columns, joined = build_units(known, terms, allocation, mechanisms, groups, numbers)
     plan = Plan(
         epsilon=epsilon,
         delta=delta,
@@ -363,10 +363,17 @@ def _maker(unit: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> 
     return make
 
 
-def _check_mechanisms(given: Any, known: Mapping[str, Space]) -> dict[str, Any]:
-    if not isinstance(given, Mapping) or not all(isinstance(value, str | Mechanism) for value in given.values()):
+def as_mechanisms(given: Any) -> Mapping[Any, str | Mechanism]:
+    """Return mechanisms by column, none for None; raise `ParameterError` for what is no such mapping."""
+    found = {} if given is None else given
+    if not isinstance(found, Mapping) or not all(isinstance(value, str | Mechanism) for value in found.values()):
         raise ParameterError("mechanisms must be a mapping {column: tag or mechanism}")
-    for name in given:
+    return found
+
+
+def _check_mechanisms(given: Any, known: Mapping[str, Space]) -> dict[str, Any]:
+    found = as_mechanisms(given)
+    for name in found:
         if isinstance(name, tuple):
             raise ParameterError(
                 f"mechanisms names the group {tuple_label(name)}, and a group has gamma_diagonal, of which each column "
@@ -374,7 +381,7 @@ def _check_mechanisms(given: Any, known: Mapping[str, Space]) -> dict[str, Any]:
             )
         if name not in known:
             raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")
-    return dict(given)
+    return dict(found)
 
 
 def _check_groups(groups: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> list[tuple[str, ...]]:
