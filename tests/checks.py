@@ -33,14 +33,13 @@ from dpframe.channels import (
     WrappedGeometric,
     mechanism_from_json,
 )
-from dpframe.channels.ball_channel import BallChannel
 from dpframe.channels.bit_flips import FlipChannel
 from dpframe.channels.geometric import GeometricChannel
 from dpframe.channels.process import Process
 from dpframe.channels.set_channel import SetChannel
 from dpframe.channels.set_response import SetResponse
 from dpframe.channels.tabulated import Tabulated
-from dpframe.channels.vector_noise import VectorChannel
+from dpframe.channels.vector_noise import BallChannel, VectorChannel
 from dpframe.errors import ColumnError, ParameterError, PlanError
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ChannelTable, GeometricTable

@@ -16,8 +16,7 @@ Every value is a bound from above. `dominating` proves which law dominates all c
 
 from dpframe.accounting.composition import composed_delta, composed_epsilon
 from dpframe.accounting.dominating import BitsLoss, Bound, ColumnLoss, ItemsLoss
-from dpframe.accounting.sampling import best_sample, sampled, unsampled
-from dpframe.accounting.secret_order import shuffled_delta
+from dpframe.accounting.secret_order import best_sample, sampled, shuffled_delta, unsampled
 
 __all__ = [
     "BitsLoss",

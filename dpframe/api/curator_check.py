@@ -27,9 +27,8 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits
 from dpframe.spaces import Space
 from dpframe.spaces.base import decoded
-from dpframe.tables.checks import check_columns
 from dpframe.tables.frames import Frame, wrap
-from dpframe.tables.table import Codes, Table
+from dpframe.tables.table import Codes, Table, check_columns
 from dpframe.tables.types import output_type
 
 _ROUNDED = (

@@ -23,14 +23,13 @@ from dpframe.errors import (
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread
-from dpframe.tables.checks import check_released_types, located
 from dpframe.tables.frames import Frame
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.noisy_tables import measured_tables
 from dpframe.tables.order_watch import SortedWatch
 from dpframe.tables.release import Digest, permutation, release
 from dpframe.tables.released import described
-from dpframe.tables.table import SHUFFLED, Codes, Table
+from dpframe.tables.table import SHUFFLED, Codes, Table, check_released_types, located
 
 T = TypeVar("T", bound=Table)
 D = TypeVar("D")

@@ -44,7 +44,6 @@ from dpframe.errors import (
     warn,
 )
 from dpframe.noise.keystream import inference_id
-from dpframe.plan.asked import AskedOf
 from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.findings import expected_losses, judge
 from dpframe.plan.infer.categories import is_text
@@ -60,7 +59,7 @@ from dpframe.plan.infer.declared import (
 )
 from dpframe.plan.infer.from_data import any_space, from_type
 from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
-from dpframe.plan.inferred import Inferred
+from dpframe.plan.inferred import AskedOf, Inferred
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import BoundRules
@@ -68,9 +67,8 @@ from dpframe.plan.steps import row_cap
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field, is_open
-from dpframe.tables.checks import check_columns
 from dpframe.tables.frames import Frame, wrap
-from dpframe.tables.table import Table
+from dpframe.tables.table import Table, check_columns
 
 
 @dataclass(frozen=True)

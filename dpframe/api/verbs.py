@@ -23,11 +23,11 @@ from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, refusing_misfit_calls, warn
 from dpframe.plan.plan import Plan
+from dpframe.tables.batches import usual_threads
 from dpframe.tables.conversion import Conversion, Progress
 from dpframe.tables.files import BATCH_ROWS, FileInput
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.info import ReleaseInfo
-from dpframe.tables.pipeline import usual_threads
 from dpframe.tables.sinks import Sink, check_place, check_target
 from dpframe.tables.staged import is_read_in_parts, staged
 from dpframe.tables.table import Table, engine_of

@@ -29,9 +29,9 @@ from dpframe.accounting.budget import round_up
 from dpframe.accounting.discrete_gaussian import BallNoise
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.step_loss import StepLoss
-from dpframe.channels.ball_channel import CHUNK, BallChannel
 from dpframe.channels.base import IntArray, register
-from dpframe.channels.gaussian_step import GaussianMechanism, claimed_step, least_table
+from dpframe.channels.vector_noise import CHUNK, BallChannel
+from dpframe.channels.wide_gaussian import GaussianMechanism, claimed_step, least_table
 from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable
 from dpframe.noise.keystream import ColumnStream

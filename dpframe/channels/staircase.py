@@ -23,9 +23,8 @@ from dpframe.accounting.budget import DIGITS, round_down
 from dpframe.accounting.loss import ResponseLoss
 from dpframe.channels.base import CodeFunction, IntArray, Mechanism, register
 from dpframe.errors import ParameterError, check_whole
-from dpframe.noise.box_table import BoxTable
 from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import WORD
+from dpframe.noise.tables import WORD, BoxTable
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 

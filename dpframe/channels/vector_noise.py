@@ -17,14 +17,22 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from dpframe.accounting.budget import round_down, round_up
 from dpframe.accounting.loss import NullFlagLoss, PrivacyLoss, RatioLoss, pure_rate
-from dpframe.channels.ball_channel import CHUNK, BallChannel
-from dpframe.channels.base import LARGEST_MATRIX, Channel, IntArray, Mechanism, register, response_loss, response_table
+from dpframe.channels.base import (
+    LARGEST_MATRIX,
+    Channel,
+    CodeFunction,
+    IntArray,
+    Mechanism,
+    register,
+    response_loss,
+    response_table,
+)
 from dpframe.channels.geometric import GivenNoise
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
@@ -32,6 +40,62 @@ from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.ball import Ball
+
+CHUNK = 1 << 14
+"""Rows that are unpacked at a time."""
+
+
+class BallChannel(Channel):
+    """Noise on the coordinates of vectors in a ball: what follows from just the ball."""
+
+    @property
+    @abstractmethod
+    def ball(self) -> Ball:
+        """The ball that vectors are drawn to before noise is added."""
+
+    @property
+    @abstractmethod
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Surrogates of u and of u², by the released code of a coordinate, each of shape (2^bits,)."""
+
+    @property
+    @abstractmethod
+    def variances(self) -> tuple[float, float]:
+        """Variance of the surrogate of u for a coordinate next to 0, and the largest."""
+
+    own_metric = "vector"
+
+    def reads(self, space: Space) -> bool:
+        """Return whether a space's vectors lie in this ball, on this grid."""
+        vectors: Any = space
+        return bool(vectors.holds_vectors and vectors.ball == self.ball)
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance of two vectors in grid steps."""
+        return float(self.ball.radius)
+
+    @property
+    def centre(self) -> int:
+        """The vector next to 0."""
+        return self.ball.centre
+
+    @property
+    def code_words(self) -> int:
+        """64-bit words in the code of a row."""
+        return self.ball.words
+
+    def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
+        """Refused: functions of a whole vector have too many values; coordinates have surrogates of their own."""
+        self._refuse()
+
+    def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
+        """Refused, as `surrogate_at`."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ParameterError("vectors are not inverted as a whole; ask for mean or mean_curve")
+
 
 _PLANES = 2
 """Planes of words that a coordinate has, whether its table needs both or not."""

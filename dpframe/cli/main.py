@@ -32,8 +32,7 @@ from dpframe.api.planning import Request
 from dpframe.api.report.report import Report
 from dpframe.api.targets import check_alone, reached
 from dpframe.cli.account import account_of
-from dpframe.cli.audit import audit
-from dpframe.cli.check import check
+from dpframe.cli.check import audit, check
 from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
 from dpframe.cli.groups import EXAMPLE, GroupedCommands, GroupedOptions

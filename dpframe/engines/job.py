@@ -25,11 +25,11 @@ from dpframe.engines.staging import WrittenFile, staged, write_part
 from dpframe.engines.table import EngineTable, Outcome, settled
 from dpframe.engines.work import Bucket, Pieces, Work
 from dpframe.errors import ParameterError
-from dpframe.tables.checks import check_columns
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.noisy_tables import Tables
 from dpframe.tables.order_watch import warn_of
 from dpframe.tables.release import Selection
+from dpframe.tables.table import check_columns
 
 T = TypeVar("T", bound=EngineTable)
 D = TypeVar("D")

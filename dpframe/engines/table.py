@@ -28,11 +28,10 @@ from dpframe.noise.keystream import choice_key
 from dpframe.spaces import Space, as_arrow
 from dpframe.spaces.field import Field, is_open
 from dpframe.tables import persons
-from dpframe.tables.checks import check_types
 from dpframe.tables.frames import Frame, PandasFrame
 from dpframe.tables.persons import PersonChoice
 from dpframe.tables.row_checks import RowChecks, sum_bytes
-from dpframe.tables.table import Codes, Counters
+from dpframe.tables.table import Codes, Counters, check_types
 
 _TRIM, _MMAP = -1, -3
 """glibc's numbers of M_TRIM_THRESHOLD and M_MMAP_THRESHOLD (malloc.h)."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.channels.ball_channel import BallChannel
+from dpframe.channels.vector_noise import BallChannel
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Reading

@@ -30,8 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.plan.asked import AskedOf
-from dpframe.plan.inferred import Inferred, Measured
+from dpframe.plan.inferred import AskedOf, Inferred, Measured
 from dpframe.plan.levels import Layer, fit_layers
 from dpframe.plan.spikes import POINT, Others, others_of
 from dpframe.spaces import Space
@@ -581,7 +580,7 @@ def expected_losses(asked_of: AskedOf, rows: int, noise: float = 1.0) -> tuple[f
     ``asked_of``: what may be asked of every column; ``rows``: rows of the table; ``noise``: a factor of the noise on
     every count, for inference at another μ.
 
-    >>> from dpframe.plan.asked import Asked
+    >>> from dpframe.plan.inferred import Asked
     >>> asked = (("age", (Asked("intervals", 1, 400.0),)),)
     >>> round(expected_losses(asked, 1_000)[0], 2), round(expected_losses(asked, 1_000, noise=4)[0], 2)
     (0.04, 0.39)

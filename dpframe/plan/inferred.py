@@ -1,19 +1,222 @@
-"""What private inference paid for, as it stays in the plan: its spend, and its noisy counts."""
+"""What private inference paid for, as it stays in the plan: its spend, and its noisy counts.
+
+All histograms are counts of rows, and neighbours differ in one row. So in a column where every row counts under at
+most s cells (1, or the cap on a set's items), at most 2s counts change, by 1 each: ℓ1 sensitivity 2s, ℓ2
+sensitivity √(2s). A person with k rows makes both k times as large.
+
+With δ > 0 the noise is discrete Gaussian, and its step the exact one of the lattice (`discrete_gaussian`), which adds
+up over columns and adaptive rounds. With δ = 0 the noise is geometric and ε = Σ Δᵢ·rateᵢ.
+
+*Unknown domains.* Of text and items only observed values have counts, and only those whose noisy count reaches a
+threshold τ are released. Let U be the values that both neighbours have, and M_U the mechanism that looks only
+at U. Noise is independent, so M is M_U unless a value outside U reaches τ. These belong to the rows that changed: at
+most k·s of them in a column, with counts of at most k, so that this happens with a chance of at most
+β = Σ k·s·P(k + Z ≥ τ), whatever M_U says. With probability 1 − β, then, M is M_U and M' is M_U', and
+P(M ∈ A) − e^ε·P(M' ∈ A) ≤ β + (1 − β)·(P(M_U ∈ A) − e^ε·P(M_U' ∈ A)): β is a slack.
+
+*Tables.* The sampler is within a total variation distance of the ideal law. Counts that do not change have the
+same law for both neighbours, whatever it is; what replacing the others' by the ideal one costs is part of the step.
+
+*Ways.* What a column of objects is asked depends on the kinds that were found in it: one of several ways,
+each a list of histograms. All ways have their noise and thresholds from the start, and of a column's ways the
+dearest counts: what was asked before decides which way is gone (adaptive composition, every branch of which
+costs at most as much).
+"""
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from dpframe.accounting.budget import Budget
-from dpframe.accounting.gaussian_dp import Step, step_epsilon
+from dpframe.accounting.budget import Budget, round_up
+from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
+from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta, step_epsilon
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError
-from dpframe.plan.asked import KINDS, AskedOf, asked_from_json, asked_json
+from dpframe.noise.gaussian import gaussian_table
 from dpframe.spaces.json_form import check_names, from_object, to_object
+
+KINDS = ("intervals", "steps", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
+"""What cells of histograms may be; see `Measured`."""
+UNKNOWN = ("values", "ranks", "items")
+"""Kinds of counts whose cells are known only from the rows."""
+
+TAILS = 1e-3
+"""Part of the slack that is kept for the tails of tables, and their distances from the ideal law."""
+
+ALONE = 0.1
+"""Share of δ that is slack, of an inference without a release."""
+
+_LEAST, _MOST = 0.25, 1e30
+"""Variances of noise whose lattice law is bounded, and that no weight of a count overflows."""
+_MOST_CELLS = 1 << 32
+
+Way = tuple[str, str]
+"""A column, and one of its ways."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One histogram that inference may ask of a column: what its cells are, and with how much noise.
+
+    Attributes
+    ----------
+    kind
+        What its cells are, as of `Measured`.
+    cells
+        Most cells that one row counts under: 1, or of sets the most items that are counted of a row.
+    variance
+        Of the noise on every count: σ² of discrete Gaussian noise, or that of geometric noise where δ = 0.
+    threshold
+        Rows from which values and items are found; 0 where all cells are known beforehand.
+    way
+        The kind of values that the column must have shown for this to be asked; None where it always is.
+    """
+
+    kind: str
+    cells: int
+    variance: float
+    threshold: int = 0
+    way: str | None = None
+
+    def __post_init__(self) -> None:
+        whole = all(type(value) is int for value in (self.cells, self.threshold))
+        number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
+        if self.kind not in KINDS or not isinstance(self.way, str | None) or not whole:
+            raise PlanError("a histogram that was asked for must have a kind, whole cells and a whole threshold")
+        if not (number and _LEAST <= self.variance <= _MOST and 1 <= self.cells <= _MOST_CELLS):
+            raise PlanError("a histogram that was asked for must have 1 cell a row or more, and a variance from 0.25")
+        if (self.threshold > 0) != (self.kind in UNKNOWN) or not 0 <= self.threshold < 1 << 63:
+            raise PlanError("what was asked for must have a threshold where it is of values or items, and nowhere else")
+        object.__setattr__(self, "variance", float(self.variance))
+
+    def changes(self, contributions: int) -> int:
+        """Return how many counts one person can change (by `contributions` each, in the worst case: by 1)."""
+        return 2 * self.cells * contributions
+
+
+AskedOf = tuple[tuple[str, tuple[Asked, ...]], ...]
+"""What may be asked of every column, in the order of asking; those of its ways one after the other."""
+
+
+def flat(asked: AskedOf) -> list[tuple[Way | None, Asked]]:
+    """Return all histograms, and the way each belongs to."""
+    return [(None if one.way is None else (name, one.way), one) for name, own in asked for one in own]
+
+
+def dearest(ways: Sequence[Way | None], costs: Iterable[Fraction | float | int]) -> Fraction:
+    """Return the sum of what histograms cost, of every column's ways only the dearest."""
+    total, sums = Fraction(0), dict[Way, Fraction]()
+    for way, cost in zip(ways, costs, strict=True):
+        if way is None:
+            total += Fraction(cost)
+        else:
+            sums[way] = sums.get(way, Fraction(0)) + Fraction(cost)
+    columns = {column for column, _ in sums}
+    return total + sum(max(cost for way, cost in sums.items() if way[0] == column) for column in columns)
+
+
+def noise_cost(histograms: Sequence[tuple[Way | None, int, float]], contributions: int, slack: float) -> Step:
+    """Return the exact step of all noises, of every column's ways only the dearest.
+
+    ``histograms``: of each its way, the most cells that a row counts under, and σ².
+    """
+    ways: dict[Way | None, list[IntegerNoise]] = {}
+    for way, cells, sigma2 in histograms:
+        distance = round_up(gaussian_table(sigma2).distance)
+        ways.setdefault(way, []).append(IntegerNoise(sigma2, 2 * cells, 1, distance))
+    each = slack / max(len(ways), 1)
+    steps = {way: noise_step(noises, contributions, each) for way, noises in ways.items()}
+    most: dict[str, Step] = {}
+    for way, step in steps.items():
+        if way is not None and step.mu >= most.get(way[0], step).mu:
+            most[way[0]] = step
+    return composed_steps([*(step for way, step in steps.items() if way is None), *most.values()])
+
+
+def asked_step(asked: AskedOf, contributions: int, delta: float) -> Step:
+    """Return the step of all that may be asked, with a slack; `TAILS` of it is for the tails of the noise."""
+    histograms, k = flat(asked), contributions
+    noises = noise_cost([(way, h.cells, h.variance) for way, h in histograms], k, delta * TAILS * (1 - 1e-6))
+    escapes = [k * h.cells * _reaches(h, k) if h.threshold else 0.0 for _, h in histograms]
+    escape = round_up(dearest([way for way, _ in histograms], escapes))
+    if not escape < 1:
+        raise ParameterError("the thresholds let every rare value show")
+    return composed_steps([noises, Step(0.0, escape)])
+
+
+def _reaches(asked: Asked, k: int) -> float:
+    """Return a bound on the chance that noise lifts a count of k to the threshold."""
+    return gaussian_tail(asked.variance, asked.threshold - k) + round_up(gaussian_table(asked.variance).distance)
+
+
+def asked_epsilon(asked: AskedOf, contributions: int) -> float:
+    """Return the ε of all that may be asked with geometric noise; infinite where a domain is unknown."""
+    histograms = flat(asked)
+    if any(h.threshold for _, h in histograms):
+        return math.inf
+    # 2α/(1 − α)² = 1/(cosh(rate) − 1), and cosh(r) − 1 = 2·sinh²(r/2).
+    losses = [h.changes(contributions) * 2 * math.asinh(math.sqrt(0.5 / h.variance)) for _, h in histograms]
+    return round_up(dearest([way for way, _ in histograms], losses))
+
+
+def asked_json(asked: AskedOf) -> list[dict[str, Any]]:
+    """Return what was asked as JSON objects: columns with the same questions together."""
+    alike: dict[tuple[Asked, ...], list[str]] = {}
+    for name, own in asked:
+        alike.setdefault(own, []).append(name)
+    return [
+        {"columns": names, "histograms": [to_object(one, sparse=["threshold", "way"]) for one in own]}
+        for own, names in alike.items()
+    ]
+
+
+def asked_from_json(data: Any) -> AskedOf:
+    """Read it back; `PlanError` for anything else."""
+    if not isinstance(data, list):
+        raise PlanError("what inference asked must be a list, by columns")
+    found: dict[str, tuple[Asked, ...]] = {}
+    for group in data:
+        check_names(group, "what inference asked", ["columns", "histograms"])
+        names, histograms = group["columns"], group["histograms"]
+        if not isinstance(names, list) or not isinstance(histograms, list):
+            raise PlanError("what inference asked must name columns, and list histograms")
+        own = tuple(from_object(Asked, one, "a histogram that was asked for") for one in histograms)
+        for name in names:
+            if not isinstance(name, str) or name in found:
+                raise PlanError("what inference asked must name every column once")
+            found[name] = own
+    return tuple(found.items())
+
+
+_LESS = "inference claims {} but its counts have less noise than that asks for"
+
+
+def undercut(asked: AskedOf, contributions: int, budget: Budget, stated: Step | None) -> list[str]:
+    """Return in what all that may be asked costs more than is stated: a step, or where there is none a budget."""
+    if stated is None and budget.delta == 0:
+        spent = asked_epsilon(asked, contributions)
+        return [] if spent <= budget.epsilon else [_LESS.format(budget.stated())]
+    slack = budget.delta * ALONE if stated is None else stated.delta
+    try:
+        step = asked_step(asked, contributions, slack) if asked else Step(0.0)
+    except ParameterError as error:
+        return [f"inference claims the slack {slack:.3g}, which is too little: {error}"]
+    if stated is None:
+        kept = step_delta(step, budget.epsilon) <= budget.delta
+        return [] if kept else [_LESS.format(budget.stated())]
+    failures = []
+    if step.mu > stated.mu:
+        failures.append(_LESS.format(f"mu={stated.mu:.6g}"))
+    if step.delta > stated.delta:
+        failures.append(f"inference claims the slack {slack:.3g} but its thresholds let rare values show oftener")
+    return failures
+
 
 UNITS = ("D", "s", "ms", "us", "ns")
 """Units of times; days are those of dates."""

@@ -15,8 +15,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.gaussian_dp import Step, step_delta
 from dpframe.errors import name_list
-from dpframe.plan.asked import Asked, undercut
-from dpframe.plan.inferred import Inferred, Measured
+from dpframe.plan.inferred import Asked, Inferred, Measured, undercut
 from dpframe.plan.kinds import is_asked, way_of
 from dpframe.spaces import Boolean, Datetime, Integer, Space
 

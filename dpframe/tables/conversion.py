@@ -17,17 +17,16 @@ from dpframe.errors import ColumnError
 from dpframe.noise.keystream import U64
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
-from dpframe.tables.batches import Batch, length, row_groups, taken
-from dpframe.tables.checks import check_types, located
+from dpframe.tables.batches import Batch, ahead, length, ordered, row_groups, taken, written
 from dpframe.tables.files import FileInput
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.noisy_tables import Tables
 from dpframe.tables.order_watch import SortedWatch
 from dpframe.tables.parquet_form import ParquetForm
-from dpframe.tables.pipeline import ahead, ordered, written
 from dpframe.tables.release import Digest, Selection, order_words, release
 from dpframe.tables.sinks import Sink
 from dpframe.tables.spill import BUCKET_ROWS, Spill
+from dpframe.tables.table import check_types, located
 
 Progress = Callable[[int, int], None]
 """Called with the rows done and the rows in all."""

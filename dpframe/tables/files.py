@@ -25,10 +25,9 @@ from dpframe.noise.keystream import framed
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field
 from dpframe.tables.batches import RowsWriter, Writer
-from dpframe.tables.checks import check_types, located
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.persons import row_counts
-from dpframe.tables.table import Codes, Counters, Streamed
+from dpframe.tables.table import Codes, Counters, Streamed, check_types, located
 from dpframe.tables.types import coded_field
 from dpframe.totals.counts import counting
 

@@ -42,8 +42,7 @@ from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.cells import equal_starts
 from dpframe.totals.answers import Noise, Numbers
 from dpframe.totals.counts import Codes
-from dpframe.totals.groups import WHOLE, Groups
-from dpframe.totals.questions import QUANTILE_CELLS, filled, fine_cells
+from dpframe.totals.questions import QUANTILE_CELLS, WHOLE, Groups, filled, fine_cells
 from dpframe.totals.selection import Scores
 
 _CELLS = 1 << 16

@@ -21,8 +21,7 @@ from dpframe.spaces.arrays import IntArray
 from dpframe.spaces.set_bits import cut, set_sizes
 from dpframe.totals.answers import Numbers
 from dpframe.totals.counts import Codes
-from dpframe.totals.groups import Holds, met
-from dpframe.totals.questions import Question, Totals
+from dpframe.totals.questions import Holds, Question, Totals, met
 
 Bits = npt.NDArray[np.bool_]
 

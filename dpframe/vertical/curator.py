@@ -30,14 +30,13 @@ from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, Parame
 from dpframe.noise.keystream import BLOCK_BYTES, U64, Keystream, block_cipher
 from dpframe.spaces import Space, as_arrow
 from dpframe.tables.batches import Batch, length, row_groups
-from dpframe.tables.checks import check_types, located
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import wrap
 from dpframe.tables.info import packed
 from dpframe.tables.inputs import open_input
 from dpframe.tables.noisy_tables import Tables
 from dpframe.tables.spill import BUCKET_ROWS, Spill
-from dpframe.tables.table import Table
+from dpframe.tables.table import Table, check_types, located
 from dpframe.tables.types import is_text
 from dpframe.vertical.keys import Identity
 from dpframe.vertical.messages import ROWS, Header, MessageWriter, check_new, header_file, read_header, write_header

@@ -17,11 +17,10 @@ import pyarrow as pa
 
 from dpframe.errors import FileError, PlanError
 from dpframe.plan.measures import Measure, MeasuredTable
-from dpframe.tables.batches import Batch, length, row_groups
+from dpframe.tables.batches import Batch, length, row_groups, written
 from dpframe.tables.info import ReleaseInfo, unpacked
 from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_form import ParquetForm
-from dpframe.tables.pipeline import written
 from dpframe.tables.release import Digest, order_words
 from dpframe.tables.sinks import Sink, check_target
 from dpframe.tables.spill import BUCKET_ROWS, Spill

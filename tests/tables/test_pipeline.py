@@ -16,7 +16,7 @@ from checks import refused
 
 import dpframe as dpf
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.tables.pipeline import ahead, ordered, written
+from dpframe.tables.batches import ahead, ordered, written
 
 KEY = bytes(range(32))
 THREADS = [1, 2, 5]

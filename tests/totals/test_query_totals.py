@@ -9,8 +9,7 @@ from dpframe.accounting.unit import Unit
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces import Boolean, Integer, Nullable, Real
 from dpframe.totals.answers import Numbers
-from dpframe.totals.groups import Groups
-from dpframe.totals.questions import FANOUT, CellCounts, CellTree, ProductSums, Summed
+from dpframe.totals.questions import FANOUT, CellCounts, CellTree, Groups, ProductSums, Summed
 from dpframe.totals.set_questions import ChosenCounts, Distinct, ItemCounts, holds_items, size_places
 
 ADDED = Unit(added=True)

@@ -12,7 +12,7 @@ from dpframe.accounting.gaussian_dp import Step, step_delta
 from dpframe.accounting.unit import Unit
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import GaussianAnswer, Numbers, Portion, gaussian
-from dpframe.totals.groups import WHOLE, Groups
+from dpframe.totals.questions import WHOLE, Groups
 from dpframe.totals.ranks import RankCounts, Readings, halvings, search_shares, searched
 
 ADDED = Unit(added=True)

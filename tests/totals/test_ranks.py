@@ -11,7 +11,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import Unit
 from dpframe.spaces import Integer, Nullable
 from dpframe.totals.answers import Portion
-from dpframe.totals.groups import WHOLE, Groups
+from dpframe.totals.questions import WHOLE, Groups
 from dpframe.totals.ranks import RankCounts, distance_weights, distances, level_of
 from dpframe.totals.selection import ExponentialSelector, NoisyMax, Scores, weights
 

@@ -45,8 +45,7 @@ from dpframe.tables.inputs import open_input
 from dpframe.tables.table import Table
 from dpframe.totals.answers import MECHANISMS, Noise, Portion
 from dpframe.totals.counts import Codes
-from dpframe.totals.groups import Groups, Holds
-from dpframe.totals.questions import Question
+from dpframe.totals.questions import Groups, Holds, Question
 from dpframe.totals.set_questions import holds_items
 
 T = TypeVar("T", "pd.Series[Any]", pd.DataFrame)

@@ -26,8 +26,7 @@ from dpframe.api.answers.asking import (
 from dpframe.errors import ParameterError, check_whole, name_list
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import MECHANISMS, Noise, Portion
-from dpframe.totals.groups import Holds
-from dpframe.totals.questions import CellCounts, Question
+from dpframe.totals.questions import CellCounts, Holds, Question
 from dpframe.totals.selection import SELECTORS, Scores, Selector, best_selector, whole_cost
 from dpframe.totals.set_questions import ChosenCounts, Distinct, ItemCounts, size_places
 

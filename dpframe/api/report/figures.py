@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.api.report.elements import Drawing, Table, bar, interval_bar, log_bar, table
-from dpframe.api.report.words import unit_word
+from dpframe.api.report.elements import Drawing, Table, bar, interval_bar, log_bar, table, unit_word
 from dpframe.errors import ParameterError
 from dpframe.estimate import Estimates
 from dpframe.plan.plan import Plan

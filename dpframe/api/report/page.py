@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING
 
 from dpframe.accounting.budget import Budget, upward
 from dpframe.accounting.gaussian_dp import promise_step
-from dpframe.api.report.elements import Drawing, Table, bar, parts_bar, range_bar, table
+from dpframe.api.report.elements import (
+    MECHANISMS,
+    Drawing,
+    Table,
+    bar,
+    mechanism_name,
+    parts_bar,
+    range_bar,
+    table,
+    unit_word,
+)
 from dpframe.api.report.figures import MOST_COLUMNS, Figure, estimate_figures, forecast_rows, share_table
 from dpframe.api.report.glance import glance
 from dpframe.api.report.review import comparison, review_table
-from dpframe.api.report.words import MECHANISMS, mechanism_name, unit_word
 from dpframe.errors import name_list
 from dpframe.estimate import Estimates
 from dpframe.plan.beliefs import PRIORS, after, best_guess, chance, percent

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpframe.api.report.words import mechanism_name
+from dpframe.api.report.elements import mechanism_name
 from dpframe.api.report.yaml_text import read_yaml, yaml_text
 from dpframe.disk import YAML, check_named, write_text
 from dpframe.errors import FileError, ParameterError, name_list

@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpframe.api.report.elements import mechanism_name
 from dpframe.api.report.page import page
-from dpframe.api.report.words import mechanism_name
 from dpframe.api.verify import verify
 from dpframe.disk import WEB_PAGE, check_named, write_text
 from dpframe.estimate import Estimates

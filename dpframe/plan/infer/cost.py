@@ -1,6 +1,6 @@
 """What private inference may spend (a share of M², or of ε with δ = 0), what it costs, and what noise that asks for.
 
-What a histogram costs, and why, is said in `dpframe.plan.asked`.
+What a histogram costs, and why, is said in `dpframe.plan.inferred`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable, Ints, gaussian_table
 from dpframe.noise.geometric_counts import GeometricNoise, geometric_noise
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.asked import ALONE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
+from dpframe.plan.inferred import ALONE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
 from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise
 

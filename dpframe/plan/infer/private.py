@@ -20,7 +20,6 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.asked import Asked, AskedOf
 from dpframe.plan.infer.categories import Items, Ranks, Texts, is_text
 from dpframe.plan.infer.column import Presence, Task
 from dpframe.plan.infer.cost import MOST_SHARE, Histogram, Spending, spend
@@ -28,7 +27,7 @@ from dpframe.plan.infer.from_data import IDENTIFIER, from_type
 from dpframe.plan.infer.numbers import ROUND_SHARES, Numbers, Times, is_number, is_time
 from dpframe.plan.infer.objects import Objects
 from dpframe.plan.infer.vectors import Lists
-from dpframe.plan.inferred import Measured
+from dpframe.plan.inferred import Asked, AskedOf, Measured
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import is_list_of_floats
 from dpframe.spaces.field import Field
