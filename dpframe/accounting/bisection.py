@@ -12,9 +12,6 @@ def bisected(
 
     The interval, in either direction, is halved until it is at most ``width`` of its larger end, or its ends are
     neighbouring floats; or until the larger end is at most ``least``.
-
-    >>> bisected(lambda x: x * x <= 2, 1.0, 2.0), bisected(lambda x: x * x >= 2, 2.0, 1.0)
-    (1.414213562373095, 1.4142135623730951)
     """
     # SciPy's root finders are faster and end on either side of a root. A loss or a rate must end where the promise was
     # seen to hold, of rounded functions that are steps at their finest.

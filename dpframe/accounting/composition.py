@@ -229,20 +229,12 @@ def composed_epsilon(parts: Sequence[ColumnLoss], delta: float) -> float:
 
 
 def response_parts(epsilons: Sequence[float]) -> list[ColumnLoss]:
-    """Return the parts of columns known only by their losses: randomised response on two outcomes.
-
-    >>> response_parts([1.0])
-    [ColumnLoss(epsilon=1.0, blanket=0.5378828427399902)]
-    """
+    """Return the parts of columns known only by their losses: randomised response on two outcomes."""
     return [ColumnLoss(epsilon, 2 * math.exp(-epsilon) / (1 + math.exp(-epsilon))) for epsilon in epsilons]
 
 
 def mixed_delta(parts: Sequence[ColumnLoss], step: Step, epsilon: float) -> float:
-    """Return an upper bound on δ(ε) of one unshuffled row with these columns, and all else that is a step.
-
-    >>> round(mixed_delta(response_parts([0.064] * 15), Step(0.0749, 1e-7), 1.0), 8)
-    1.05e-06
-    """
+    """Return an upper bound on δ(ε) of one unshuffled row with these columns, and all else that is a step."""
     lossy = check_losses(parts)
     if not epsilon >= 0:
         raise ParameterError("epsilon must be at least 0")

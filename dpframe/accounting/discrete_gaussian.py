@@ -281,9 +281,6 @@ def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: fl
 
     Noises of one parameter and span are taken together: the more numbers, the finer the lattice and the nearer μ is
     to the continuous √numbers·span/σ. The slack is divided among them.
-
-    >>> round(noise_step([IntegerNoise(100.0, numbers=2)]).mu, 4)  # one table: √2/10
-    0.1415
     """
     check_whole(contributions, "contributions", of="rows per person")
     if not check_delta(slack, "slack") > 0:

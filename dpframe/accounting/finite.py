@@ -330,10 +330,6 @@ class FiniteLoss(PrivacyLoss):
     """The exact loss of a finite channel, all inputs being neighbours.
 
     ``columns``: one law per input: integers over ``total``, one per output. ``total``: the sum of every law.
-
-    >>> loss = FiniteLoss(((3, 1), (1, 3)), 4)
-    >>> loss.epsilon(), loss.delta(0.5)
-    (1.0986122886681098, 0.337819682324968)
     """
 
     columns: tuple[tuple[int, ...], ...]

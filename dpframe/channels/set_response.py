@@ -34,11 +34,7 @@ MOST_LISTED = 1 << 20
 
 
 def set_count(items: int, most: int, stop: int | None = None) -> int:
-    """Return the number of sets of at most ``most`` of so many items, Σ C(items, r); counting ends beyond ``stop``.
-
-    >>> set_count(4, 2), set_count(5, 9), set_count(5, -1)
-    (11, 32, 0)
-    """
+    """Return the number of sets of at most ``most`` of so many items, Σ C(items, r); counting ends beyond ``stop``."""
     ways, total = 1, 0
     for size in range(min(items, most) + 1):
         total += ways
@@ -139,11 +135,7 @@ class SetRanks:
 
 
 def sums_over_sets(items: int, most: int) -> tuple[int, int]:
-    """Return Σ|x| and Σ|x|² over the sets x of at most ``most`` of some items.
-
-    >>> sums_over_sets(4, 2)
-    (16, 28)
-    """
+    """Return Σ|x| and Σ|x|² over the sets x of at most ``most`` of some items."""
     ways = accumulate(range(min(items, most)), lambda w, size: w * (items - size) // (size + 1), initial=1)
     terms = list(enumerate(ways))
     return sum(size * w for size, w in terms), sum(size * size * w for size, w in terms)

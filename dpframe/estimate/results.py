@@ -33,11 +33,7 @@ _NORMAL = 1.95
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Estimates, standard errors, and the ends of intervals: arrays of one shape.
-
-    >>> Results.of(np.array([10.0]), np.array([4.0]), 1.96).series("count").to_dict()
-    {'estimate': 10.0, 'std_error': 2.0, 'lower': 6.08, 'upper': 13.92}
-    """
+    """Estimates, standard errors, and the ends of intervals: arrays of one shape."""
 
     estimate: Any
     std_error: Any
@@ -67,11 +63,7 @@ class Results:
         return replace(self, lower=np.clip(self.lower, least, most), upper=np.clip(self.upper, least, most))
 
     def clipped(self, least: float, most: float) -> Results:
-        """Return estimates and intervals within bounds of the truth, intervals of a standard error at least.
-
-        >>> Results.of(np.array([-3.0, 0.5, 9.0]), np.ones(3), 1.96).clipped(0.0, 8.0).lower.round(2).tolist()
-        [0.0, 0.0, 7.0]
-        """
+        """Return estimates and intervals within bounds of the truth, intervals of a standard error at least."""
         least_width = np.nan_to_num(self.std_error, nan=0.0, posinf=0.0)
         lower, upper = np.minimum(self.lower, most - least_width), np.maximum(self.upper, least + least_width)
         return Results(np.clip(self.estimate, least, most), self.std_error, lower, upper).within(least, most)

@@ -201,9 +201,6 @@ def staircase(width: int, rate: float) -> StairNoise:
 
     The plateau of the continuous law is γ*·width, γ* = 1/(1 + e^(rate/2)) (Geng–Viswanath 2014, Thm 3); the better of
     its two neighbouring whole numbers is taken.
-
-    >>> staircase(100, 2.0).plateau, staircase(1, 2.0).plateau
-    (27, 1)
     """
     ideal = width / (1 + math.exp(min(rate, MOST_RATE) / 2))
     places = {min(max(math.floor(ideal) + more, 1), width) for more in (0, 1, 2)}

@@ -49,9 +49,6 @@ def pairs_moved(count: int, most: int) -> int:
     """Return how many pairs of ``count`` items two sets of at most ``most`` items differ in, at the most.
 
     Sets of a and b items have at least a + b − count in common, and pairs of these are in both.
-
-    >>> pairs_moved(20, 3), pairs_moved(4, 3), pairs_moved(3, 3)
-    (6, 4, 3)
     """
     most = min(most, count)
     if 2 * most <= count:
@@ -80,9 +77,5 @@ def cell_count(space: Space, most: int) -> int:
 
 
 def equal_starts(values: int, cells: int) -> tuple[int, ...]:
-    """Return the first code of each of some cells of equal width, about, of so many codes.
-
-    >>> equal_starts(10, 4)
-    (0, 3, 5, 8)
-    """
+    """Return the first code of each of some cells of equal width, about, of so many codes."""
     return tuple(-(-cell * values // cells) for cell in range(cells))

@@ -31,11 +31,7 @@ _LOOKED_UP = 13
 
 
 def set_sizes(codes: U64) -> npt.NDArray[np.int64]:
-    """Return the number of bits set in rows of words.
-
-    >>> set_sizes(np.array([[3, 1], [0, 0]], dtype=np.uint64)).tolist()
-    [3, 0]
-    """
+    """Return the number of bits set in rows of words."""
     first, *others = codes.T
     out: npt.NDArray[np.int64] = np.bitwise_count(first).astype(np.int64)
     for word in others:  # a sum along short rows would be slow
@@ -47,9 +43,6 @@ def packed(items: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64], words
     """Return rows of words whose bits are the items of each row.
 
     ``items``: numbers of items, row after row; ``lengths``: how many of them are each row's; ``words``: words of a row.
-
-    >>> packed(np.array([0, 2, 2, 1]), np.array([3, 0, 1]), 1).tolist()
-    [[5], [0], [2]]
     """
     n, width = len(lengths), 64 * words
     codes = np.empty((n, words), dtype=np.uint64)

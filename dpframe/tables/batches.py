@@ -31,11 +31,7 @@ def length(batch: Batch) -> int:
 
 
 def taken(batch: Batch, rows: npt.NDArray[np.intp]) -> Batch:
-    """Return some rows of a batch.
-
-    >>> taken({"sets": np.array([[1, 0], [2, 0], [3, 1]], dtype=np.uint64)}, np.array([2]))["sets"].tolist()
-    [[3, 1]]
-    """
+    """Return some rows of a batch."""
     return {
         name: column.take(rows, axis=0) if isinstance(column, np.ndarray) else column.take(pa.array(rows))
         for name, column in batch.items()
@@ -124,9 +120,6 @@ def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int)
     """Yield what work makes of every part, in order; with several threads of as many parts and one more at a time.
 
     An error is raised in place of its part's result, so that the first part's is raised of several.
-
-    >>> list(ordered(abs, [-3, 1, -2], 2))
-    [3, 1, 2]
     """
     if threads == 1:
         yield from map(work, parts)
@@ -146,11 +139,7 @@ def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int)
 
 
 def ahead(parts: Iterator[Part], threads: int) -> Generator[Part, None, None]:
-    """Yield parts; with several threads, the next one is made meanwhile in a thread of its own.
-
-    >>> list(ahead(iter("abc"), 2))
-    ['a', 'b', 'c']
-    """
+    """Yield parts; with several threads, the next one is made meanwhile in a thread of its own."""
     if threads == 1:
         yield from parts
         return

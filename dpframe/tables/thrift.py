@@ -30,11 +30,7 @@ def varint(number: int) -> bytes:
 
 
 def encoded(struct: Struct) -> bytes:
-    """Return a structure as bytes.
-
-    >>> parsed(encoded({1: (I32, -2), 20: (LIST, (BINARY, [b"a"]))}))
-    ({1: (5, -2), 20: (9, (8, [b'a']))}, 8)
-    """
+    """Return a structure as bytes."""
     out, last = bytearray(), 0
     for number, (kind, value) in sorted(struct.items()):
         step = number - last

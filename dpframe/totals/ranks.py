@@ -292,11 +292,7 @@ def halvings(cells: int) -> int:
 
 
 def search_shares(cells: int) -> tuple[float, ...]:
-    """Return the parts of a share that the readings of one answer get, in their order.
-
-    >>> [round(part, 2) for part in search_shares(8)]
-    [0.12, 0.13, 0.15, 0.05, 0.05, 0.08, 0.08, 0.17, 0.17]
-    """
+    """Return the parts of a share that the readings of one answer get, in their order."""
     growing = [_GROWTH**i for i in range(halvings(cells))]
     return (*(_HALVING * part / sum(growing) for part in growing), *(end.share for end in _ENDS for _ in _SIDES))
 

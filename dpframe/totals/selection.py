@@ -107,9 +107,6 @@ def weights(rate: float, scores: Sequence[int]) -> list[int]:
     """Return the weight of every score over 2¹⁹², that of the best being 1; far below the best it stays as it is.
 
     e^(−k·t) is a product of two numbers of 320 bits, of t in steps of √t and of what is left, so that few are computed.
-
-    >>> [round(weight / 2**192, 3) for weight in weights(1.0, [4, 5, 3])]
-    [0.368, 1.0, 0.135]
     """
     best, far = max(scores), math.ceil(_FAR / rate)
     below = [min(best - score, far) for score in scores]
@@ -193,9 +190,6 @@ def check_base(base: Sequence[float], count: int) -> list[int]:
     """Return base weights as whole numbers in exactly their proportion; `ParameterError` for others.
 
     Rounded ones would add up to other normalisers than weights for which a choice is balanced.
-
-    >>> check_base([1, 0.5], 2)
-    [2, 1]
     """
     try:
         # Of one weight each: unlike float, it takes no text.

@@ -48,11 +48,7 @@ def holds_items(count: int, places: Sequence[int], how: str, wrong: bool) -> Hol
 
 
 def size_places(count: int) -> Callable[[Codes], IntArray]:
-    """Return what gives the size of each set of so many items, and count + 1 for null.
-
-    >>> size_places(3)(np.array([[0], [5], [8]], dtype=np.uint64)).tolist()
-    [0, 2, 4]
-    """
+    """Return what gives the size of each set of so many items, and count + 1 for null."""
 
     def places(codes: Codes) -> IntArray:
         wide = codes.astype(np.uint64)

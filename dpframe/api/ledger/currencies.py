@@ -154,9 +154,6 @@ def dominated(budget: Budget) -> Step:
 
     Pure ε is μ = 2Φ⁻¹(e^ε/(1 + e^ε)). Where e^ε is no float, 1 − Φ(t) ≤ e^(−t²/2)/2 bounds it by 2√(2ε); where half of
     ε is no float either, μ ≤ √(π/2)·ε ≤ 2ε.
-
-    >>> round(dominated(Budget(1.0, 1e-9)).mu, 3), dominated(Budget(1e4)).mu > (2e4) ** 0.5
-    (1.232, True)
     """
     if budget.epsilon < 1e-300:
         return Step(2 * budget.epsilon, budget.delta)
@@ -477,11 +474,7 @@ class Tally:
 
 
 def difference(whole: Budget, part: Budget) -> Budget:
-    """Return what is left of an amount, so that both parts together fit where the whole does.
-
-    >>> difference(Budget(0.3, 1e-6), Budget(0.03, 1e-7))
-    Budget(epsilon=0.27, delta=9e-07)
-    """
+    """Return what is left of an amount, so that both parts together fit where the whole does."""
     rest = decimals(whole.epsilon, whole.delta).plus(decimals(part.epsilon, part.delta), -1)
     return Budget(down(rest.loss), down(rest.slack))
 

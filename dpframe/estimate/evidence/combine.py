@@ -118,11 +118,7 @@ def left_by(covariance: FloatArray, gain: FloatArray, matrix: FloatArray, varian
 
 
 def chi_square_tail(degrees: int, value: float) -> float:
-    """Return P(χ² ≥ value) of χ² with so many degrees of freedom, by its finite sum: an import of SciPy takes longer.
-
-    >>> [round(chi_square_tail(degrees, 5.0), 6) for degrees in (1, 2, 3)]
-    [0.025347, 0.082085, 0.171797]
-    """
+    """Return P(χ² ≥ value) of χ² with so many degrees of freedom, by its finite sum: an import of SciPy takes longer."""
     half, odd = value / 2, degrees % 2
     if half <= 0 or half == math.inf:
         return float(half <= 0)
@@ -133,11 +129,7 @@ def chi_square_tail(degrees: int, value: float) -> float:
 
 
 def pooled(values: FloatArray) -> FloatArray:
-    """Return the nearest numbers that never fall: those that fall are pooled, and take their mean.
-
-    >>> pooled(np.array([1.0, 4.0, 2.0, 3.0, 7.0])).tolist()
-    [1.0, 3.0, 3.0, 3.0, 7.0]
-    """
+    """Return the nearest numbers that never fall: those that fall are pooled, and take their mean."""
     levels: list[tuple[float, int]] = []
     for value in values.tolist():
         total, count = value, 1
@@ -159,9 +151,6 @@ def project(values: FloatArray, variances: FloatArray | float = 1.0, total: floa
     """Return the nearest numbers that are not negative and have a sum, distances weighted by inverse variances.
 
     One threshold per unit of variance leaves the sum right (Held, Wolfe and Crowder 1974).
-
-    >>> project(np.array([5.0, 1.0, -1.0]), total=5.0)
-    array([4.5, 0.5, 0. ])
     """
     if total <= 0 or not values.size:
         return np.zeros_like(values)
@@ -179,9 +168,6 @@ def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
 
     Fieller's interval (1954) of a ratio is 1/(1 − g) of that of the delta method, with g the squared quotient of the
     base's half-width and the base; from three quarters on the base may be nothing, and four means all.
-
-    >>> few_rows([100.0, 100.0, 10.0], [0.0, 100.0, 100.0]).round(2).tolist()
-    [1.0, 1.04, 4.0]
     """
     base = np.maximum(np.asarray(rows, dtype=np.float64), 1.0)
     return np.asarray(1 / (1 - np.minimum(_FIELLER * np.asarray(variance) / base**2, 0.75)))

@@ -486,11 +486,7 @@ class NumberPair:
 
 
 def rising(heights: FloatArray) -> FloatArray:
-    """Return heights that never fall, between the nearest ones from below and from above.
-
-    >>> rising(np.array([0.0, 2.0, 1.0, 3.0]))
-    array([0. , 1.5, 1.5, 3. ])
-    """
+    """Return heights that never fall, between the nearest ones from below and from above."""
     return np.asarray((np.maximum.accumulate(heights) + np.minimum.accumulate(heights[::-1])[::-1]) / 2)
 
 
@@ -514,11 +510,7 @@ def _first(edges: FloatArray, heights: FloatArray, reach: bool) -> float:
 
 
 def truncated_spread(estimate: FloatArray, error: FloatArray) -> FloatArray:
-    """Return the standard deviation of what is not negative given an unbiased estimate: a normal law cut at zero.
-
-    >>> truncated_spread(np.array([-100.0, 0.0, 100.0]), np.array([10.0, 10.0, 10.0])).round(2)
-    array([ 0.97,  6.03, 10.  ])
-    """
+    """Return the standard deviation of what is not negative given an unbiased estimate: a normal law cut at zero."""
     _, kept = cut_below(estimate / np.maximum(error, 1e-300))
     return np.asarray(error * np.sqrt(kept))
 
@@ -535,9 +527,6 @@ def truncated_root(square: float, error: float, most: float) -> float:
 
     Were all roots as likely beforehand, the mean would be a fifth farther off where a square is two of its errors; were
     all squares, a third farther off where the error hides them.
-
-    >>> [round(truncated_root(value, 100.0, 2500.0), 1) for value in (-500.0, 0.0, 400.0, 2500.0, 5000.0)]
-    [3.2, 7.2, 19.6, 49.2, 50.0]
     """
     nearest = min(max(square, 0.0), most)
     if not (math.isfinite(square) and math.isfinite(error)) or error <= 0:

@@ -94,9 +94,6 @@ def interaction_variance(counts: FloatArray, order: int, strength: float) -> Flo
 
     ``counts``: rows by cell, by the fit; shape (cells of each column), at least ``order`` dimensions. ``order``: number
     of columns from which on nothing is known of their interaction. ``strength``: standard deviation of log odds ratios.
-
-    >>> float(interaction_variance(np.full((2, 2, 2), 80.0), 3, 0.0)[0, 0, 0])
-    10.0
     """
     rows = np.maximum(counts, 0.0)
     left = rows * (1 - rows / max(float(rows.sum()), 1e-9))
@@ -157,9 +154,6 @@ def bounds_by_pairs(sides: FloatArray) -> FloatArray:
     Examples
     --------
     Of three fair coins that are independent by pairs, all may show heads in no row, or in a quarter of them.
-
-    >>> (bounds_by_pairs(np.full((2, 2, 2), 1 / 8)) @ np.full(8, 1 / 8)).round(9).tolist()
-    [0.0, 0.25]
     """
     from scipy.optimize import linprog
 

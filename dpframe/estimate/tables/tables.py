@@ -84,11 +84,7 @@ class Table:
 
 
 def merged(tables: Sequence[Table]) -> Table:
-    """Return tables of the same columns as one, weighted by precision.
-
-    >>> merged([Table((0,), np.array([4.0, 6.0]), 1.0), Table((0,), np.array([8.0, 6.0]), 1.0)]).counts
-    array([6., 6.])
-    """
+    """Return tables of the same columns as one, weighted by precision."""
     if len(tables) == 1:
         return tables[0]
     precision = sum(1 / table.variances for table in tables)
@@ -118,9 +114,6 @@ def dependence_score(
     Counts y are compared with those of independent columns, e: under independence Σ (y − e)²/σ² has Pearson's χ² law,
     about, with (a − 1)(b − 1) degrees of freedom. Without ``variances`` counts are of released rows, and theirs under
     independence are e; without other ``margins`` e are of the counts' own.
-
-    >>> round(dependence_score(np.array([[40.0, 10.0], [10.0, 40.0]]), np.full((2, 2), 9.0)))
-    70
     """
     total = max(float(counts.sum()), 1.0)
     sums = [counts.sum(axis=1 - i) for i in range(2)]
