@@ -12,6 +12,7 @@ import typer
 from dpframe.api import audits
 from dpframe.api.curator_check import checked, declared_plan
 from dpframe.cli.pipes import Source
+from dpframe.cli.shared import AsJson, option
 from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
 from dpframe.cli.words import in_options
 from dpframe.errors import ColumnError, ParameterError
@@ -28,10 +29,8 @@ def audit(
     ],
     plan: Annotated[Path, typer.Option("--plan", help="The plan of its release; see dpframe plan.")],
     edits: Annotated[int, typer.Option(min=1, help="Changed tables to try.")] = 200,
-    random_state: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the edits, to try the same again.", show_default=False)
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    random_state: Annotated[int | None, option("Seed of the edits, to try the same again.", min=0)] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Release neighbouring tables under one key: at most one row may differ, and nothing else. Keeps nothing."""
     found = audits.audit(replay, Plan.read(plan), runs=edits, random_state=random_state)
@@ -46,21 +45,13 @@ def audit(
 
 def check(
     source: Source,
-    plan: Annotated[
-        Path | None, typer.Option("--plan", help="The plan of its release; see dpframe plan.", show_default=False)
-    ] = None,
+    plan: Annotated[Path | None, option("The plan of its release; see dpframe plan.", "--plan")] = None,
     spaces: Annotated[
-        Path | None,
-        typer.Option("--spaces", help="Declared spaces to try instead, before there is a plan.", show_default=False),
+        Path | None, option("Declared spaces to try instead, before there is a plan.", "--spaces")
     ] = None,
     space: OwnSpaces = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="A column to be left out, without a plan; repeat.", show_default=False)
-    ] = None,
-    privacy_id: Annotated[
-        str | None,
-        typer.Option(help="The column that names each row's person, without a plan.", show_default=False),
-    ] = None,
+    drop: Annotated[list[str] | None, option("A column to be left out, without a plan; repeat.")] = None,
+    privacy_id: Annotated[str | None, option("The column that names each row's person, without a plan.")] = None,
 ) -> None:
     """Look at the data: what a plan clamps, cuts and cannot hold, only for the curator's eyes. Writes nothing.
 

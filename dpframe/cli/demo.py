@@ -13,6 +13,7 @@ import typer
 from dpframe.api.public import Estimates, datasets
 from dpframe.api.verbs import sanitize
 from dpframe.cli.estimate import stacked
+from dpframe.cli.shared import option
 from dpframe.cli.terminal import progress
 from dpframe.errors import FileError
 from dpframe.plan.words import table_text
@@ -23,9 +24,7 @@ from dpframe.tables.sinks import check_place
 def demo(
     rows: Annotated[int, typer.Option(min=100, help="Rows of the made-up census.")] = 200_000,
     epsilon: Annotated[float, typer.Option(help="Budget ε for all seven columns together.")] = 1.0,
-    folder: Annotated[
-        Path | None, typer.Option(help="Keep the files here.  [default: a temporary one]", show_default=False)
-    ] = None,
+    folder: Annotated[Path | None, option("Keep the files here.  [default: a temporary one]")] = None,
 ) -> None:
     """Make a census, sanitise it, and compare estimates from the release with the truth."""
     if folder is not None:

@@ -14,6 +14,7 @@ import typer
 
 from dpframe.api.public import Estimates
 from dpframe.cli.pipes import Source
+from dpframe.cli.shared import AsJson, argument, option
 from dpframe.cli.where import WHERE, as_conditions, read_where
 from dpframe.errors import ParameterError, did_you_mean
 from dpframe.spaces.cells import has_few_values
@@ -211,32 +212,21 @@ def stacked(wide: pd.DataFrame) -> pd.DataFrame:
 
 def estimate(
     source: Source,
-    statistic: Annotated[
-        str,
-        typer.Argument(
-            help=", ".join(STATISTICS) + "; or as pandas writes them, e.g. value_counts.", show_default=False
-        ),
-    ],
-    columns: Annotated[list[str] | None, typer.Argument(help="Its columns.", show_default=False)] = None,
-    by: Annotated[str | None, typer.Option(help="Group means by this column.", show_default=False)] = None,
-    bins: Annotated[
-        str | None,
-        typer.Option(help="Bins of numeric columns: how many, or their edges, as 0,18,65,120.", show_default=False),
-    ] = None,
+    statistic: Annotated[str, argument(", ".join(STATISTICS) + "; or as pandas writes them, e.g. value_counts.")],
+    columns: Annotated[list[str] | None, argument("Its columns.")] = None,
+    by: Annotated[str | None, option("Group means by this column.")] = None,
+    bins: Annotated[str | None, option("Bins of numeric columns: how many, or their edges, as 0,18,65,120.")] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
-    given: Annotated[list[str] | None, typer.Option(help="Condition a joint on; repeat.", show_default=False)] = None,
-    method: Annotated[str | None, typer.Option(help="inverse, project, em, model or auto.", show_default=False)] = None,
-    q: Annotated[list[float] | None, typer.Option(help="Levels of quantiles; repeat.", show_default=False)] = None,
+    given: Annotated[list[str] | None, option("Condition a joint on; repeat.")] = None,
+    method: Annotated[str | None, option("inverse, project, em, model or auto.")] = None,
+    q: Annotated[list[float] | None, option("Levels of quantiles; repeat.")] = None,
     where: Annotated[
-        str | None,
-        typer.Option(
-            help='Conditions of count, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.', show_default=False
-        ),
+        str | None, option('Conditions of count, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.')
     ] = None,
-    k: Annotated[int | None, typer.Option(min=1, help="How many values top shows.", show_default=False)] = None,
+    k: Annotated[int | None, option("How many values top shows.", min=1)] = None,
     target: Annotated[str, typer.Option(help="table or population.")] = "table",
     confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Estimate a statistic of the original table from only a released file."""
     statistic = statistic.replace("_", "-")  # as pandas writes them
@@ -253,11 +243,11 @@ def estimate(
     question = _Question(
         by, None if bins is None else _bins(bins), normalize, given or [], method, q or [], conditions, k, target
     )
-    for option in sorted({"by", "bins", "normalize", "given", "method", "q", "where", "k"} - chosen.options):
+    for name in sorted({"by", "bins", "normalize", "given", "method", "q", "where", "k"} - chosen.options):
         # Left unsaid, the answer would be to another question.
-        if getattr(question, option) not in (None, False, []):
-            remedy = "mean takes it, and joint takes --given" if option == "by" else "leave it out"
-            raise ParameterError(f"{statistic} takes no --{option}; {remedy}")
+        if getattr(question, name) not in (None, False, []):
+            remedy = "mean takes it, and joint takes --given" if name == "by" else "leave it out"
+            raise ParameterError(f"{statistic} takes no --{name}; {remedy}")
     if bins is not None and statistic in ("mean", "mean-curve", "support") and by is None:
         raise ParameterError(f"{statistic} takes --bins for the column of --by only")
     estimates = Estimates(source, confidence_level=confidence_level)

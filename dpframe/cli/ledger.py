@@ -14,6 +14,7 @@ from dpframe.api.ledger.account import OpenAccount
 from dpframe.api.ledger.currencies import enough_for, yearly
 from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli.groups import Commands
+from dpframe.cli.shared import AsJson, argument, option
 from dpframe.cli.terminal import plain
 from dpframe.errors import ParameterError
 from dpframe.plan.plan import Plan
@@ -27,27 +28,22 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-File = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger's file.", show_default=False)]
-Dataset = Annotated[str, typer.Option(help="Name of a dataset.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+File = Annotated[Path, argument("The ledger's file.", metavar="LEDGER")]
+Dataset = Annotated[str, option("Name of a dataset.")]
 
 
 @app.command(epilog="Example: dpframe ledger create ledger.sqlite --dataset people --epsilon 40 --delta 1e-4")
 def create(
     file: File,
     dataset: Dataset,
-    epsilon: Annotated[float, typer.Option(help="Total budget ε of all its releases.", show_default=False)],
+    epsilon: Annotated[float, option("Total budget ε of all its releases.")],
     delta: Annotated[float, typer.Option(help="Total budget δ of all its releases.")] = 0.0,
     accounting: Annotated[
         str | None,
-        typer.Option(
-            help='How releases add up: "gaussian" (default with delta above 0) or "basic" (for unshuffled rows).',
-            show_default=False,
-        ),
+        option('How releases add up: "gaussian" (default with delta above 0) or "basic" (for unshuffled rows).'),
     ] = None,
     part: Annotated[
-        list[str] | None,
-        typer.Option(help="A public part of the rows; repeat it for each. Parts do not add up.", show_default=False),
+        list[str] | None, option("A public part of the rows; repeat it for each. Parts do not add up.")
     ] = None,
     moving: Annotated[bool, typer.Option("--moving", help="A replaced row may move between parts.")] = False,
     unit: Annotated[
@@ -68,11 +64,8 @@ def create(
 @app.command(epilog="Example: dpframe ledger show ledger.sqlite --plan plan.json")
 def show(
     file: File,
-    plan: Annotated[
-        Path | None,
-        typer.Option(help="Say for how many releases under this plan each dataset is enough.", show_default=False),
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Only this dataset.", show_default=False)] = None,
+    plan: Annotated[Path | None, option("Say for how many releases under this plan each dataset is enough.")] = None,
+    dataset: Annotated[str | None, option("Only this dataset.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what every dataset has left, what a year of releases like its last would cost, and interrupted jobs."""
@@ -98,7 +91,7 @@ def _show_nights(ledger: Ledger, plan: Plan, dataset: str | None) -> None:
 @app.command(epilog="Example: dpframe ledger history ledger.sqlite --dataset people")
 def history(
     file: File,
-    dataset: Annotated[str | None, typer.Option(help="Only this dataset.", show_default=False)] = None,
+    dataset: Annotated[str | None, option("Only this dataset.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show every spend: who, when (UTC), for what, how much, and what it came to."""
@@ -117,7 +110,7 @@ def history(
 def forget(
     file: File,
     dataset: Dataset,
-    job: Annotated[str, typer.Option(help="The file that the job was to write.", show_default=False)],
+    job: Annotated[str, option("The file that the job was to write.")],
 ) -> None:
     """Delete the key of an interrupted job: it can never be repeated, and what it spent stays spent."""
     ledger = Ledger(file)

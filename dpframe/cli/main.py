@@ -31,7 +31,6 @@ from dpframe.api.options import PlanOptions
 from dpframe.api.planning import Request
 from dpframe.api.report.report import Report
 from dpframe.api.targets import check_alone, reached
-from dpframe.cli.account import account_of
 from dpframe.cli.check import audit, check
 from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
@@ -51,6 +50,7 @@ from dpframe.cli.pipes import (
 )
 from dpframe.cli.query import query
 from dpframe.cli.record import record, with_record
+from dpframe.cli.shared import AsJson, Dataset, LedgerFile, account_of, option
 from dpframe.cli.spaces import spaces
 from dpframe.cli.stopping import loaded
 from dpframe.cli.synthesize import synthesize
@@ -96,22 +96,15 @@ def options(
     """Make tables about people safe to share: every row randomised under differential privacy."""
 
 
-Epsilon = Annotated[float | None, typer.Option(help="Budget ε, replace-one, per person.", show_default=False)]
+Epsilon = Annotated[float | None, option("Budget ε, replace-one, per person.")]
 Delta = Annotated[
     float | None,
     typer.Option(help="Budget δ; 0 is pure, without credit for shuffling.  [default: min(1e-6, rows^-1.5)]"),
 ]
-LedgerFile = Annotated[
-    Path | None, typer.Option("--ledger", help="Ledger to spend from; see dpframe ledger.", show_default=False)
-]
-Dataset = Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)]
 Part = Annotated[
     str | None,
-    typer.Option(
-        help="The part of the dataset that the file is, by a public key; no person may be in two.", show_default=False
-    ),
+    option("The part of the dataset that the file is, by a public key; no person may be in two."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 @app.command(
@@ -123,37 +116,28 @@ def plan(
     source: Source,
     epsilon: Epsilon = None,
     delta: Delta = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the plan here.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, option("Write the plan here.", "--output", "-o")] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Standard error a statistic may have, COLUMN=ERROR or COLUMN,COLUMN=ERROR, repeated; instead of "
-            "--epsilon: the least ε that meets all is found.",
-            show_default=False,
+        option(
+            "Standard error a statistic may have, COLUMN=ERROR or COLUMN,COLUMN=ERROR, repeated; instead of "
+            "--epsilon: the least ε that meets all is found."
         ),
     ] = None,
-    max_epsilon: Annotated[
-        float | None, typer.Option(help="The most that --target may ask for.  [default: 10]", show_default=False)
-    ] = None,
+    max_epsilon: Annotated[float | None, option("The most that --target may ask for.  [default: 10]")] = None,
     *,
     rows: Annotated[
         int | None,
-        typer.Option(
-            help="Make the plan for so many rows, e.g. the fewest of any night: it takes more, and refuses fewer.  "
-            "[default: those of the file]",
-            show_default=False,
+        option(
+            "Make the plan for so many rows, e.g. the fewest of any night: it takes more, and refuses fewer.  "
+            "[default: those of the file]"
         ),
     ] = None,
     options: PlanOptions,
     ledger: LedgerFile = None,
     dataset: Dataset = None,
     part: Part = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(help="Write a page to try out other ε and numbers of rows here.", show_default=False),
-    ] = None,
+    html: Annotated[Path | None, option("Write a page to try out other ε and numbers of rows here.")] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what it means for one person, what it costs, what would help.")
     ] = False,
@@ -256,7 +240,7 @@ def sanitize(
     target: Target,
     epsilon: Epsilon = None,
     delta: Delta = None,
-    plan: Annotated[Path | None, typer.Option(help="Plan file instead of options.", show_default=False)] = None,
+    plan: Annotated[Path | None, option("Plan file instead of options.")] = None,
     *,
     options: PlanOptions,
     ledger: LedgerFile = None,
@@ -264,10 +248,9 @@ def sanitize(
     part: Part = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            help="A public name of this run of a nightly job, e.g. its date: one that is done is not done again, and "
-            "costs nothing.",
-            show_default=False,
+        option(
+            "A public name of this run of a nightly job, e.g. its date: one that is done is not done again, and "
+            "costs nothing."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -342,7 +325,7 @@ def _rows(info: ReleaseInfo) -> str:
 @app.command(epilog="Example: dpframe inspect release.parquet --html report.html")
 def inspect(
     source: Source,
-    html: Annotated[Path | None, typer.Option(help="Write a report as one HTML page here.", show_default=False)] = None,
+    html: Annotated[Path | None, option("Write a report as one HTML page here.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say what the promise means and how it is kept.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -384,9 +367,7 @@ def inspect(
 @app.command(epilog="Example: dpframe verify release.parquet")
 def verify(
     source: Source,
-    record: Annotated[
-        Path | None, typer.Option(help="A record of the release, to be compared with it.", show_default=False)
-    ] = None,
+    record: Annotated[Path | None, option("A record of the release, to be compared with it.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Prove what a released file claims, and that its rows are those released; or what a plan (.json) claims."""

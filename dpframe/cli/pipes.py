@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from dpframe.cli.shared import argument
 from dpframe.disk import atomic, check_named
 from dpframe.errors import ParameterError
 from dpframe.tables.files import FileInput
@@ -41,20 +42,13 @@ def spooled(context: typer.Context, source: Path) -> Path:
 
 Source = Annotated[
     Path,
-    typer.Argument(
-        help="Parquet or CSV file, directory or quoted glob; - for standard input.",
-        show_default=False,
-        callback=spooled,
-    ),
+    argument("Parquet or CSV file, directory or quoted glob; - for standard input.", callback=spooled),
 ]
 
 
 Target = Annotated[
     Path,
-    typer.Argument(
-        help="Parquet file to write, or CSV by the ending; - for Parquet. A file of that name is replaced.",
-        show_default=False,
-    ),
+    argument("Parquet file to write, or CSV by the ending; - for Parquet. A file of that name is replaced."),
 ]
 
 

@@ -12,9 +12,9 @@ import pandas as pd
 import typer
 
 from dpframe.api.answers.queries import Queries
-from dpframe.cli.account import account_of
 from dpframe.cli.estimate import by_instead, stacked
 from dpframe.cli.pipes import Source
+from dpframe.cli.shared import AsJson, Dataset, LedgerFile, Part, account_of, argument, option
 from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
 from dpframe.cli.terminal import plain
 from dpframe.cli.where import WHERE, as_conditions, read_where
@@ -52,34 +52,23 @@ QUESTIONS: Mapping[str, _Question] = {
 
 def query(
     source: Source,
-    statistic: Annotated[str, typer.Argument(help=", ".join(QUESTIONS) + ".", show_default=False)],
-    columns: Annotated[list[str] | None, typer.Argument(help="Its columns.", show_default=False)] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="What the answer may cost: ε, per person.", show_default=False)
-    ] = None,
+    statistic: Annotated[str, argument(", ".join(QUESTIONS) + ".")],
+    columns: Annotated[list[str] | None, argument("Its columns.")] = None,
+    epsilon: Annotated[float | None, option("What the answer may cost: ε, per person.")] = None,
     delta: Annotated[float, typer.Option(help="And δ; 0 is pure, above 0 lets noise be gaussian.")] = 0.0,
-    spaces: Annotated[
-        Path | None,
-        typer.Option(help="The columns' spaces, in a JSON or TOML file; see dpframe spaces.", show_default=False),
-    ] = None,
+    spaces: Annotated[Path | None, option("The columns' spaces, in a JSON or TOML file; see dpframe spaces.")] = None,
     space: OwnSpaces = None,
     where: Annotated[
         str | None,
-        typer.Option(
-            help='Conditions on rows, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}, '
-            '"hobbies": {"any": ["chess", "golf"]}}.',
-            show_default=False,
+        option(
+            'Conditions on rows, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}, '
+            '"hobbies": {"any": ["chess", "golf"]}}.'
         ),
     ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(help="An answer of sum, mean or quantile for each value of this column.", show_default=False),
-    ] = None,
-    bins: Annotated[
-        int | None, typer.Option(help="Bins of numbers, of histogram and crosstab.", show_default=False)
-    ] = None,
-    q: Annotated[list[float] | None, typer.Option(help="Levels of quantiles; repeat.", show_default=False)] = None,
-    k: Annotated[int | None, typer.Option(help="How many most common values.", show_default=False)] = None,
+    by: Annotated[str | None, option("An answer of sum, mean or quantile for each value of this column.")] = None,
+    bins: Annotated[int | None, option("Bins of numbers, of histogram and crosstab.")] = None,
+    q: Annotated[list[float] | None, option("Levels of quantiles; repeat.")] = None,
+    k: Annotated[int | None, option("How many most common values.")] = None,
     mechanism: Annotated[
         str | None,
         typer.Option(
@@ -95,12 +84,10 @@ def query(
         ),
     ] = "replace_one",
     confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Ledger to spend from; see dpframe ledger.", show_default=False)
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)] = None,
-    part: Annotated[str | None, typer.Option(help="The part of the dataset.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    ledger: LedgerFile = None,
+    dataset: Dataset = None,
+    part: Part = None,
+    as_json: AsJson = False,
 ) -> None:
     """Answer one question about a file, with noise on the answer: nothing else of the file leaves."""
     asked, names = _checked(statistic, columns or []), columns or []
@@ -115,9 +102,9 @@ def query(
         "q": q[0] if q and len(q) == 1 else q or None,
         "k": k,
     }
-    for option in sorted(set(given) - asked.options):
-        if given[option] is not None:
-            raise ParameterError(f"{statistic} takes no --{option}; leave it out")
+    for name in sorted(set(given) - asked.options):
+        if given[name] is not None:
+            raise ParameterError(f"{statistic} takes no --{name}; leave it out")
     options = {name: value for name, value in given.items() if value is not None}
     if statistic == "count" and "where" not in options and neighbours == "replace_one":
         raise ParameterError(WHERE)

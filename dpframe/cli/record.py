@@ -10,6 +10,7 @@ import typer
 
 from dpframe.api.report.record import record_of
 from dpframe.cli.pipes import Source, in_place_of, text_target
+from dpframe.cli.shared import option
 from dpframe.disk import YAML
 from dpframe.errors import NotSanitizedError, name_list
 from dpframe.plan.certificate import Certificate
@@ -20,21 +21,14 @@ from dpframe.tables.released import read_info
 
 def record(
     source: Source,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="YAML file to write; else it is printed.", show_default=False)
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the data product.", show_default=False)] = None,
-    curator: Annotated[list[str] | None, typer.Option(help="Who publishes it; repeat.", show_default=False)] = None,
-    intended_use: Annotated[str | None, typer.Option(help="What it is for.", show_default=False)] = None,
-    region: Annotated[
-        str | None, typer.Option(help="Which region it describes, or whose laws apply.", show_default=False)
-    ] = None,
-    sector: Annotated[
-        str | None,
-        typer.Option(help="Technology, Healthcare, Education, Government, Energy or Finance.", show_default=False),
-    ] = None,
+    output: Annotated[Path | None, option("YAML file to write; else it is printed.", "--output", "-o")] = None,
+    name: Annotated[str | None, option("Name of the data product.")] = None,
+    curator: Annotated[list[str] | None, option("Who publishes it; repeat.")] = None,
+    intended_use: Annotated[str | None, option("What it is for.")] = None,
+    region: Annotated[str | None, option("Which region it describes, or whose laws apply.")] = None,
+    sector: Annotated[str | None, option("Technology, Healthcare, Education, Government, Energy or Finance.")] = None,
     published: Annotated[str | None, typer.Option(help="Date, e.g. 2026-01-31.  [default: today]")] = None,
-    author: Annotated[list[str] | None, typer.Option(help="Who fills it in; repeat.", show_default=False)] = None,
+    author: Annotated[list[str] | None, option("Who fills it in; repeat.")] = None,
 ) -> None:
     """Describe a released file for the public registry of deployments; what only people know is left to fill in."""
     made = record_of(

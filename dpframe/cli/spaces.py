@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api import verbs
-from dpframe.cli.account import account_of
 from dpframe.cli.pipes import Source, in_place_of
+from dpframe.cli.shared import Dataset, LedgerFile, Part, account_of, option
 from dpframe.disk import atomic, check_named
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
 from dpframe.plan.infer.declared import identifiers, placeholder
@@ -55,30 +55,19 @@ _MOST = 0.99
 def spaces(
     source: Source,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Write a new file here, as JSON or TOML by the ending.", show_default=False
-        ),
+        Path | None, option("Write a new file here, as JSON or TOML by the ending.", "--output", "-o")
     ] = None,
-    infer: Annotated[
-        float | None, typer.Option(help="Budget ε to find the spaces with, by noisy counts.", show_default=False)
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Budget δ.  [default: min(1e-6, rows^-1.5)]", show_default=False)
-    ] = None,
+    infer: Annotated[float | None, option("Budget ε to find the spaces with, by noisy counts.")] = None,
+    delta: Annotated[float | None, option("Budget δ.  [default: min(1e-6, rows^-1.5)]")] = None,
     draft: Annotated[
         bool, typer.Option("--draft", help="Fill it in from the data, for the curator's eyes: NOT private.")
     ] = False,
-    drop: Annotated[list[str] | None, typer.Option(help="Columns to leave out; repeat.", show_default=False)] = None,
-    contributions: Annotated[int | None, typer.Option(help="Rows that one person may own.", show_default=False)] = None,
-    privacy_id: Annotated[
-        str | None, typer.Option(help="The column that names each row's person.", show_default=False)
-    ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Ledger to spend from; see dpframe ledger.", show_default=False)
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)] = None,
-    part: Annotated[str | None, typer.Option(help="The part of the dataset.", show_default=False)] = None,
+    drop: Annotated[list[str] | None, option("Columns to leave out; repeat.")] = None,
+    contributions: Annotated[int | None, option("Rows that one person may own.")] = None,
+    privacy_id: Annotated[str | None, option("The column that names each row's person.")] = None,
+    ledger: LedgerFile = None,
+    dataset: Dataset = None,
+    part: Part = None,
 ) -> None:
     """Write a file of spaces to fill in, from only the schema; --infer EPSILON fills it in privately."""
     ending = ".json" if output is None else output.suffix.lower()
@@ -215,11 +204,10 @@ def _toml_value(value: Any) -> str:
 
 OwnSpaces = Annotated[
     list[str] | None,
-    typer.Option(
-        "--space",
-        help="A column's space: COLUMN=LOWER,UPPER for numbers and dates, COLUMN=VALUE,VALUE,… for a list, or "
+    option(
+        "A column's space: COLUMN=LOWER,UPPER for numbers and dates, COLUMN=VALUE,VALUE,… for a list, or "
         "COLUMN=JSON as in a file of --spaces, which it overrides; e.g. age=0,120 or sex=F,M; repeat.",
-        show_default=False,
+        "--space",
     ),
 ]
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")

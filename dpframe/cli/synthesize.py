@@ -10,21 +10,17 @@ import typer
 
 from dpframe.api.synthetic_parquet import drawn_file
 from dpframe.cli.pipes import PIPE, Source, Target, in_place_of, target_file
+from dpframe.cli.shared import AsJson, option
 from dpframe.cli.terminal import progress
 
 
 def synthesize(
     source: Source,
     target: Target,
-    rows: Annotated[
-        int | None,
-        typer.Option(min=1, help="Fresh rows to draw.  [default: one for each released row]", show_default=False),
-    ] = None,
-    random_state: Annotated[
-        int | None, typer.Option(min=0, help="Seed, to draw the same again.", show_default=False)
-    ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeat.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    rows: Annotated[int | None, option("Fresh rows to draw.  [default: one for each released row]", min=1)] = None,
+    random_state: Annotated[int | None, option("Seed, to draw the same again.", min=0)] = None,
+    drop: Annotated[list[str] | None, option("A column to leave out; repeat.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Draw synthetic rows from a released file, in which plain counts and means are about those of the estimates."""
     start, replaced = time.perf_counter(), in_place_of(target)

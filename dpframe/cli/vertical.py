@@ -10,6 +10,7 @@ import typer
 
 from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli.groups import Commands
+from dpframe.cli.shared import AsJson, Dataset, LedgerFile, argument, option
 from dpframe.cli.spaces import read_spaces
 from dpframe.cli.terminal import plain
 from dpframe.errors import ParameterError
@@ -28,8 +29,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-RunFile = Annotated[Path, typer.Argument(metavar="RUN", help="The run's file, from vertical plan.", show_default=False)]
-Folder = Annotated[Path, typer.Argument(help="The party's own folder, with its keys.", show_default=False)]
+RunFile = Annotated[Path, argument("The run's file, from vertical plan.", metavar="RUN")]
+Folder = Annotated[Path, argument("The party's own folder, with its keys.")]
 
 
 @app.command(epilog="Example: dpframe vertical keygen alice --share")
@@ -53,36 +54,19 @@ def keygen(
     "bob=bob.json,bob/public.key --server server/public.key --rows 5000 --epsilon 1"
 )
 def plan(
-    target: Annotated[Path, typer.Argument(metavar="RUN", help="The run's file to write.", show_default=False)],
-    curator: Annotated[
-        list[str],
-        typer.Option(
-            help="NAME=SPACES,KEY: the curator's file of spaces and its public key; repeat.", show_default=False
-        ),
-    ],
-    server: Annotated[Path, typer.Option(help="The server's public key.", show_default=False)],
-    rows: Annotated[int, typer.Option(help="Records that all curators have in common.", show_default=False)],
-    epsilon: Annotated[float, typer.Option(help="Budget ε, replace-one, per person.", show_default=False)],
+    target: Annotated[Path, argument("The run's file to write.", metavar="RUN")],
+    curator: Annotated[list[str], option("NAME=SPACES,KEY: the curator's file of spaces and its public key; repeat.")],
+    server: Annotated[Path, option("The server's public key.")],
+    rows: Annotated[int, option("Records that all curators have in common.")],
+    epsilon: Annotated[float, option("Budget ε, replace-one, per person.")],
     delta: Annotated[
         float | None, typer.Option(help="Budget δ; 0 earns no credit for order.  [default: min(1e-6, rows^-1.5)]")
     ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns to randomise together, e.g. sex,income; repeat.", show_default=False),
-    ] = None,
-    mechanism: Annotated[
-        list[str] | None, typer.Option(help="Another mechanism, COLUMN=TAG; repeat.", show_default=False)
-    ] = None,
-    sample: Annotated[
-        str | None, typer.Option(help='Rows of the secret sample, or "optimal"; all by default.', show_default=False)
-    ] = None,
-    local_epsilon: Annotated[
-        float | None, typer.Option(help="The most that a curator who colludes may learn.", show_default=False)
-    ] = None,
-    measure: Annotated[
-        list[str] | None,
-        typer.Option(help="Table that its curator measures, e.g. sex; repeat.", show_default=False),
-    ] = None,
+    group: Annotated[list[str] | None, option("Columns to randomise together, e.g. sex,income; repeat.")] = None,
+    mechanism: Annotated[list[str] | None, option("Another mechanism, COLUMN=TAG; repeat.")] = None,
+    sample: Annotated[str | None, option('Rows of the secret sample, or "optimal"; all by default.')] = None,
+    local_epsilon: Annotated[float | None, option("The most that a curator who colludes may learn.")] = None,
+    measure: Annotated[list[str] | None, option("Table that its curator measures, e.g. sex; repeat.")] = None,
     measure_share: Annotated[float, typer.Option(help="Their share of what the promise allows.")] = 0.5,
     pad: Annotated[str, typer.Option(help="one-time, or stream: short keys instead of long pads.")] = "one-time",
 ) -> None:
@@ -113,20 +97,16 @@ def plan(
 def encrypt(
     run: RunFile,
     folder: Folder,
-    source: Annotated[Path, typer.Argument(help="The curator's table: Parquet or CSV.", show_default=False)],
-    id: Annotated[str, typer.Option(help="The column of record ids.", show_default=False)],
-    message: Annotated[Path, typer.Option(help="File to write, only for the server.", show_default=False)],
-    pad: Annotated[
-        Path, typer.Option(help="File to write for the researcher, and for nobody else.", show_default=False)
-    ],
+    source: Annotated[Path, argument("The curator's table: Parquet or CSV.")],
+    id: Annotated[str, option("The column of record ids.")],
+    message: Annotated[Path, option("File to write, only for the server.")],
+    pad: Annotated[Path, option("File to write for the researcher, and for nobody else.")],
     beside: Annotated[
         list[Path] | None,
         typer.Option(help="Header of another curator's message: records are compared before any spend; repeat."),
     ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Ledger to spend from; see dpframe ledger.", show_default=False)
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="The ledger's dataset.", show_default=False)] = None,
+    ledger: LedgerFile = None,
+    dataset: Dataset = None,
 ) -> None:
     """As a curator: rank the rows, take the sample, and write its padded codes and the pad."""
     curator = Curator(Run.read(run), folder)
@@ -141,8 +121,8 @@ def encrypt(
 def perturb(
     run: RunFile,
     folder: Folder,
-    messages: Annotated[list[Path], typer.Argument(help="The curators' messages.", show_default=False)],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.", show_default=False)],
+    messages: Annotated[list[Path], argument("The curators' messages.")],
+    output: Annotated[Path, option("File to write.", "--output", "-o")],
 ) -> None:
     """As the server: join the messages and add the plan's noise."""
     header = Server(Run.read(run), folder).perturb(messages, output)
@@ -152,16 +132,11 @@ def perturb(
 @app.command(epilog="Example: dpframe vertical decrypt run.json noisy alice.pad bob.pad --output release.parquet")
 def decrypt(
     run: RunFile,
-    perturbed: Annotated[Path, typer.Argument(help="What the server wrote.", show_default=False)],
-    pads: Annotated[list[Path], typer.Argument(help="The curators' pads.", show_default=False)],
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="Release to write: Parquet, or CSV by the ending.", show_default=False),
-    ],
-    without: Annotated[
-        list[str] | None, typer.Option(help="A curator who withheld its pad; repeat.", show_default=False)
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    perturbed: Annotated[Path, argument("What the server wrote.")],
+    pads: Annotated[list[Path], argument("The curators' pads.")],
+    output: Annotated[Path, option("Release to write: Parquet, or CSV by the ending.", "--output", "-o")],
+    without: Annotated[list[str] | None, option("A curator who withheld its pad; repeat.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """As the researcher: subtract the pads and write an ordinary release."""
     info = Researcher(Run.read(run)).decrypt(perturbed, pads, output, without=without or [])

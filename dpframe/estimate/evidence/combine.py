@@ -118,7 +118,7 @@ def left_by(covariance: FloatArray, gain: FloatArray, matrix: FloatArray, varian
 
 
 def chi_square_tail(degrees: int, value: float) -> float:
-    """Return P(χ² ≥ value) of χ² with so many degrees of freedom, by its finite sum: an import of SciPy takes longer."""
+    """Return P(χ² ≥ value) with so many degrees of freedom, by its finite sum: an import of SciPy takes longer."""
     half, odd = value / 2, degrees % 2
     if half <= 0 or half == math.inf:
         return float(half <= 0)
