@@ -14,10 +14,10 @@ from dpframe.errors import ColumnError, NotSanitizedError, ParameterError, PlanE
 from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.data import SCHEMA
 from dpframe.plan.plan import Plan
-from dpframe.tables.cuts import Cuts
 from dpframe.tables.files import FileInput
 from dpframe.tables.frames import Frame
 from dpframe.tables.info import ReleaseInfo
+from dpframe.tables.noisy_tables import Cuts
 from dpframe.tables.released import Source, opened, read_info
 from dpframe.tables.table import Streamed
 

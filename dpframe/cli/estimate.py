@@ -14,8 +14,7 @@ import typer
 
 from dpframe.api.public import Estimates
 from dpframe.cli.pipes import Source
-from dpframe.cli.shared import AsJson, argument, option
-from dpframe.cli.where import WHERE, as_conditions, read_where
+from dpframe.cli.shared import WHERE, AsJson, argument, as_conditions, option, read_where
 from dpframe.errors import ParameterError, did_you_mean
 from dpframe.spaces.cells import has_few_values
 

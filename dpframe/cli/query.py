@@ -14,10 +14,20 @@ import typer
 from dpframe.api.answers.queries import Queries
 from dpframe.cli.estimate import by_instead, stacked
 from dpframe.cli.pipes import Source
-from dpframe.cli.shared import AsJson, Dataset, LedgerFile, Part, account_of, argument, option
+from dpframe.cli.shared import (
+    WHERE,
+    AsJson,
+    Dataset,
+    LedgerFile,
+    Part,
+    account_of,
+    argument,
+    as_conditions,
+    option,
+    read_where,
+)
 from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
 from dpframe.cli.terminal import plain
-from dpframe.cli.where import WHERE, as_conditions, read_where
 from dpframe.errors import ParameterError, did_you_mean
 
 

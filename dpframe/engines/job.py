@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -18,18 +20,77 @@ from dpframe.api.ledger.account import Cost, OpenAccount
 from dpframe.api.ledger.job_keys import check_not_interrupted, job_name
 from dpframe.api.planning import Request
 from dpframe.api.public import Plan
+from dpframe.disk import new_file
 from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import OutputForm
-from dpframe.engines.spill import Block, SealedSpill
-from dpframe.engines.staging import WrittenFile, staged, write_part
+from dpframe.engines.staging import WrittenFile, staged, unwritable, write_part
 from dpframe.engines.table import EngineTable, Outcome, settled
-from dpframe.engines.work import Bucket, Pieces, Work
-from dpframe.errors import ParameterError
+from dpframe.engines.work import CHANGED, Bucket, FirstPass, Pieces, Seal, Work
+from dpframe.errors import FileError, ParameterError
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.noisy_tables import Tables
 from dpframe.tables.order_watch import warn_of
 from dpframe.tables.release import Selection
 from dpframe.tables.table import check_columns
+
+Block = tuple[str, int, int]
+"""Sealed rows of one bucket: a file's name, and where in it they begin and how long they are, in bytes."""
+
+
+@dataclass(frozen=True)
+class SealedSpill:
+    """Files of sealed rows in a folder, under a key that is on no disk: they are in the input's order."""
+
+    folder: str
+    key: bytes = field(repr=False, default_factory=lambda: secrets.token_bytes(32))
+
+    @classmethod
+    def within(cls, folder: Path) -> SealedSpill:
+        """Return files in a new folder that only its owner may list: their sizes show how many rows a part has."""
+        rows = folder / "rows"
+        rows.mkdir(mode=0o700)
+        return cls(str(rows))
+
+    @property
+    def seal(self) -> Seal:
+        """What rows are closed and opened with."""
+        return Seal(self.key)
+
+    def first_pass(self, work: Work, pieces: Pieces) -> FirstPass:
+        """Do the first pass over a part of a table, and write its released rows to a file.
+
+        A second attempt writes another file: which one is read is decided by whose result arrives.
+        """
+        path = Path(self.folder, secrets.token_hex(16))
+        blocks: list[tuple[int, Block]] = []
+        try:
+            with os.fdopen(new_file(path), "wb") as file:
+
+                def send(bucket: int, content: bytes) -> None:
+                    blocks.append((bucket, (path.name, file.tell(), len(content))))
+                    file.write(content)
+
+                first_pass = work.first_pass(pieces, send, self.seal)
+        except OSError as error:
+            if isinstance(error, FileError):
+                raise
+            raise unwritable(path.parent, error) from None
+        first_pass.blocks = blocks
+        return first_pass
+
+    def read(self, blocks: Sequence[Block]) -> Iterator[bytes]:
+        """Yield sealed rows."""
+        for name, offset, size in blocks:
+            try:
+                with Path(self.folder, name).open("rb") as file:
+                    file.seek(offset)
+                    content = file.read(size)
+            except OSError as error:
+                raise FileError(f"{self.folder} cannot be read: {error.strerror or 'input/output error'}") from None
+            if len(content) < size:
+                raise FileError(CHANGED)
+            yield content
+
 
 T = TypeVar("T", bound=EngineTable)
 D = TypeVar("D")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
+import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpframe.api.public import Plan
 from dpframe.engines.forms import OutputForm
-from dpframe.engines.sealing import BucketRows as Sealed
-from dpframe.engines.sealing import Seal
 from dpframe.errors import ColumnError, FileError
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import U64, Rows, derived_key
@@ -25,6 +27,52 @@ from dpframe.tables.order_watch import Stretch, merged, stretches
 from dpframe.tables.release import Digest, Selection, order_words, rank, release
 from dpframe.tables.row_checks import RowChecks, added, sum_bytes
 from dpframe.tables.table import Codes
+
+_NONCE = 12
+
+
+@dataclass(frozen=True)
+class BucketRows:
+    """Released rows of one bucket, in input order."""
+
+    words: U64
+    """What they are ordered by, 128 bits a row, low half first; shape (rows, 2)."""
+    checks: U64
+    """A keyed word of what each row was before, and of its address."""
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class Seal:
+    """Encrypts rows under a key of its own (AES-256-GCM with random nonces); what was altered is refused.
+
+    >>> import numpy as np
+    >>> rows = BucketRows(np.zeros((1, 2), np.uint64), np.zeros(1, np.uint64), {"sex": np.array([1], np.uint8)})
+    >>> seal = Seal(bytes(32))
+    >>> seal.open(seal.close(rows, 7), 7).batch
+    {'sex': array([1], dtype=uint8)}
+    """
+
+    key: bytes = field(repr=False)
+
+    @cached_property
+    def _cipher(self) -> AESGCM:
+        return AESGCM(derived_key(self.key, b"rows between workers"))
+
+    def __getstate__(self) -> dict[str, bytes]:
+        return {"key": self.key}
+
+    def close(self, rows: BucketRows, bucket: int) -> bytes:
+        """Return the rows of a bucket as bytes."""
+        nonce = secrets.token_bytes(_NONCE)
+        return nonce + self._cipher.encrypt(nonce, pickle.dumps(rows, protocol=5), bucket.to_bytes(4, "little"))
+
+    def open(self, content: bytes, bucket: int) -> BucketRows:
+        """Return rows that were closed for this bucket; `cryptography.exceptions.InvalidTag` for any other bytes."""
+        plain = self._cipher.decrypt(content[:_NONCE], content[_NONCE:], bucket.to_bytes(4, "little"))
+        rows: BucketRows = pickle.loads(plain)  # noqa: S301 (authenticated: of this release's own workers)
+        return rows
+
 
 Pieces = Iterator[tuple[Frame, Rows]]
 """Rows of a part of a table, some at a time, and their places in it: the first row's place, or each row's."""
@@ -288,4 +336,4 @@ class _Parting:
         for bucket in np.flatnonzero(np.diff(edges)).tolist():
             part = {name: column[edges[bucket] : edges[bucket + 1]] for name, column in batch.items()}
             words = part.pop("")
-            yield bucket, self.seal.close(Sealed(words[:, :2], words[:, 2], part), bucket)
+            yield bucket, self.seal.close(BucketRows(words[:, :2], words[:, 2], part), bucket)

@@ -25,10 +25,19 @@ from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import read_as
 from dpframe.spaces.python_values import elements
 from dpframe.tables.info import METADATA_KEY, arrow_metadata, keep_text, kept_text, metadata_text
-from dpframe.tables.passthrough import Order, copied, passed
 from dpframe.tables.persons import row_counts
 from dpframe.tables.table import SHUFFLED, Codes, Counters, Spaces, located
-from dpframe.tables.types import as_coded, as_stored, coded_field, coded_type, has_dictionary, output_type
+from dpframe.tables.types import (
+    Order,
+    as_coded,
+    as_stored,
+    coded_field,
+    coded_type,
+    copied,
+    has_dictionary,
+    output_type,
+    passed,
+)
 from dpframe.totals.counts import counting
 
 _MOST_CATEGORIES = 1_000_000

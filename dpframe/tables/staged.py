@@ -20,10 +20,10 @@ from dpframe.noise.keystream import derived_key
 from dpframe.spaces import as_arrow
 from dpframe.tables.files import BATCH_ROWS, FileInput
 from dpframe.tables.frames import ArrowFrame, without_views, wrap
-from dpframe.tables.hidden_file import HiddenFile
 from dpframe.tables.info import metadata_text
 from dpframe.tables.inputs import open_input
 from dpframe.tables.row_checks import RowChecks, added, sum_bytes
+from dpframe.tables.spill import HiddenFile
 from dpframe.tables.types import as_coded, has_dictionary, is_text
 
 Stream = tuple[pa.Schema, Iterator[pa.Table]]

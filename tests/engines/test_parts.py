@@ -18,12 +18,11 @@ from dpframe.api.job import carry_out
 from dpframe.api.planning import Request
 from dpframe.engines import staging
 from dpframe.engines.forms import ArrowForm
-from dpframe.engines.job import Written, counted, write_release
+from dpframe.engines.job import SealedSpill, Written, counted, write_release
 from dpframe.engines.readers import ParquetReader, Part, parquet_parts
-from dpframe.engines.sealing import BucketRows, Seal
 from dpframe.engines.shipped import shipped
-from dpframe.engines.spill import SealedSpill
 from dpframe.engines.table import EngineTable, Outcome
+from dpframe.engines.work import BucketRows, Seal
 from dpframe.tables.frames import ArrowFrame
 from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_form import ParquetForm

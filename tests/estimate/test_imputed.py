@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpframe as dpf
-from dpframe.api.report.review import review_table
+from dpframe.api.report.page import review_table
 from dpframe.plan.build import build_plan
 
 SPACES = {

@@ -22,9 +22,8 @@ from dpframe.accounting.budget import Budget, upward
 from dpframe.api.report.elements import MECHANISMS
 from dpframe.api.report.figures import share_table
 from dpframe.api.report.glance import glance
-from dpframe.api.report.page import environment
+from dpframe.api.report.page import add_remove, environment
 from dpframe.api.report.report import Report
-from dpframe.api.report.review import add_remove
 from dpframe.channels import MECHANISMS as REGISTERED
 from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.build import build_plan

@@ -14,8 +14,7 @@ from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
 from dpframe.spaces import Integer, Nullable, Subset
 from dpframe.spaces.cells import equal_starts
-from dpframe.tables.cuts import quantile_bins
-from dpframe.tables.noisy_tables import Tables, measured_tables
+from dpframe.tables.noisy_tables import Tables, measured_tables, quantile_bins
 from dpframe.totals.counts import Items, Joint, Total, cells_of, noisy
 from dpframe.totals.joint_counting import JointCounting
 
