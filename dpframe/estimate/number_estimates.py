@@ -484,7 +484,8 @@ class NumberEstimates(VectorEstimates):
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
         Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where noise hides a variance they are −1 to 1,
-        the estimate is NaN, and a warning says so. ``std_error`` is the interval's half width over its normal quantile.
+        the estimate is NaN, and a warning says so. ``std_error`` is the interval's longer side over its normal
+        quantile.
 
         Parameters
         ----------
@@ -516,7 +517,9 @@ class NumberEstimates(VectorEstimates):
 
         def correlation(values: FloatArray, covariances: FloatArray) -> Results:
             point, lower, upper = moments.profile_correlation(values, covariances, z)
-            return Results(point, (upper - lower) / (2 * z), lower, upper)
+            # An estimate of 1 has no side above it: half of the interval is no error of it.
+            longer = (upper - lower) / 2 if math.isnan(point) else max(upper - point, point - lower)
+            return Results(point, longer / z, lower, upper)
 
         itself = dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
         found = self._matrix(columns, 0, target, lambda name: pd.Series(itself), correlation)

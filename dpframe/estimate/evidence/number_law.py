@@ -62,6 +62,9 @@ _TWO_SIDED = 1.96
 _KEPT = 0.02
 """Part of a cell's rows that may be taken for moved though it keeps them."""
 
+_MOST_RAISED = 1e3
+"""By which factor bins may make a covariance smaller, at most."""
+
 _EXACT = 1e-2
 """Variance of a count that is exact: that of all rows."""
 
@@ -344,11 +347,11 @@ class NumberLaw(Law):
             error, off = self.linear(apart)[1], rows**2 * float(self._normal @ self.within)
         else:
             error, off = self._smooth(self._padded(apart))[1], self._off_middles
-        found = float(self._risen @ self.middles), float(error[0]) ** 2 + off
+        found = float(self.risen @ self.middles), float(error[0]) ** 2 + off
         return found if self.total is None or found[1] < self.total[1] else self.total
 
     @property
-    def _risen(self) -> FloatArray:
+    def risen(self) -> FloatArray:
         """Rows of cells of values whose sums from the first on never fall: the nearest to those that were counted.
 
         Counts that are cut at zero one by one put rows into empty cells far out, and counts as they are may put fewer
@@ -450,9 +453,10 @@ class NumberPair:
     """What the measured table of two numbers, cut into few bins, says of their covariance.
 
     ``laws`` are the numbers' own, ``bins`` the bins that the laws' cells lie in, ``counts`` and ``variances`` the
-    table's, where neither is null. With both taken for the means of their bins a covariance is too small by the part R
-    of each variance that lies between bins, where either's mean is linear in the other: it is divided by both, and half
-    of what that adds is taken for its error.
+    table's, where neither is null. With both taken for the means of their bins a covariance is too small. It is raised
+    as it would be if rows of one number's ranks were paired with the same ranks of the other's, or with the opposite
+    ones where it is negative: the strongest dependence that the laws allow (Hoeffding 1940), and so the least to add.
+    Half of what that adds is taken for its error.
     """
 
     laws: tuple[NumberLaw, NumberLaw]
@@ -462,27 +466,56 @@ class NumberPair:
 
     def moments(self, one: float, other: float, ddof: int, population: float) -> tuple[FloatArray, FloatArray]:
         """Return covariance and both variances, and the variances of these three, in units that codes are steps of."""
-        (x, a), (y, b) = self._means(0), self._means(1)
-        total, part = max(float(self.counts.sum()), ddof + 1.0), max(a * b, 1e-3)
+        x, y = self._means(0), self._means(1)
+        total = max(float(self.counts.sum()), ddof + 1.0)
         across = np.multiply.outer(x, y)
         between = float((self.counts * across).sum()) / total
-        found = between / part
-        noise = float((self.variances * across**2).sum()) / (total * part) ** 2 + ((found - between) / 2) ** 2
+        factor = self._raised(between < 0)
+        found = between * factor
+        noise = float((self.variances * across**2).sum()) + self._unsure(0, y) + self._unsure(1, x)
+        noise = noise * (factor / total) ** 2 + ((found - between) / 2) ** 2
         (first, first_error), (second, second_error) = (law.variance(population) for law in self.laws)
         noise += population * (first * second + found**2) / total
         units = np.array([one * other, one**2, other**2]) * total / (total - ddof)
         return np.array([found, first, second]) * units, np.array([noise, first_error**2, second_error**2]) * units**2
 
-    def _means(self, place: int) -> tuple[FloatArray, float]:
-        """Return the centred mean code of every bin, and the part of the variance that lies between bins."""
-        law, bins = self.laws[place], self.bins[place]
-        shares = law.shares[: law.bins] + 1e-12
-        held = np.bincount(bins, shares)
-        means = np.bincount(bins, shares * law.middles) / held
-        spread = float(shares @ ((law.middles - means[bins]) ** 2 + law.within))
+    def _means(self, place: int) -> FloatArray:
+        """Return the mean code of every bin, centred by the table's own counts."""
+        means = self._held[place][1]
         own = self.counts.sum(axis=1 - place) / max(float(self.counts.sum()), 1.0)
-        between = float(held @ (means - held @ means / held.sum()) ** 2)
-        return means - own @ means, between / max(between + spread, 1e-300)
+        return means - own @ means
+
+    @cached_property
+    def _held(self) -> tuple[tuple[FloatArray, FloatArray], ...]:
+        """Of either number the shares of its cells, and the mean codes of its bins."""
+        found = []
+        for law, bins in zip(self.laws, self.bins, strict=True):
+            # Cells that are cut at zero one by one put the noise of empty ones into every bin's far end.
+            shares = law.risen + 1e-9 * law.widths
+            found.append((shares / shares.sum(), np.bincount(bins, shares * law.middles) / np.bincount(bins, shares)))
+        return tuple(found)
+
+    def _unsure(self, place: int, others: FloatArray) -> float:
+        """Return the variance of the sum of products that the noise of bins' own means adds, by the others' means."""
+        law, bins, means = self.laws[place], self.bins[place], self._held[place][1]
+        products = self.counts @ others if place == 0 else others @ self.counts
+        rows = np.maximum(np.bincount(bins, law.risen), 1.0)
+        apart = (products / rows)[bins] * (law.middles - means[bins])
+        return float(law._smooth(law._padded(apart[None, :]))[1][0]) ** 2
+
+    def _raised(self, opposed: bool) -> float:
+        """Return by which factor bins make the covariance of equal ranks smaller, or of opposite ones."""
+        sums, values = [], []
+        for law, bins, (shares, means), way in zip(
+            self.laws, self.bins, self._held, (1, -1 if opposed else 1), strict=True
+        ):
+            sums.append(np.cumsum(shares[::way])[:-1])
+            values.append(np.array([law.middles, means[bins]])[:, ::way])
+        cuts = np.sort(np.concatenate([[0.0, 1.0], *sums]))
+        shares, ranks = np.diff(cuts), (cuts[1:] + cuts[:-1]) / 2
+        x, y = (v[:, np.searchsorted(ends, ranks)] for v, ends in zip(values, sums, strict=True))
+        fine, coarse = ((x - (x @ shares)[:, None]) * (y - (y @ shares)[:, None])) @ shares
+        return min(float(fine / coarse), _MOST_RAISED) if fine * coarse > 0 else 1.0
 
 
 def rising(heights: FloatArray) -> FloatArray:
