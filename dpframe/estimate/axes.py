@@ -24,7 +24,7 @@ from dpframe.errors import ColumnError, DpframeWarning, ParameterError, warn
 from dpframe.estimate.evidence.law import Cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
-from dpframe.spaces.stretches import has_one_reading
+from dpframe.spaces.stretches import first_codes, has_one_reading
 
 MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""
@@ -375,19 +375,17 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
         edges = np.unique(np.rint(np.linspace(0, size, min(int(bins), size) + 1)).astype(np.int64))
     elif isinstance(bins, Iterable) and not isinstance(bins, str | Set):
         codes = _codes_of_bounds(column, list(bins))
-        edges = np.concatenate([[0], codes[(codes > 0) & (codes < size - 1)], [size]])
+        edges = np.concatenate([[0], codes[(codes > 0) & (codes < size)], [size]])
     else:
         months = ", e.g. pd.date_range(START, END, freq='MS') for months" if space.is_time else ""
         raise ParameterError(f"bins of column {column.name!r} must be a whole number or a list of bounds{months}")
     numbers = space.numbers(np.array([*edges[:-1], size - 1]))
     assert numbers is not None
     if not space.is_whole and not space.is_time and not isinstance(bins, int | np.integer):
-        # Bounds between steps are shown as they were given: values next to them are taken to the same step.
-        given = np.sort(np.asarray(list(bins), dtype=np.float64))
-        places = space.inner_space.encode(given).astype(np.int64)
-        own = dict(zip(places.tolist(), given.tolist(), strict=True))
+        # Bounds between steps are shown as they were given: no value lies between them and the next step.
+        own = dict(zip(codes.tolist(), np.asarray(list(bins), dtype=np.float64).tolist(), strict=True))
         shown = zip(edges.tolist(), numbers.tolist(), strict=True)
-        numbers = np.array([own.get(edge, number) if 0 < edge < size - 1 else number for edge, number in shown])
+        numbers = np.array([own.get(edge, number) if 0 < edge < size else number for edge, number in shown])
     if size > 1:
         first, second = np.asarray(space.numbers(np.array([0, 1])))
         numbers = np.append(numbers[:-1], numbers[-1] + (second - first))
@@ -431,7 +429,7 @@ def as_asked(table: pd.DataFrame, column: Column, bounds: list[Any]) -> pd.DataF
 
 def _outer_bounds(bounds: list[Any], codes: IntArray, size: int) -> tuple[list[Any], list[Any]]:
     """Return which bounds of bins lie at a space's lower bound or below it, and which at the upper one or above."""
-    below, above = int((codes <= 0).sum()), int((codes >= size - 1).sum())
+    below, above = int((codes <= 0).sum()), int((codes >= size).sum())
     return bounds[:below], bounds[len(bounds) - above :]
 
 
@@ -451,14 +449,16 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
             raise ParameterError(f"bins of column {column.name!r} must name times as ISO text, e.g. '2020-01-31'")
         bounds = [_time(bound) for bound in bounds]
     try:
-        codes = space.encode(bounds).astype(np.int64)
+        space.encode(bounds)
+        codes = first_codes(space, bounds)
         numbers = [] if space.is_time else [float(bound) for bound in bounds]
-    except (ColumnError, ParameterError, OverflowError):  # whole numbers may be beyond all floats
+    # Whole numbers may be beyond all floats.
+    except (ColumnError, ParameterError, TypeError, ValueError, OverflowError):
         codes = None
     if codes is None:
         raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order")
     _check_apart(column, numbers, codes)
-    inner = codes[(codes > 0) & (codes < space.size - 1)]
+    inner = codes[(codes > 0) & (codes < space.size)]
     if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
         raise ParameterError(f"bins of column {column.name!r} must be two or more bounds in ascending order")
     return np.asarray(codes)

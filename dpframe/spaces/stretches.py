@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import ColumnError, ParameterError, name_list
@@ -113,15 +114,35 @@ def _unbounded_codes(whole: Space, ends: Sequence[Any], what: str) -> tuple[int,
             if space.is_time:
                 codes.append(_time_code(space, end, rounding))
                 continue
-            place = _place(space, float(end))
-            # A real number on fine steps is taken to the nearest one, as those of the rows are: heaps lie there.
-            nearest = not space.is_whole and space.size > FINE and 0 <= place <= space.size - 1
-            codes.append(round(place) if nearest else rounding(place))
+            codes.append(_number_code(space, end, rounding))
         except (ColumnError, ParameterError, TypeError, ValueError, OverflowError):
             raise ParameterError(
                 f"{what} must be values of its kind, or a range (low, high), None for no end, e.g. (10, None)"
             ) from None
     return codes[0], codes[1]
+
+
+def first_codes(space: Any, bounds: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """Return the codes of the first values at or above bounds of bins; of bounds at the upper one or above, its size.
+
+    >>> from dpframe.spaces import Integer
+    >>> first_codes(Integer(0, 10), [-1, 0.5, 9.5, 10]).tolist()
+    [0, 1, 10, 11]
+    """
+    code_at = _time_code if space.is_time else _number_code
+    codes = []
+    for bound in bounds:
+        beyond = code_at(space, bound, math.floor) >= space.size - 1
+        codes.append(space.size if beyond else max(code_at(space, bound, math.ceil), 0))
+    return np.array(codes, dtype=np.int64)
+
+
+def _number_code(space: Any, number: Any, rounding: Callable[[float], int]) -> int:
+    """Return the code of a number, or the next one (``ceil``) or the previous one (``floor``), also beyond bounds."""
+    place = _place(space, float(number))
+    # A real number on fine steps is taken to the nearest one, as those of the rows are: heaps lie there.
+    nearest = not space.is_whole and space.size > FINE and 0 <= place <= space.size - 1
+    return round(place) if nearest else rounding(place)
 
 
 def _place(space: Any, value: float) -> float:
