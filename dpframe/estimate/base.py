@@ -13,9 +13,10 @@ import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, name_list, warn
 from dpframe.estimate import moments, sets, surrogates
-from dpframe.estimate.axes import Axis, join_axes, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis, overlaps
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
+from dpframe.estimate.conditions import ValueCondition
 from dpframe.estimate.evidence.combine import Observation, updated
 from dpframe.estimate.item_pairs import PairTable
 from dpframe.estimate.joints import Joints
@@ -26,10 +27,14 @@ from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
-from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.stretches import shares_its_step
 from dpframe.tables.released import Source
 
 Bins = Mapping[str, int | Sequence[Any]]
+
+_CLEAR, _MANY = 2.0, 0.01
+"""How many of its errors, and which part of all rows, a heap at the end of a range has if a warning names it."""
 
 
 class Reading:
@@ -98,7 +103,42 @@ class Reading:
             raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
         axes = join_axes([make_axis(self._source.column(name), bins.get(name)) for name in names], self.plan.groups)
         surrogates.check_cells([axis.classes for axis in axes])
+        for axis in axes:
+            if axis.grid is not None and isinstance(bins[axis.name], Iterable):
+                self._rows_at_bounds(axis.grid)
         return axes
+
+    def _rows_at_bounds(self, axis: BinnedAxis) -> FloatArray:
+        """Return how many rows seem to lie at the codes of bounds of bins, where they may be on either side."""
+        space = axis.column.space
+        shared = [0 < place < axis.bins and shares_its_step(space, bound) for place, bound in enumerate(axis.bounds)]
+        rows = np.zeros(len(shared))
+        rows[shared] = self._rows_at(axis.name, axis.ends[shared])
+        return rows
+
+    def _rows_at(self, column: str, codes: IntArray) -> FloatArray:
+        """Return how many rows seem to lie at codes that an end of a range cuts, and warn where these are many."""
+        if not len(codes):
+            return np.zeros(0)
+        law, space = self._joints.law(column), self._source.column(column).space
+        parts = law.parts_of(overlaps(law.edges, codes, codes + 1), self._source.sampling("table"), 1.0)
+        rows, errors = parts[:2] * self._all_rows
+        if (rows > np.maximum(_CLEAR * errors, _MANY * self._all_rows)).any():
+            seen, step = float(f"{rows.max():.2g}"), moments.line_of(space)[1]
+            warn(
+                f"about {seen:,g} rows of {column!r} lie on the same step of {step:.3g} as an end of a range, on "
+                "either side of it; take ends farther from where many rows are, or declare closer bounds or more steps "
+                "in another release",
+                InferenceWarning,
+            )
+        return np.asarray(np.maximum(rows, 0.0))
+
+    def _opened_at_ends(self, results: Results, condition: ValueCondition, unit: float) -> Results:
+        """Return a count whose interval holds the rows that may lie on either side of the ends of a range."""
+        codes = np.unique(np.array(condition.shared, dtype=np.int64))
+        rows, inside = self._rows_at(condition.column.name, codes), condition.holds(codes)
+        over, under = float(rows @ inside), float(rows @ (1 - inside))
+        return results.opened(((over, 0.0), (under, 0.0)), self._z, unit) if len(codes) else results
 
     def _cells(
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str

@@ -24,7 +24,7 @@ from dpframe.estimate.sets import SetColumn
 from dpframe.estimate.surrogates import UNPACKED, Batches, Surrogates, own_squares, pieces
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
-from dpframe.spaces.stretches import between, code_of, listed_values, side_of
+from dpframe.spaces.stretches import between, code_of, listed_values, shares_its_step, side_of
 
 _FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items} or {"not": …}}'
 
@@ -34,12 +34,14 @@ class ValueCondition:
     """A column's code lies in one of some stretches [start, stop), or is null's.
 
     ``beyond`` says of either bound whether it meets the condition and what lies beyond it does not (1), the other way
-    round (−1), or both alike (0).
+    round (−1), or both alike (0). ``shared`` are codes of ends, or of values, whose rows may lie on either side of
+    these.
     """
 
     column: Column
     stretches: tuple[tuple[int, int], ...]
     beyond: tuple[int, int] = (0, 0)
+    shared: tuple[int, ...] = ()
 
     def holds(self, codes: npt.NDArray[Any]) -> FloatArray:
         """Return 1 for codes that meet it, else 0."""
@@ -226,10 +228,14 @@ def condition_of(column: Column, wanted: Any, is_open: bool = False) -> Conditio
             return ValueCondition(column, (), (-int(side < 0), -int(side > 0)))
         low, high = between(column.space, wanted, what)
         ends = (wanted[0] is not None and low == 0, wanted[1] is not None and high == column.space.values - 1)
-        return ValueCondition(column, ((low, high + 1),), (int(ends[0]), int(ends[1])))
-    codes = sorted({code_of(column.space, value, what) for value in listed_values(wanted, what)})
+        sides = zip(wanted, (low, high), strict=True)
+        shared = tuple(code for end, code in sides if end is not None and shares_its_step(column.space, end))
+        return ValueCondition(column, ((low, high + 1),), (int(ends[0]), int(ends[1])), shared)
+    by_code = {code_of(column.space, value, what): value for value in listed_values(wanted, what)}
+    codes = sorted(by_code)
     beyond = (int(0 in codes), int(column.space.values - 1 in codes))
-    return ValueCondition(column, tuple((code, code + 1) for code in codes), beyond)
+    shared = tuple(code for code in codes if shares_its_step(column.space, by_code[code]))
+    return ValueCondition(column, tuple((code, code + 1) for code in codes), beyond, shared)
 
 
 def _items(column: Column, how: str, items: Any) -> ItemCondition:

@@ -203,6 +203,8 @@ class CountEstimates(VectorEstimates):
                 results, said = Results(*known[list(RESULTS)].to_numpy().T), {"source": known.attrs["source"]}
         scale = max(self._all_rows, 1.0) if normalize else 1.0
         results = results.each(lambda values: values / scale)
+        for condition in asked.values.values():
+            results = self._opened_at_ends(results, condition, 1 / scale)
         cut = {name: condition.beyond for name, condition in asked.values.items() if any(condition.beyond)}
         for name, beyond in cut.items():
             if (tails := self._tails(name)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -567,6 +567,9 @@ class NumberEstimates(VectorEstimates):
             unit = 1 / (widths * rows)
         part, tails = slice(0, axis.bins), self._tails(column)
         results = Results(*fitted.parts_of(parts[part], sampling, self._z) * rows * unit)
+        if isinstance(bins, Iterable):
+            shared = self._rows_at_bounds(axis)
+            results = results.opened(((shared[:-1], 0.0), (shared[1:], 0.0)), self._z, unit)
         results = results.from_none()
         if tails is not None:
             results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,30 @@ def _number_code(space: Any, number: Any, rounding: Callable[[float], int]) -> i
     # A real number on fine steps is taken to the nearest one, as those of the rows are: heaps lie there.
     nearest = not space.is_whole and space.size > FINE and 0 <= place <= space.size - 1
     return round(place) if nearest else rounding(place)
+
+
+def shares_its_step(whole: Space, number: Any) -> bool:
+    """Return whether numbers that are written as short as one are taken to the same step of a fine grid.
+
+    A heap on the step of a number that has one to itself, as 4.99 on steps of 0.015, is taken for that number.
+
+    >>> from dpframe.spaces import Real
+    >>> prices = Real(0, 45_000)  # in steps of 0.69
+    >>> [shares_its_step(prices, number) for number in (5, 4.9, 30_000, 30_000.5)]
+    [False, True, False, True]
+    """
+    space: Any = whole.inner_space
+    if not space.is_numeric or space.is_listed or space.is_time or space.is_whole or space.size <= FINE:
+        return False
+    try:
+        place = _place(space, float(number))
+        exponent = Decimal(repr(float(number))).normalize().as_tuple().exponent
+    except (TypeError, ValueError):
+        return False
+    if not (isinstance(exponent, int) and number and 0 <= place <= space.size - 1):
+        return False
+    off, next_one = place - round(place), 10.0**exponent / space.step
+    return bool(next_one < 0.5 + abs(off))
 
 
 def _place(space: Any, value: float) -> float:

@@ -92,3 +92,23 @@ def test_bins_between_values_hold_what_numpys_hold(name, bounds):
     truth = [int(((values >= low) & (values < high)).sum()) for low, high in pairwise(as_given)]
     for found in (safe.histogram(name, bins=bounds), safe.value_counts(name, bins=bounds, sort=False).iloc[1:]):
         np.testing.assert_allclose(found["estimate"].to_numpy()[: len(truth)], truth, atol=15)
+
+
+def test_an_end_within_the_step_of_a_heap_opens_the_interval():
+    """Steps of 0.69: 4.9 lies on that of 5, a heap of 2,000 rows, and 5 itself is the value that was meant."""
+    frame = pd.DataFrame({"pay": [2.5, 5.0, 20_000.0, 5.0] * 1_000})
+    safe = dpf.sanitize(frame, epsilon=20, spaces={"pay": dpf.Real(0, 45_000)}, key=bytes(32)).dp
+    values = frame["pay"]
+    for low, high in ((None, 4.9), (4.9, None), (None, 5.1), (5.1, None)):
+        with pytest.warns(dpf.InferenceWarning, match=r"about 2,000 rows of 'pay' lie on the same step of 0.687"):
+            found = safe.count({"pay": (low, high)})
+        truth = values.between(-np.inf if low is None else low, np.inf if high is None else high).sum()
+        assert found["lower"] <= truth <= found["upper"]
+    with pytest.warns(dpf.InferenceWarning, match="lie on the same step"):
+        bins = safe.histogram("pay", bins=[1, 4.9, 6, 7])
+    truth = np.histogram(values, [1, 4.9, 6, 7])[0]
+    assert ((bins["lower"] <= truth + 10) & (truth - 10 <= bins["upper"])).all(), "noise moves it by 2 rows"
+    with pytest.warns(dpf.InferenceWarning, match="lie on the same step"):
+        safe.value_counts("pay", bins=[1, 4.9, 6])
+    for where in ((None, 5), 5.0, (5, None), (3, 6)):
+        assert safe.count({"pay": where})["std_error"] < 20

@@ -487,7 +487,7 @@ class NumberPair:
 
     @cached_property
     def _held(self) -> tuple[tuple[FloatArray, FloatArray], ...]:
-        """Of either number the shares of its cells, and the mean codes of its bins."""
+        """The shares of the cells of either number, and the mean codes of its bins."""
         found = []
         for law, bins in zip(self.laws, self.bins, strict=True):
             # Cells that are cut at zero one by one put the noise of empty ones into every bin's far end.
