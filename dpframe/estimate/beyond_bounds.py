@@ -96,10 +96,17 @@ _FARTHER = 5.0
 Of thirteen counts with a spike at 0, in fifty real tables, ten have a mean below that where they are not 0.
 """
 
-_FAR, _FARTHEST = 6.5, 100.0
+_FAR, _FARTHEST = 5.0, 100.0
 """Standard deviations of the column from its mean to a bound from which on its tail is heavy: others end by then.
 
 Further out than the last, the standard deviation is that of a single cell.
+"""
+
+_SKEWED, _FURTHER = 2.5, 1.5
+"""The same of a bound that is so many times as far out as the other one: columns go on to that side.
+
+In 58 releases of real tables and 72 of own ones with heavy tails (log-normal, Pareto, negative binomial, 600 to 4,000
+rows, ε = 1 and 4) intervals of std hold .961 and .968, where tails of either kind open them; .960 and .947 without.
 """
 
 _PILE = 1.2
@@ -345,37 +352,45 @@ class Tails:
         (low, low_error), (high, high_error) = self.lower.excess(2), self.upper.excess(2)
         ends = (self.lower, self.upper)
         errors = (low_error, high_error, *(tail.unseen(2) for tail in ends), *(tail.farthest(2) for tail in ends))
-        return (0.0, 0.0), _over((low + high, math.hypot(*errors)), self.present)
+        hidden = max(self._hidden_squares(_FAR), self._hidden_squares(_SKEWED, _FURTHER)) / _TIMES
+        return (0.0, 0.0), _over((low + high, math.hypot(*errors, hidden)), self.present)
+
+    def _hidden_squares(self, far: float, further: float = 0.0) -> float:
+        """Return the most that squares of distances lack by rows which noise hides beyond a bound far out.
+
+        It is ``far`` in standard deviations, and ``further`` than the other bound, in distances of that. Rows beyond
+        may show nowhere; a column of two values has none.
+        """
+        least, most = far * math.sqrt(self.variance), _FARTHEST * math.sqrt(self.variance)
+        ends = [(self.lower, self.upper), (self.upper, self.lower)]
+        out = [a for a, b in ends if not a.farther and max(least, further * b.distance) < a.distance < most]
+        ways = (tail.hidden * min(_GOES_ON * tail.distance, tail.room) ** 2 for tail in out)
+        return 0.0 if self.is_short else max(ways, default=0.0)
 
     @property
     def is_heavy(self) -> bool:
-        """Whether a bound lies so far out that the column is thought to go on, by more than its interval says.
+        """Whether rows that noise hides beyond a bound far out may add more than a fifth to the variance."""
+        return self._hidden_squares(_FAR) / self.present > _MATTERS * self.variance
 
-        Rows that lie there may show nowhere; a column of two values has none. Or rows that are surely at a bound are
-        most of the spread that is left between the bounds.
-        """
-        sd = math.sqrt(self.variance)
+    @property
+    def is_piled(self) -> bool:
+        """Whether rows that are surely at a bound are most of the spread that is left between the bounds."""
         ends = [tail for tail in (self.lower, self.upper) if not tail.farther]
-        far = [tail for tail in ends if _FAR * sd < tail.distance < _FARTHEST * sd and not self.is_short]
-        ways = ((tail.hidden, min(_GOES_ON * tail.distance, tail.room) / sd) for tail in far)
-        most = max((rows * way**2 for rows, way in ways), default=0.0)
-        value, error = self.of_variance()[1]
-        unsaid = most / self.present > max(_MATTERS, (value + error) / max(self.variance, 1e-300))
         piles = max((tail.piled * 2 * min(tail.distance, tail.room) ** 2 for tail in ends), default=0.0)
-        return bool(unsaid or piles / self.present > _PILE * self.variance > 0)
+        return piles / self.present > _PILE * self.variance > 0
 
     @property
     def may_matter(self) -> bool:
         """Whether rows beyond the bounds may add more than a fifth to the variance."""
         value, error = self.of_variance()[1]
-        return self.is_heavy or (self.share > 0 and value + error > _MATTERS * self.variance)
+        return self.is_heavy or self.is_piled or (self.share > 0 and value + error > _MATTERS * self.variance)
 
     @property
     def matter(self) -> bool:
-        """Whether rows beyond the bounds surely add more than a fifth to the variance, or a heavy tail may."""
+        """Whether rows beyond the bounds surely add more than a fifth to the variance, or are piled at a bound."""
         sure = sum(tail.excess(2)[0] for tail in (self.lower, self.upper) if not tail.is_noise)
         least = sure / self.present - _SUSPECT * self.of_variance()[1][1]
-        return self.is_heavy or (self.share > 0 and least > _MATTERS * self.variance)
+        return self.is_piled or (self.share > 0 and least > _MATTERS * self.variance)
 
 
 def _added(tails: Sequence[Sequence[Tail]]) -> tuple[FloatArray, FloatArray]:

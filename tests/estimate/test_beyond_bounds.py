@@ -199,12 +199,12 @@ def test_two_values_that_the_counts_do_not_tell_are_answered_with_a_warning():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"x{i}": (rng.random(400) < 0.06).astype(int) for i in range(12)})
     estimates = dpf.Estimates(frame.dp.sanitize(epsilon=1, key=bytes(32)))
-    told = "took 0 and 1 for all values of 'x1'.* declare spaces={'x1': \\(LOWER, UPPER\\)}"
+    told = "took 0 and 1 for all values of 'x7'.* declare spaces={'x7': \\(LOWER, UPPER\\)}"
     for ask in (estimates.mean, estimates.std, lambda name: estimates.mean(name, by="x9")):
         with pytest.warns(dpf.InferenceWarning, match=told):
-            assert np.isfinite(ask("x1")["estimate"]).all()
+            assert np.isfinite(ask("x7")["estimate"]).all()
     with pytest.warns(dpf.InferenceWarning, match=told), pytest.warns(dpf.DpframeWarning, match="correlations are NaN"):
-        estimates.corr(["x1", "x9"])
+        estimates.corr(["x7", "x9"])
     estimates.mean("x9")  # a warning would be an error here
 
 
@@ -255,7 +255,25 @@ class TestTails:
         if heavy:
             counts[1:49:4] = [600, 600, 60, 30, 16, 12, 10, 8, 8, 8, 8, 8]
         tails = counted(bound, edges, counts, variance=16.0)
-        assert tails.is_heavy == tails.matter == heavy
+        assert tails.is_heavy == tails.may_matter == heavy
+        assert not tails.matter  # the interval holds them: twice as far as the bound
+        added = tails.upper.hidden * (2 * tails.upper.distance) ** 2 / tails.present
+        assert 1.96 * tails.of_variance()[1][1] > 0.99 * added * heavy
+
+    def test_a_bound_further_out_than_the_other_may_have_rows_beyond_it(self):
+        """Three deviations away, twice as far as the lower one, 20 rows may go on that noise hides; 1.25 times, not."""
+        tails = counted(6.0, np.arange(0.0, 9.0), [0, 90, 400, 400, 90, 20, 0, 0, 0, 0], variance=16.0)
+        far = 3 * math.sqrt(tails.variance)
+        alike, skewed = (
+            replace(
+                tails,
+                upper=replace(tails.upper, distance=far, hidden=20.0),
+                lower=replace(tails.lower, distance=far / times, hidden=0.0),
+            ).of_variance()[1][1]
+            for times in (1.25, 2.0)
+        )
+        added = 20 * (2 * far) ** 2 / tails.present
+        assert 1.96 * skewed > 0.99 * added > 2 * 1.96 * alike
 
     @pytest.mark.parametrize(("pile", "heavy"), [(8.0, False), (150.0, True)])
     def test_rows_surely_at_a_bound_that_are_most_of_the_spread_are_a_heavy_tail(self, pile, heavy):
@@ -263,7 +281,7 @@ class TestTails:
         edges = [0.0, *(2.0 ** np.arange(0, 14))]
         counts = [0, 600, 300, 100, 10, *[20] * (len(edges) - 4)]
         tails = counted(8.0, edges, counts, variance=2_500.0).with_piles([None, (pile, 25.0)])
-        assert tails.is_heavy == tails.matter == heavy
+        assert tails.is_piled == tails.matter == heavy
 
     @pytest.mark.parametrize(("pile", "matter"), [(2.0, False), (60.0, True)])
     def test_no_more_rows_are_thought_to_lie_beyond_a_bound_than_lie_at_it(self, pile, matter):
@@ -525,6 +543,7 @@ def test_the_farthest_row_of_a_heavy_tail_is_in_the_error_of_a_variance():
     cells = tuple(map(float, edges))
     measured = Measured("x", "intervals", cells, (0, *map(round, counts.tolist()), 0), 16.0)
     tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Real(0.0, 8.0), 1_000)
+    tails = replace(tails, upper=replace(tails.upper, hidden=0.0))
     drawn = np.random.default_rng(3).pareto(2.5, (2_000, 1_000)) + 1
     lacks = np.var(drawn, axis=1) - np.var(np.minimum(drawn, 8.0), axis=1)
     value, error = tails.of_variance()[1]
