@@ -483,7 +483,7 @@ class NumberPair:
         """Return the mean code of every bin, centred by the table's own counts."""
         means = self._held[place][1]
         own = self.counts.sum(axis=1 - place) / max(float(self.counts.sum()), 1.0)
-        return means - own @ means
+        return np.asarray(means - own @ means)
 
     @cached_property
     def _held(self) -> tuple[tuple[FloatArray, FloatArray], ...]:
