@@ -24,7 +24,8 @@ from dpframe.errors import ColumnError, DpframeWarning, ParameterError, warn
 from dpframe.estimate.evidence.law import Cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
-from dpframe.spaces.stretches import first_codes, has_one_reading
+from dpframe.spaces.base import line_of, numbers_of
+from dpframe.spaces.stretches import has_one_reading
 
 MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""
@@ -379,16 +380,14 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
     else:
         months = ", e.g. pd.date_range(START, END, freq='MS') for months" if space.is_time else ""
         raise ParameterError(f"bins of column {column.name!r} must be a whole number or a list of bounds{months}")
-    numbers = space.numbers(np.array([*edges[:-1], size - 1]))
-    assert numbers is not None
+    numbers = numbers_of(space, np.array([*edges[:-1], size - 1]))
     if not space.is_whole and not space.is_time and not isinstance(bins, int | np.integer):
         # Bounds between steps are shown as they were given: no value lies between them and the next step.
         own = dict(zip(codes.tolist(), np.asarray(list(bins), dtype=np.float64).tolist(), strict=True))
         shown = zip(edges.tolist(), numbers.tolist(), strict=True)
         numbers = np.array([own.get(edge, number) if 0 < edge < size else number for edge, number in shown])
     if size > 1:
-        first, second = np.asarray(space.numbers(np.array([0, 1])))
-        numbers = np.append(numbers[:-1], numbers[-1] + (second - first))
+        numbers = np.append(numbers[:-1], numbers[-1] + line_of(space)[1])
     shown = space.instants(numbers).tolist()
     if not isinstance(bins, int | np.integer):
         below, above = _outer_bounds(list(bins), codes, size)

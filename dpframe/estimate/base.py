@@ -27,8 +27,8 @@ from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
-from dpframe.spaces.arrays import FloatArray, IntArray
-from dpframe.spaces.stretches import shares_its_step
+from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import line_of
 from dpframe.tables.released import Source
 
 Bins = Mapping[str, int | Sequence[Any]]
@@ -348,7 +348,7 @@ class Reading:
     def _warn_of_clipped(self, names: Iterable[str]) -> None:
         for name in names:
             for bound, share in self.clipped_at(name).items():
-                start, step = moments.line_of(self._source.column(name).space)
+                start, step = line_of(self._source.column(name).space)
                 end = start if bound == "lower" else start + step * (self._source.column(name).space.values - 1)
                 way = "lower" if bound == "lower" else "raise"
                 part = float(f"{100 * share:.2g}")

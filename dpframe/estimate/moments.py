@@ -18,8 +18,8 @@ from dpframe.estimate.results import Ends
 from dpframe.estimate.surrogates import CodeFunction, Term
 from dpframe.plan.columns import Column
 from dpframe.plan.threads import one_thread
-from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import line_of, numbers_of
 
 _STARTS = (0.3, 1.0, 2.0)
 """Where the search for a profile's standard deviations starts, in units of those that were found."""
@@ -44,11 +44,11 @@ class Scale:
         check_holds_numbers(column)
         space = column.space
         last = space.values
-        low, high = numbers(space, np.array([0, last - 1]))
+        low, high = numbers_of(space, np.array([0, last - 1]))
         centre, width = (low + high) / 2, max((high - low) / 2, 1e-300)
 
         def value(codes: npt.NDArray[Any]) -> FloatArray:
-            return np.where(codes < last, (numbers(space, codes) - centre) / width, 0.0)
+            return np.where(codes < last, (numbers_of(space, codes) - centre) / width, 0.0)
 
         def present(codes: npt.NDArray[Any]) -> FloatArray:
             return np.asarray(codes < last, dtype=np.float64)
@@ -89,19 +89,6 @@ def check_holds_numbers(column: Column) -> None:
         f"column {column.name!r} holds no numbers; {'support' if space.code_words else 'value_counts'}"
         f"({column.name!r}) gives its shares"
     )
-
-
-def numbers(space: Space, codes: npt.NDArray[Any]) -> FloatArray:
-    """Return the numbers that codes mean."""
-    values = space.numbers(codes)
-    assert values is not None
-    return values
-
-
-def line_of(space: Space) -> tuple[float, float]:
-    """Return the number of code 0 and the distance between neighbouring codes' numbers."""
-    first, second = numbers(space, np.array([0, 1]))
-    return float(first), float(second - first)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts, mak
 from dpframe.estimate.base import column_names, kept_parts
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
-from dpframe.estimate.moments import line_of
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons, warn_of_hidden
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
@@ -24,6 +23,7 @@ from dpframe.estimate.vectors import VectorEstimates
 from dpframe.plan.words import first_digit
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import line_of
 
 _WIDE = 2.0
 """How much larger errors of group means from tables are than what is seen of them: they hold what bins leave open."""

@@ -14,12 +14,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.channels import Mechanism, ResponseChannel
 from dpframe.errors import ParameterError
 from dpframe.spaces import Integer, Nullable, Space
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import line_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +95,6 @@ def mean_errors(
         coarse = Nullable(Integer(0, FINEST)) if null else Integer(0, FINEST)
         mechanism = mechanism.recalibrated(coarse, mechanism.epsilon, mechanism.delta)
         values = FINEST + 1
-    first, second = number_of(space, np.array([0, 1]))
     numbers = np.append(np.linspace(-0.5, 0.5, values), np.zeros(int(null)))
     present = np.append(np.ones(values), np.zeros(int(null)))
     t = np.full(len(present), 1 / len(present)) if shares is None else shares
@@ -104,7 +103,7 @@ def mean_errors(
     squared = mechanism.surrogate(residual) ** 2
     typical = float(mechanism.apply(t) @ squared) - float(t @ residual**2)
     worst = float((mechanism.apply(squared, adjoint=True) - residual**2).max())
-    unit, drawn = width * (second - first), sampled * float(t @ residual**2)
+    unit, drawn = width * line_of(space)[1], sampled * float(t @ residual**2)
     errors = [math.sqrt((max(v, 0) + drawn) / n) / max(share, 1e-300) * unit for v in (typical, worst)]
     return errors[0], errors[1]
 
@@ -134,13 +133,6 @@ def vector_scale(space: Space) -> float:
     """Return how much noise of 1 in every coordinate, in parts of the bound, is in a value's numbers."""
     vectors: Any = space.inner_space
     return float(np.sqrt((vectors.basis**2).sum(axis=1).mean()))
-
-
-def number_of(space: Space, codes: npt.NDArray[np.int64]) -> FloatArray:
-    """Return the numbers of codes of a space of numbers."""
-    values = space.numbers(codes)
-    assert values is not None
-    return values
 
 
 def typical_error(column: Any, n: int) -> float:

@@ -12,9 +12,10 @@ import numpy as np
 from dpframe.errors import check_whole
 from dpframe.plan.accounting_gains import split_mechanisms
 from dpframe.plan.data import PlanData
-from dpframe.plan.forecast import NOTHING, forecast_table, number_of, vector_scale
+from dpframe.plan.forecast import NOTHING, forecast_table, vector_scale
 from dpframe.plan.measures import Measure
 from dpframe.spaces import Space
+from dpframe.spaces.base import line_of
 from dpframe.spaces.cells import ball_of, cell_count, is_cut
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _precision(
     if statistic == "mean":
         space = spaces[names[0]]
         present = n * space.values / space.size  # of values, where null is one of them, that are uniform
-        step = float(np.diff(number_of(space, np.array([0, 1])))[0])
+        step = line_of(space)[1]
         return sum(present**2 / (m.sigma2 * step**2) for m in _of("sum", names, measures))
     if statistic == "mean curve":
         space = spaces[names[0]]

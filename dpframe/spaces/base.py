@@ -89,6 +89,19 @@ def first_row(mask: npt.NDArray[np.bool_]) -> int:
     return int(np.argmax(mask))
 
 
+def numbers_of(space: Space, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return the numbers of codes of a space of numbers."""
+    values = space.numbers(codes)
+    assert values is not None
+    return values
+
+
+def line_of(space: Space) -> tuple[float, float]:
+    """Return the number of code 0 and the distance between neighbouring codes' numbers."""
+    first, second = numbers_of(space, np.array([0, 1]))
+    return float(first), float(second - first)
+
+
 def forwarded(path: str) -> Any:
     """Return a property that is an attribute of a part, such as that of ``"inner.unit"``."""
     return property(attrgetter(path))

@@ -157,6 +157,12 @@ def linear(values: FloatArray, noise: Noise, scale: float, level: float) -> dict
     return dict(zip(RESULTS, parts, strict=True))
 
 
+def crossed(results: Mapping[str, FloatArray], index: Any, columns: Any) -> pd.DataFrame:
+    """Return matrices of estimates, errors and ends as one table, their names the outer level of its columns."""
+    tables = {name: pd.DataFrame(values, index=index, columns=columns) for name, values in results.items()}
+    return pd.concat(tables, axis=1)
+
+
 def normal(values: FloatArray, errors: FloatArray, level: float) -> dict[str, FloatArray]:
     """Return answers of several noises, whose sum is taken as normal."""
     z = NormalDist().inv_cdf((1 + level) / 2)

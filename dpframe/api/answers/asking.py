@@ -206,7 +206,7 @@ class Asking:
             )
             return Answered(values, noises, facts_of(chosen, paid.share, budget, self.unit))
 
-        return self._drawn(question.add, list(columns), share, kind, lambda _: least, drawn)
+        return self._drawn(question.add, list(columns), share, kind, least, drawn)
 
     def _counted(self, told: Answered, labels: pd.Index[Any]) -> pd.DataFrame:
         """Return a table of counts, each with its noise's own interval."""
@@ -224,17 +224,12 @@ class Asking:
         asked: Sequence[QueryColumn],
         share: float,
         kind: str,
-        fit: Callable[[Portion], Fitted],
+        fitted: Fitted,
         draw: Callable[[Paid[Fitted]], D],
     ) -> D:
-        """Run the job of an answer, and return what ``draw`` makes of it.
-
-        ``add`` is given the codes of every batch; ``fit`` finds the noise of a portion, and what it costs by itself, or
-        refuses.
-        """
-        return _AnswerJob(
-            self._table, self._spending, self._account, self.unit, add, asked, share, kind, fit, draw
-        ).run()
+        """Run the job of an answer, and return what ``draw`` makes of it; ``add`` is given the codes of every batch."""
+        table, spending, account = self._table, self._spending, self._account
+        return _AnswerJob(table, spending, account, self.unit, add, asked, share, kind, fitted, draw).run()
 
 
 @dataclass(frozen=True)
@@ -247,7 +242,7 @@ class Paid(Generic[Fitted]):
 
 
 @dataclass(frozen=True)
-class _AnswerJob(Job[tuple[Fraction, Portion, Fitted], D], Generic[Fitted, D]):
+class _AnswerJob(Job[tuple[Fraction, Portion], D], Generic[Fitted, D]):
     """The job of one answer: its noise is found and its rows are counted before anything is spent."""
 
     table: Table
@@ -258,22 +253,20 @@ class _AnswerJob(Job[tuple[Fraction, Portion, Fitted], D], Generic[Fitted, D]):
     asked: Sequence[QueryColumn]
     share: float
     kind: str
-    fit: Callable[[Portion], Fitted]
+    fitted: Fitted
     then: Callable[[Paid[Fitted]], D]
 
-    def check(self) -> tuple[Fraction, Portion, Fitted]:
+    def check(self) -> tuple[Fraction, Portion]:
         part = check_share(self.share)
         check_types(self.asked)
         self.spending.refuse(part)
-        portion = self.spending.total.portion(part)
-        fitted = self.fit(portion)
         for codes in batches(self.table, self.asked):
             self.add(codes)
-        return part, portion, fitted
+        return part, self.spending.total.portion(part)
 
-    def spend(self, checked: tuple[Fraction, Portion, Fitted]) -> None:
-        part, portion, fitted = checked
-        cost = Cost(fitted[2], portion.step, unit=self.unit)
+    def spend(self, checked: tuple[Fraction, Portion]) -> None:
+        part, portion = checked
+        cost = Cost(self.fitted[2], portion.step, unit=self.unit)
 
         def pay() -> None:
             if self.account is not None:
@@ -284,9 +277,8 @@ class _AnswerJob(Job[tuple[Fraction, Portion, Fitted], D], Generic[Fitted, D]):
     def key(self) -> bytes:
         return fresh_key()
 
-    def draw(self, checked: tuple[Fraction, Portion, Fitted], receipt: str | None, key: bytes) -> D:
-        part, _, fitted = checked
-        return self.then(Paid(part, fitted, Keystream(key)))
+    def draw(self, checked: tuple[Fraction, Portion], receipt: str | None, key: bytes) -> D:
+        return self.then(Paid(checked[0], self.fitted, Keystream(key)))
 
 
 def fresh_key() -> bytes:

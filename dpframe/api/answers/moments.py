@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.answers.asked import QueryColumn, normal
+from dpframe.api.answers.asked import QueryColumn, crossed, normal
 from dpframe.api.answers.asking import Asking, Paid, facts_of, with_facts
 from dpframe.api.answers.values import (
     Answered,
@@ -98,11 +98,10 @@ class MomentQueries(Asking):
             error = np.sqrt(noise.degrees * (np.outer(np.diag(scale), np.diag(scale)) + scale**2)) / self.n
             results = normal(estimate - noise.degrees * scale / self.n, error, self.confidence_level)
             results["estimate"] = estimate
-            tables = {key: pd.DataFrame(found[1:, 1:], index=names, columns=names) for key, found in results.items()}
-            facts = facts_of(WISHART, paid.share, budget, self.unit)
-            return with_facts(pd.concat(tables, axis=1), Answered((), (), facts))
+            table = crossed({key: found[1:, 1:] for key, found in results.items()}, names, names)
+            return with_facts(table, Answered((), (), facts_of(WISHART, paid.share, budget, self.unit)))
 
-        return self._drawn(question.add, asked, share, "second_moments", lambda _: found, drawn)
+        return self._drawn(question.add, asked, share, "second_moments", found, drawn)
 
     def _moments(
         self, columns: Sequence[str], kind: str, where: Mapping[str, Any] | None
@@ -191,5 +190,4 @@ class MomentQueries(Asking):
         if psd:
             values, vectors = np.linalg.eigh(estimate)
             results["estimate"] = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        tables = {key: pd.DataFrame(found, index=names, columns=names) for key, found in results.items()}
-        return with_facts(pd.concat(tables, axis=1), told)
+        return with_facts(crossed(results, names, names), told)

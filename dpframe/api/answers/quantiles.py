@@ -354,7 +354,7 @@ class QuantileQueries(Asking):
             table.attrs.update(facts_of(name, paid.share, budget, self.unit) | asked.facts)
             return table
 
-        table = self._drawn(way.add, read, share, "quantile", lambda _: way.fit(portion), drawn)
+        table = self._drawn(way.add, read, share, "quantile", way.fit(portion), drawn)
         return table if several or labels is not None else table.iloc[0].rename(column)
 
     def _presented(self, asked: QueryColumn, found: FloatArray, index: pd.Index[Any]) -> pd.DataFrame:

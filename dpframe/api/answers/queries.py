@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.api.answers.asked import QueryColumn, linear, normal, series
+from dpframe.api.answers.asked import QueryColumn, crossed, linear, normal, series
 from dpframe.api.answers.asking import counted_axis, with_facts
 from dpframe.api.answers.moments import MomentQueries
 from dpframe.api.answers.quantiles import QuantileQueries
@@ -445,7 +445,4 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         question = CellCounts(parts, self.unit, holds)
         told = self._answer(question, read, share, mechanism, "crosstab")
         results = linear(told.values[0].reshape(question.shape), told.noises[0], 1.0, self.confidence_level)
-        tables = {
-            name: pd.DataFrame(values, index=axes[0].labels, columns=axes[1].labels) for name, values in results.items()
-        }
-        return with_facts(pd.concat(tables, axis=1), told)
+        return with_facts(crossed(results, axes[0].labels, axes[1].labels), told)

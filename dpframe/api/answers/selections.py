@@ -196,7 +196,7 @@ class Selections(Asking):
             result.attrs.update(facts_of(name, paid.share, budget, self.unit))
             return result
 
-        return self._drawn(rows.parts.append, rows.columns, share, "select", lambda _: best, drawn)
+        return self._drawn(rows.parts.append, rows.columns, share, "select", best, drawn)
 
 
 def _fit(moved: Scores, mechanism: str | None, weighted: bool) -> Callable[[Portion], tuple[str, Selector, Budget]]:

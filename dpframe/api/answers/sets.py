@@ -175,7 +175,7 @@ class SetQueries(Asking):
             table.attrs.update(facts_of(name, paid.share, budget, self.unit))
             return table
 
-        return self._drawn(scored.add, read, share, "most_common", lambda _: choices, drawn)
+        return self._drawn(scored.add, read, share, "most_common", choices, drawn)
 
     def support(
         self,
