@@ -21,37 +21,6 @@ from dpframe.tables.inputs import open_input
 from dpframe.tables.sinks import Sink, check_target
 
 
-def synthesize_parquet(
-    source: str | Path,
-    target: str | Path,
-    n_rows: int | None = None,
-    random_state: Any = None,
-    *,
-    drop: Sequence[str] = (),
-    progress: Progress | None = None,
-) -> int:
-    """Write synthetic rows that are drawn from a released file, and return how many; see `Estimates.synthesize`.
-
-    Parameters
-    ----------
-    source
-        A released file, directory or glob.
-    target
-        The file to write. It appears whole or not at all, and replaces an older one.
-    n_rows, random_state
-        As `Estimates.synthesize`.
-    drop
-        Columns to leave out, e.g. those that have too many values to draw from.
-    progress
-        Called with rows drawn and rows in all.
-
-    Raises `NotSanitizedError` if the source carries no plan; `FileError` if the source is missing or damaged, or the
-    target is part of it or cannot be written; `ParameterError` for another ``n_rows``, ``random_state`` or ``drop``, or
-    a column of too many values to draw from.
-    """
-    return drawn_file(source, target, n_rows, random_state, drop=drop, progress=progress)[0]
-
-
 def drawn_file(
     source: str | Path,
     target: str | Path,
@@ -61,7 +30,11 @@ def drawn_file(
     drop: Sequence[str],
     progress: Progress | None,
 ) -> tuple[int, Estimates]:
-    """Write synthetic rows as `synthesize_parquet`; return how many, and the estimates that they are drawn from."""
+    """Write synthetic rows of a released file to another; return how many, and the estimates that they are drawn from.
+
+    As `Estimates.synthesize`, but for columns of ``drop``. The target appears whole or not at all, and replaces an
+    older one. ``progress`` is called with rows drawn and rows in all.
+    """
     table = open_input(source)
     if table.text is None:
         raise NotSanitizedError(f"{source} is not a release, which synthetic rows are drawn from; sanitise it first")
