@@ -68,8 +68,6 @@ def name_list(names: Iterable[str]) -> str:
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return a question that names the nearest of some names, or nothing where no one is near, or it is no name.
 
-    Examples
-    --------
     >>> did_you_mean("colum", ["column", "by"])
     "did you mean 'column'? "
     """
@@ -97,8 +95,6 @@ def check_whole(
 
     ``of`` says what it counts, ``remedy`` ends the message.
 
-    Examples
-    --------
     >>> check_whole(0, "batch_rows", of="rows")
     Traceback (most recent call last):
     dpframe.errors.ParameterError: batch_rows must be a whole number of rows, at least 1
@@ -119,8 +115,6 @@ def is_one_of(value: Any, names: Collection[Any]) -> bool:
 def check_flags(**flags: Any) -> None:
     """Raise `ParameterError` unless each of these arguments is True or False, in Python or NumPy.
 
-    Examples
-    --------
     >>> check_flags(normalize="yes")
     Traceback (most recent call last):
     dpframe.errors.ParameterError: normalize must be True or False
@@ -133,8 +127,6 @@ def check_flags(**flags: Any) -> None:
 def check_fraction(value: Any, name: str, example: float) -> float:
     """Return a number as a float, or raise `ParameterError` unless it lies strictly between 0 and 1.
 
-    Examples
-    --------
     >>> check_fraction(95, "confidence_level", 0.95)
     Traceback (most recent call last):
     dpframe.errors.ParameterError: confidence_level must lie in (0, 1), e.g. confidence_level=0.95

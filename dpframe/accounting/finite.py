@@ -150,12 +150,8 @@ def _pairs(neighbours: Iterable[tuple[int, int]], count: int) -> list[tuple[int,
 class SufficientSets:
     """The outputs that decide whether a channel is (ε, δ)-private, pair by pair; see `sufficient_sets`.
 
-    Parameters
-    ----------
-    sets
-        Of every ordered pair of neighbouring inputs (x, x') the outputs where P(y|x) > P(y|x').
-    outputs
-        Number of outputs.
+    ``sets``: of every ordered pair of neighbouring inputs (x, x') the outputs where P(y|x) > P(y|x'). ``outputs``:
+    number of outputs.
     """
 
     sets: Mapping[tuple[int, int], tuple[int, ...]]

@@ -177,18 +177,11 @@ class Staircase(Mechanism):
 
     Null is one more point.
 
-    Parameters
-    ----------
-    span
-        Largest code of a value, 1 to 2^20.
-    epsilon, delta
-        The budget; see `dpframe.accounting.budget`.
-    nullable
-        Whether the code span + 1 is null.
-    width
-        Number of codes in the box of a value far from the ends: a divisor of span or span − 1, as only then the matrix
-        can be inverted (`dpframe.channels.staircase`), so that grids of many divisors have the better choice. By
-        default the one with about the least error of a mean. Plans hold it: a receiver searches for nothing.
+    ``span``: largest code of a value, 1 to 2^20. ``epsilon``, ``delta``: the budget; see `dpframe.accounting.budget`.
+    ``nullable``: whether the code span + 1 is null. ``width``: Number of codes in the box of a value far from the ends:
+    a divisor of span or span − 1, as only then the matrix can be inverted (`dpframe.channels.staircase`), so that grids
+    of many divisors have the better choice. By default the one with about the least error of a mean. Plans hold it: a
+    receiver searches for nothing.
     """
 
     span: int

@@ -140,8 +140,6 @@ def _whole_seconds(table: pd.DataFrame) -> pd.DataFrame:
 def _bins(text: str) -> int | list[Any]:
     """Return a number of bins or their edges, which are numbers or times.
 
-    Examples
-    --------
     >>> _bins("4"), _bins("0,18,64.5"), _bins("2024-01-01,2025-01-01")
     (4, [0.0, 18.0, 64.5], ['2024-01-01', '2025-01-01'])
     """
@@ -158,8 +156,6 @@ def _bins(text: str) -> int | list[Any]:
 def _short_bins(table: pd.DataFrame) -> pd.DataFrame:
     """Show bins of numbers with edges to a hundredth of the narrowest bin: on the space's own grid they are long.
 
-    Examples
-    --------
     >>> index = pd.IntervalIndex.from_breaks([0.0, 3.99993896484375, 8.00018310546875], closed="left")
     >>> _short_bins(pd.DataFrame({"estimate": [1.0, 2.0]}, index=index)).index.tolist()
     ['[0, 4)', '[4, 8)']

@@ -42,11 +42,8 @@ class RowMoments(FunctionMoments):
     ``source``: the release. ``columns``: functions of columns; those of the matrix are a constant and then these, in
     their order.
 
-    Attributes
-    ----------
-    matrix, noise
-        M, and what noise adds to it where products of surrogates are taken for surrogates of products, as plain least
-        squares on a release does.
+    ``matrix``, ``noise``: M, and what noise adds to it where products of surrogates are taken for surrogates of
+    products, as plain least squares on a release does.
     """
 
     told = "rows"

@@ -374,8 +374,6 @@ def geometric_spread(span: int, rate: float) -> float:
 def geometric_table(span: int, rate: float) -> GeometricTable:
     """Return the tables of two-sided geometric noise with loss ``rate`` per grid step.
 
-    Notes
-    -----
     The ideal law is written in 192-bit fixed point from a 80-digit exponential; weights are then rounded
     to integers over 2^64, and ``spread`` is what that rounding can add to any log-ratio.
     """

@@ -30,16 +30,9 @@ _DELTA = 1e-6
 class Explanation:
     """What a plan means, costs and lacks; prints as text, and shows as HTML in a notebook.
 
-    Parameters
-    ----------
-    person
-        What it means for one person, in sentences.
-    levers
-        What would change the errors: ``errors`` by which factor, for typical statistics.
-    gains
-        See `Plan.accounting_gains`; None where the number of rows is not known.
-    forecast
-        See `Plan.forecast`; None where the number of rows is not known.
+    ``person``: what it means for one person, in sentences. ``levers``: what would change the errors: ``errors`` by
+    which factor, for typical statistics. ``gains``: see `Plan.accounting_gains`; None where the number of rows is not
+    known. ``forecast``: see `Plan.forecast`; None where the number of rows is not known.
     """
 
     person: tuple[str, ...]

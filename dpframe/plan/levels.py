@@ -134,8 +134,6 @@ def fit_layers(layers: Sequence[Layer]) -> tuple[FloatArray, FloatArray]:
     Counts, shape (cells,), and their covariance, shape (cells, cells), by the Gauss–Markov theorem (Aitken 1936;
     Kalman 1960, one measurement after the other).
 
-    Examples
-    --------
     >>> counts, covariance = fit_layers([Layer((0, 2), [10], 1.0), Layer((0, 1, 2), [4, 4], 2.0)])
     >>> counts.round(2).tolist(), covariance.round(2).tolist()
     ([4.8, 4.8], [[1.2, -0.8], [-0.8, 1.2]])

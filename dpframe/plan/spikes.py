@@ -93,14 +93,8 @@ def others_of(
 ) -> Others:
     """Return where the rows may lie that do not have the commonest value.
 
-    Parameters
-    ----------
-    ends, counts, covariance
-        Cells, whose ends may be infinite, and the noisy counts of their rows.
-    present, unsure
-        Rows that are not null, and the variance of that.
-    whole
-        Whether the numbers are whole.
+    ``ends``, ``counts``, ``covariance``: cells, whose ends may be infinite, and the noisy counts of their rows.
+    ``present``, ``unsure``: rows that are not null, and the variance of that. ``whole``: whether the numbers are whole.
     """
     spike = int(np.argmax(counts))
     shapes, odds = _shapes(ends, spike, whole)

@@ -42,16 +42,8 @@ Ints = npt.NDArray[np.int64]
 class Ball:
     """The vectors of odd whole numbers whose norm is at most (2^bits − 1)/room, rounded down.
 
-    Parameters
-    ----------
-    length
-        Number of coordinates, up to 4,096.
-    bits
-        Bits of a coordinate: 2, 4, 8 or 16.
-    norm
-        ``"l1"``, ``"l2"`` or ``"linf"``.
-    room
-        Radii from 0 to the grid's ends: a power of two, 1 where vectors fill the grid.
+    ``length``: number of coordinates, up to 4,096. ``bits``: bits of a coordinate: 2, 4, 8 or 16. ``norm``: ``"l1"``,
+    ``"l2"`` or ``"linf"``. ``room``: radii from 0 to the grid's ends: a power of two, 1 where vectors fill the grid.
     """
 
     length: int

@@ -35,8 +35,6 @@ def listed(values: Collection[Any], noun: str = "values") -> str:
 def type_name(type_: pa.DataType) -> str:
     """Return the name of a column's type: of text, which has several, just that.
 
-    Examples
-    --------
     >>> type_name(pa.large_string()), type_name(pa.dictionary(pa.int8(), pa.string())), type_name(pa.int64())
     ('text', 'categories of text', 'int64')
     """

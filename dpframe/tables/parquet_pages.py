@@ -117,16 +117,8 @@ def _page(content: Pieces, kind: int, number: int, header: Struct) -> Pieces:
 class ValuePage:
     """All values of a column of few: a page that every row group begins with.
 
-    Parameters
-    ----------
-    path
-        Names of the column and of what it is nested in, from the outermost on.
-    kind
-        Parquet's number of the values' type.
-    page
-        The page of all values, in the order of their codes.
-    values
-        How many there are.
+    ``path``: names of the column and of what it is nested in, from the outermost on. ``kind``: Parquet's number of the
+    values' type. ``page``: the page of all values, in the order of their codes. ``values``: how many there are.
     """
 
     path: tuple[str, ...]

@@ -24,17 +24,10 @@ Codes = npt.NDArray[np.integer]
 def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, rows: Rows = 0) -> dict[str, Codes]:
     """Randomise the codes of every column of the plan, rows in the order they came.
 
-    Parameters
-    ----------
-    codes
-        One integer array per column of the plan, all of one length: 1-d, or of sets rows of 64-bit words.
-    plan
-        The plan; its digest enters the noise.
-    key
-        32 secret bytes that serve this table under this plan only.
-    rows
-        Position of the first row in the table, or the positions (or addresses) of all rows: word r of the stream
-        decides row r.
+    ``codes``: one integer array per column of the plan, all of one length: 1-d, or of sets rows of 64-bit words.
+    ``plan``: the plan; its digest enters the noise. ``key``: 32 secret bytes that serve this table under this plan
+    only. ``rows``: position of the first row in the table, or the positions (or addresses) of all rows: word r of the
+    stream decides row r.
 
     Returns
     -------

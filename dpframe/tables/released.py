@@ -213,16 +213,9 @@ class Source:
     ) -> Any:
         """Return codes of original rows as a table of this kind, under another description.
 
-        Parameters
-        ----------
-        codes
-            Codes of the randomised columns.
-        fresh
-            How many they are, where they are no released rows': columns passed through and the index are left out.
-        text
-            The description.
-        nulls
-            Columns that are null instead.
+        ``codes``: codes of the randomised columns. ``fresh``: how many they are, where they are no released rows':
+        columns passed through and the index are left out. ``text``: the description. ``nulls``: columns that are null
+        instead.
         """
         table = self._table
         if isinstance(table, FileInput):

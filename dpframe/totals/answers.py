@@ -59,18 +59,10 @@ _NO_DELTA = 'gaussian needs delta above 0; raise delta, or take mechanism="geome
 class Numbers:
     """A list of whole numbers that get noise of one law, independently.
 
-    Parameters
-    ----------
-    size
-        How many there are.
-    moved
-        How many of them one replaced row moves at most: 2 of a table of counts, 1 of a sum.
-    span
-        By how much it moves each at most: 1 for counts, the range of what is summed.
-    contributions
-        Rows that one person may own; they move the numbers k times as far.
-    also
-        Another way in which one row may move them, as (moved, span): fewer far, or more not as far.
+    ``size``: how many there are. ``moved``: how many of them one replaced row moves at most: 2 of a table of counts, 1
+    of a sum. ``span``: by how much it moves each at most: 1 for counts, the range of what is summed. ``contributions``:
+    rows that one person may own; they move the numbers k times as far. ``also``: another way in which one row may move
+    them, as (moved, span): fewer far, or more not as far.
     """
 
     size: int = 1

@@ -36,18 +36,9 @@ def least_noise(
     The search begins at the normal law's noise, moves·(k·span/μ)²/weight, and raises all noises by one factor until
     the exact step of the lattice laws is within μ.
 
-    Parameters
-    ----------
-    queries
-        How many numbers a row moves, and by how much; their own σ² is not read.
-    weights
-        Share of μ² that each query takes; they add up to 1, or to less.
-    mu
-        What all may cost.
-    contributions
-        Rows that one person may own.
-    cost
-        The exact step of noises with some σ².
+    ``queries``: how many numbers a row moves, and by how much; their own σ² is not read. ``weights``: share of μ² that
+    each query takes; they add up to 1, or to less. ``mu``: what all may cost. ``contributions``: rows that one person
+    may own. ``cost``: the exact step of noises with some σ².
     """
     factor = 1.0
     while True:

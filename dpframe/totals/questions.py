@@ -58,16 +58,9 @@ def met(conditions: Mapping[str, Holds], codes: Mapping[str, Codes]) -> npt.NDAr
 class Groups:
     """The groups of rows that a question is about: one, or those of the values of a column.
 
-    Parameters
-    ----------
-    conditions
-        By column, which codes meet its condition; rows that do not meet all are in no group.
-    by
-        The column of the groups.
-    count
-        How many groups.
-    place
-        The group of each of that column's codes; ``count`` and beyond for none.
+    ``conditions``: by column, which codes meet its condition; rows that do not meet all are in no group. ``by``: the
+    column of the groups. ``count``: how many groups. ``place``: the group of each of that column's codes; ``count`` and
+    beyond for none.
     """
 
     conditions: Mapping[str, Holds] = field(default_factory=dict)

@@ -79,16 +79,9 @@ _LONGER = 1.2
 class WishartLoss:
     """The profile of noise of m = k − p + 1 degrees of freedom, for a person of ``rows`` rows of |z|² ≤ 1.
 
-    Parameters
-    ----------
-    m
-        k − p + 1, at least 3.
-    rows
-        Rows that one person may own.
-    single
-        Whether releases are of one number, so that no two rows are orthogonal.
-    first, least
-        Where the profile is asked for: from this ε on, and for values down to about ``least``.
+    ``m``: k − p + 1, at least 3. ``rows``: rows that one person may own. ``single``: whether releases are of one
+    number, so that no two rows are orthogonal. ``first``, ``least``: where the profile is asked for: from this ε on,
+    and for values down to about ``least``.
     """
 
     m: int

@@ -50,16 +50,8 @@ SEARCHING = "gaussian"
 class QuantileWay(ABC):
     """A way to answer levels of quantiles.
 
-    Parameters
-    ----------
-    ranks
-        The rows' counts by group and cell.
-    levels
-        The levels.
-    confidence
-        The probability with which an interval holds its quantile.
-    mechanism
-        The noise, or None for the one that errs less.
+    ``ranks``: the rows' counts by group and cell. ``levels``: the levels. ``confidence``: the probability with which an
+    interval holds its quantile. ``mechanism``: the noise, or None for the one that errs less.
     """
 
     ranks: RankCounts

@@ -151,8 +151,6 @@ def bounds_by_pairs(sides: FloatArray) -> FloatArray:
     -------
     Shape (2, number of cells): the bounds of these shares are ``weights @ sides.ravel()``.
 
-    Examples
-    --------
     Of three fair coins that are independent by pairs, all may show heads in no row, or in a quarter of them.
     """
     from scipy.optimize import linprog

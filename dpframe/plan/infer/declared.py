@@ -41,18 +41,11 @@ def infer_spaces(
 ) -> tuple[dict[str, Space], list[Field], list[str]]:
     """Return the spaces that are known, the columns left to private inference, and leaks.
 
-    Parameters
-    ----------
-    columns
-        The columns to randomise.
-    spaces
-        Declarations by column name (`as_space`), or a plan whose spaces are taken, and its leaks with them.
-    infer
-        ``"private"``: undeclared columns are left, unless their type says all. ``"public"``: undeclared columns
-        only where the type itself says the space (booleans, 8-bit integers). ``"data"``: read off the data, with
-        a `PrivacyLeakWarning`.
-    read
-        Gives a column's data; called with ``infer="data"`` only.
+    ``columns``: the columns to randomise. ``spaces``: declarations by column name (`as_space`), or a plan whose spaces
+    are taken, and its leaks with them. ``infer``: ``"private"``: undeclared columns are left, unless their type says
+    all. ``"public"``: undeclared columns only where the type itself says the space (booleans, 8-bit integers).
+    ``"data"``: read off the data, with a `PrivacyLeakWarning`. ``read``: gives a column's data; called with
+    ``infer="data"`` only.
     """
     if not is_one_of(infer, INFER):
         raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')

@@ -97,23 +97,11 @@ class Measurement:
     ) -> Measurement:
         """Check everything that may refuse an inference.
 
-        Parameters
-        ----------
-        columns
-            The columns whose spaces are wanted, by name, type and nullability.
-        n
-            Rows of the table, which are public.
-        budget
-            What may be spent, replace-one, per person: a step, or a budget. Noise is discrete Gaussian, or geometric
-            where δ = 0.
-        contributions
-            Rows that one person may own.
-        most_items
-            Items a row of a set column counts under, at most; longer rows are cut by a keyed choice.
-        request
-            Further bytes that the noise is bound to.
-        rounds
-            Times that a column of numbers is asked about, from 1 to 3; see `rounds_of`.
+        ``columns``: the columns whose spaces are wanted, by name, type and nullability. ``n``: rows of the table, which
+        are public. ``budget``: what may be spent, replace-one, per person: a step, or a budget. Noise is discrete
+        Gaussian, or geometric where δ = 0. ``contributions``: rows that one person may own. ``most_items``: items a row
+        of a set column counts under, at most; longer rows are cut by a keyed choice. ``request``: further bytes that
+        the noise is bound to. ``rounds``: times that a column of numbers is asked about, from 1 to 3; see `rounds_of`.
         """
         public = tuple(_public(column) for column in columns)
         tasks = [_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
