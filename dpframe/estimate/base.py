@@ -256,7 +256,7 @@ class Reading:
         ddof: int,
         target: str,
         own: Callable[[str], Any],
-        of: Callable[[FloatArray, FloatArray], Results],
+        of: Callable[[tuple[str, str], FloatArray, FloatArray], Results],
     ) -> pd.DataFrame:
         """Show a statistic of every two columns as pandas shows a matrix.
 
@@ -277,7 +277,8 @@ class Reading:
                 found = own(a)
             else:
                 known = partial(self._pair_known, scales[a], scales[b], ddof)
-                found = of(*self._moments(statistics[a, b], [a, b], target, known, sums[a, b])[:2]).series("pair")
+                both = self._moments(statistics[a, b], [a, b], target, known, sums[a, b])[:2]
+                found = of((a, b), *both).series("pair")
             values[:, i, j] = values[:, j, i] = found[list(RESULTS)]
         if missing and not self.clipped:
             warn_of_nan(missing)

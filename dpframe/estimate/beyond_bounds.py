@@ -124,6 +124,9 @@ Few rows decide the variance of such a tail: the mean of what they add says noth
 _MATTERS = 0.2
 """Part of a variance from which on what tails add to it is said."""
 
+_MOST_RISE = 4.0
+"""Factor of a variance by which covariances take tails to raise it, at most."""
+
 _SHARE, _SURE = 0.02, 4.0
 """Share of the rows at a bound from which on it is said, and the standard errors by which there are more."""
 
@@ -366,6 +369,14 @@ class Tails:
         out = [a for a, b in ends if not a.farther and max(least, further * b.distance) < a.distance < most]
         ways = (tail.hidden * min(_GOES_ON * tail.distance, tail.room) ** 2 for tail in out)
         return 0.0 if self.is_short else max(ways, default=0.0)
+
+    @property
+    def rise(self) -> float:
+        """By which factor the variance seems larger than that of the clipped column, four at most.
+
+        More than that is a tail that hardly any row shows, of which a warning speaks.
+        """
+        return min(1 + self.of_variance()[1][0] / max(self.variance, 1e-300), _MOST_RISE)
 
     @property
     def is_heavy(self) -> bool:

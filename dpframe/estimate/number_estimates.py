@@ -444,6 +444,8 @@ class NumberEstimates(VectorEstimates):
     def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
         """Return the covariances of numeric columns (pandas' ``DataFrame.cov``), nulls dropped by pair.
 
+        Where bounds were inferred, intervals reach as far as rows beyond them seem to raise both spreads.
+
         Parameters
         ----------
         columns
@@ -475,8 +477,10 @@ class NumberEstimates(VectorEstimates):
         """
         rest = check_whole(ddof, "ddof", 0)
 
-        def covariance(values: FloatArray, covariances: FloatArray) -> Results:
-            return self._results(values[:1], covariances[0, :1])
+        def covariance(pair: tuple[str, str], values: FloatArray, covariances: FloatArray) -> Results:
+            # Where one number goes up with the other in a straight line, both spreads rise as their covariance does.
+            risen = math.prod(math.sqrt(tails.rise) for name in pair if (tails := self._tails(name)) is not None)
+            return self._results(values[:1], covariances[0, :1]).stretched(risen, self._z)
 
         return self._matrix(columns, rest, target, lambda name: self._variance(name, rest, target), covariance)
 
@@ -515,7 +519,7 @@ class NumberEstimates(VectorEstimates):
         """
         z = self._z
 
-        def correlation(values: FloatArray, covariances: FloatArray) -> Results:
+        def correlation(pair: tuple[str, str], values: FloatArray, covariances: FloatArray) -> Results:
             point, lower, upper = moments.profile_correlation(values, covariances, z)
             # An estimate of 1 has no side above it: half of the interval is no error of it.
             longer = (upper - lower) / 2 if math.isnan(point) else max(upper - point, point - lower)

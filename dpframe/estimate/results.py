@@ -77,6 +77,18 @@ class Results:
             error = np.maximum(own, np.maximum(high - point, point - low) / z)
         return Results(point, error, low, high)
 
+    def stretched(self, factor: float, z: float) -> Results:
+        """Return intervals whose ends are farther from 0 by a factor, where the estimates may be.
+
+        >>> Results.of(np.array([4.0, -1.0]), np.ones(2), 2.0).stretched(1.5, 2.0).upper.tolist()
+        [9.0, 1.5]
+        """
+        above = np.maximum(self.upper * factor, self.upper) - self.upper
+        below = self.lower - np.minimum(self.lower * factor, self.lower)
+        low, high = self.lower - below, self.upper + above
+        error = np.maximum(self.std_error, np.maximum(high - self.estimate, self.estimate - low) / z)
+        return Results(self.estimate, error, low, high)
+
     def reaching(self, ends: FloatArray, errors: FloatArray, z: float) -> Results:
         """Return intervals that reach to the least or the greatest that the truth may be, the nearer, where it is near.
 
