@@ -581,7 +581,10 @@ class CountEstimates(VectorEstimates):
 
     @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
-        """Return the share of rows where a column is null; `ParameterError` where its space holds no nulls."""
+        """Return the share of rows where a column is null, from 0 to 1.
+
+        Raises `ParameterError` where its space holds no nulls.
+        """
         sampling = self._source.sampling(target)
         chosen = self._source.column(column)
         if not chosen.space.has_null:
@@ -598,7 +601,7 @@ class CountEstimates(VectorEstimates):
             axis = make_axis(chosen, None if has_few_values(chosen.space) else 1)
             answer = self._cells([axis], True, (), False, "inverse", target)
             rate, variance, source = answer.estimate[-1:], answer.variance[-1:], answer.source
-        return self._results(rate, variance).series(column, {"source": source})
+        return self._results(rate, variance).clipped(0.0, 1.0).series(column, {"source": source})
 
 
 def _only(found: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:

@@ -17,7 +17,7 @@ from dpframe.estimate.count_estimates import CountEstimates
 from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
 from dpframe.estimate.number_estimates import NumberEstimates
 from dpframe.estimate.plot import draw
-from dpframe.estimate.results import RESULTS
+from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
 from dpframe.plan.threads import methods_in_one_thread
 
@@ -206,8 +206,8 @@ class Estimates(CountEstimates, NumberEstimates):
         rows = float(self._all_rows)
         if not self._source.column(column).space.has_null:
             return pd.Series(dict(zip(RESULTS, (rows, 0.0, rows, rows), strict=True)))
-        filled: pd.Series[Any] = self.count({column: {"not": None}}, target=target)
-        return filled
+        filled = self.count({column: {"not": None}}, target=target)
+        return Results(*filled.to_numpy()[:, None]).clipped(0.0, rows).series("count")
 
     def nunique(self, column: str) -> None:
         """Refuse: noisy rows do not show how many distinct values occur.
