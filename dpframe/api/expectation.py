@@ -14,7 +14,6 @@ from dpframe.api.expected_errors import expected_errors, first_lines
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import ParameterError, name_list
-from dpframe.plan.findings import expected_losses
 from dpframe.plan.infer.drafted import DraftedSpaces, drafted
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
@@ -131,7 +130,7 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
         options = {**options, "drop": (*options.get("drop", ()), person)}  # it does not leave
     request = Request(epsilon, delta, None, options, release=False)
     valid = CheckedRequest.of(table, request, quiet=True)
-    lost, rows_for_found = expected_losses(valid.asked, table.n)
+    lost, rows_for_found = valid.losses(table.n)
     measured = valid.measurement
     losses = {} if measured is None else {"lost": (lost, f"{len(measured.columns)}")}
     said = _assumed(valid, tuple(options.get("drop", ())))

@@ -217,6 +217,11 @@ class CheckedRequest:
         """What inference may ask of the columns."""
         return () if self.measurement is None else self.measurement.asked
 
+    def losses(self, rows: int) -> tuple[float, int]:
+        """Return how many columns inference will probably lose, and from how many rows on hardly any."""
+        columns = () if self.measurement is None else self.measurement.columns
+        return expected_losses(self.asked, rows, floats=[c.name for c in columns if pa.types.is_floating(c.type)])
+
     def typical(self, table: Table) -> Plan:
         """Return the plan, with typical spaces in place of those still to be inferred."""
         if self.plan is not None:
@@ -251,7 +256,7 @@ class CheckedRequest:
         """Return in two lines what to expect of few rows; it depends on types and their number alone."""
         if table.n > _FEW_ROWS:
             return []
-        values = {"lost": expected_losses(self.asked, table.n)[0]}
+        values = {"lost": self.losses(table.n)[0]}
         # Typical spaces may not fit the mechanisms and shares that were asked for by name.
         with contextlib.suppress(ParameterError, PlanError, ColumnError):
             errors = expected_errors(self.typical(table), max(table.n, 1))

@@ -162,7 +162,8 @@ def lost_columns(plan: PlanData, epsilons: Sequence[float], rows: Sequence[int])
         return None
     whole = promise_step(Budget(plan.epsilon, plan.delta)).mu
     noises = [whole / promise_step(Budget(epsilon, plan.delta)).mu for epsilon in epsilons]
-    lost = [[_rounded(expected_losses(found.asked, n, noise)[0]) for n in rows] for noise in noises]
+    floats = [name for name, space in plan.spaces.items() if space.inner_space.tag == "real"]
+    lost = [[_rounded(expected_losses(found.asked, n, noise, floats)[0]) for n in rows] for noise in noises]
     return {"columns": len(found.asked), "lost": lost}
 
 
