@@ -93,7 +93,7 @@ _GOES_ON = 2.0
 _FARTHER = 5.0
 """How far beyond 1 the other values of a column lie on average that is only thought to hold 0 and 1.
 
-Of thirteen counts with a spike at 0, in fifty real tables, ten have a mean below that where they are not 0.
+Among thirteen counts with a spike at 0, in fifty real tables, ten have a mean below that where they are not 0.
 """
 
 _FAR, _FARTHEST = 5.0, 100.0

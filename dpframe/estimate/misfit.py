@@ -77,7 +77,7 @@ class Misfit:
     def of_cells(self, model: Model, names: Sequence[str], shares: FloatArray) -> FloatArray:
         """Return the variance of cells about a fit's that neither the fit nor its replicas know of.
 
-        Of columns that no table holds together it is that of their interaction, and a cell's part of what is open of
+        For columns that no table holds together it is that of their interaction, and a cell's part of what is open of
         each pair of them. Of those that one does it is the part of the count's noise by which the fit is off the counts
         of blocks, as in `of_share`, and no more than the pair's odds ratios make likely.
         """
@@ -173,8 +173,8 @@ class Misfit:
     def _of_sums(self, names: Sequence[str], weights: FloatArray, hidden: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the variances of weighted sums by a fit about the truth, from how far these are off measured ones.
 
-        Of two columns only what their margins leave open: a fit's margins have errors that replicas know. ``hidden`` is
-        the variance of what a dependence of two columns may add. The second array is what the fit draws of it to
+        For two columns only what margins leave open: a fit's margins have errors that replicas know. ``hidden`` is the
+        variance of what a dependence of two columns may add. The second array is what the fit draws of it to
         independence. Errors of replicas do not have it, for their truth is drawn already; but the part of the noise
         that they follow is the part of a dependence that a fit shows.
 

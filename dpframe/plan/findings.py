@@ -90,8 +90,8 @@ _HELD, _HELD_RATIO = {True: 2.5, False: 3.0}, {True: 5.0, False: 8.0}
 logarithm of the likelihood by which they are the rows that the spike leaves, rather than noise. Of whole numbers (True)
 and of floats, whose sum is the best of some.
 
-Of numbers that are 0 in 70 to 97 % of 1,400 to 4,700 rows a third of those that were lost is found; their means are off
-by less than three errors. With less, amounts of hundreds have bounds of 0 and 2."""
+Among numbers that are 0 in 70 to 97 % of 1,400 to 4,700 rows a third of those that were lost is found; their means are
+off by less than three errors. With less, amounts of hundreds have bounds of 0 and 2."""
 
 _TINY = 5.0
 """Standard errors that rows of numbers as small as that must show next to a spike."""

@@ -92,7 +92,7 @@ _PARTS_OF_LISTS = {**_PARTS, "list": 0.03}
 _PARTS_OF_LARGE = {**_PARTS, "list": 0.045}
 """The same where no triples are measured.
 
-Of Adult's nine columns counted one-ways err by .0076 for .0085, pairs by as much as without, triples by 1 % more.
+With Adult's nine columns counted one-ways err by .0076 for .0085, pairs by as much as without, triples by 1 % more.
 """
 _MOST_TRIPLE_CELLS = 1 << 18
 """Cells of all triples up to which they are measured by default: half a megabyte in a release's description."""

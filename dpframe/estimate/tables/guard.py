@@ -141,7 +141,7 @@ MOST_BOUNDED = 8
 def bounds_by_pairs(sides: FloatArray) -> FloatArray:
     """Return the least and the greatest share that its pairs allow the first cell, as weights of all cells.
 
-    Of k conditions rows lie in 2ᵏ cells, met or not; pairs fix the sums of all cells where two are met. Least and
+    With k conditions rows lie in 2ᵏ cells, met or not; pairs fix the sums of all cells where two are met. Least and
     greatest are a linear programme's (Boole 1854; Fréchet 1935 has that of single conditions), and its dual solution
     gives them as linear functions of the pairs, hence of any joint.
 
