@@ -621,7 +621,7 @@ class NumberEstimates(VectorEstimates):
         0.50      57.0        5.0   42.0   62.0
         """
         sampling = self._source.sampling(target)
-        levels, z = _levels(q), self._z
+        levels, z = checked_levels(q), self._z
         one = self._source.column(column)
         moments.check_holds_numbers(one)
         space = one.space
@@ -658,11 +658,14 @@ def _error_of_root(value: float, error: float) -> float:
     return max(error / (2 * root), (root - math.sqrt(max(value - 3 * error, 0.0))) / 3)
 
 
-def _levels(q: Any) -> FloatArray:
+def checked_levels(q: Any, fewest: int = 0) -> FloatArray:
+    """Return levels of quantiles, or raise `ParameterError` unless they lie in (0, 1) and are so many at least."""
     try:
         levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
     except (TypeError, ValueError):
         levels = np.array([np.nan])
-    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
-        raise ParameterError("q must lie in (0, 1), e.g. q=0.5: extremes cannot be learnt from noisy rows")
+    if levels.ndim != 1 or len(levels) < fewest or not ((levels > 0) & (levels < 1)).all():
+        raise ParameterError(
+            "q must lie in (0, 1), or be a list of such levels, e.g. q=0.5: extremes cannot be learnt through noise"
+        )
     return levels

@@ -346,9 +346,6 @@ def new_run(
     members = tuple(Member(name, tuple(spaces), key) for name, (spaces, key) in curators.items())
     for spaces, _ in curators.values():
         check_reviewed(spaces)
-    for name in [name for member in members for name in member.columns]:
-        if sum(name in member.columns for member in members) > 1:
-            raise ParameterError(f"column {name!r} is held by two curators; rename it, or leave it to one of them")
     known = {name: as_space(spec) for spaces, _ in curators.values() for name, spec in spaces.items()}
     options["groups"] = [tuple(group) for group in options.get("groups", ())]
     grouped = {name for group in options["groups"] for name in group}

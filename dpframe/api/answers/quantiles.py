@@ -16,8 +16,9 @@ import pandas as pd
 from dpframe.accounting.budget import Budget
 from dpframe.api.answers.asked import QueryColumn
 from dpframe.api.answers.asking import Asking, Paid, check_mechanism, facts_of, fitted_noises, named_mechanisms
-from dpframe.api.answers.values import checked_levels, placed, squared_z
+from dpframe.api.answers.values import placed, squared_z
 from dpframe.errors import ParameterError, is_one_of
+from dpframe.estimate.number_estimates import checked_levels
 from dpframe.estimate.results import RESULTS
 from dpframe.noise.keystream import ColumnStream, Keystream
 from dpframe.spaces.arrays import FloatArray, IntArray
@@ -326,7 +327,7 @@ class QuantileQueries(Asking):
         >>> bool((medians["estimate"] - people.groupby("sex", observed=True)["age"].median()).abs().max() < 2)
         True
         """
-        asked, levels = self._column(column).numeric("quantile"), checked_levels(q)
+        asked, levels = self._column(column).numeric("quantile"), checked_levels(q, 1)
         read, groups, labels = self._groups(by, where, asked)
         given = RankCounts(column, asked.space, self.unit, groups), levels, self.confidence_level, mechanism
         public_rows = None if self.unit.added else self.n

@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 
 from dpframe.api.answers.asked import QueryColumn, normal
-from dpframe.errors import (
-    ParameterError,
-)
 from dpframe.spaces.arrays import FloatArray
 from dpframe.totals.answers import Noise
 from dpframe.totals.questions import CellTree, ProductSums
@@ -25,17 +22,6 @@ class Answered:
     values: tuple[FloatArray, ...]
     noises: tuple[Noise, ...]
     facts: Mapping[str, Any]
-
-
-def checked_levels(q: Any) -> FloatArray:
-    """Return levels of quantiles, or raise `ParameterError` unless they lie in (0, 1)."""
-    try:
-        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
-    except (TypeError, ValueError):
-        levels = np.array([np.nan])
-    if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
-        raise ParameterError("q must lie in (0, 1), or be a list of such levels, e.g. q=0.5")
-    return levels
 
 
 def ratios(sums: FloatArray, errors: tuple[float, float], counts: FloatArray, most: float, z: float) -> FloatArray:
