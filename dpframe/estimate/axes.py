@@ -340,6 +340,10 @@ class BinnedAxis(Axis):
             values[cell] = self.column.mechanism.surrogate_at(_inside(low, high), self.class_starts)
         return values
 
+    def mean_squares(self, law: Cells, shares: FloatArray) -> FloatArray:
+        """Return the mean squared surrogate of every cell by the law of the noise, of rows that are spread so."""
+        return np.asarray(self.surrogates**2 @ (self.column.mechanism.between(law.edges, self.class_starts) @ shares))
+
     def refine(self, cells: int) -> BinnedAxis:
         """Return the axis with every bin cut into equal parts, about ``cells`` in all."""
         parts = max(1, cells // self.bins)

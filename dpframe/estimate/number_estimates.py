@@ -162,7 +162,9 @@ class NumberEstimates(VectorEstimates):
             raise ParameterError("columns that are randomised together cannot be separated by several keys; name one")
         groups = [replace(axes[0], group=homes[0])] if together else axes
         batches = self._source.codes([column, *keys])
-        ratio, spread = surrogates.ratio_by_all(scale.column, scale.value, scale.present, groups, batches, sampling)
+        ratio, spread = surrogates.ratio_by_all(
+            scale.column, scale.value, scale.present, groups, batches, sampling, self._squares_of_bins(groups)
+        )
         values, variance, source, errors = self._with_groups(
             scale, axes, scale.back(ratio), spread * scale.width**2, method
         )

@@ -324,19 +324,24 @@ def ratio_by_all(
     groups: Sequence[Axis],
     batches: Batches,
     sampling: float,
+    expected: Mapping[str, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ f·w·1_g / Σ w·1_g for every cell g of a joint of axes, and the variances by the delta method.
 
     Per released class of the groups, the sums of a, p, a², ap, p², s are enough, where a, p and s are the
     surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
     A group in one block of noise with the column has a formula of its own.
+
+    ``expected`` has mean squares of φ_g by the law of the noise, by axis: where a bin of a wide grid ends φ_g is rare
+    and huge; rows that miss it show no variance, and one that does not passes for a billion.
     """
     if groups[0].group is not None:
         return _ratio_together(column, numerator, present, groups[0], batches, sampling)
     surrogates, shape = Surrogates({column.name: column}), [group.classes for group in groups]
     check_cells([*shape, 6])
-    sums = np.zeros((math.prod(shape), 6))
+    sums, n = np.zeros((math.prod(shape), 6)), 0
     for codes in batches:
+        n += len(codes[column.name])
         y, g = codes[column.name], np.zeros(len(codes[column.name]), dtype=np.int64)
         for group in groups:
             g = g * group.classes + group.classify(codes[group.name])
@@ -354,6 +359,13 @@ def ratio_by_all(
         )
     p, squares = plain[..., 1], [square[..., i] for i in (2, 3, 4)]
     r, residual = ratio((plain[..., 0], p), squares, plain[..., 5], sampling)
+    if expected:
+        least = reduce(np.multiply.outer, [expected.get(group.name, np.ones(group.cells)) for group in groups])
+        a2, ap, p2 = sums.sum(axis=0)[2:5].tolist()
+        with np.errstate(invalid="ignore", over="ignore"):
+            residual = np.maximum(residual, least * np.maximum(a2 - 2 * r * ap + r**2 * p2, 0.0))
+        squares[2] = np.maximum(squares[2], least * p2)
+        p = np.minimum(p, n)
     with np.errstate(divide="ignore", invalid="ignore"):
         # Too few rows in a group leave no variance: then nothing is known of its mean.
         wider = few_rows(p, np.where(p > 0, squares[2], np.inf))
