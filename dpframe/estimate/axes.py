@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import ColumnError, DpframeWarning, ParameterError, warn
-from dpframe.estimate.evidence.law import Cells
+from dpframe.estimate.evidence.law import Cells, Law
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.base import line_of, numbers_of
@@ -340,9 +340,10 @@ class BinnedAxis(Axis):
             values[cell] = self.column.mechanism.surrogate_at(_inside(low, high), self.class_starts)
         return values
 
-    def mean_squares(self, law: Cells, shares: FloatArray) -> FloatArray:
+    def mean_squares(self, law: Law) -> FloatArray:
         """Return the mean squared surrogate of every cell by the law of the noise, of rows that are spread so."""
-        return np.asarray(self.surrogates**2 @ (self.column.mechanism.between(law.edges, self.class_starts) @ shares))
+        released = self.column.mechanism.between(law.edges, self.class_starts) @ law.shares
+        return np.asarray(self.surrogates**2 @ released)
 
     def refine(self, cells: int) -> BinnedAxis:
         """Return the axis with every bin cut into equal parts, about ``cells`` in all."""

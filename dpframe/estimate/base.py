@@ -111,8 +111,7 @@ class Reading:
     def _squares_of_bins(self, axes: Sequence[Axis]) -> dict[str, FloatArray]:
         """Return the mean squared surrogates of bins of numbers, by the law of their noise."""
         grids = [axis.grid for axis in axes if axis.grid is not None and axis.group is None and self.n]
-        laws = [self._joints.law(grid.name) for grid in grids]
-        return {grid.name: grid.mean_squares(law, law.shares) for grid, law in zip(grids, laws, strict=True)}
+        return {grid.name: grid.mean_squares(self._joints.law(grid.name)) for grid in grids}
 
     def _rows_at_bounds(self, axis: BinnedAxis) -> FloatArray:
         """Return how many rows seem to lie at the codes of bounds of bins, where they may be on either side."""

@@ -376,7 +376,7 @@ class Tails:
 
         More than that is a tail that hardly any row shows, of which a warning speaks.
         """
-        return min(1 + self.of_variance()[1][0] / max(self.variance, 1e-300), _MOST_RISE)
+        return min(1 + float(self.of_variance()[1][0]) / max(self.variance, 1e-300), _MOST_RISE)
 
     @property
     def is_heavy(self) -> bool:
