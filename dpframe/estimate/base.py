@@ -31,6 +31,9 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import line_of
 from dpframe.tables.released import Source
 
+_LEAST_VARIANCE = float(np.finfo(np.float64).tiny)
+"""Squares of numbers below 1e-154 are 0, and no error is."""
+
 Bins = Mapping[str, int | Sequence[Any]]
 
 _CLEAR, _MANY = 2.0, 0.01
@@ -214,9 +217,10 @@ class Reading:
             values, covariance = np.where(np.isfinite(values), values, np.nan), np.full(covariance.shape, np.inf)
         scales = np.array(statistic.scales)
         values, covariance = values * scales + statistic.shift, covariance * np.outer(scales, scales)
+        covariance += np.diag(np.where(np.diag(covariance) > 0, 0.0, _LEAST_VARIANCE))
         if facts is None:
             return values, covariance, "rows"
-        found, own = (np.atleast_1d(part) for part in facts)
+        found, own = np.atleast_1d(facts[0]), np.maximum(np.atleast_1d(facts[1]), _LEAST_VARIANCE)
         whole = known(1.0) if target == "population" else None
         more = np.diag(np.zeros_like(own) if whole is None else np.maximum(whole[1] - own, 0.0))
         if not (np.isfinite(values).all() and np.isfinite(covariance).all()):

@@ -67,7 +67,8 @@ _SPREAD, _SURELY = (12, 16, 20), 2.75
 """Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show."""
 
 _FEW, _LEAST_SEEN = 0.08, 2.5
-"""Share of the rows that a spike may leave unseen, and standard errors by which the rarer of two values shows."""
+"""Share of the rows that a spike of whole numbers may leave unseen, where floats may be of any size; and standard
+errors by which the rarer of two values shows."""
 
 _ODDS, _ODDS_OF_FLOATS = (22.0, 2.0), 0.3
 """Odds that a column with bounds 0 and 1 has no other values, of whole numbers and of floats, as fifty real tables of
@@ -233,7 +234,7 @@ def _hides_others(measured: tuple[Measured, ...], space: Space, n: int, odds: fl
     inside = _inside(ends, space, unit) > 0
     inside[spike] = False
     rest, error = _left(measured, n, [spike])
-    few = rest + ERRORS * error < _FEW * (n - max(measured[-1].missing or 0, 0))
+    few = rest + ERRORS * error < _FEW * (n - max(measured[-1].missing or 0, 0)) and _whole(measured, space)
     if bounds_of_counts(space.inner_space, unit) != [0.0, 1.0]:
         seen = _shows(counts, covariance, inside, ends) or _held(measured, space, n) or are_placed(measured, space, n)
         return not (few and rest < ERRORS * error) and not seen

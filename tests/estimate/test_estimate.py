@@ -363,3 +363,13 @@ def test_a_fit_gives_way_where_the_unbiased_variance_contradicts_it():
     assert variance["upper"] < spread
     assert std["estimate"] < 0.75 * spread**0.5
     assert std["lower"] == 0 < std["estimate"] < std["upper"]
+
+
+def test_numbers_whose_squares_are_zero_have_errors():
+    """Squares of numbers below 1e-154 are 0: means were a raw error of NumPy's."""
+    frame = pd.DataFrame({"x": np.linspace(0, 1e-200, 400)})
+    safe = dpf.sanitize(frame, epsilon=1, spaces={"x": (0.0, 1e-200)}, key=bytes(32))
+    for found, truth in ((safe.dp.mean("x"), frame["x"].mean()), (safe.dp.sum("x"), frame["x"].sum())):
+        assert found["std_error"] > 0
+        assert found["lower"] <= truth <= found["upper"]
+    assert safe.dp.std("x")["estimate"] == 0

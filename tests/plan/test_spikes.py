@@ -12,6 +12,7 @@ from dpframe.plan.infer.numbers import Numbers, first_grid, present_numbers
 from dpframe.plan.infer.ranges import Round
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.spikes import others_of
+from dpframe.spaces import Real
 from dpframe.spaces.field import Field
 
 ROWS, NOISE = 2_700, 32.0
@@ -97,3 +98,15 @@ def test_values_below_a_spike_at_1_are_placed_at_0():
 def test_cells_that_no_shape_fits_place_nothing():
     found = others_of(np.array([-2.0, -1.0, 3e9]), np.array([5.0, 90.0]), np.eye(2), 100.0, 0.0, whole=False)
     assert found.beyond(-2.0, 3e9) >= 0
+
+
+@pytest.mark.parametrize("high", [2.0**-400, 2.0**-12, 64.0])
+def test_few_rows_that_nothing_shows_leave_a_column_lost(high):
+    """Zeros but for 40 ± 32 rows, and no cell within the bounds has any: bounds of noise were found without a word."""
+    grid = first_grid(pa.float64()).opened()
+    counts = np.zeros(len(grid.edges) + 1, dtype=int)
+    counts[np.searchsorted(np.array(grid.edges), 0.0)] = ROWS - 40
+    measured = Measured("fee", "intervals", grid.edges, tuple(counts.tolist()), NOISE**2)
+    inferred = Inferred(Budget(0.1, 1e-7), ("fee",), (measured,))
+    (lost,) = judge(inferred, {"fee": Real(0.0, high)}, ROWS)
+    assert lost.column == "fee"

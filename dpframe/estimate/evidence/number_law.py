@@ -562,7 +562,7 @@ def truncated_root(square: float, error: float, most: float) -> float:
     all squares, a third farther off where the error hides them.
     """
     nearest = min(max(square, 0.0), most)
-    if not (math.isfinite(square) and math.isfinite(error)) or error <= 0:
+    if not (math.isfinite(square) and math.isfinite(error)) or min(error, most) <= 0:
         return math.sqrt(nearest)
     # A far tail falls like an exponential law of this scale.
     scale = error / max(abs(square - nearest) / error, 1.0)
