@@ -25,7 +25,7 @@ from dpframe.estimate.evidence.law import Cells, Law
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.base import line_of, numbers_of
-from dpframe.spaces.stretches import has_one_reading
+from dpframe.spaces.stretches import first_codes, has_one_reading
 
 MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""

@@ -27,8 +27,9 @@ from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
-from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.base import line_of
+from dpframe.spaces.stretches import shares_its_step
 from dpframe.tables.released import Source
 
 _LEAST_VARIANCE = float(np.finfo(np.float64).tiny)
@@ -132,7 +133,7 @@ class Reading:
         parts = law.parts_of(overlaps(law.edges, codes, codes + 1), self._source.sampling("table"), 1.0)
         rows, errors = parts[:2] * self._all_rows
         if (rows > np.maximum(_CLEAR * errors, _MANY * self._all_rows)).any():
-            seen, step = float(f"{rows.max():.2g}"), moments.line_of(space)[1]
+            seen, step = float(f"{rows.max():.2g}"), line_of(space)[1]
             warn(
                 f"about {seen:,g} rows of {column!r} lie on the same step of {step:.3g} as an end of a range, on "
                 "either side of it; take ends farther from where many rows are, or declare closer bounds or more steps "
