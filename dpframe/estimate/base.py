@@ -130,7 +130,8 @@ class Reading:
         if not len(codes):
             return np.zeros(0)
         law, space = self._joints.law(column), self._source.column(column).space
-        parts = law.parts_of(overlaps(law.edges, codes, codes + 1), self._source.sampling("table"), 1.0)
+        inside = np.pad(overlaps(law.edges, codes, codes + 1), ((0, 0), (0, int(space.has_null))))  # null is on no side
+        parts = law.parts_of(inside, self._source.sampling("table"), 1.0)
         rows, errors = parts[:2] * self._all_rows
         if (rows > np.maximum(_CLEAR * errors, _MANY * self._all_rows)).any():
             seen, step = float(f"{rows.max():.2g}"), line_of(space)[1]

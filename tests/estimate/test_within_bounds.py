@@ -110,6 +110,15 @@ def test_an_end_within_the_step_of_a_heap_opens_the_interval():
         assert safe.count({"pay": where})["std_error"] < 20
 
 
+@pytest.mark.parametrize("measure", [None, "auto"])
+def test_nulls_lie_on_no_side_of_an_end(measure):
+    frame = pd.DataFrame({"pay": [2.5, None, 20_000.0, 7_000.0] * 500})
+    space = dpf.Nullable(dpf.Real(0, 45_000))
+    safe = dpf.sanitize(frame, epsilon=20, spaces={"pay": space}, measure=measure, shuffle=False, key=bytes(32)).dp
+    bins = safe.histogram("pay", bins=[0, 100.3, 9_000.3, 45_000])
+    assert ((bins["estimate"] - 500).abs() < 5 * bins["std_error"]).all()
+
+
 def test_null_rates_and_numbers_of_values_are_of_the_rows():
     """Without a null noise is below 0 half of the time: of 8 releases in none with a probability of 1 in 256."""
     frame, below = pd.DataFrame({"age": pd.array(np.arange(ROWS) % 80, dtype="Int64")}), 0
