@@ -240,7 +240,7 @@ def _in_json(space):
     return space if isinstance(space, list) else space.to_json()
 
 
-@pytest.mark.walk(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_every_kind_of_column_of_a_file_is_checked(tmp_path, capsys, ending, nulls):

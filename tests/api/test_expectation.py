@@ -126,6 +126,7 @@ def test_a_plan_and_the_forecast_before_it_say_the_same(tmp_path, capsys):
         assert f"  {after.lines[-1]}\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_counts_come_out_as_expected():
     """Errors of counts of 20 releases: nine of ten within the half-width of 95 % (error probability below 1e-4)."""
     frame = census(5_000)[["sex", "region"]]
@@ -264,6 +265,7 @@ def test_every_entry_point_knows_an_unreviewed_draft(tmp_path):
         new_run({"a": (parts[0], keys[0]), "b": (parts[1], keys[1])}, keys[2], n=400, epsilon=1.0)
 
 
+@pytest.mark.slow
 def test_a_draft_and_its_review_are_two_requests_of_a_ledger(tmp_path):
     """Their plans differ in what they say, and so does their noise: each is paid for."""
     frame = census(400)[["age", "sex"]]

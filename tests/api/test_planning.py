@@ -157,6 +157,7 @@ class Lines:
         return {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [DECLARED, HALF, {}])
 def test_another_format_is_a_class_with_what_a_table_has(options):
     frame = TABLE.to_pandas()

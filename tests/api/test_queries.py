@@ -160,6 +160,7 @@ def test_intervals_of_quantiles_hold_them(people, keys, delta):
     assert np.mean([a["upper"] - a["lower"] for a in answers]) < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accounting", ["basic", "gaussian"])
 def test_shares_add_up_to_the_budget_and_no_further(people, keys, accounting):
     q = dpf.Queries(people, 1.0, delta=1e-6, spaces=SPACES, accounting=accounting)
@@ -351,6 +352,7 @@ def test_no_value_is_refused(wrapped, keys):
             assert q.count({"o": (0, 10)}, share=0.05)["estimate"] == 3
 
 
+@pytest.mark.slow
 def test_all_null_columns_and_single_values(keys):
     frame = pd.DataFrame({"x": [None] * 50, "c": [None] * 50})
     for space in ((0, 10), dpf.Nullable(dpf.Integer(0, 10))):
@@ -488,6 +490,7 @@ def test_a_forked_process_does_not_spend_the_budget_again():
     assert subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True).stdout == "0.0\n"
 
 
+@pytest.mark.slow
 def test_several_rows_a_person_with_delta_added_up():
     """Gaussian noise that several rows a person move in several cells has a step whose slack its tables fit in."""
     frame = pd.DataFrame({"x": np.arange(1_000) % 100})

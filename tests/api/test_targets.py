@@ -102,6 +102,7 @@ def test_prices_say_what_binds_and_what_half_would_cost():
     assert math.isnan(price_targets(frame(), {"age": 2.0}, 1, **PURE)["epsilon_if_halved"].iloc[0])
 
 
+@pytest.mark.slow
 def test_spaces_of_a_plan_that_found_them_do():
     found = dpf.plan(frame()[["sex"]], 4.0)
     plan = dpf.plan(frame()[["sex"]], target={"sex": 0.05}, spaces=found, measure=None)
@@ -170,6 +171,7 @@ def test_what_is_known_already_costs_nothing():
     assert prices.loc["one", "epsilon_if_halved"] == prices.attrs["epsilon"]
 
 
+@pytest.mark.slow
 def test_a_handful_of_rows_has_targets_of_rows():
     data = frame()[["sex"]].head(10)
     plan = dpf.plan(data, target={"sex": np.float32(0.2)}, spaces={"sex": ["F", "M"]})

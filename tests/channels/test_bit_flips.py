@@ -178,7 +178,7 @@ def test_the_cut_is_by_the_row_alone_and_fair():
     assert ((counts - 3_000) ** 2 / 3_000).sum() < 60
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [BitFlip, AsymmetricBitFlip])
 def test_noise_and_cut_come_from_planes_of_their_own(cls):
     """One plane for the cut and one per word and binary digit, all different.
@@ -372,6 +372,7 @@ def test_items_are_read_as_dictionaries_and_no_batch_crosses_a_row_group(tmp_pat
     assert all(pa.types.is_dictionary(batch["a.b"].type.value_type) for batch in batches)
 
 
+@pytest.mark.slow
 def test_fixed_size_lists_come_back_as_lists():
     table = pa.table({"x": pa.array([["art", "chess"]] * 20, pa.list_(pa.string(), 2))})
     out = dpf.sanitize(table, epsilon=3.0, spaces={"x": SPACE})

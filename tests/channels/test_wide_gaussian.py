@@ -52,6 +52,7 @@ def frame(rows: int = 4_000) -> pd.DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_released_numbers_go_beyond_the_bounds_and_keep_their_types(tmp_path: Any) -> None:
     table = frame()
     safe = table.dp.sanitize(**OPTIONS, key=KEY)

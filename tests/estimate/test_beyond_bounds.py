@@ -76,6 +76,7 @@ def test_intervals_hold_the_tables_own_deviation(releases, column):
     assert missed([safe.dp.std(column) for safe in safes], frame[column].std()) <= max(2, 0.08 * RELEASES)
 
 
+@pytest.mark.slow
 def test_errors_hold_what_the_clipped_column_lacks(release):
     """Of heavy tails means of clipped values are too small: what is missing is part of the standard error."""
     frame, safe = release
@@ -475,6 +476,7 @@ def test_counts_up_to_a_bound_hold_that_rows_beyond_it_count_as_it(long_tail):
     assert np.mean(held) > 0.9
 
 
+@pytest.mark.slow
 def test_open_ranges_need_no_opening(long_tail):
     _, releases = long_tail
     for e in releases[:2]:

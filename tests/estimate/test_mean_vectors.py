@@ -217,6 +217,7 @@ def test_the_step_of_a_ball_lies_above_exact_laws_in_two_dimensions() -> None:
         noise_step([BallNoise(25.0, numbers=2, span=5)], 1, 1e-10)
 
 
+@pytest.mark.slow
 def test_what_is_measured_of_vectors() -> None:
     people = frame(4_000)
     spaces = {"v": SPACE, "sex": SEX}

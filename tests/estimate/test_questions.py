@@ -111,6 +111,7 @@ def test_the_rows_surrogates_are_unbiased(where, truth):
     assert spread <= 2 * np.mean([f["std_error"] for f in found]) + 1e-9
 
 
+@pytest.mark.slow
 def test_tables_answer_where_they_were_measured():
     estimates = tables()[0]
     pair = estimates.count({"age": (30, 60), "sex": "F"})

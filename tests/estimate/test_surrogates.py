@@ -119,7 +119,7 @@ def test_classes_are_pooled_only_where_surrogates_are_constant(tag: str, space: 
                 assert np.ptp(by_code[axis.classify(everywhere) == group]) < 1e-9
 
 
-@pytest.mark.walk(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(("tag", "space"), [c for c in COLUMNS if c[1].metric != "discrete"], ids=str)
 def test_moments_invert_their_channel(tag: str, space: Space) -> None:
     one = column(tag, space)

@@ -83,7 +83,7 @@ def distance(first, second):
     return float(first.subtract(second, fill_value=0).abs().sum())
 
 
-@pytest.mark.walk(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("n_rows", [None, 2_500])
 def test_rows_are_of_the_release_types_and_near_the_table(people, safe, told, source, n_rows):
     drawn = told.synthesize(n_rows, random_state=0)
@@ -139,6 +139,7 @@ def test_they_say_what_they_are(safe, told):
         drawn.dp.sanitize(epsilon=1)
 
 
+@pytest.mark.slow
 def test_the_accessor_draws(safe):
     pd.testing.assert_frame_equal(
         safe.dp.synthesize(50, random_state=1), Estimates(safe).synthesize(50, random_state=1)

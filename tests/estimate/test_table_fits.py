@@ -238,6 +238,7 @@ def test_classes_follow_the_data():
     assert chosen[1] >= 20
 
 
+@pytest.mark.slow
 def test_where_noise_is_weak_the_simple_estimate_is_taken(codes, sizes):
     exact = fit_tables(measure(codes, sizes, 0, sigma=0.5))
     for pair in combinations(range(len(sizes)), 2):
@@ -401,6 +402,7 @@ def test_equal_seeds_draw_equal_rows(fit):
 # Errors
 
 
+@pytest.mark.slow
 def test_replicas_state_the_errors_that_are(codes, sizes, fit):
     """Root mean square over all cells of a pair; a third off would be seen."""
     replicas = Fitted(fit)
@@ -496,7 +498,7 @@ def test_a_long_column_has_no_more_classes_than_its_partners_tell_apart() -> Non
     assert choose_classes(Evidence(1e6, sizes, tuple(tables))).classes <= 20
 
 
-@pytest.mark.walk(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "strength"), [((2, 2, 2), 0.0), ((4, 3, 2), 0.0), ((2, 2, 2), 0.5), ((3, 3, 3), 0.5)]
 )

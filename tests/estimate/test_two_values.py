@@ -19,7 +19,7 @@ def frame():
     return pd.DataFrame(columns)
 
 
-@pytest.mark.walk(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("key", range(3))
 def test_its_interval_is_that_of_the_share(frame, key):
     spaces = dict.fromkeys(frame, dpf.Real(1.0, 5.0, steps=1))

@@ -42,6 +42,7 @@ def rows(people):
 
 
 class TestFits:
+    @pytest.mark.slow
     def test_a_question_fits_the_columns_that_answer_it(self, wide):
         models = readings.models_of(wide)
         near = models.around(["c3"])
@@ -104,6 +105,7 @@ class TestRowsAlone:
         assert len(near.names) <= MOST_FITTED
         assert near is models.around(["c3"])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("most", [1 << 23, 40])
     def test_a_fit_of_all_has_the_pairs_that_show(self, rows, most, monkeypatch):
         monkeypatch.setattr(model, "MOST_COUNTED", most)
@@ -117,6 +119,7 @@ class TestRowsAlone:
         monkeypatch.setattr(model, "MOST_ROW_PAIRS", 3)
         assert len(readings.models_of(rows).whole.evidence.row_pairs) == 3
 
+    @pytest.mark.slow
     def test_a_column_of_one_value_costs_no_fit(self):
         """Comparing it with numbers' many classes made first answers take six seconds."""
         frame = pd.DataFrame({"one": ["x"] * 400, "two": list("ab") * 200, "pay": np.arange(400.0)})

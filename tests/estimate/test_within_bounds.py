@@ -18,6 +18,7 @@ FRAME = pd.DataFrame(
 SPACES = {"age": (18, 100), "held": dpf.Subset(["a", "b", "c"], max_size=2)}
 
 
+@pytest.mark.slow
 def test_a_mean_that_is_all_noise_lies_within_declared_bounds():
     for key in range(20):
         plain = dpf.sanitize(FRAME[["age"]], epsilon=1e-3, spaces={"age": (18, 100)}, key=bytes([key]) * 32).dp

@@ -69,6 +69,7 @@ def test_a_single_round_bounds_generously(low, recwarn):
     assert space.upper - space.lower < 4 * max(abs(low + 80), 80)
 
 
+@pytest.mark.slow
 def test_cells_of_a_single_round_are_as_coarse_as_their_noise():
     """By rows, columns and promise alone: two tables of one schema have the same cells."""
 
@@ -105,6 +106,7 @@ def test_the_grid_of_a_single_round_ascends_within_its_type(type_, parts):
     assert all(isinstance(edge, int) == pa.types.is_integer(type_) for edge in grid.edges)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", [np.int64, np.float64])
 def test_truth_values_as_numbers_have_bounds_of_their_own(type_, recwarn):
     frame = pd.DataFrame({f"x{i}": (np.arange(1_500) % 3 == 0).astype(type_) for i in range(5)})
@@ -208,6 +210,7 @@ def test_a_spike_at_zero_lies_within_bounds_at_zero(recwarn):
     assert abs(mean["estimate"] - frame["x"].mean()) < 5 * mean["std_error"]
 
 
+@pytest.mark.slow
 def test_columns_of_few_rows_have_one_ways_of_their_own():
     """Where pairs drown in their noise counts of single columns get most of it."""
     spaces = {name: list("abcdefgh") for name in "pqrstuvw"}
@@ -241,6 +244,7 @@ def test_identifiers_are_left_out_with_one_warning(recwarn):
     assert dpf.Estimates(safe).plan.drop == ("patient_id", "name")
 
 
+@pytest.mark.slow
 def test_text_of_many_values_may_name_persons():
     """Codes that repeat are not to be declared as categories; what is left out asks whose the rows are, too."""
     rows = pd.DataFrame({"badge": [f"E{i:05d}" for i in range(600)] * 2, "phone": [f"0{i}" for i in range(1200)]})

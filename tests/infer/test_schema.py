@@ -60,7 +60,7 @@ def test_rare_words_go_where_the_column_has_a_word_for_them(rest, word):
     assert set(space.labels()) == {"yes", rest, word}
 
 
-@pytest.mark.walk(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [list, pd.Categorical, lambda values: pd.Series(values, dtype=object)])
 def test_text_that_writes_numbers_or_dates_is_read_as_such_after_a_release(make):
     frame = pd.DataFrame({kind: make(values) for kind, values in TEXTS.items()})

@@ -457,6 +457,7 @@ def test_on_few_rows_it_is_hardly_worse_than_plain_fits_of_the_release(table, ep
     assert np.median(errors[:, 0]) < 1.25 * np.median(errors[:, 1:].min(axis=1))
 
 
+@pytest.mark.slow
 def test_columns_that_were_not_found_are_left_out():
     generator = np.random.default_rng(0)
     level = generator.integers(0, 4, 3_000)

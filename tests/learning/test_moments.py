@@ -31,7 +31,7 @@ def moments_of(frame, plan, centred=True):
 GROUPS = [(), [("a", "c")], [("d", "b")], [("b", "c", "d")], [("a", "b"), ("c", "d")]]
 
 
-@pytest.mark.walk(5)
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "centred"), [*((g, True) for g in GROUPS), (GROUPS[0], False), (GROUPS[3], False)])
 @pytest.mark.parametrize("row", [("w", 5, 2, False), ("v", 3, None, True), ("w", 4, 1, None)])
 def test_moments_are_unbiased_exactly(row, groups, centred):

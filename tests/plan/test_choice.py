@@ -66,6 +66,7 @@ def test_plans_of_before_and_those_written_by_hand_keep_flips():
     assert Plan.from_json(json.dumps(data))["x"].mechanism.tag == "bitflip"
 
 
+@pytest.mark.slow
 def test_small_baskets_gain_in_their_supports_and_pairs():
     """Through `sanitize`, by the plan's own choice: four times and more, at one promise, by the forecasts and in fact.
 

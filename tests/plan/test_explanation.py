@@ -49,6 +49,7 @@ def test_levers_are_the_plans_that_they_speak_of(name):
         assert told.levers["errors"]["twice the epsilon (2)"] == pytest.approx(ratio)
 
 
+@pytest.mark.slow
 def test_a_plan_is_explained_on_one_page():
     plan = plan_of(SPACES, epsilon=1.0, n=10_000, contributions=2)
     told = plan.explain()

@@ -171,6 +171,7 @@ def test_clipped_must_be_a_truth_value(lost):
         dpf.Estimates(lost[0], clipped="yes")
 
 
+@pytest.mark.slow
 def test_other_columns_keep_their_estimates():
     frame = dpf.datasets.make_census(100, columns=["age", "income"])
     safe, said = quietly(dpf.sanitize, frame, epsilon=1.0, spaces={"age": (18, 95)}, key=bytes(32))
@@ -194,6 +195,7 @@ def test_every_face_warns_once(tmp_path):
     assert len(quietly(dpf.Sanitizer(epsilon=1.0, infer="private").fit, frame)[1]) == 1
 
 
+@pytest.mark.slow
 def test_large_tables_are_found_without_a_word():
     frame = dpf.datasets.make_census(50_000, columns=["age", "sex", "income"])
     safe, said = quietly(dpf.sanitize, frame, epsilon=2.0, key=bytes(32))

@@ -666,6 +666,7 @@ def test_the_fit_of_a_grouped_joint_is_the_most_likely_one():
         assert noisy.sum() == pytest.approx(truth.sum() * noisy.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["project", "em", "model", "auto", "inverse"])
 def test_every_method_knows_groups(method):
     """Total error of all shares of three joints; that of unadjusted counts is 0.6 to 1.1."""

@@ -50,6 +50,7 @@ def interpolated(data: dict, grid: list[list[float]], epsilon: float, rows: int)
     return float(np.exp(np.interp(np.log(epsilon), np.log(data["epsilons"]), by_rows)))
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_forecast(plan, page):
     data = data_of(page)
     assert data["plan"] == {"epsilon": 1.0, "delta": plan.delta, "rows": 4_000, "shuffled": True}

@@ -158,6 +158,7 @@ def test_densities_and_quantiles_do_not_scale():
         np.testing.assert_allclose(ask(AS_PART)["estimate"], ask(AS_WHOLE)["estimate"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n, rows", [(50, 50), (50, 80), (50, 500)])
 def test_replicas_draw_from_a_finite_table(n, rows):
     """Without noise, a replica's shares are off by what sampling adds: c·p(1−p)/n on average.
@@ -228,6 +229,7 @@ def plan():
     return build_plan({"sex": ["F", "M"], "age": (0, 60)}, epsilon=3.0, n=2_000, sample=500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [2_000, 2_500])
 def test_counts_are_of_the_table_that_was_there(rows, plan, tmp_path):
     """Its plan was made for 2,000 rows; in memory, in a file, and where the release lost its metadata."""
@@ -285,6 +287,7 @@ def test_damaged_numbers_of_rows_are_refused(rows, plan):
 # The best sample size
 
 
+@pytest.mark.slow
 def test_a_curve_is_what_the_plans_themselves_forecast():
     spaces = {"x": list("pqr"), "y": list("uvwz")}
     plan = build_plan(spaces, epsilon=0.5, n=20_000)

@@ -260,6 +260,7 @@ def test_the_parts_of_the_budget_add_up(options):
     assert sum(map(float, shares)) == pytest.approx(100, abs=1.5)
 
 
+@pytest.mark.slow
 def test_no_budget_bar_where_all_of_it_went_to_the_rows():
     frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
     safe = frame.dp.sanitize(epsilon=1, measure=None, spaces={"age": (0, 120), "sex": ["F", "M"]})
@@ -411,6 +412,7 @@ def test_save_and_the_command_line(safe, tmp_path, capsys):
     assert "is not a release, so there is nothing to report" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 def test_a_browser_shows_it(html, tmp_path):
     page = tmp_path / "report.html"

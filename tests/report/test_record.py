@@ -123,6 +123,7 @@ def test_it_keeps_the_registrys_rules_and_nearly_fills_it(safe, tmp_path):
     assert record.differences(tmp_path / "record.yaml") == []
 
 
+@pytest.mark.slow
 def test_pyyaml_reads_what_is_written(safe):
     yaml = pytest.importorskip("yaml")
     record = safe.dp.record()

@@ -52,6 +52,7 @@ def test_groups_are_one_row() -> None:
     assert isinstance(table, pd.DataFrame)
 
 
+@pytest.mark.slow
 def test_bins_end_at_the_bounds():
     """The last is open to the right: its own end lies one step beyond."""
     frame = pd.DataFrame({"x": np.arange(2_000) % 90.0, "t": pd.date_range("2020-01-01", periods=2_000, freq="h")})

@@ -20,6 +20,7 @@ def test_any_text_comes_back(fields):
     assert len(read["a"]["c"]) == len(fields) + 1
 
 
+@pytest.mark.slow
 def test_a_record_comes_back():
     frame = dpf.datasets.make_census(200, columns=["age", "sex"])
     spaces = {"age": (0, 120), "sex": ["F", "M"]}

@@ -65,7 +65,7 @@ def test_of_one_number_degrees_are_the_fewest(epsilon, delta, rows):
     assert degrees <= 3 or found(math.floor(0.998 * degrees) - 1) > delta
 
 
-@pytest.mark.walk(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "epsilon"), [(40, 1.0), (60, 1.0), (100, 0.3), (300, 0.3), (3_000, 0.06)])
 @pytest.mark.parametrize("rows", [1, 2])
 def test_the_profile_of_orthogonal_rows_is_that_of_quadrature(m, epsilon, rows):

@@ -15,7 +15,7 @@ from dpframe.totals.answers import Portion
 from dpframe.totals.wishart import WishartNoise
 
 
-@pytest.mark.walk(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 0.01), (1.0, 0.001)])
 def test_additive_wishart_noise_is_not_refuted(pair: str, epsilon: float, delta: float) -> None:

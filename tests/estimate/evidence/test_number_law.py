@@ -298,7 +298,7 @@ def test_a_pile_at_a_bound_is_no_part_of_a_fall():
     assert np.abs(apart).max() < 5
 
 
-@pytest.mark.walk(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_mean_is_from_the_sum_and_the_cells(shape):
     """What a sum's noise, that of the whole range, leaves open the cells answer where most of them are empty."""
