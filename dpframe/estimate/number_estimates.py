@@ -171,10 +171,10 @@ class NumberEstimates(VectorEstimates):
         kept = kept_parts(axes, dropna=True)
         labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
         index = labels[0] if isinstance(by, str) else pd.MultiIndex.from_product(labels)
-        found, hidden = self._group_means(column, values, variance, source, kept, index), errors[kept].ravel() > _ALIKE
-        self._warn_of_drawn(column, keys, errors[kept].ravel())
-        if hidden.any():
-            found.attrs["hidden_groups"] = index[hidden].tolist()
+        found, errors = self._group_means(column, values, variance, source, kept, index), errors[kept].ravel()
+        self._warn_of_drawn(column, keys, errors)
+        if (errors > _ALIKE).any():
+            found.attrs["hidden_groups"] = index[errors > _ALIKE].tolist()
         return found
 
     def _with_groups(
