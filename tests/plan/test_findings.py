@@ -226,6 +226,22 @@ def test_noise_counts():
     assert missing.why == "its bounds rest on counts within their noise"
 
 
+@pytest.mark.parametrize(
+    ("space", "edges", "found"),
+    [
+        (Integer(40, 49), (40, 50), True),
+        (Integer(400_000, 499_999), (400_000, 500_000), False),  # few columns have such values
+        (Real(40.0, 50.0), (40.0, 50.0), True),
+        (Real(1950.0, 1960.0), (1950.0, 1960.0), False),  # as few floats are years
+        (Integer(1950, 1959), (1950, 1960), True),
+    ],
+)
+def test_counts_where_values_seldom_lie_must_stand_out_more(space, edges, found):
+    """Rows are known within 232: a thousand are 4.3 standard errors, between both limits."""
+    (missing,) = made((0, 1_000, 0), space, 1_000, edges=edges, variance=81_000.0)[1].not_found
+    assert ("counts within their noise" in missing.why) != found  # else its mean would have too much
+
+
 HIDDEN = "one value has most of the rows, and where the others lie is hidden by the noise"
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.findings import are_placed, bounds_of_others
+from dpframe.plan.findings import YEARS, are_placed, bounds_of_others
 from dpframe.plan.infer.column import Task
 from dpframe.plan.infer.cost import CountNoise, Histogram
 from dpframe.plan.infer.from_data import integers, reals, times
@@ -128,14 +128,14 @@ def only_grid(grid: Grid, parts: int) -> Grid:
     sizes = {number(size) for size in (*usual, *wide, *parted) if not whole or size >= 1}
     one = 1 if whole else _JUST_ABOVE_ONE
     far = {edge for edge in grid.edges if abs(edge) >= _FAR}
-    edges = {*sizes, *(whole - size for size in sizes), *map(number, amounts), *range(*_YEARS, 10), one, *far}
+    edges = {*sizes, *(whole - size for size in sizes), *map(number, amounts), *range(*YEARS, 10), one, *far}
     return Grid(tuple(sorted(number(edge) for edge in edges if grid.least < edge < grid.most)), grid.least, grid.most)
 
 
 _JUST_ABOVE_ONE = 1 + 2.0**-52
 
-_YEARS, _FAR = (1900, 2041), 2.0**60
-"""Years that numbers may be, and the size from which the cells are those of the type's own grid."""
+_FAR = 2.0**60
+"""The size from which the cells are those of the type's own grid."""
 
 
 def _tick(type_: pa.DataType, year: int) -> int:
@@ -302,7 +302,7 @@ class Times(Numbers):
 
     def _only(self, grid: Grid) -> Grid:
         finer = self.noise <= _YEARLY and not pa.types.is_duration(self.type)
-        years = {_tick(self.type, year) for year in range(*_YEARS)} if finer else set()
+        years = {_tick(self.type, year) for year in range(*YEARS)} if finer else set()
         return Grid(tuple(sorted(years | set(grid.edges))), grid.least, grid.most)
 
     def inner(self) -> Space:
