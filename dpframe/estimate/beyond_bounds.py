@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
@@ -59,11 +60,15 @@ power of its fall below which a tail is heavy."""
 _APART = 1.5
 """Standard errors by which more rows are counted beyond a bound than lie at it from where on they are noise."""
 
-_REMOTE, _REMOTE_SURE = 1024.0, 3.5
-"""The same of cells that lie further: among some thirty cells noise makes as much of one in .7 % of columns.
+_REMOTE, _REMOTE_SURE, _REMOTE_OTHER = 1024.0, 3.5, 4.5
+"""The same of cells that lie further, where they have a code for missing values, and where they have none.
 
-With 3, 4 % of columns: their means had errors of many standard deviations, by rows that were none.
+Among some thirty cells noise makes the first of one in .7 % of columns, with 3 in 4 %: their means had errors of many
+standard deviations, by rows that were none.
 """
+
+_CODES_OF_MISSING = np.array([sign * (10.0**digits - 1) for digits in range(1, 8) for sign in (-1, 1)])
+"""Numbers that stand for a missing value: 9, 99, 999 … of either sign."""
 
 _TOLD, _MOST_TOLD = 11.5, 6.0
 """Twice the logarithm of the likelihood by which a remote cell's rows are there, where as many must lie at the bound;
@@ -459,15 +464,16 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
     nulls = max(measured[-1].missing or 0, 0)
     with np.errstate(over="ignore"):
         ways = (edges - mean) * unit
-    lower = _tail(-ways[::-1], cells.reversed(), last - outer[0], (mean - low) * unit)
-    upper = _tail(ways, cells, outer[1], (high - mean) * unit)
+    # Numbers that are as good as all positive go on to 0; those of times have none, and no codes.
+    signed = measured[-1].unit is None
+    coded = np.diff(np.searchsorted(np.sort(_CODES_OF_MISSING), edges)) > 0 if signed else np.ones(last + 1, np.bool_)
+    lower = _tail(-ways[::-1], cells.reversed(), last - outer[0], (mean - low) * unit, coded[::-1])
+    upper = _tail(ways, cells, outer[1], (high - mean) * unit, coded)
     truths = [first, final] == [0.0, 1.0] and space.values == 2
     if truths:
         # They are not chosen among hundreds of bounds: what is counted elsewhere is noise, or a few rows at 2 or so.
         lower, upper = lower.unseen_only, upper.unseen_only
     farthest = unit if truths else math.inf
-    # Numbers that are as good as all positive go on to 0; those of times have none.
-    signed = measured[-1].unit is None
     present = max(float(n - nulls), 1.0)
     hidden = sum(share_outside(measured, space, n)) * present
     doubt = math.sqrt(chance_of_others(measured, space, n, odds)) if truths else 0.0
@@ -502,8 +508,11 @@ def _cells(measured: tuple[Measured, ...], whole: bool) -> Cells:
     return Cells(Grid(tuple(edges[1:-1]), edges[0], edges[-1]), fit[1:-1], covariance[1:-1, 1:-1])
 
 
-def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
-    """Return what lies beyond a bound; it and the ends of cells are distances from the mean."""
+def _tail(ends: FloatArray, cells: Cells, last: int, bound: float, coded: npt.NDArray[np.bool_]) -> Tail:
+    """Return what lies beyond a bound; it and the ends of cells are distances from the mean.
+
+    ``coded``: whether a cell has a code for missing values.
+    """
     # Within a wide cell the bound is reached by the power law, too, from where the cell begins.
     start = float(ends[max(int(np.searchsorted(ends, bound, side="right")) - 1, 0)])
     start = start if bound / 2 < start < bound else bound
@@ -521,7 +530,7 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float) -> Tail:
     all_rows = ((start / bound) ** fall if start > 0 else 1.0) / (1 - 2.0 ** -max(fall, _LEAST_FALL))
     # A fall that noise decides says nothing: it would add the noise of all cells near the bound to any column.
     heavy = fall < _HEAVY and rows > _SUSPECT * error
-    near, sure, unsure = _suspected(ends, cells, bound, heavy)
+    near, sure, unsure = _suspected(ends, cells, bound, heavy, coded)
     last = max(last, sure)
     start_far, middles, variances = int(np.searchsorted(ends, 2 * bound)), ends[:-1] / 2 + ends[1:] / 2, _own(cells)
 
@@ -545,17 +554,21 @@ def _own(cells: Cells) -> FloatArray:
     return np.maximum(np.diag(cells.covariance), 1e-300)
 
 
-def _suspected(ends: FloatArray, cells: Cells, bound: float, heavy: bool) -> tuple[int, int, int]:
+def _suspected(
+    ends: FloatArray, cells: Cells, bound: float, heavy: bool, coded: npt.NDArray[np.bool_]
+) -> tuple[int, int, int]:
     """Return the last cells beyond a bound that are reckoned with although their rows may be noise; −1 for none.
 
     Near the bound, where there are more than noise often makes, or all where the tail is seen and ``heavy``;
-    further away, where one cell has more than noise makes in many; and the one with most for its noise, which may be.
+    further away, where one cell has more than noise makes in many; and of those with codes for missing values the one
+    with most for its noise, which may be.
     """
     near, remote = ((ends[:-1] >= bound) & (ends[:-1] < times * bound) for times in (_NEAR, _REMOTE))
     scores = np.where(near | remote, cells.counts / np.sqrt(_own(cells)), -np.inf)
     suspect = near & ((scores > _SUSPECT) | heavy)
-    lasts = [int(found[-1]) if found.any() else -1 for found in map(np.flatnonzero, (suspect, scores > _REMOTE_SURE))]
-    apart = np.where(remote & ~near, scores, -np.inf)
+    sure = scores > np.where(coded, _REMOTE_SURE, _REMOTE_OTHER)
+    lasts = [int(found[-1]) if found.any() else -1 for found in map(np.flatnonzero, (suspect, sure))]
+    apart = np.where(remote & ~near & coded, scores, -np.inf)
     return lasts[0], lasts[1], int(np.argmax(apart)) if apart.max(initial=-np.inf) > _SUSPECT else -1
 
 

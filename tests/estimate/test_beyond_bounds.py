@@ -320,21 +320,30 @@ class TestTails:
         assert tails.of_mean()[1][0] == pytest.approx(0.005 * 1_000, rel=0.01)
         assert tails.share == pytest.approx(0.005, rel=0.01)
 
-    @pytest.mark.parametrize(("rows", "held"), [(120, True), (80, False)])
-    def test_one_cell_far_away_counts_where_noise_seldom_makes_as_much(self, rows, held):
-        """A code of 999 for unknown, far beyond 8 times the bound: within four standard errors of 30 rows, or not."""
-        edges = [0.0, 1.0, 2.0, 4.0, *range(8, 992, 16), 992.0, 1_008.0]
+    @pytest.mark.parametrize(
+        ("rows", "end", "held"), [(120, 1_000.0, True), (80, 1_000.0, False), (120, 992.0, False), (150, 992.0, True)]
+    )
+    def test_one_cell_far_away_counts_where_noise_seldom_makes_as_much(self, rows, end, held):
+        """A code of 999 for unknown, far beyond 8 times the bound: four standard errors of 30; others need five."""
+        edges = [0.0, 1.0, 2.0, 4.0, *range(8, 992, 16), end, 1_008.0]
         counts = [0, 500, 500, 0, *[0] * (len(edges) - 6), rows, 0, 0]
         value, _ = counted(2.0, edges, counts, variance=900.0).of_mean()[1]
         assert (value > 0.9 * rows * 992 / sum(counts)) == held
 
     @pytest.mark.parametrize(
-        ("cell", "pile", "told"),
-        [(99, 110, True), (99, 45, False), (99, 0, False), (80, 80, False), (115, 0, False)],
+        ("cell", "pile", "end", "told"),
+        [
+            (99, 110, 1_000.0, True),
+            (99, 110, 992.0, False),  # no code for missing values
+            (99, 45, 1_000.0, False),
+            (99, 0, 1_000.0, False),
+            (80, 80, 1_000.0, False),
+            (115, 0, 1_000.0, False),
+        ],
     )
-    def test_a_remote_cell_and_the_rows_at_the_bound_tell_together(self, cell, pile, told):
+    def test_a_remote_cell_and_the_rows_at_the_bound_tell_together(self, cell, pile, end, told):
         """A code of 999 for missing in a tenth of the rows: 3.3 standard errors of 30, and 2.2 of 50 at the bound."""
-        edges = [0.0, 1.0, 2.0, 4.0, *range(8, 992, 16), 992.0, 1_008.0]
+        edges = [0.0, 1.0, 2.0, 4.0, *range(8, 992, 16), end, 1_008.0]
         counts = [0, 500, 400, 0, *[0] * (len(edges) - 6), cell, 0, 0]
         tails = counted(2.0, edges, counts, variance=900.0)
         value, _ = tails.with_piles([None, (pile, 2_500.0)]).of_mean()[1]
