@@ -42,8 +42,9 @@ MOST_OUTSIDE = 0.2
 MOST_UNSEEN = 0.6
 """Share of the rows that may lie there for all that counts say; estimates have it in their intervals."""
 
-MOST_NOISE = 0.35
-"""Standard error of a mean, by the noise of its sum, in standard deviations of the column."""
+MOST_NOISE, _MOST_PLACED = 0.5, 0.35
+"""Standard error of a mean, by the noise of its sum, in standard deviations of the column: its interval is one to each
+side. Of rows that show in no cell, whose standard deviation is less known, less."""
 
 _SPIKE, _MOST = 0.35, 0.6
 """Shares of the rows in one value: from which on the others must be seen by themselves, and from which on they are few.
@@ -156,7 +157,7 @@ def _drowned(noises: Mapping[str, float], found: int, inferred: int) -> dict[str
     while kept and _share_of(noises[order[kept - 1]], found - len(order) + kept, inferred) > 1:
         kept -= 1
     rest = ((name, _share_of(noises[name], found - len(order) + kept + 1, inferred)) for name in order[kept:])
-    why = "its mean would have more noise than a third of its standard deviation"
+    why = "its mean would have more noise than half of its standard deviation"
     return {name: _Missing(why, _soon(times)) for name, times in rest}
 
 
@@ -328,7 +329,7 @@ def are_placed(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
         return False
     others = _others(measured, _whole(measured, space), n)
     return others.beyond(*bounds_of_counts(space.inner_space, None)) <= _MOST_BEYOND and (
-        _noise_of_placed(measured, space, n) <= MOST_NOISE
+        _noise_of_placed(measured, space, n) <= _MOST_PLACED
     )
 
 
@@ -450,7 +451,8 @@ def noise_of_mean(measured: tuple[Measured, ...], space: Space, n: int) -> float
     if _whole(measured, space):
         stops = np.maximum(stops - 0.5 * (ends[1:] <= high) / width, starts)
     rows = counts * _inside(ends, space, measured[-1].unit)
-    rows = np.where(rows > np.sqrt(np.diag(covariance)), rows, 0.0)
+    # Less a standard error: among many cells noise makes rows, and the more of a standard deviation the further out.
+    rows = np.maximum(rows - np.sqrt(np.diag(covariance)), 0.0)
     noise = _noise(measured, space, n)
     if not rows.any():
         return math.inf
