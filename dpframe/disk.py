@@ -44,10 +44,6 @@ def _flag(*names: str) -> int:
     return found
 
 
-def _opens_folders() -> bool:
-    return hasattr(os, "O_DIRECTORY") and {os.open, os.stat, os.rename, os.unlink} <= os.supports_dir_fd
-
-
 @dataclass(frozen=True)
 class Folder:
     """A folder in which files are opened, replaced and removed by their names."""
@@ -67,7 +63,7 @@ class Folder:
         ...     folder.names()
         ['b']
         """
-        by_name = not _opens_folders()
+        by_name = not (hasattr(os, "O_DIRECTORY") and {os.open, os.stat, os.rename, os.unlink} <= os.supports_dir_fd)
         link = not follow and (by_name or not hasattr(os, "O_NOFOLLOW")) and path.is_symlink()
         if link or (by_name and not path.is_dir()):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))

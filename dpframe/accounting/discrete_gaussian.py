@@ -240,8 +240,10 @@ def _moved_step(noise: IntegerNoise, moved: int, slack: float) -> Step:
     return _proved(_lattice_profiles(noise, moved, slack / 16), slack)
 
 
-def _ball_profiles(noise: IntegerNoise, moved: int, tail: float) -> Profiles:
-    """Return bounds from above on the profile of numbers that move by a vector of this ℓ2 norm at most."""
+@lru_cache(maxsize=512)
+def _ball_step(noise: BallNoise, moved: int, slack: float) -> Step:
+    """Return the step of numbers that move by a vector of this norm at most."""
+    tail = slack / 16
     d, s = noise.numbers, math.sqrt(noise.sigma2)
     # Beyond z·σ lies P(|y| > t·σ) ≤ 2e^(−t²/2) for each number, t·σ less than z·σ by the move.
     z = math.sqrt(2 * math.log(4 * d / tail)) + 1 + moved / s
@@ -250,13 +252,7 @@ def _ball_profiles(noise: IntegerNoise, moved: int, tail: float) -> Profiles:
         raise ParameterError("noise on vectors is so small that its law is not near the normal one; raise the noise")
     mu, beta = moved / s * (1 + 4 * _ROUND), d * float(Fraction(noise.distance)) * (1 + _ROUND)
 
-    return _near_normal(mu, 1 + 1.01 * whole, 2.01 * whole, tail, beta)
-
-
-@lru_cache(maxsize=512)
-def _ball_step(noise: BallNoise, moved: int, slack: float) -> Step:
-    """Return the step of numbers that move by a vector of this norm at most."""
-    return _proved(_ball_profiles(noise, moved, slack / 16), slack)
+    return _proved(_near_normal(mu, 1 + 1.01 * whole, 2.01 * whole, tail, beta), slack)
 
 
 def _proved(profiles: Profiles, slack: float) -> Step:

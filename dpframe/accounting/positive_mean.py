@@ -140,16 +140,6 @@ def _saddle(values: FloatArray, weights: FloatArray, outside: float, n: int) -> 
     return _tilt(values, weights, outside, high)
 
 
-def _characteristic(values: FloatArray, law: _Tilted, step: float, blocks: int) -> NDArray[np.complex128]:
-    """Return φ(j·step) for j < blocks·BLOCK, as one matrix product of two short tables of e^(itT)."""
-    keep = law.inside > 0
-    kept, inside = values[keep], law.inside[keep]
-    short = np.exp(1j * step * np.outer(np.arange(_BLOCK), kept))
-    long = np.exp(1j * (step * _BLOCK) * np.outer(np.arange(blocks), kept)) * inside
-    phi: NDArray[np.complex128] = (long @ short.T).ravel() + law.outside
-    return phi
-
-
 def positive_mean(values: FloatArray, weights: FloatArray, outside: float, n: int, mass_error: float) -> float:
     """Return an upper bound on E[(T₁ + … + Tₙ)₊]/n.
 
@@ -192,7 +182,11 @@ def _integral(values: FloatArray, weights: FloatArray, outside: float, n: int, m
     tau = max(min(_SMOOTH * deviation, 0.05 / theta), _CUT / (step * _BLOCK * _BLOCKS))
     blocks = math.ceil(_CUT / tau / step / _BLOCK)
     t: FloatArray = step * np.arange(blocks * _BLOCK, dtype=np.float64)
-    phi = _characteristic(values, law, step, blocks)
+    keep = law.inside > 0
+    kept, inside = values[keep], law.inside[keep]
+    short = np.exp(1j * step * np.outer(np.arange(_BLOCK), kept))
+    long = np.exp(1j * (step * _BLOCK) * np.outer(np.arange(blocks), kept)) * inside
+    phi: NDArray[np.complex128] = (long @ short.T).ravel() + law.outside
     terms, wrong = _terms(phi, t, tau, law, n, values)
     last = float(t[-1])
     rest = math.exp(-0.5 * (tau * last) ** 2) / (math.pi * last)

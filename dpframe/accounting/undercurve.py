@@ -73,7 +73,10 @@ class _Nodes:
         """Add nodes."""
         new = np.asarray(x, dtype=np.float64)
         h = self._profiles(new)
-        needs = least_nodes(new, h, self._slack, self._near)
+        rest = (h - self._slack) / (1 - self._slack)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mu = mu_of(np.where(rest > 0, np.log(np.maximum(rest, 1e-320)), -np.inf), new, self._near)
+        needs = np.asarray(np.where(rest < 1, mu, np.inf))
         self._near = max((need for need in needs.tolist() if 0 < need < math.inf), default=self._near)
         self.seen |= dict(zip(new.tolist(), zip(h.tolist(), needs.tolist(), strict=True), strict=True))
 
@@ -134,14 +137,6 @@ def unproved(x: FloatArray, h: FloatArray, step: Step) -> npt.NDArray[np.bool_]:
         tangent = np.minimum(curve[:-1] - left * meet, curve[1:] + right * (width - meet))
         convex = under[:-1] & under[1:] & (chord + margin <= tangent)
     return np.asarray(~(convex | falling))
-
-
-def least_nodes(x: FloatArray, h: FloatArray, slack: float, near: float | None = None) -> FloatArray:
-    """Return the μ that each node needs, sought from one that is near: no certificate, it ignores what is between."""
-    rest = (h - slack) / (1 - slack)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mu = mu_of(np.where(rest > 0, np.log(np.maximum(rest, 1e-320)), -np.inf), x, near)
-    return np.asarray(np.where(rest < 1, mu, np.inf))
 
 
 def cover(profile: Profile, allowed: Step, tolerance: float = 2e-4) -> Cover:

@@ -155,7 +155,9 @@ class FlipChannel(SetChannel):
         The least likely input holds as many other items as it may, and none that are shown.
         """
         p, q = Decimal(self.flips.ones) / self.flips.total, Decimal(self.flips.zeros) / self.flips.total
-        entered, absent, left = (_powers(base, self.items) for base in (q, 1 - q, 1 - p))
+        entered, absent, left = (
+            list(accumulate(repeat(base, self.items), operator.mul, initial=Decimal(1))) for base in (q, 1 - q, 1 - p)
+        )
         ways, terms = Decimal(1), []
         for m in range(self.items + 1):
             others = min(self.most, self.items - m)
@@ -168,11 +170,6 @@ class FlipChannel(SetChannel):
         """Return the largest E|Y Δ x| over sets x of at most ``max_size`` items."""
         p, q = self.shown
         return max(self.items * q, self.most * (1 - p) + (self.items - self.most) * q)
-
-
-def _powers(base: Decimal, last: int) -> list[Decimal]:
-    """Return base⁰, …, base^last."""
-    return list(accumulate(repeat(base, last), operator.mul, initial=Decimal(1)))
 
 
 @dataclass(frozen=True)

@@ -139,11 +139,27 @@ class GeometricChannel(Channel):
 
     def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
         """Return A (or Aᵀ) applied along axis 0, by two recursions."""
-        return _apply(self.table.rate, counts, adjoint)
+        alpha, beta = math.exp(-self.table.rate), -math.expm1(-self.table.rate)
+        weights = np.full((len(counts), *([1] * (counts.ndim - 1))), beta / (1 + alpha))
+        weights[[0, -1]] = 1 / (1 + alpha)
+        inside = counts * weights if adjoint else counts
+        forward, backward = _decaying_sums(alpha, inside), _decaying_sums(alpha, inside[::-1])[::-1]
+        convolved = forward + backward - inside
+        return np.asarray(convolved if adjoint else convolved * weights)
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return the tridiagonal inverse applied along axis 0."""
-        return _invert(self.table.rate, counts, squared)
+        alpha, beta = math.exp(-self.table.rate), -math.expm1(-self.table.rate)
+        ends, inside, beside = 1 / beta, (1 + alpha**2) / beta**2, alpha / beta**2
+        beside_ends = alpha / beta
+        power, sign = (2, 1) if squared else (1, -1)
+        out = counts * inside**power
+        out[[0, -1]] = counts[[0, -1]] * ends**power
+        scaled = counts * (sign * beside**power)
+        scaled[[0, -1]] = counts[[0, -1]] * (sign * beside_ends**power)
+        out[1:] += scaled[:-1]
+        out[:-1] += scaled[1:]
+        return out
 
     def changes(self, edges: IntArray) -> IntArray:
         """Return the codes next to the edges and the ends."""
@@ -220,32 +236,6 @@ class Geometric(GeometricChannel, Mechanism):
     def table(self) -> GeometricTable:
         """The integers that are sampled."""
         return _calibrated(self.span, self.epsilon, self.delta)
-
-
-def _invert(rate: float, counts: FloatArray, squared: bool) -> FloatArray:
-    """Apply the tridiagonal inverse of the saturated channel along axis 0."""
-    alpha, beta = math.exp(-rate), -math.expm1(-rate)
-    ends, inside, beside = 1 / beta, (1 + alpha**2) / beta**2, alpha / beta**2
-    beside_ends = alpha / beta
-    power, sign = (2, 1) if squared else (1, -1)
-    out = counts * inside**power
-    out[[0, -1]] = counts[[0, -1]] * ends**power
-    scaled = counts * (sign * beside**power)
-    scaled[[0, -1]] = counts[[0, -1]] * (sign * beside_ends**power)
-    out[1:] += scaled[:-1]
-    out[:-1] += scaled[1:]
-    return out
-
-
-def _apply(rate: float, counts: FloatArray, adjoint: bool) -> FloatArray:
-    """Apply the saturated channel along axis 0: weights times the symmetric convolution with α^|k|."""
-    alpha, beta = math.exp(-rate), -math.expm1(-rate)
-    weights = np.full((len(counts), *([1] * (counts.ndim - 1))), beta / (1 + alpha))
-    weights[[0, -1]] = 1 / (1 + alpha)
-    inside = counts * weights if adjoint else counts
-    forward, backward = _decaying_sums(alpha, inside), _decaying_sums(alpha, inside[::-1])[::-1]
-    convolved = forward + backward - inside
-    return np.asarray(convolved if adjoint else convolved * weights)
 
 
 def _decaying_sums(alpha: float, values: FloatArray) -> FloatArray:

@@ -76,7 +76,11 @@ class Process(BallChannel, GaussianMechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", self.ball.size)
         self._check_budget(self.epsilon, self.delta)
-        _check_room(self.ball, self.table)
+        if (self.ball.last - self.ball.radius) / 2 < _LEAST_REACH * math.sqrt(self.table.sigma2):
+            raise ParameterError(
+                f"room={self.ball.room} is too little for gaussian noise on vectors at so small an epsilon: values "
+                "would end at the grid's ends; leave room out, and a plan finds it"
+            )
 
     @classmethod
     def shape_of(cls, space: Space) -> tuple[Any, ...]:
@@ -192,11 +196,3 @@ def _fitting(ball: Ball, whole: Step) -> GaussianTable:
         f"the grid of {ball.bits} bits is too coarse for gaussian noise on {ball.length} coordinates; declare bits=16 "
         "or use vector"
     )
-
-
-def _check_room(ball: Ball, table: GaussianTable) -> None:
-    if (ball.last - ball.radius) / 2 < _LEAST_REACH * math.sqrt(table.sigma2):
-        raise ParameterError(
-            f"room={ball.room} is too little for gaussian noise on vectors at so small an epsilon: values would end at "
-            "the grid's ends; leave room out, and a plan finds it"
-        )

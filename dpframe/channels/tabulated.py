@@ -87,7 +87,18 @@ class Tabulated(WrittenLaws, Mechanism):
     """Smallest weight of an output."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", _read_table(self.table, self.least))
+        kind = "positive integer" if self.least else "whole"
+        if not isinstance(self.table, list | tuple) or not 1 <= len(self.table) <= LARGEST_TABLE:
+            raise ParameterError(f"table must be a list of 1 to {LARGEST_TABLE} laws, one per input")
+        rows = tuple(_read_law(law, len(self.table)) for law in self.table)
+        for position, law in enumerate(rows):
+            whole = len(law) == len(rows) and all(type(w) is int and w >= self.least for w in law)
+            if not whole or sum(law) != WORD:
+                raise ParameterError(
+                    f"table must have one {kind} weight per output, which sum to 2**64; "
+                    f"the law at position {position} has not"
+                )
+        object.__setattr__(self, "table", rows)
         object.__setattr__(self, "size", len(self.table))
         self._check_budget(self.epsilon, self.delta)
         if self.loss.delta(self.epsilon) > self.delta:
@@ -127,22 +138,6 @@ def condition(matrix: FloatArray) -> float:
         return float(np.abs(np.linalg.inv(matrix)).sum(axis=0).max())
     except np.linalg.LinAlgError:
         return math.inf
-
-
-def _read_table(given: Any, least: int) -> Weights:
-    """Return weights as tuples of integers, from those or from strings of hexadecimal digits."""
-    kind = "positive integer" if least else "whole"
-    if not isinstance(given, list | tuple) or not 1 <= len(given) <= LARGEST_TABLE:
-        raise ParameterError(f"table must be a list of 1 to {LARGEST_TABLE} laws, one per input")
-    rows = tuple(_read_law(law, len(given)) for law in given)
-    for position, law in enumerate(rows):
-        whole = len(law) == len(rows) and all(type(w) is int and w >= least for w in law)
-        if not whole or sum(law) != WORD:
-            raise ParameterError(
-                f"table must have one {kind} weight per output, which sum to 2**64; "
-                f"the law at position {position} has not"
-            )
-    return rows
 
 
 def _read_law(law: Any, size: int) -> tuple[int, ...]:
@@ -299,26 +294,22 @@ class Matrix(Tabulated):
             Unless rows are probabilities that sum to 1, δ is at least what an input gives and another never does (a
             zero next to a non-zero is an infinite loss at δ = 0), and the matrix can be inverted.
         """
-        table = _from_matrix(matrix)
+        rows = _probabilities(matrix)
+        if rows.shape[0] != rows.shape[1] or len(rows) > LARGEST_TABLE:
+            raise ParameterError(
+                f"matrix must be square, with a row per input and a column per output, of at most {LARGEST_TABLE} "
+                "codes, as a released column stays in its space; dpframe.channels.RectangularMatrix takes any other"
+            )
+        table = law_weights(rows)
+        if not condition(rows.T) < MOST_CONDITION:
+            raise ParameterError(
+                "matrix is singular, or nearly: no estimate could be had of a release; give another one"
+            )
         loss = FiniteLoss(table, WORD).epsilon(check_delta(delta))
         if math.isinf(loss):
             refuse_zeros(table)
         # A size of 1 loses nothing, and another perhaps no more than δ; a small float is used for 0.
         return cls(table, loss or (_NOTHING if delta else 5e-324), delta)
-
-
-def _from_matrix(matrix: npt.ArrayLike) -> Weights:
-    """Return the weights of a square matrix that can be inverted, its refusals naming rows and columns by position."""
-    rows = _probabilities(matrix)
-    if rows.shape[0] != rows.shape[1] or len(rows) > LARGEST_TABLE:
-        raise ParameterError(
-            f"matrix must be square, with a row per input and a column per output, of at most {LARGEST_TABLE} codes, "
-            "as a released column stays in its space; dpframe.channels.RectangularMatrix takes any other"
-        )
-    table = law_weights(rows)
-    if not condition(rows.T) < MOST_CONDITION:
-        raise ParameterError("matrix is singular, or nearly: no estimate could be had of a release; give another one")
-    return table
 
 
 def _probabilities(matrix: npt.ArrayLike) -> FloatArray:
@@ -334,17 +325,6 @@ def _probabilities(matrix: npt.ArrayLike) -> FloatArray:
 def law_weights(matrix: npt.ArrayLike) -> Weights:
     """Return the weights of a stochastic matrix, a law for each row."""
     rows = _probabilities(matrix)
-    _check_rows(rows)
-    return tuple(_with_zeros(row) for row in rows.tolist())
-
-
-def _with_zeros(row: list[float]) -> tuple[int, ...]:
-    """Return the weights of a law in which what has no probability has no weight."""
-    weights = iter(integer_weights([int(Fraction(p) * (1 << 1080)) for p in row if p]))
-    return tuple(next(weights) if p else 0 for p in row)
-
-
-def _check_rows(rows: FloatArray) -> None:
     for position, row in enumerate(rows):
         if not np.isfinite(row).all() or (row < 0).any():
             raise ParameterError(f"matrix must hold probabilities; the row at position {position} does not")
@@ -352,6 +332,13 @@ def _check_rows(rows: FloatArray) -> None:
             raise ParameterError(
                 f"matrix must have rows that sum to 1 (rows are inputs); the one at position {position} does not"
             )
+    return tuple(_with_zeros(row) for row in rows.tolist())
+
+
+def _with_zeros(row: list[float]) -> tuple[int, ...]:
+    """Return the weights of a law in which what has no probability has no weight."""
+    weights = iter(integer_weights([int(Fraction(p) * (1 << 1080)) for p in row if p]))
+    return tuple(next(weights) if p else 0 for p in row)
 
 
 def refuse_zeros(table: Weights) -> NoReturn:

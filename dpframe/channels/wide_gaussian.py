@@ -67,9 +67,14 @@ class GaussianMechanism(Mechanism):
     @classmethod
     def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
         """Return a flag and noise at the whole μ: flag and the way from the centre come to μ together."""
+        from scipy import special  # imported late, as all of SciPy
+
         make: Any = cls
         values: GaussianMechanism = make(*shape, epsilon, delta)
-        return flag_within(values.own_step, values.step_from_centre), values
+        left = max(float(values.own_step.square - values.step_from_centre.square), 0.0) * _BELOW
+        # The inverse of `pure_step`: e^ε/(1 + e^ε) = Φ(μ/2).
+        flag = float(special.logit(special.ndtr(math.sqrt(left) / 2))) * _BELOW
+        return response_table(2, flag), values
 
     @property
     def sigma(self) -> float:
@@ -78,7 +83,8 @@ class GaussianMechanism(Mechanism):
 
     def loss_beside(self, flag: ResponseTable) -> StepLoss:
         """Return the curve above value against value, null against value and back."""
-        return StepLoss(step_beside(flag, self.own_step, self.step_from_centre))
+        shown = composed_steps([pure_step(response_loss(flag).pure()), self.step_from_centre])
+        return StepLoss(max(shown, self.own_step, key=attrgetter("mu")))
 
 
 def claimed_step(epsilon: float, delta: float, remedy: str) -> Step:
@@ -97,22 +103,6 @@ def least_table(sigma2: float, whole: Step, cost: Callable[[GaussianTable], Step
             return table
         sigma2 *= (found.mu / whole.mu) ** 2 * (1 + _MORE)
     return None
-
-
-def flag_within(whole: Step, from_centre: Step) -> ResponseTable:
-    """Return the null flag that comes to a step together with noise about the centre."""
-    from scipy import special  # imported late, as all of SciPy
-
-    left = max(float(whole.square - from_centre.square), 0.0) * _BELOW
-    # The inverse of `pure_step`: e^ε/(1 + e^ε) = Φ(μ/2).
-    flag = float(special.logit(special.ndtr(math.sqrt(left) / 2))) * _BELOW
-    return response_table(2, flag)
-
-
-def step_beside(flag: ResponseTable, whole: Step, from_centre: Step) -> Step:
-    """Return the step above value against value, null against value and back."""
-    shown = composed_steps([pure_step(response_loss(flag).pure()), from_centre])
-    return max(shown, whole, key=attrgetter("mu"))
 
 
 LARGEST_SPAN = 1 << 20

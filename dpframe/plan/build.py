@@ -248,7 +248,16 @@ def build_units(
     Where no mechanism is named, numbers have what ``numbers`` says, and ranks the square wave or Laplace noise,
     whichever is forecast the smaller error; sets have whole-set response where that is forecast to be clearly better.
     """
-    chosen = _check_mechanisms(mechanisms, known)
+    found = as_mechanisms(mechanisms)
+    for name in found:
+        if isinstance(name, tuple):
+            raise ParameterError(
+                f"mechanisms names the group {tuple_label(name)}, and a group has gamma_diagonal, of which each column "
+                "sees a channel of its own; for another joint matrix join the columns into one of their tuples"
+            )
+        if name not in known:
+            raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")
+    chosen = dict(found)
     joined = _check_groups(groups, known, chosen)
     return _searched(_Calibration(dict(known), terms, allocation, chosen, joined, check_numbers(numbers)))
 
@@ -369,19 +378,6 @@ def as_mechanisms(given: Any) -> Mapping[Any, str | Mechanism]:
     if not isinstance(found, Mapping) or not all(isinstance(value, str | Mechanism) for value in found.values()):
         raise ParameterError("mechanisms must be a mapping {column: tag or mechanism}")
     return found
-
-
-def _check_mechanisms(given: Any, known: Mapping[str, Space]) -> dict[str, Any]:
-    found = as_mechanisms(given)
-    for name in found:
-        if isinstance(name, tuple):
-            raise ParameterError(
-                f"mechanisms names the group {tuple_label(name)}, and a group has gamma_diagonal, of which each column "
-                "sees a channel of its own; for another joint matrix join the columns into one of their tuples"
-            )
-        if name not in known:
-            raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")
-    return dict(found)
 
 
 def _check_groups(groups: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -379,7 +379,8 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
         )
     blanket = mechanism.blanket
     if seen <= ENUMERATED:
-        shared = _shared(mechanism)
+        laws = [mechanism.weights(code) for code in range(mechanism.size)]
+        shared = round_down(Fraction(sum(map(min, zip(*(weights for weights, _ in laws), strict=True))), laws[0][1]))
         if blanket > shared:
             failures.append(f"column {unit!r} states a blanket mass of {blanket!r}; its laws share {shared!r}")
         blanket = shared
@@ -390,12 +391,6 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
         if not nearly or said != law.at(said.epsilon, said.blanket):
             failures.append(f"column {unit!r} states the law {said!r} to the accountant; its integers have {law!r}")
     return Proof(unit, mechanism.tag, claimed, epsilon, blanket, method, tuple(failures), law, mechanism.loss.step)
-
-
-def _shared(mechanism: Mechanism) -> float:
-    """Return Σ_y min_x P(y|x) from the integer weights, rounded down."""
-    laws = [mechanism.weights(code) for code in range(mechanism.size)]
-    return round_down(Fraction(sum(map(min, zip(*(weights for weights, _ in laws), strict=True))), laws[0][1]))
 
 
 def _flip_factors(loss: FlipLoss) -> list[Factor]:

@@ -86,13 +86,23 @@ class PlanData:
         self._check_names()
         self._check_groups()
         self._check_persons()
-        self._check_units()
+        # Without a unit of its own, as older versions wrote them, an inference is none that a plan can be refused for.
+        for found in (self.inferred, self.reused):
+            refusal = None if found is None else found.refusal(self.unit, self.unit)
+            if refusal is not None:
+                raise PlanError(refusal)
         object.__setattr__(self, "rules", as_rules(self.rules))
         _ = self.bound_rules
         if self.sample is not None:
             self._check_sample(self.sample)
         if self.measures:
-            self._check_measures()
+            if self.delta == 0:
+                raise ParameterError("measured tables need delta above 0; raise delta, or leave measures out")
+            check_measures(self.measures, self.spaces)
+            composed = self.inferred is not None and self.inferred.step is not None
+            if composed and self.terms.shuffled_rows is None:
+                # In known order what inference gave may not decide which tables are measured (`terms_of`).
+                raise ParameterError("measures with inference that is composed need a secret order; make the plan anew")
         if not self.terms.allow(self.units):
             raise PlanError(self._excess())
 
@@ -116,22 +126,6 @@ class PlanData:
                 "passthrough and keeps_index out"
             )
         check_whole(self.contributions, "contributions", 1, MOST_PERSON_ROWS, of="rows of a person with privacy_id")
-
-    def _check_units(self) -> None:
-        # Without a unit of its own, as older versions wrote them, an inference is none that a plan can be refused for.
-        for found in (self.inferred, self.reused):
-            refusal = None if found is None else found.refusal(self.unit, self.unit)
-            if refusal is not None:
-                raise PlanError(refusal)
-
-    def _check_measures(self) -> None:
-        if self.delta == 0:
-            raise ParameterError("measured tables need delta above 0; raise delta, or leave measures out")
-        check_measures(self.measures, self.spaces)
-        composed = self.inferred is not None and self.inferred.step is not None
-        if composed and self.terms.shuffled_rows is None:
-            # In known order what inference gave may not decide which tables are measured (`terms_of`).
-            raise ParameterError("measures with inference that is composed need a secret order; make the plan anew")
 
     @cached_property
     def spaces(self) -> Mapping[str, Space]:
@@ -321,15 +315,11 @@ class PlanData:
         return central_budget(self.inferred, self.tables_step, self.delta)
 
     @property
-    def _local_delta(self) -> float:
-        # Not `less`: the ε of inference on its own may be above the promise, where little is left for the rows.
-        spent = Fraction(0) if self._beside is None else Fraction(self._beside.delta)
-        return round_down(Fraction(self.delta) - spent)
-
-    @property
     def _local_rows(self) -> Budget:
         """The columns' losses composed: basically, or by their privacy-loss distributions at the δ of the rows."""
-        basic, delta = self.local_sum, self._local_delta
+        # Not `less`: the ε of inference on its own may be above the promise, where little is left for the rows.
+        spent = Fraction(0) if self._beside is None else Fraction(self._beside.delta)
+        basic, delta = self.local_sum, round_down(Fraction(self.delta) - spent)
         if basic.delta > 0 or delta == 0:
             return basic
         epsilon = composed_epsilon([unit.column_loss for unit in self.units], delta)
@@ -390,7 +380,12 @@ def _as_json(value: Any) -> Any:
 
 def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
     """Return the fields of JSON text, its columns and groups as values."""
-    data = _json_object(text)
+    try:
+        data = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise PlanError(f"this is no plan, as it is no JSON object; {_WRITERS}")
     schema = data.pop("schema", None)
     if type(schema) is not int or schema < 1:
         raise PlanError(f'this is no plan, as it has no "schema" number; {_WRITERS}')
@@ -420,13 +415,3 @@ def read_parts(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _WRITERS = "plan.to_json() and dpframe plan write them"
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        data = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        raise PlanError(f"this is no plan, as it is no JSON object; {_WRITERS}")
-    return data

@@ -68,10 +68,27 @@ class Explanation:
 
 def explained(plan: PlanData) -> Explanation:
     """Return the explanation of a plan."""
+    import pandas as pd
+
     known = bool(plan.n and plan.columns)
+    found: dict[str, float] = {}
+    if known:
+        own = Setting.of(plan)
+        base = own.forecast()["std_error"]
+        for lever, other in _levers(plan, own).items():
+            try:
+                found[lever] = _ratio(other.forecast()["std_error"], base)
+            except ParameterError:
+                continue
+        if plan.inferred is not None:
+            declared = "spaces that are declared, so that finding them costs nothing"
+            found[declared] = _ratio(base, forecast_of(plan)["std_error"])
+    worth = {lever: factor for lever, factor in sorted(found.items(), key=lambda item: item[1]) if factor < _LEAST_GAIN}
+    table = pd.DataFrame({"errors": worth}, dtype=np.float64)
+    table.index.name = "lever"
     return Explanation(
         tuple(person_lines(plan)),
-        lever_table(plan),
+        table,
         gains_table(plan.units, plan.terms) if known else None,
         forecast_of(plan) if known else None,
     )
@@ -101,28 +118,6 @@ def _odds(whom: str, budget: Budget) -> str:
         f"{whom}: of two values that seem equally likely they can be {percent(after(0.5, budget))} sure at most, and "
         f"the best guess is right in {percent(best_guess(budget))} (epsilon={budget.epsilon:.4g})."
     )
-
-
-def lever_table(plan: PlanData) -> pd.DataFrame:
-    """Return by which factor each lever would change the errors that are forecast, the best first."""
-    import pandas as pd
-
-    found: dict[str, float] = {}
-    if plan.n and plan.columns:
-        own = Setting.of(plan)
-        base = own.forecast()["std_error"]
-        for lever, other in _levers(plan, own).items():
-            try:
-                found[lever] = _ratio(other.forecast()["std_error"], base)
-            except ParameterError:
-                continue
-        if plan.inferred is not None:
-            declared = "spaces that are declared, so that finding them costs nothing"
-            found[declared] = _ratio(base, forecast_of(plan)["std_error"])
-    worth = {lever: factor for lever, factor in sorted(found.items(), key=lambda item: item[1]) if factor < _LEAST_GAIN}
-    table = pd.DataFrame({"errors": worth}, dtype=np.float64)
-    table.index.name = "lever"
-    return table
 
 
 def _levers(plan: PlanData, own: Setting) -> dict[str, Setting]:

@@ -210,7 +210,12 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
         seen.add(key)
         _check_columns(measure, spaces)
         if measure.level:
-            _check_level(measure, spaces, counted)
+            name, first = measure.columns[0], counted.get(measure.columns[0])
+            sizes = level_sizes(spaces[name]) if has_levels(spaces[name]) else ()
+            if measure.level > len(sizes) or measure.most != sizes[measure.level - 1]:
+                raise ParameterError(f"a level of column {name!r} must be one of the {len(sizes)} of its space")
+            if first is None or first.level != 1:
+                raise ParameterError(f"level {measure.level} of column {name!r} needs the first; measure both")
         cells = math.prod(measure.shape(spaces))
         if cells > LARGEST_TABLE:
             raise ParameterError(_too_large(measure.label, cells))
@@ -221,16 +226,6 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
             raise ParameterError(
                 f"the item_pairs of {measure.label} needs its sizes, which show what the cut takes; measure both"
             )
-
-
-def _check_level(measure: Measure, spaces: Mapping[str, Space], counted: Mapping[str, Measure]) -> None:
-    """Refuse levels of what has none, and those above the first without it."""
-    name, first = measure.columns[0], counted.get(measure.columns[0])
-    sizes = level_sizes(spaces[name]) if has_levels(spaces[name]) else ()
-    if measure.level > len(sizes) or measure.most != sizes[measure.level - 1]:
-        raise ParameterError(f"a level of column {name!r} must be one of the {len(sizes)} of its space")
-    if first is None or first.level != 1:
-        raise ParameterError(f"level {measure.level} of column {name!r} needs the first; measure both")
 
 
 def _check_cuts(joint: Measure, spaces: Mapping[str, Space], counted: Mapping[str, Measure]) -> None:

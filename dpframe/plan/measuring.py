@@ -177,7 +177,9 @@ class Wish:
             noised = noisy(found, weights)
             if auto and noised is not None:
                 noised = noisy(*_fitted_to_noise(noised, spaces, n))
-        counts = [m.sigma2 / _count_unit(m, spaces) ** 2 for m in noised or () if m.kind != "sum"]
+        # Vectors are counted with a weight, other rows with 1.
+        units = [ball_of(spaces[m.columns[0]]).last if m.kind == "vectors" else 1 for m in noised or ()]
+        counts = [m.sigma2 / unit**2 for m, unit in zip(noised or (), units, strict=True) if m.kind != "sum"]
         least = min(counts, default=math.inf)
         if noised is None and not auto:
             if not self.paid:
@@ -342,7 +344,8 @@ def _fitted_to_noise(
     weights = _weights(found, _PARTS_OF_LISTS if of_lists else _PARTS_OF_LARGE if large else _PARTS, lists="list")
     of_joints = math.fsum(w for table, w in zip(found, weights, strict=True) if table.kind == "joint")
     in_triples = of_joints * (_IN_TRIPLES_OF_LISTS if of_lists else _IN_TRIPLES) if triples else 0.0
-    smaller = not triples and ((apart and not numbers) or _mostly_small(found, spaces))
+    questionnaire = len(_pairs(found)) >= _MANY_PAIRS and _median_cells(found, spaces) < _SMALL
+    smaller = not triples and ((apart and not numbers) or questionnaire)
     of_pairs, of_triples = _POWERS_OF_LISTS if of_lists else (_POWER if smaller else 0, 0)
     pairs = iter(_by_size(_pairs(found), spaces, of_joints - in_triples, of_pairs))
     weights = [next(pairs) if table.kind == "joint" else w for table, w in zip(found, weights, strict=True)]
@@ -369,11 +372,6 @@ def _by_size(tables: Sequence[Measure], spaces: Mapping[str, Space], share: floa
     roots = [2 ** (round(2 * power * math.log2(math.prod(table.shape(spaces)))) / 2) for table in tables]
     whole = math.fsum(roots)
     return [share * root / whole for root in roots]
-
-
-def _mostly_small(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> bool:
-    """Return whether pairs are many and most of them have few cells, as those of questionnaires."""
-    return len(_pairs(tables)) >= _MANY_PAIRS and _median_cells(tables, spaces) < _SMALL
 
 
 def _median_cells(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> float:
@@ -538,11 +536,6 @@ def _goal_costs(
 
 _BESIDE_GOALS = 0.02
 """Part of what tables cost that has one which only helps others: a number's one-way where its mean is asked."""
-
-
-def _count_unit(table: Measure, spaces: Mapping[str, Space]) -> int:
-    """Return what one row adds to a count of a table: 1, or the weight that vectors are counted with."""
-    return ball_of(spaces[table.columns[0]]).last if table.kind == "vectors" else 1
 
 
 def _unit(table: Measure, space: Space) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from dpframe.accounting.budget import upward
@@ -11,7 +11,6 @@ from dpframe.accounting.unit import ROW
 from dpframe.channels.base import label_of
 from dpframe.errors import name_list
 from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines
-from dpframe.plan.columns import Randomised
 from dpframe.plan.data import PlanData
 from dpframe.plan.measures import measure_lines
 from dpframe.plan.steps import step_lines
@@ -210,15 +209,11 @@ def on_a_screen(text: str) -> str:
 
 def summary_of(plan: PlanData) -> pd.DataFrame:
     """Return a row per randomised unit of a plan; see `Plan.summary`."""
-    return _summary_table(plan.units, {missing.column for missing in plan.not_found})
-
-
-def _summary_table(units: Sequence[Randomised], not_found: Collection[str]) -> pd.DataFrame:
-    """Return a row per unit; see `Plan.summary`."""
     import pandas as pd
 
+    not_found = {missing.column for missing in plan.not_found}
     rows = []
-    for unit in units:
+    for unit in plan.units:
         missed = any(name in not_found for name in unit.names)
         rows.append(
             {

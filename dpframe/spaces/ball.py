@@ -52,7 +52,12 @@ class Ball:
     room: int = 1
 
     def __post_init__(self) -> None:
-        check_room(self.room)
+        if (
+            isinstance(self.room, bool)
+            or not isinstance(self.room, int)
+            or not (1 <= self.room <= LARGEST_ROOM and self.room.bit_count() == 1)
+        ):
+            raise ParameterError(f"room must be a power of two up to {LARGEST_ROOM}; leave it out")
         object.__setattr__(self, "length", check_whole(self.length, "length", 1, LONGEST, of="coordinates"))
         bits: Any = self.bits
         if not isinstance(bits, Integral) or bits not in BITS:
@@ -188,9 +193,3 @@ class Ball:
             found[left, largest] -= 2 * np.sign(found[left, largest])
             left = left[self.measure(found[left]) > self.limit]
         return np.asarray(found)
-
-
-def check_room(room: object) -> None:
-    """Raise `ParameterError` unless this is a power of two that a grid may have room of."""
-    if isinstance(room, bool) or not isinstance(room, int) or not (1 <= room <= LARGEST_ROOM and room.bit_count() == 1):
-        raise ParameterError(f"room must be a power of two up to {LARGEST_ROOM}; leave it out")

@@ -122,11 +122,6 @@ def nearest(offset: npt.NDArray[np.uint64], width: int) -> npt.NDArray[np.uint64
     return (np.minimum(offset, np.uint64(2**64 - 1 - half)) + np.uint64(half)) // np.uint64(width)
 
 
-def _integer_range(type_: pa.DataType) -> tuple[int, int]:
-    info = np.iinfo(type_.to_pandas_dtype())
-    return int(info.min), int(info.max)
-
-
 @register
 @dataclass(frozen=True)
 class Integer(NumberGrid):
@@ -197,7 +192,8 @@ class Integer(NumberGrid):
         """Accept integers and floats that can hold both bounds."""
         inner = type_.value_type if pa.types.is_dictionary(type_) else type_
         if pa.types.is_integer(inner):
-            low, high = _integer_range(inner)
+            info = np.iinfo(inner.to_pandas_dtype())
+            low, high = int(info.min), int(info.max)
             if low <= self.lower and self.upper <= high:
                 return
             raise refuse_type("these bounds", type_, f"choose bounds from {low} to {high}")

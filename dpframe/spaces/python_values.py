@@ -89,7 +89,8 @@ def nanoseconds(value: Any, duration: bool) -> int | None:
         if isinstance(value, np.timedelta64 if duration else np.datetime64):
             return _ticks(value)
         if duration and isinstance(value, dt.time):
-            return _since_midnight(value)
+            seconds = (value.hour * 60 + value.minute) * 60 + value.second
+            return (seconds * 10**6 + value.microsecond) * 1000
         if duration:
             return _span(value) if isinstance(value, dt.timedelta) else None
         if isinstance(value, dt.datetime):
@@ -100,11 +101,6 @@ def nanoseconds(value: Any, duration: bool) -> int | None:
     except (ArithmeticError, ValueError, TypeError):
         return None
     return (value.toordinal() - 719_163) * 86_400 * 10**9 if isinstance(value, dt.date) else None
-
-
-def _since_midnight(value: dt.time) -> int:
-    seconds = (value.hour * 60 + value.minute) * 60 + value.second
-    return (seconds * 10**6 + value.microsecond) * 1000
 
 
 def _span(value: dt.timedelta) -> int:

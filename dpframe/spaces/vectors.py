@@ -167,19 +167,6 @@ class VectorSpace(Space):
 
     def _encode_objects(self, values: Sequence[Any], lenient: bool) -> tuple[Codes, Mask]:
         rows, missing = np.zeros((len(values), self.width)), np.zeros(len(values), dtype=np.bool_)
-        left = self._fill(rows, values)
-        for row in left.tolist():
-            value = values[row]
-            found = self._row_or_rule(value)
-            if isinstance(found, str):
-                raise ColumnError(found, row=row)
-            missing[row] = found is None
-            if found is not None:
-                rows[row] = found
-        return self._coded(rows, lenient), missing if missing.any() else None
-
-    def _fill(self, rows: Floats, values: Sequence[Any]) -> npt.NDArray[np.intp]:
-        """Write all objects that are plain lists of so many floats into rows; return which are not."""
         alone = np.ones(len(values), dtype=np.bool_)
         for class_, at, objects in by_type(values):
             fits = plain_lists(class_, objects, _FLOATS)
@@ -193,7 +180,16 @@ class VectorSpace(Space):
             numbers = items if whole.all() else list(compress(items, np.repeat(whole, self.width).tolist()))
             rows[at[fits]] = np.array(numbers, dtype=np.float64).reshape(-1, self.width)
             alone[at[fits]] = False
-        return np.flatnonzero(alone)
+        left = np.flatnonzero(alone)
+        for row in left.tolist():
+            value = values[row]
+            found = self._row_or_rule(value)
+            if isinstance(found, str):
+                raise ColumnError(found, row=row)
+            missing[row] = found is None
+            if found is not None:
+                rows[row] = found
+        return self._coded(rows, lenient), missing if missing.any() else None
 
     def _row_or_rule(self, value: Any) -> Floats | str | None:
         """Return the numbers of an object, None for a null one, or the rule that it breaks."""

@@ -222,7 +222,11 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
         if column.written:
             written_type(space)
         if column.of_day:
-            _check_day(space)
+            ends = space.inner_space.instants(np.array([0.0, space.values - 1.0]))
+            if ends[0] < np.timedelta64(0, "us") or ends[1] >= np.timedelta64(1, "D"):
+                raise ColumnError(
+                    "holds times of day, and its bounds reach beyond a day; declare e.g. ('08:00', '18:00')"
+                )
         if column.decimal is not None:
             space = _in_decimals(space, *column.decimal)
     except ColumnError as error:
@@ -230,12 +234,6 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
     except (ParameterError, PlanError) as error:
         raise type(error)(f"column {column.name!r}: {error}") from None
     return space
-
-
-def _check_day(space: Space) -> None:
-    ends = space.inner_space.instants(np.array([0.0, space.values - 1.0]))
-    if ends[0] < np.timedelta64(0, "us") or ends[1] >= np.timedelta64(1, "D"):
-        raise ColumnError("holds times of day, and its bounds reach beyond a day; declare e.g. ('08:00', '18:00')")
 
 
 def _in_decimals(space: Space, precision: int, scale: int) -> Space:

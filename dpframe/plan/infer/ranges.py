@@ -202,15 +202,8 @@ def fullest(cells: Cells, present: float) -> tuple[int, int] | None:
     places = np.flatnonzero(marked)
     if not len(places):
         return None
-    return _continued(cells, int(places[0]), int(places[-1]), present)
-
-
-def _continued(cells: Cells, first: int, last: int, present: float) -> tuple[int, int]:
-    """Return cells that are continued on either side where many of the ``present`` rows are surely in none of them.
-
-    These rows are somewhere, and most often next to the others: cells need show no more than a part of a standard
-    error each.
-    """
+    first, last = int(places[0]), int(places[-1])
+    # Rows in none of these cells are most often next to the others, so that a part of a standard error each shows them.
     error = float(np.sqrt(cells.covariance[0, 0]))
     while True:
         left = present - float(cells.counts[first : last + 1].sum())
