@@ -117,10 +117,14 @@ def _times(law: FloatArray, column: DominatingLaw, points: list[tuple[int, float
     return product
 
 
-def _product(columns: Counter[DominatingLaw], step: float) -> FloatArray:
-    """Return the masses of (e^(i·step), e^(j·step)); of the most frequent column by its power, if on the lattice."""
-    law = np.ones((1, 1))
-    for column, count in sorted(columns.items(), key=lambda item: (-item[1], item[0].rate)):
+@functools.lru_cache(maxsize=16)
+def row_law(parts: tuple[ColumnLoss, ...]) -> RowLaw:
+    """Return the dominating law of a row with these columns."""
+    columns = [law.enlarged for law in factors(parts, _ROW_FACTORS)]
+    step = choose_step([c.rate for c in columns], [c.differ for c in columns], _ROW_CELLS, _ROW_INFLATION)
+    alike = Counter(replace(c, rate=snapped(c.rate, step)).enlarged for c in columns)
+    law = np.ones((1, 1))  # the masses of (e^(i·step), e^(j·step))
+    for column, count in sorted(alike.items(), key=lambda item: (-item[1], item[0].rate)):
         points = spread(column.rate, step)
         if law.size == 1 and len(points) == 1:
             (reach, _), *_ = points
@@ -129,15 +133,6 @@ def _product(columns: Counter[DominatingLaw], step: float) -> FloatArray:
         else:
             for _ in range(count):
                 law = _times(law, column, points)
-    return law
-
-
-@functools.lru_cache(maxsize=16)
-def row_law(parts: tuple[ColumnLoss, ...]) -> RowLaw:
-    """Return the dominating law of a row with these columns."""
-    columns = [law.enlarged for law in factors(parts, _ROW_FACTORS)]
-    step = choose_step([c.rate for c in columns], [c.differ for c in columns], _ROW_CELLS, _ROW_INFLATION)
-    law = _product(Counter(replace(c, rate=snapped(c.rate, step)).enlarged for c in columns), step)
     i, j = np.nonzero(law)
     ratio = np.exp(step * np.arange(law.shape[0]))
     blanket = math.prod(column.blanket for column in columns)

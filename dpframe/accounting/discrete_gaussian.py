@@ -186,15 +186,13 @@ def _term_by_term(law: FloatArray, loss: FloatArray) -> Profiles:
 
     def excess(x: FloatArray) -> FloatArray:
         last = int(np.searchsorted(-loss, -np.min(x, initial=np.inf)))
-        terms = [-np.expm1(np.minimum(some[:, None] - loss[:last], 0.0)) @ law[:last] for some in _split(x, rows)]
+        terms = [
+            -np.expm1(np.minimum(x[start : start + rows, None] - loss[:last], 0.0)) @ law[:last]
+            for start in range(0, len(x), rows)
+        ]
         return np.concatenate([np.zeros(0), *terms])
 
     return excess
-
-
-def _split(x: FloatArray, rows: int) -> list[FloatArray]:
-    """Return parts of so many numbers at most."""
-    return [x[start : start + rows] for start in range(0, len(x), rows)]
 
 
 def _summed_excess(law: FloatArray, loss: FloatArray) -> Profiles:

@@ -91,15 +91,6 @@ def _tilt(values: FloatArray, weights: FloatArray, outside: float, theta: float)
     return _Tilted(theta, log_mass, inside, still / mass, mean, variance)
 
 
-def _mean(values: FloatArray, weights: FloatArray, outside: float, theta: float) -> float:
-    """Return the mean of the law that `_tilt` gives, with the values in rising order."""
-    exponent = theta * values
-    shift = max(0.0, float(exponent[-1]))
-    inside = weights * np.exp(exponent - shift)
-    mass = float(inside.sum()) + outside * math.exp(-shift)
-    return float((inside / mass) @ values)
-
-
 def _saddle(values: FloatArray, weights: FloatArray, outside: float, n: int) -> _Tilted:
     """Tilt by the θ that minimises n·log M(θ) − 2·log θ, a convex function of θ (any θ > 0 is valid).
 
@@ -113,7 +104,11 @@ def _saddle(values: FloatArray, weights: FloatArray, outside: float, n: int) -> 
     def rising(theta: float) -> bool:
         nonlocal below, above
         if below[0] < theta < above[0]:
-            mean = _mean(values, weights, outside, theta)
+            exponent = theta * values
+            shift = max(0.0, float(exponent[-1]))
+            inside = weights * np.exp(exponent - shift)
+            mass = float(inside.sum()) + outside * math.exp(-shift)
+            mean = float((inside / mass) @ values)
             if theta * n * mean > 2:
                 above = theta, mean
             else:

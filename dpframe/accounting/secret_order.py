@@ -310,7 +310,8 @@ def likely_total(
     a number; they grow with it. The profile is compared with the curve in one place, where it binds: both as the μ of a
     normal law's profile of the same height there, nearly a power of the total, by secants.
     """
-    x = _reach(allowed)
+    # About where the curve's Gaussian part falls to its slack: the rows' tail is heavier there.
+    x = allowed.mu * (allowed.mu / 2 + math.sqrt(-2 * math.log(max(allowed.delta, 1e-300)))) * 0.85
     goal = math.log(float(mu_of(math.log(step_delta(allowed, x)), x)))
     total, slope = _where(parts_of, rows, math.log(allowed.mu) - 0.1, most), _STEEP
     last: tuple[float, float] | None = None
@@ -329,11 +330,6 @@ def likely_total(
         last = total, gap
         total = min(most, total * math.exp(min(1.0, max(-1.0, -gap / slope))))
     return total, slope
-
-
-def _reach(step: Step) -> float:
-    """Return about the x at which the curve's Gaussian part falls to its slack: the rows' tail is heavier there."""
-    return step.mu * (step.mu / 2 + math.sqrt(-2 * math.log(max(step.delta, 1e-300)))) * 0.85
 
 
 def _where(parts_of: Callable[[float], Sequence[ColumnLoss]], rows: ShuffledRows, log_mu: float, most: float) -> float:

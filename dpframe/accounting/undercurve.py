@@ -111,15 +111,13 @@ class _Nodes:
         return False
 
 
-def _curve(x: FloatArray, step: Step) -> FloatArray:
-    if step.mu == 0:
-        return np.full(x.shape, step.delta)
-    return np.asarray(step.delta + (1 - step.delta) * np.exp(log_gaussian(step.mu, x)[0]))
-
-
 def unproved(x: FloatArray, h: FloatArray, step: Step) -> npt.NDArray[np.bool_]:
     """Return between which neighbouring nodes the certificate fails."""
-    curve = _curve(x, step)
+    curve = (
+        np.full(x.shape, step.delta)
+        if step.mu == 0
+        else np.asarray(step.delta + (1 - step.delta) * np.exp(log_gaussian(step.mu, x)[0]))
+    )
     margin = _MARGIN * curve[:-1]
     under = h <= curve * (1 - _MARGIN)
     falling = h[:-1] <= curve[1:] * (1 - _MARGIN)

@@ -189,7 +189,10 @@ def fitting_flips(items: int, most: int, epsilon: float, delta: float, halved: b
 
     best = least(64)
     if delta > 0:
-        best = _smallest(lambda zeros: meets(zeros, 64), 1, best)
+        low = 1
+        while low < best:
+            middle = (low + best) // 2
+            low, best = (low, middle) if meets(middle, 64) else (middle + 1, best)
     return _fewest_digits(_flips(best, 64, items, most, halved), lambda flips: flips, epsilon, delta)
 
 
@@ -210,14 +213,6 @@ def _fewest_digits(best: FlipLoss, whole: Callable[[FlipLoss], PrivacyLoss], eps
             if good and loss.delta(epsilon) >= 0.95 * mass and loss.delta(epsilon) <= delta:
                 return flips
     return best
-
-
-def _smallest(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the smallest whole number from ``low`` to ``high``, which fits, that fits."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle + 1, high)
-    return low
 
 
 @lru_cache(maxsize=256)

@@ -63,16 +63,6 @@ def _calibrated(span: int, epsilon: float, delta: float) -> GeometricTable:
     raise ParameterError(f"epsilon={epsilon} is too small for a grid of {span} steps; give it a larger share")
 
 
-def _farthest_error(rate: float, x: int, span: int) -> float:
-    """Return E|Y − x| of the saturated noise: Σ_j P(|D| ≥ j) towards each end."""
-    alpha = math.exp(-rate)
-
-    def towards(steps: int) -> float:
-        return alpha * -math.expm1(-rate * steps) / (-math.expm1(-rate) * (1 + alpha))
-
-    return towards(x) + towards(span - x)
-
-
 class GeometricChannel(Channel):
     """Two-sided geometric noise on 0…span, saturated at both ends: all that follows from the table of its integers."""
 
@@ -135,7 +125,14 @@ class GeometricChannel(Channel):
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)² inside, [f(0) − αf(1)]/(1−α) at the ends."""
-        return _surrogate(self.table.rate, self.span, f, codes)
+        y = np.asarray(codes, dtype=np.int64)
+        alpha, beta = math.exp(-self.table.rate), -math.expm1(-self.table.rate)
+        here = f(y)
+        before, after = f(np.maximum(y - 1, 0)), f(np.minimum(y + 1, self.span))
+        # (1+α²)f − αf₋ − αf₊ = (1−α)²f + α(2f − f₋ − f₊): no cancellation as α tends to 1.
+        inside = here + alpha * ((here - before) + (here - after)) / beta**2
+        at_zero, at_span = here + alpha * (here - after) / beta, here + alpha * (here - before) / beta
+        return np.asarray(np.where(y == 0, at_zero, np.where(y == self.span, at_span, inside)))
 
     def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
         """Return A (or Aᵀ) applied along axis 0, by two recursions."""
@@ -170,11 +167,31 @@ class GeometricChannel(Channel):
 
         Cells begin at ``edges[:-1]`` and end at ``edges[-1]``, stretches begin at ``starts``.
         """
-        return _between(self.table.rate, edges, starts)
+        # P(Y < c | x) = 1 − α^(c−x)/(1+α) for x < c, and α^(x−c+1)/(1+α) for x ≥ c, as saturation keeps what lies
+        # within 0…span; sums of powers of α are geometric.
+        low, high = np.asarray(edges[:-1], dtype=np.float64), np.asarray(edges[1:], dtype=np.float64)
+        c = np.asarray(starts[1:], dtype=np.float64)[:, None]
+        alpha, beta = math.exp(-self.table.rate), -math.expm1(-self.table.rate)
+        below = np.clip(c, low, high) - low
+        above = high - low - below
+        # Distances from c of the nearest x below it (1 or more) and of the nearest at or above it.
+        nearest_below = np.maximum(c - (low + below) + 1, 0.0)
+        nearest_above = np.maximum(low + below - c, 0.0)
+        under = np.exp(-self.table.rate * nearest_below) * -np.expm1(-self.table.rate * below) / beta
+        over = np.exp(-self.table.rate * (nearest_above + 1)) * -np.expm1(-self.table.rate * above) / beta
+        cumulative = (below - under / (1 + alpha) + over / (1 + alpha)) / (high - low)
+        whole = np.vstack([np.zeros(len(low)), cumulative, np.ones(len(low))])
+        return np.asarray(np.diff(whole, axis=0))
 
     def expected_error(self, space: Space | None = None) -> float:
         """Return E|Y − x| in grid steps for x in the middle, where it is largest."""
-        return _farthest_error(self.table.rate, self.span // 2, self.span)
+        x = self.span // 2
+        alpha = math.exp(-self.table.rate)
+
+        def towards(steps: int) -> float:
+            return alpha * -math.expm1(-self.table.rate * steps) / (-math.expm1(-self.table.rate) * (1 + alpha))
+
+        return towards(x) + towards(self.span - x)
 
 
 @dataclass(frozen=True)
@@ -245,38 +262,6 @@ def _decaying_sums(alpha: float, values: FloatArray) -> FloatArray:
         sums[steps:] += factor * sums[:-steps]
         steps *= 2
     return sums
-
-
-def _between(rate: float, edges: IntArray, starts: IntArray) -> FloatArray:
-    """Average P(Y < c | x) over the x of every cell at every c, and take differences.
-
-    P(Y < c | x) = 1 − α^(c−x)/(1+α) for x < c, and α^(x−c+1)/(1+α) for x ≥ c, as saturation keeps what lies
-    within 0…span; sums of powers of α are geometric.
-    """
-    low, high = np.asarray(edges[:-1], dtype=np.float64), np.asarray(edges[1:], dtype=np.float64)
-    c = np.asarray(starts[1:], dtype=np.float64)[:, None]
-    alpha, beta = math.exp(-rate), -math.expm1(-rate)
-    below = np.clip(c, low, high) - low
-    above = high - low - below
-    # Distances from c of the nearest x below it (1 or more) and of the nearest at or above it.
-    nearest_below = np.maximum(c - (low + below) + 1, 0.0)
-    nearest_above = np.maximum(low + below - c, 0.0)
-    under = np.exp(-rate * nearest_below) * -np.expm1(-rate * below) / beta
-    over = np.exp(-rate * (nearest_above + 1)) * -np.expm1(-rate * above) / beta
-    cumulative = (below - under / (1 + alpha) + over / (1 + alpha)) / (high - low)
-    whole = np.vstack([np.zeros(len(low)), cumulative, np.ones(len(low))])
-    return np.asarray(np.diff(whole, axis=0))
-
-
-def _surrogate(rate: float, span: int, f: CodeFunction, codes: IntArray) -> FloatArray:
-    y = np.asarray(codes, dtype=np.int64)
-    alpha, beta = math.exp(-rate), -math.expm1(-rate)
-    here = f(y)
-    before, after = f(np.maximum(y - 1, 0)), f(np.minimum(y + 1, span))
-    # (1+α²)f − αf₋ − αf₊ = (1−α)²f + α(2f − f₋ − f₊): no cancellation as α tends to 1.
-    inside = here + alpha * ((here - before) + (here - after)) / beta**2
-    at_zero, at_span = here + alpha * (here - after) / beta, here + alpha * (here - before) / beta
-    return np.asarray(np.where(y == 0, at_zero, np.where(y == span, at_span, inside)))
 
 
 def beside_flag(flag: ResponseTable, noise: LaplaceLoss) -> NullFlagLoss:

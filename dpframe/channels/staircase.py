@@ -58,7 +58,9 @@ class BoxSums:
 
     def solve(self, f: FloatArray) -> FloatArray:
         """Return B⁻¹f."""
-        along = self._along(np.diff(f, axis=0))
+        steps = np.diff(f, axis=0)
+        rounds = self._by_chain(np.concatenate([np.zeros((self.width, *steps.shape[1:])), steps]))
+        along = np.cumsum(rounds, axis=0).reshape(-1, *steps.shape[1:])[: self.span + self.width]
         ends = along[self._ends]
         whole = along[self._closed]
         first = (f[0] - len(self._free) * whole + ends[self._free].sum(axis=0)) / self.width
@@ -138,11 +140,6 @@ class BoxSums:
         padded = np.concatenate([at_places, np.zeros((more, *at_places.shape[1:]))])
         return padded.reshape(-1, self.width, *at_places.shape[1:])
 
-    def _along(self, steps: FloatArray) -> FloatArray:
-        """Return the sum of the steps before every place on its chain, one step between two of its places."""
-        rounds = self._by_chain(np.concatenate([np.zeros((self.width, *steps.shape[1:])), steps]))
-        return np.cumsum(rounds, axis=0).reshape(-1, *steps.shape[1:])[: self.span + self.width]
-
     def _beyond(self, at_places: FloatArray) -> FloatArray:
         """Return for every place up to span − 1 the sum over the places after it on its chain."""
         rounds = self._by_chain(at_places)
@@ -208,7 +205,9 @@ class Staircase(Mechanism):
     def _checked_width(self) -> int:
         width = check_whole(self.width, "width", 0, self.span)
         if not width:
-            return _width(self.span, min(self.epsilon, _HUGE), self.nullable)
+            widths = np.array(sorted(_divisors(self.span) | (_divisors(self.span - 1) if self.span > 1 else set())))
+            errors = _mean_errors(self.span, widths, min(self.epsilon, _HUGE), self.nullable)
+            return int(widths[np.flatnonzero(errors <= errors.min() * _NEAR)[0]])
         if self.span % width and (self.span - 1) % width:
             raise ParameterError(f"width must divide {self.span} or {self.span - 1}, or no estimate could be had")
         return width
@@ -327,7 +326,23 @@ class Staircase(Mechanism):
         """Return the largest E|Y − x| in grid steps, null being at the diameter."""
         if space is not None and "line" not in space.metric:
             return super().expected_error(space)
-        return _farthest_error(self.table)
+        span, width, left = self.table.span, self.table.width, self.table.left
+        x = np.arange(span + 1.0) if span < _PLACES else np.linspace(0, span, _PLACES).round()
+
+        def within(reach: int, room: FloatArray) -> FloatArray:
+            steps = np.minimum(float(reach), room)
+            return np.asarray(steps * (steps + 1) / 2 + (reach - steps) * steps)
+
+        box = within(left, x) + within(width - 1 - left, span - x)
+        # Ends have more places than one.
+        everywhere = x * (x + 1) / 2 + (span - x) * (span - x + 1) / 2 + left * x + (width - 1 - left) * (span - x)
+        rest = self.table.rest * (np.full_like(x, span) if self.table.nullable else span - x)
+        hidden = float(self.table.low * width * span) if self.table.nullable else 0.0
+        of_values = float((self.table.top * box + self.table.low * everywhere + rest + hidden).max())
+        of_null = (
+            span * (WORD - width * (self.table.top + self.table.low) - self.table.rest) if self.table.nullable else 0
+        )
+        return max(of_values, float(of_null)) / WORD
 
 
 def box_loss(table: BoxTable) -> ResponseLoss:
@@ -342,25 +357,6 @@ def _ramp(m: FloatArray, width: int) -> FloatArray:
     return np.asarray(inside * (inside + 1) / 2 + (m - inside) * width)
 
 
-def _farthest_error(table: BoxTable) -> float:
-    """Return max over x of E|Y − x|."""
-    span, width, left = table.span, table.width, table.left
-    x = np.arange(span + 1.0) if span < _PLACES else np.linspace(0, span, _PLACES).round()
-
-    def within(reach: int, room: FloatArray) -> FloatArray:
-        steps = np.minimum(float(reach), room)
-        return np.asarray(steps * (steps + 1) / 2 + (reach - steps) * steps)
-
-    box = within(left, x) + within(width - 1 - left, span - x)
-    # Ends have more places than one.
-    everywhere = x * (x + 1) / 2 + (span - x) * (span - x + 1) / 2 + left * x + (width - 1 - left) * (span - x)
-    rest = table.rest * (np.full_like(x, span) if table.nullable else span - x)
-    hidden = float(table.low * width * span) if table.nullable else 0.0
-    of_values = float((table.top * box + table.low * everywhere + rest + hidden).max())
-    of_null = span * (WORD - width * (table.top + table.low) - table.rest) if table.nullable else 0
-    return max(of_values, float(of_null)) / WORD
-
-
 @lru_cache(maxsize=256)
 def _table(span: int, width: int, epsilon: float, delta: float, nullable: bool) -> BoxTable:
     """Return the integers for a budget, their loss within it."""
@@ -372,13 +368,6 @@ def _table(span: int, width: int, epsilon: float, delta: float, nullable: bool) 
     if table.top < 1 or box_loss(table).delta(epsilon) > delta:
         raise ParameterError(f"epsilon={epsilon} is too small for a grid of {span} steps; give it a larger share")
     return table
-
-
-def _width(span: int, epsilon: float, nullable: bool) -> int:
-    """Return the box for means: of widths that divide span or span − 1, about the best and rather narrow."""
-    widths = np.array(sorted(_divisors(span) | (_divisors(span - 1) if span > 1 else set())))
-    errors = _mean_errors(span, widths, epsilon, nullable)
-    return int(widths[np.flatnonzero(errors <= errors.min() * _NEAR)[0]])
 
 
 def _mean_errors(span: int, widths: IntArray, epsilon: float, nullable: bool) -> FloatArray:

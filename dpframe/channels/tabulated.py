@@ -206,18 +206,14 @@ def exponential_weights(metric: str, size: int, epsilon: float, delta: float) ->
         return ((WORD,),)
     rate = _steepest(metric, size, epsilon, delta)
     for attempt in range(40):
-        table = _weights_at(metric, size, rate)
+        rho = distances(metric, size).astype(int).tolist()
+        with localcontext(Context(prec=60)):
+            powers = [int((-Decimal(rate) * d).exp() * (1 << 180)) for d in range(max(map(max, rho)) + 1)]
+        table = tuple(tuple(integer_weights([powers[d] for d in row])) for row in rho)
         if FiniteLoss(table, WORD).delta(epsilon) <= delta:
             return table
         rate *= 1 - 2.0 ** (attempt - 46)
     raise ParameterError(f"epsilon={epsilon:g} is too small for {size} codes; give it a larger share")
-
-
-def _weights_at(metric: str, size: int, rate: float) -> Weights:
-    rho = distances(metric, size).astype(int).tolist()
-    with localcontext(Context(prec=60)):
-        powers = [int((-Decimal(rate) * d).exp() * (1 << 180)) for d in range(max(map(max, rho)) + 1)]
-    return tuple(tuple(integer_weights([powers[d] for d in row])) for row in rho)
 
 
 def _steepest(metric: str, size: int, epsilon: float, delta: float) -> float:

@@ -75,19 +75,6 @@ def _calibrated(size: int, epsilon: float, delta: float) -> tuple[float, tuple[i
     """Return the rate and weights of least noise whose certified loss meets (ε, δ)."""
     if size == 1:
         return 0.0, (WORD,)
-    rate = _steepest(size, epsilon, delta)
-    for attempt in range(40):
-        weights = _ring_weights(size, rate) if rate > 0 else ()
-        if not weights or weights[0] < weights[1]:
-            break
-        if _opposite(weights).delta(epsilon) <= delta:
-            return rate, weights
-        rate *= 1 - 2.0 ** (attempt - 46)
-    raise ParameterError(f"epsilon={epsilon:g} is too small for a ring of {size} codes; give it a larger share")
-
-
-def _steepest(size: int, epsilon: float, delta: float) -> float:
-    """Return nearly the largest rate that meets (ε, δ), in floats."""
 
     def fits(rate: float) -> bool:
         if delta == 0:
@@ -98,7 +85,15 @@ def _steepest(size: int, epsilon: float, delta: float) -> float:
         return float(np.maximum(excess, 0).sum() / law.sum()) <= delta
 
     high = 2 * (_FINEST + 1) / size
-    return high if fits(high) else bisected(fits, 0.0, high, 1e-15 * high)
+    rate = high if fits(high) else bisected(fits, 0.0, high, 1e-15 * high)
+    for attempt in range(40):
+        weights = _ring_weights(size, rate) if rate > 0 else ()
+        if not weights or weights[0] < weights[1]:
+            break
+        if _opposite(weights).delta(epsilon) <= delta:
+            return rate, weights
+        rate *= 1 - 2.0 ** (attempt - 46)
+    raise ParameterError(f"epsilon={epsilon:g} is too small for a ring of {size} codes; give it a larger share")
 
 
 @register

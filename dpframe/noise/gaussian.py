@@ -122,7 +122,17 @@ def gaussian_table(sigma2: float) -> GaussianTable:
 @lru_cache(maxsize=64)
 def _table(sigma2: Fraction) -> GaussianTable:
     if sigma2 <= _SINGLE**2:
-        reach, law = _law(sigma2)
+        reach = math.isqrt(math.ceil(sigma2 * _REACH**2)) + 1
+        one = 1 << _FIXED
+        with localcontext(Context(prec=120)):
+            rate = Decimal(sigma2.denominator) / Decimal(sigma2.numerator)
+            ratio = int((-rate / 2).exp() * one)  # e^(−(2x+1)/2σ²) at x = 0, and its change from x to x + 1
+            step = int((-rate).exp() * one)
+        side = [one]
+        for _ in range(reach):
+            side.append(side[-1] * ratio >> _FIXED)
+            ratio = ratio * step >> _FIXED
+        law = [*side[:0:-1], *side]
         # Every limit is rounded by less than 1, and the tails are those of CKS, Fact 18 (sub-Gaussian).
         return GaussianTable(sigma2, reach, *limits_of(law), None, Fraction(2 * reach + 1, _TOTAL) + _TAILS)
     fine = _table(Fraction((RATIO * STRIDE) ** 2))
@@ -134,21 +144,6 @@ def _table(sigma2: Fraction) -> GaussianTable:
 
 _TAILS = Fraction(1, 1 << 102)
 """Bound on the weight of both tails that are cut off: above 2e^(−72)."""
-
-
-def _law(sigma2: Fraction) -> tuple[int, list[int]]:
-    """Return the reach, and weights proportional to the law from −reach to reach."""
-    reach = math.isqrt(math.ceil(sigma2 * _REACH**2)) + 1
-    one = 1 << _FIXED
-    with localcontext(Context(prec=120)):
-        rate = Decimal(sigma2.denominator) / Decimal(sigma2.numerator)
-        ratio = int((-rate / 2).exp() * one)  # e^(−(2x+1)/2σ²) at x = 0, and its change from x to x + 1
-        step = int((-rate).exp() * one)
-    side = [one]
-    for _ in range(reach):
-        side.append(side[-1] * ratio >> _FIXED)
-        ratio = ratio * step >> _FIXED
-    return reach, [*side[:0:-1], *side]
 
 
 def limits_of(weights: Sequence[int]) -> tuple[U64, U64]:

@@ -61,17 +61,13 @@ def belief_table(plan: PlanData, priors: Iterable[float] = PRIORS) -> pd.DataFra
         {
             f"{name}{end}": bound
             for name, budget in (("", plan.release), ("local_", plan.located))
-            for end, bound in _ends(p, budget)
+            for end, bound in [("lower", 1 - after(1 - p, budget)), ("upper", after(p, budget))]
         }
         for p in given
     ]
     table = pd.DataFrame(rows, index=pd.Index([float(p) for p in given], name="prior"))
     table.attrs["except_with_probability"] = plan.release.delta
     return table
-
-
-def _ends(before: float, budget: Budget) -> list[tuple[str, float]]:
-    return [("lower", 1 - after(1 - before, budget)), ("upper", after(before, budget))]
 
 
 def percent(share: float) -> str:

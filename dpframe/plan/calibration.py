@@ -583,8 +583,13 @@ class _LossModel:
     def under_curve(self, most: float) -> tuple[float, float]:
         """Return about the largest total whose rows lie under the curve and within the local cap, and how μ grows."""
         terms, total = self.terms, most
-        if terms.local is not None:
-            total = self._within(terms.local, most)
+        local = terms.local
+        if local is not None:
+
+            def fits(total: float) -> bool:
+                return composed_delta([*self.ready, *self.parts(total)], local.epsilon) <= local.delta
+
+            total = bisected(fits, 0.0, most, _LEAP / 2) or math.ulp(0.0)
         least = [*self.ready, *self.parts(total)]
         if total < most and _needed(least, terms) <= 1:
             return total, _STEEP
@@ -592,14 +597,6 @@ class _LossModel:
         total, slope = likely_total(lambda x: [*self.ready, *self.parts(x)], terms.permutation, terms.curve, cap)
         gap = math.log(min(max(_needed([*self.ready, *self.parts(total)], terms), 1 / _FAR), _FAR)) + _AIM
         return min(total * math.exp(-gap / slope), cap), slope
-
-    def _within(self, budget: Budget, most: float) -> float:
-        """Return about the largest total at which a row whose place is known loses no more than this."""
-
-        def fits(total: float) -> bool:
-            return composed_delta([*self.ready, *self.parts(total)], budget.epsilon) <= budget.delta
-
-        return bisected(fits, 0.0, most, _LEAP / 2) or math.ulp(0.0)
 
 
 @lru_cache(maxsize=1024)

@@ -243,7 +243,11 @@ def _in_steps(
 ) -> tuple[float, float, str]:
     """Return the (ε, δ) of a person by composing steps, from the losses and blankets that were proved, and how."""
     try:
-        parts = _central(plan, contributions, whole)
+        found = {}
+        if plan.inferred is not None and plan.inferred.step is not None:
+            found["inference"] = plan.inferred.step
+        tables = measures_step(plan.measures, plan.spaces, contributions, whole)
+        parts = found if tables is None else found | {"tables": tables}
     except ParameterError:
         return math.inf, 1.0, "total: measured tables need more than the delta of the claim"
     central = composed_steps(parts.values())
@@ -273,15 +277,6 @@ def _in_steps(
     if contributions > 1:
         how.append(f"up to {contributions} rows of a person, point by point of the profile")
     return claimed.epsilon, bound.value, "; ".join(how)
-
-
-def _central(plan: PlanData, contributions: int, delta: float) -> dict[str, Step]:
-    """Return what is released in addition to the rows: tables' steps anew from the noise that the plan states."""
-    found = {}
-    if plan.inferred is not None and plan.inferred.step is not None:
-        found["inference"] = plan.inferred.step
-    tables = measures_step(plan.measures, plan.spaces, contributions, delta)
-    return found if tables is None else found | {"tables": tables}
 
 
 def _released(plan: PlanData, claimed: Budget, contributions: int) -> Budget | None:

@@ -515,14 +515,9 @@ def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
         zero, point = (starts < 0) & (stops > 0), stops - starts < POINT * np.abs(starts)
         parts[zero] = float(low <= 0 <= high)
         parts[point] = (low / 2 <= starts[point]) & (starts[point] <= high / 2)
-        if _are_truth_values(grid):
+        if not grid.holds_vectors and grid.size == 2:  # truth values: nothing between them is one
             parts[~(zero | point)] = 0.0
     return np.clip(parts, 0.0, 1.0)
-
-
-def _are_truth_values(grid: Any) -> bool:
-    """Return whether a space of floats has but two values: nothing between them is one."""
-    return not grid.holds_vectors and grid.size == 2
 
 
 def bounds_of_counts(grid: Any, unit: str | None) -> list[float]:

@@ -218,7 +218,10 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
                 raise ParameterError(f"level {measure.level} of column {name!r} needs the first; measure both")
         cells = math.prod(measure.shape(spaces))
         if cells > LARGEST_TABLE:
-            raise ParameterError(_too_large(measure.label, cells))
+            raise ParameterError(
+                f"the measured table {measure.label} has {cells:,} cells and the limit is {LARGEST_TABLE:,}; leave it "
+                "out of measure, or declare fewer values"
+            )
     for measure in measures:
         if measure.kind == "joint":
             _check_cuts(measure, spaces, counted)
@@ -239,13 +242,6 @@ def _check_cuts(joint: Measure, spaces: Mapping[str, Space], counted: Mapping[st
         cells *= counted[name].shape(spaces)[0] if is_cut(spaces[name], joint.most) else cell_count(spaces[name], 0)
     if cells > _FINEST:
         raise ParameterError(f"the joint of {joint.label} is counted in {cells:,} cells before it is cut; use fewer")
-
-
-def _too_large(label: str, cells: int) -> str:
-    return (
-        f"the measured table {label} has {cells:,} cells and the limit is {LARGEST_TABLE:,}; leave it out of measure, "
-        "or declare fewer values"
-    )
 
 
 def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:

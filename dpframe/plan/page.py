@@ -102,6 +102,15 @@ def page_data(plan: PlanData) -> dict[str, Any]:
     rows = sorted({max(2, round(plan.n * factor)) for factor in ROWS[::step]})
     grid = [[_forecast(replace(own, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
     planned, declared = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast(own)
+    options = {
+        "shuffle": None if plan.shuffle else False,
+        "contributions": plan.contributions if plan.contributions > 1 else None,
+        "privacy_id": plan.privacy_id,
+        "drop": list(plan.drop) or None,
+        "passthrough": list(plan.passthrough) or None,
+        "local_epsilon": plan.local_epsilon,
+        "sample": plan.sample,
+    }
     return {
         "plan": {"epsilon": plan.epsilon, "delta": plan.delta, "rows": plan.n, "shuffled": plan.shuffle},
         "epsilons": epsilons,
@@ -110,7 +119,7 @@ def page_data(plan: PlanData) -> dict[str, Any]:
         "notFound": [one.column for one in plan.not_found],
         "inference": lost_columns(plan, epsilons, rows),
         "oneMore": _one_more(own, declared),
-        "options": _options(plan),
+        "options": {name: value for name, value in options.items() if value is not None},
     }
 
 
@@ -177,17 +186,3 @@ def _one_more(own: Setting, declared: Errors) -> float | None:
     other = _forecast(replace(own, units=(*own.units, more), spaces={**own.spaces, name: space}))
     factors = [other[key] / error for key, error in declared.items() if error and key in other]
     return _rounded(median(factors)) if factors else None
-
-
-def _options(plan: PlanData) -> dict[str, Any]:
-    """Return the options that a plan like this one is made with again, where they differ from their defaults."""
-    options = {
-        "shuffle": None if plan.shuffle else False,
-        "contributions": plan.contributions if plan.contributions > 1 else None,
-        "privacy_id": plan.privacy_id,
-        "drop": list(plan.drop) or None,
-        "passthrough": list(plan.passthrough) or None,
-        "local_epsilon": plan.local_epsilon,
-        "sample": plan.sample,
-    }
-    return {name: value for name, value in options.items() if value is not None}

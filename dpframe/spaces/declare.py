@@ -57,27 +57,23 @@ def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
     if t.is_date(type_):
         return Datetime(lower, upper, "D")
     if t.is_timestamp(type_) or t.is_duration(type_):
-        return _times(lower, upper)
+        # Grids of more than a few thousand steps are finer than any noise.
+        for resolution in ("D", "h", "min", "s"):
+            try:
+                space = Datetime(lower, upper, resolution)
+            except ParameterError:
+                if resolution == "s":
+                    raise
+                continue
+            if space.size > 1000:
+                break
+        return space
     written = t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_)
     remedy = ", or convert text that writes dates or numbers first, e.g. with pd.to_datetime" if written else ""
     raise ColumnError(
         f"has type {type_name(type_)}, for which bounds mean nothing; declare its categories instead, as a list […]"
         f"{remedy}"
     )
-
-
-def _times(lower: Any, upper: Any) -> Space:
-    """Return the coarsest grid of at least a thousand steps: finer ones are finer than any noise."""
-    for resolution in ("D", "h", "min", "s"):
-        try:
-            space = Datetime(lower, upper, resolution)
-        except ParameterError:
-            if resolution == "s":
-                raise
-            continue
-        if space.size > 1000:
-            break
-    return space
 
 
 def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:

@@ -196,7 +196,12 @@ def _of_one_kind(values: Sequence[Any]) -> pa.Array | None:
     if not present:
         return pa.nulls(len(values))
     if all(map(is_collection, present)):
-        return _lists(values, missing)
+        sizes = [0 if null else len(value) for value, null in zip(values, missing, strict=True)]
+        inner = _of_one_kind([item for value, null in zip(values, missing, strict=True) if not null for item in value])
+        if inner is None:
+            return None
+        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, inner, mask=pa.array(missing) if missing.any() else None)
     for fits, convert, type_ in _KINDS:
         if all(map(fits, present)):
             converted: Iterator[Any] = map(convert, present)
@@ -205,16 +210,6 @@ def _of_one_kind(values: Sequence[Any]) -> pa.Array | None:
             except (pa.ArrowException, ValueError, OverflowError):
                 return None
     return None
-
-
-def _lists(values: Sequence[Any], missing: Any) -> pa.Array | None:
-    """Return collections as an array of lists, if their elements are all of one kind."""
-    sizes = [0 if null else len(value) for value, null in zip(values, missing, strict=True)]
-    inner = _of_one_kind([item for value, null in zip(values, missing, strict=True) if not null for item in value])
-    if inner is None:
-        return None
-    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
-    return pa.ListArray.from_arrays(offsets, inner, mask=pa.array(missing) if missing.any() else None)
 
 
 def _is_time(value: Any) -> bool:

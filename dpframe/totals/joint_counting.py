@@ -120,7 +120,12 @@ class _Division:
     @classmethod
     def of(cls, widths: Mapping[Any, int], joints: Sequence[Margin], limit: int, most: int) -> _Division:
         """Return the division into blocks of up to ``limit`` tuples; joints of blocks have up to ``most`` cells."""
-        blocks = _blocks(widths, limit)
+        blocks: list[Block] = []
+        for name in sorted(widths, key=lambda name: -widths[name]):
+            block = next((block for block in blocks if _size(block) * widths[name] <= limit), None)
+            if block is None:
+                blocks.append(block := {})
+            block[name] = widths[name]
         sizes = [_size(block) for block in blocks]
         home = {name: place for place, block in enumerate(blocks) for name in block}
         own = [tuple(sorted({home[name] for name in names})) for names, _ in joints]
@@ -152,18 +157,6 @@ class _Division:
                 margins.setdefault(key, []).append(joint)
         for key, own in margins.items():
             yield _Pass(key, [self.blocks[place] for place in key], own)
-
-
-def _blocks(widths: Mapping[Any, int], limit: int) -> list[Block]:
-    """Return columns in blocks: the widest first, each in the first block that has room."""
-    blocks: list[Block] = []
-    for name in sorted(widths, key=lambda name: -widths[name]):
-        room = (block for block in blocks if _size(block) * widths[name] <= limit)
-        block = next(room, None)
-        if block is None:
-            blocks.append(block := {})
-        block[name] = widths[name]
-    return blocks
 
 
 @dataclass(frozen=True)
@@ -209,7 +202,13 @@ class JointCounting:
         self._scratch.rows += rows
         numbers = self._scratch.of(rows)
         for block, out in zip(self.blocks, numbers, strict=True):
-            _number(block, cells, out)
+            first, *others = block
+            np.copyto(out, cells[first], casting="unsafe")
+            for name in others:
+                np.multiply(out, np.int32(block[name]), out=out)
+                np.add(out, cells[name], out=out, casting="unsafe")
+            if len(out) and not 0 <= out.min() <= out.max() < _size(block):  # SciPy writes wherever a number leads
+                raise IndexError("a cell is beyond its column's last one")
         for each in self.fused:
             each.add(list(numbers), self._scratch)
 
@@ -218,14 +217,3 @@ class JointCounting:
         for each in self.fused:
             each.settle()
         self._scratch.rows = 0
-
-
-def _number(block: Block, cells: Mapping[Any, Places], out: Numbers) -> None:
-    """Write the number of each row's tuple of cells, shape (n,)."""
-    first, *others = block
-    np.copyto(out, cells[first], casting="unsafe")
-    for name in others:
-        np.multiply(out, np.int32(block[name]), out=out)
-        np.add(out, cells[name], out=out, casting="unsafe")
-    if len(out) and not 0 <= out.min() <= out.max() < _size(block):  # SciPy writes wherever a number leads
-        raise IndexError("a cell is beyond its column's last one")

@@ -136,27 +136,16 @@ class CutRows:
         values = values.drop_null()
         if pa.types.is_fixed_size_list(values.type):
             values = values.cast(pa.large_list(values.type.value_type))
-        return nulls, *self._counts(np.asarray(pc.list_parent_indices(values)), _plain(pc.list_flatten(values)))
-
-    def _counts(self, rows: Any, items: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Count items, each once a row; the i-th belongs to row ``rows[i]``."""
+        items = _plain(pc.list_flatten(values))
         present = np.asarray(items.is_valid())
         encoded = items.filter(pa.array(present)).dictionary_encode()
         names = encoded.dictionary
-        pairs = rows[present].astype(np.int64) * max(len(names), 1) + np.asarray(encoded.indices)
+        rows = np.asarray(pc.list_parent_indices(values))[present].astype(np.int64)
+        pairs = rows * max(len(names), 1) + np.asarray(encoded.indices)
         pairs.sort()  # several times faster than np.unique, which hashes
         pairs = pairs[_changes(pairs)]
         row, item = np.divmod(pairs, max(len(names), 1))
-        kept = self._cut(row, item, names)
-        counts = np.bincount(item[kept], minlength=len(names)).astype(np.int64)
-        used = np.flatnonzero(counts)
-        return names.take(pa.array(used)), pa.array(counts[used])
-
-    def _cut(self, row: Any, item: Any, names: pa.Array) -> Any:
-        """Return which of the items, ordered by row, are kept: the first ones of an order drawn for the row.
-
-        The order is a keyed hash of the row's own items: no other row changes it.
-        """
+        # Rows are cut by a keyed hash of their own items: no other row changes what is kept of one.
         kept = np.ones(len(row), dtype=np.bool_)
         starts = _changes(row)
         sizes = np.diff(starts, append=len(row))
@@ -166,7 +155,9 @@ class CutRows:
             salt = hashlib.blake2b(whole, key=self.key).digest()
             order = sorted(range(size), key=lambda i: hashlib.blake2b(salt + members[i], key=self.key).digest())
             kept[start + np.array(order[self.cap :])] = False
-        return kept
+        counts = np.bincount(item[kept], minlength=len(names)).astype(np.int64)
+        used = np.flatnonzero(counts)
+        return nulls, names.take(pa.array(used)), pa.array(counts[used])
 
 
 def _changes(ordered: Any) -> Any:

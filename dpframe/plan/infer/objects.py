@@ -107,10 +107,6 @@ _ENTRIES = _Reading(
 """For pandas categoricals: entries may be any object, and which dtype they have together follows the data."""
 
 
-def _reading(field: Field) -> _Reading:
-    return _WRITTEN if field.written else _ENTRIES if field.listed else _OBJECTS
-
-
 def read_by_kind(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     """Return text as the type that most of it is written as: for who may look at the data."""
     counts = sum((written_kind_counts(array) for array in arrays), np.zeros(len(KINDS), dtype=np.int64))
@@ -135,7 +131,7 @@ class Objects(Task):
 
     def __init__(self, field: Field, n: int, cap: int, key: bytes) -> None:
         super().__init__(field)
-        self._reading = _reading(field)
+        self._reading = _WRITTEN if field.written else _ENTRIES if field.listed else _OBJECTS
         ways = self._reading.ways
         self._ways = {name: way.make(replace(field, type=way.type), n, cap, key) for name, way in ways.items()}
         least = self._reading.share
