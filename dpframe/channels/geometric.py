@@ -44,10 +44,6 @@ _LARGEST = 1e4
 _SAFE = 1 - Decimal(10) ** -50
 
 
-def _loss(table: GeometricTable) -> LaplaceLoss:
-    return LaplaceLoss(table.span, table.rate, table.spread)
-
-
 @lru_cache(maxsize=256)
 def _calibrated(span: int, epsilon: float, delta: float) -> GeometricTable:
     """Return the table of least noise whose certified loss meets (ε, δ)."""
@@ -78,7 +74,7 @@ class GeometricChannel(Channel):
     @cached_property
     def loss(self) -> PrivacyLoss:
         """The certified loss, the integers' rounding included."""
-        return _loss(self.table)
+        return LaplaceLoss(self.table.span, self.table.rate, self.table.spread)
 
     @property
     def blanket(self) -> float:
@@ -110,7 +106,7 @@ class GeometricChannel(Channel):
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
         """Return the loss over value against value, null against value and back."""
-        return beside_flag(flag, _loss(self.table))
+        return beside_flag(flag, LaplaceLoss(self.table.span, self.table.rate, self.table.spread))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         self.table.sample(codes, stream, first_row, out)

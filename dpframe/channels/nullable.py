@@ -112,11 +112,6 @@ class WithNull(Mechanism):
         """Number of released codes, null's the last of them."""
         return self.inner.outputs + 1
 
-    @property
-    def _null_released(self) -> int:
-        """The released code of null."""
-        return self.outputs - 1
-
     def released(self, space: Space) -> Space:
         """Return the space around that of the values' released codes."""
         own: Any = space
@@ -153,7 +148,7 @@ class WithNull(Mechanism):
             out[:, inside.shape[1] :] = 0
             out[hidden] = self._null_words
         else:
-            out[:] = replaced(out, hidden, self._null_released)
+            out[:] = replaced(out, hidden, self.outputs - 1)
 
     @property
     def _null_words(self) -> npt.NDArray[np.uint64]:
@@ -195,7 +190,7 @@ class WithNull(Mechanism):
         f_centre, f_null = f(np.array([self.inner.centre, self.null])).tolist()
         at_null = (k * f_null - c * f_centre) / self.flag.signal
         y = np.asarray(codes, dtype=np.int64)
-        null = y == self._null_released
+        null = y == (self.outputs - 1)
         inverse = self.inner.surrogate_at(f, np.where(null, 0, y))
         return np.asarray(np.where(null, at_null, (inverse - c * at_null) / k))
 
@@ -212,7 +207,7 @@ class WithNull(Mechanism):
 
     def changes(self, edges: IntArray) -> IntArray:
         """Return the codes where the values' surrogates change, and the null's."""
-        return np.append(self.inner.changes(edges), self._null_released)
+        return np.append(self.inner.changes(edges), self.outputs - 1)
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
         """Return `Channel.between` for the values and null: one more cell, and the last stretch."""

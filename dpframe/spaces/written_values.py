@@ -115,13 +115,8 @@ def _booleans(entries: pa.Array) -> pa.Array:
     return pc.equal(pc.utf8_lower(_fitting(entries, _BOOLEAN)), "true")
 
 
-def _unsigned(entries: pa.Array) -> pa.Array:
-    """Return numbers without a plus, which Arrow does not read."""
-    return pc.utf8_ltrim(entries, characters="+")
-
-
 def _wholes(entries: pa.Array) -> pa.Array:
-    plain = _unsigned(_fitting(entries, _SHORT)).cast(pa.int64())
+    plain = pc.utf8_ltrim(_fitting(entries, _SHORT), characters="+").cast(pa.int64())
     long = _matches(entries, _ANY_WHOLE) & ~_matches(entries, _SHORT)
     if long.any():  # floats do not hold them
         wide = [_whole(text) if fits else None for text, fits in zip(entries.to_pylist(), long, strict=True)]
@@ -140,7 +135,7 @@ def _whole(text: str) -> int:
 
 
 def _floats(entries: pa.Array) -> pa.Array:
-    return _unsigned(_fitting(entries, _ANY_NUMBER)).cast(pa.float64())
+    return pc.utf8_ltrim(_fitting(entries, _ANY_NUMBER), characters="+").cast(pa.float64())
 
 
 def _times(entries: pa.Array) -> pa.Array:

@@ -153,16 +153,10 @@ def _ticks_per_day(type_: pa.DataType) -> int:
     return 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[_unit(type_)]
 
 
-def _counts_in(grid: Grid, values: Any) -> Ints:
-    """Return how many values are missing, and how many lie in each cell of a grid."""
+def _counts_in(grid: Grid, steps: bool, values: Any) -> Ints:
+    """Return how many values are missing, how many lie in each cell of a grid, and if asked how many have each step."""
     present, missing = present_numbers(values)
-    return np.concatenate([[missing], grid.count(present)])
-
-
-def _counts_and_steps(grid: Grid, values: Any) -> Ints:
-    """Return the same, and how many values have each step."""
-    present, missing = present_numbers(values)
-    return np.concatenate([[missing], grid.count(present), step_counts(present)])
+    return np.concatenate([[missing], grid.count(present), *([step_counts(present)] if steps else [])])
 
 
 class Numbers(Task):
@@ -205,21 +199,15 @@ class Numbers(Task):
 
     def counter(self) -> OfColumn:
         """Return a counter of the next grid's cells, and in the first round of the steps."""
-        self.grid = self._next_grid().opened()
-        size = len(self.grid.edges) + 2
-        if self._asks_steps:
-            return Cells(partial(_counts_and_steps, self.grid), size + len(STEPS))
-        return Cells(partial(_counts_in, self.grid), size)
-
-    @property
-    def _asks_steps(self) -> bool:
-        return self.has_steps and not self.rounds
-
-    def _next_grid(self) -> Grid:
         if self.rounds:
-            return refined(fitted(self.rounds), self.n, _MOST_PARTS[len(self.rounds) - 1])
-        grid = first_grid(self.type)
-        return grid if self.most > 1 else self._only(grid)
+            grid = refined(fitted(self.rounds), self.n, _MOST_PARTS[len(self.rounds) - 1])
+        else:
+            grid = first_grid(self.type)
+            grid = grid if self.most > 1 else self._only(grid)
+        self.grid = grid.opened()
+        steps = self.has_steps and not self.rounds
+        size = len(self.grid.edges) + 2 + len(STEPS) * steps
+        return Cells(partial(_counts_in, self.grid, steps), size)
 
     def _only(self, grid: Grid) -> Grid:
         return only_grid(grid, next(parts for least, parts in _PARTS if self.noise >= least))
@@ -227,7 +215,7 @@ class Numbers(Task):
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the cells of a round."""
         exact = counter.counts
-        if self._asks_steps:
+        if self.has_steps and not self.rounds:
             steps = self.noises[0].add(exact[-len(STEPS) :], stream.skip(_STEP_PLANES))
             self.measured.append(
                 Measured(self.field.name, "steps", STEPS, tuple(steps.tolist()), self.noises[0].variance)
@@ -250,11 +238,6 @@ class Numbers(Task):
     def _are_truth_values(self) -> bool:
         return self.unit is None and truth_values(fitted(self.rounds), *self._present()) is not None
 
-    def _has_two_values(self) -> bool:
-        """Return whether there are truth values, and rows beyond the noise: what is empty may be anything."""
-        seen = self._present()[0] > _SEEN * math.sqrt(self.measured[-1].variance)
-        return seen and self._are_truth_values()
-
     def _bounds(self) -> tuple[float, float] | None:
         if self._are_truth_values():
             return 0.0, 1.0
@@ -265,15 +248,16 @@ class Numbers(Task):
     def inner(self) -> Space:
         """Return the space between the bounds found, or between 0 and 1 where nothing was."""
         space = self._between(*(self._bounds() or (0, 1)))
-        if pa.types.is_floating(self.type) and self._has_two_values():
-            space = Real(0.0, 1.0, steps=1)  # they come back as no others
+        # What is empty may be anything: rows must show beyond the noise.
+        if pa.types.is_floating(self.type) and self._present()[0] > _SEEN * math.sqrt(self.measured[-1].variance):
+            space = Real(0.0, 1.0, steps=1) if self._are_truth_values() else space  # they come back as no others
         counts = tuple(measured for measured in self.measured if measured.kind == "intervals")
-        further = bounds_of_others(counts, self._with_nulls(space), self.n)
-        wider = space if further is None else self._between(*further)
-        return wider if further and are_placed(counts, self._with_nulls(wider), self.n) else space
-
-    def _with_nulls(self, space: Space) -> Space:
-        return Nullable(space) if self._has_nulls() else space
+        nullable = self._has_nulls()
+        further = bounds_of_others(counts, Nullable(space) if nullable else space, self.n)
+        if not further:
+            return space
+        wider = self._between(*further)
+        return wider if are_placed(counts, Nullable(wider) if nullable else wider, self.n) else space
 
     def _between(self, low: float, high: float) -> Space:
         """Return the space between bounds."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -106,7 +106,13 @@ class Measurement:
         public = tuple(_public(column) for column in columns)
         tasks = [_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
         if isinstance(budget, Budget) and budget.delta == 0:
-            _refuse_unknown(tasks)
+            unknown = [task.field.name for task in tasks if any(h.unknown for h in task.histograms)]
+            if unknown:
+                raise ParameterError(
+                    f"text and sets can be inferred only with delta above 0, and {name_list(unknown)} "
+                    f"{'is' if len(unknown) == 1 else 'are'} such: pass delta, or declare spaces={{…}}, or name them "
+                    "in drop=[…] or passthrough=[…], or accept a leak with infer='data'"
+                )
         names = tuple((task.field.name, i) for task in tasks for i in range(len(task.histograms)))
         histograms = [histogram for task in tasks for histogram in task.histograms]
         spending = spend(budget, histograms, n, contributions) if histograms else None
@@ -143,7 +149,11 @@ class Measurement:
                 if (at := task.asks(i)) is not None
             }
             if asking:
-                _round(i, asking, count or counting(read), self.spending, stream)
+                counters = {name: task.counter() for name, (task, _) in asking.items()}
+                (count or counting(read))(counters)
+            for name, (task, at) in asking.items():
+                words = stream.column(name, "infer").skip(i * _PLANES)
+                task.measure(counters[name], noises[at], limits[at], words)
             threshold |= {name: limits[at] for name, (_, at) in asking.items() if limits[at]}
         return Inference(
             {task.field.name: task.space() for task in tasks},
@@ -187,15 +197,6 @@ def _public(column: Field) -> Field:
         return column
     entries = pa.string() if is_text(type_) else type_.value_type
     return replace(column, type=pa.dictionary(pa.int32(), entries, ordered=type_.ordered))
-
-
-def _round(i: int, asking: Mapping[str, tuple[Task, int]], count: Count, spending: Spending, stream: Keystream) -> None:
-    """Read the data once, and add to every column's counts the noise of the histogram that it asks for."""
-    counters = {name: task.counter() for name, (task, _) in asking.items()}
-    count(counters)
-    for name, (task, at) in asking.items():
-        words = stream.column(name, "infer").skip(i * _PLANES)
-        task.measure(counters[name], spending.noises[at], spending.thresholds[at], words)
 
 
 def _digest(columns: Sequence[Field], n: int, budget: Budget | Step, *rest: Any) -> bytes:
@@ -259,13 +260,3 @@ _TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, Key
     (pa.types.is_null, _objects),
 ]
 """What is done with a column, by its type; null is the type of columns whose objects have none."""
-
-
-def _refuse_unknown(tasks: Sequence[Task]) -> None:
-    names = [task.field.name for task in tasks if any(h.unknown for h in task.histograms)]
-    if names:
-        raise ParameterError(
-            f"text and sets can be inferred only with delta above 0, and {name_list(names)} "
-            f"{'is' if len(names) == 1 else 'are'} such: pass delta, or declare spaces={{…}}, or name them in drop=[…] "
-            "or passthrough=[…], or accept a leak with infer='data'"
-        )

@@ -103,13 +103,6 @@ class Cells:
     counts: FloatArray
     covariance: FloatArray
 
-    def finite(self) -> Cells:
-        """Return the cells without those of the infinities."""
-        if self.grid.whole or math.isfinite(self.grid.most):
-            return self
-        grid, inside = Grid(self.grid.edges[1:-1], self.grid.edges[0], self.grid.edges[-1]), slice(1, -1)
-        return Cells(grid, self.counts[inside], self.covariance[inside, inside])
-
     def reversed(self) -> Cells:
         """Return the cells seen from the other end."""
         return Cells(self.grid, self.counts[::-1], self.covariance[::-1, ::-1])
@@ -122,7 +115,10 @@ def fitted(rounds: Sequence[Round]) -> Cells:
     finest cells.
     """
     fit, covariance = fit_layers([Layer(one.grid.ends, one.counts, one.variance) for one in rounds])
-    return Cells(rounds[-1].grid, fit, covariance).finite()
+    grid = rounds[-1].grid
+    if grid.whole or math.isfinite(grid.most):
+        return Cells(grid, fit, covariance)
+    return Cells(Grid(grid.edges[1:-1], grid.edges[0], grid.edges[-1]), fit[1:-1], covariance[1:-1, 1:-1])
 
 
 def hull(cells: Cells) -> tuple[int, int] | None:

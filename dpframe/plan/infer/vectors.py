@@ -102,18 +102,13 @@ class Lists(Task):
         return Cells(partial(_norm_counts, self.grid, self.length, self.field.nullable), len(self.grid.edges) + 2)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
-        """Measure the lengths, or the norms of a round."""
-        if self.length is None:
-            self._find_length(counter, noise, stream)
+        """Measure the lengths, or the norms of a round: the largest count of a length beyond the noise gives it."""
+        noisy, missing = self._noisy(counter.counts, noise, stream)
+        if self.length is not None:
+            counts = tuple(noisy.tolist())
+            self.rounds.append(Round(self.grid, counts, noise.variance))
+            self.measured.append(Measured(self.field.name, "norms", self.grid.edges, counts, noise.variance, missing))
             return
-        noisy, missing = self._noisy(counter.counts, noise, stream)
-        counts = tuple(noisy.tolist())
-        self.rounds.append(Round(self.grid, counts, noise.variance))
-        self.measured.append(Measured(self.field.name, "norms", self.grid.edges, counts, noise.variance, missing))
-
-    def _find_length(self, counter: OfColumn, noise: CountNoise, stream: ColumnStream) -> None:
-        """Keep the noisy counts that exceed their noise; the largest is that of the column's length."""
-        noisy, missing = self._noisy(counter.counts, noise, stream)
         level = NormalDist().inv_cdf(1 - _FALSE_ALARM / LONGEST) * noise.variance**0.5
         shown = np.flatnonzero(noisy > level)
         shown = shown[shown > 0]
