@@ -193,19 +193,15 @@ class Channel(ABC):
         """Probabilities that a value is released for a value, and for null."""
         return 1.0, 0.0
 
-    @property
+    @cached_property
     def blanket(self) -> float:
         """γ = Σ_y min_x P(y | x), rounded down: the share of a release that says nothing of its row."""
-        return self._blanket
+        return shared_mass(*self._laws)
 
     @property
     def column_loss(self) -> ColumnLoss:
         """What the accountant may use of the channel: its pure loss and blanket mass, and more where it knows more."""
         return ColumnLoss(self.loss.epsilon(0.0), self.blanket)
-
-    @cached_property
-    def _blanket(self) -> float:
-        return shared_mass(*self._laws)
 
     @cached_property
     def _laws(self) -> tuple[list[list[int]], int]:
@@ -321,22 +317,19 @@ class Channel(ABC):
     def _checked(self, codes: IntArray) -> IntArray:
         """Return valid codes in a type that holds all codes, or raise `ParameterError`."""
         if self.code_words:
-            return self._checked_words(codes)
+            shape, last = (len(codes) if codes.ndim else 0, self.code_words), self.size - 1
+            if codes.shape != shape or codes.dtype != np.uint64 or not in_words(codes.view(np.uint64), last):
+                raise ParameterError(
+                    f"codes must be rows of {shape[1]} words (uint64) below 2^{self.size.bit_length() - 1}; encode the "
+                    "column with its space"
+                )
+            return codes
         if codes.ndim != 1 or codes.dtype.kind not in "iu":
             raise ParameterError("codes must be a 1-d integer array; encode the column with its space")
         if self.outputs - 1 > np.iinfo(codes.dtype).max:
             codes = codes.astype(np.int64)
         if len(codes) and (int(codes.max()) >= self.size or int(codes.min()) < 0):
             raise ParameterError(f"codes must lie in 0…{self.size - 1}; encode the column with its space")
-        return codes
-
-    def _checked_words(self, codes: IntArray) -> IntArray:
-        shape, last = (len(codes) if codes.ndim else 0, self.code_words), self.size - 1
-        if codes.shape != shape or codes.dtype != np.uint64 or not in_words(codes.view(np.uint64), last):
-            raise ParameterError(
-                f"codes must be rows of {shape[1]} words (uint64) below 2^{self.size.bit_length() - 1}; encode the "
-                "column with its space"
-            )
         return codes
 
     def transition(self) -> FloatArray:

@@ -128,13 +128,9 @@ class FlipChannel(SetChannel):
             weights = [w * (self.flips.total - one) for w in weights] + [w * one for w in weights]
         return weights, int(self.flips.total**self.items)
 
-    @property
+    @cached_property
     def blanket(self) -> float:
         """γ = Σ_m C(h, m)·min_x P(y | x) over the released sets y of m items, rounded down."""
-        return self._blanket
-
-    @cached_property
-    def _blanket(self) -> float:
         with localcontext(Context(prec=60)):
             return round_down(sum((ways * least for ways, least, _ in self._least()), Decimal(0)) * _SAFE)
 

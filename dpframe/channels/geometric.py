@@ -76,13 +76,9 @@ class GeometricChannel(Channel):
         """The certified loss, the integers' rounding included."""
         return LaplaceLoss(self.table.span, self.table.rate, self.table.spread)
 
-    @property
+    @cached_property
     def blanket(self) -> float:
         """γ = α^(span/2) on an even number of steps, 2α^((span+1)/2)/(1+α) on an odd one, rounded down."""
-        return self._blanket
-
-    @cached_property
-    def _blanket(self) -> float:
         # The least of all is the law from the farther end.
         span, rate = self.span, Decimal(self.table.rate)
         with localcontext(Context(prec=60)):

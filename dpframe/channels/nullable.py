@@ -133,39 +133,27 @@ class WithNull(Mechanism):
         return self.inner.loss_beside(self.flag)
 
     @cached_property
-    def _blanket(self) -> float:
+    def blanket(self) -> float:
+        """γ of the values and null together, rounded down."""
         return self.inner.blanket_beside(self.flag)
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
-        absent = self._is_null(codes)
-        inside = self._inside(codes, absent)
-        values = out[:, : inside.shape[1]] if self.code_words else out
-        self.inner._sample(inside, stream.skip(1), first_row, values)
+        words = self.inner.code_words
+        if self.code_words:
+            absent = np.asarray((codes == _words_of(self.null, self.code_words)).all(axis=1))
+            inside = np.where(absent[:, None], _words_of(self.inner.centre, words), codes[:, :words])
+        else:
+            absent = np.asarray(codes == self.null)
+            inside = replaced(codes, absent, self.inner.centre)
+        self.inner._sample(inside, stream.skip(1), first_row, out[:, :words] if self.code_words else out)
         released = np.empty(len(codes), dtype=np.uint8)
         self.flag.sample(absent.view(np.uint8), stream, first_row, released)
         hidden = released.view(np.bool_)
         if self.code_words:
-            out[:, inside.shape[1] :] = 0
-            out[hidden] = self._null_words
+            out[:, words:] = 0
+            out[hidden] = _words_of(self.null, self.code_words)
         else:
             out[:] = replaced(out, hidden, self.outputs - 1)
-
-    @property
-    def _null_words(self) -> npt.NDArray[np.uint64]:
-        raw = self.null.to_bytes(8 * self.code_words, "little")
-        return np.frombuffer(raw, dtype="<u8").astype(np.uint64)
-
-    def _is_null(self, codes: IntArray) -> npt.NDArray[np.bool_]:
-        equal = codes == (self._null_words if self.code_words else self.null)
-        return np.asarray(equal.all(axis=1) if self.code_words else equal)
-
-    def _inside(self, codes: IntArray, absent: npt.NDArray[np.bool_]) -> IntArray:
-        """Return codes of values: the centre's where null."""
-        if not self.code_words:
-            return replaced(codes, absent, self.inner.centre)
-        words = self.inner.code_words
-        raw = self.inner.centre.to_bytes(8 * words, "little")
-        return np.where(absent[:, None], np.frombuffer(raw, dtype="<u8").astype(np.uint64), codes[:, :words])
 
     def _shown(self, code: int) -> tuple[int, int, int]:
         """Return the weights of a value and of null, and the value that a code shows if any."""
@@ -248,6 +236,11 @@ class WithNull(Mechanism):
         """Return the mechanism as a JSON object: the fields of the values' mechanism under its own tag."""
         shape = dict(zip(shape_names(self.kind), self.shape, strict=True))
         return {"mechanism": self.tag, **shape, "epsilon": self.epsilon, "delta": self.delta}
+
+
+def _words_of(code: int, words: int) -> npt.NDArray[np.uint64]:
+    """Return a code as so many 64-bit words."""
+    return np.frombuffer(code.to_bytes(8 * words, "little"), dtype="<u8").astype(np.uint64)
 
 
 def shape_names(kind: type[Mechanism]) -> list[str]:

@@ -46,7 +46,7 @@ class ResponseChannel(Mechanism):
         """The exact privacy loss |ln(keep/t)|, and δ(ε) by Theorem 8."""
         return response_loss(self.table)
 
-    @property
+    @cached_property
     def blanket(self) -> float:
         """γ = size·p, rounded down."""
         return round_down(Fraction(self.size * self.table.threshold, 1 << self.table.bits)) if self.size > 1 else 1.0

@@ -194,7 +194,7 @@ class SetResponse(SetMechanism):
         """The exact privacy loss |ln(keep/t)|, and δ(ε) by Theorem 8."""
         return response_loss(self.table)
 
-    @property
+    @cached_property
     def blanket(self) -> float:
         """γ = N·t, rounded down."""
         return round_down(Fraction(self.values * self.table.threshold, 1 << self.table.bits))

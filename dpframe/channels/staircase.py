@@ -242,7 +242,7 @@ class Staircase(Mechanism):
         """The exact loss: that of randomised response on boxes."""
         return box_loss(self.table)
 
-    @property
+    @cached_property
     def blanket(self) -> float:
         """γ: the probability of all that is drawn independently of the value, rounded down."""
         return round_down(Fraction(WORD - self.table.width * self.table.top, WORD))

@@ -132,13 +132,9 @@ class VectorChannel(BallChannel):
         """The certified loss of the two vectors farthest apart in ℓ1, the weights' rounding included."""
         return RatioLoss(round_up(self._exponent(self.ball.farthest)))
 
-    @property
+    @cached_property
     def blanket(self) -> float:
         """γ ≥ e^(−aΔ₁/2)·(2√α/(1 + α))^d, rounded down."""
-        return self._blanket
-
-    @cached_property
-    def _blanket(self) -> float:
         with localcontext(_DIGITS):
             half = (-Decimal(self.table.rate) / 2).exp()
             middle = (2 * half / (1 + half * half)) ** self.ball.length

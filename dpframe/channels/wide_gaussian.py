@@ -208,7 +208,7 @@ class WideGaussian(GaussianMechanism):
         """The exact loss of two values a span apart, under the curve that the noise was made for."""
         return NoiseLoss(self.own_step, _noise(self.table, self.span))
 
-    @property
+    @cached_property
     def blanket(self) -> float:
         """γ: what the laws of both ends share, as those between lie above the lower of the two; rounded down."""
         return round_down(1 - Fraction(self.loss.delta(0.0)))

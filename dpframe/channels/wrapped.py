@@ -153,7 +153,7 @@ class WrappedGeometric(Mechanism):
         """The exact privacy loss, all inputs being neighbours."""
         return _opposite(self._steps)
 
-    @property
+    @cached_property
     def blanket(self) -> float:
         """γ = K times the least probability, rounded down."""
         return round_down(Fraction(self.size * min(self._steps), WORD))
