@@ -26,7 +26,7 @@ from dpframe.channels.base import (
 )
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread, geometric_table
+from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_table
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
@@ -52,10 +52,10 @@ def _calibrated(span: int, epsilon: float, delta: float) -> GeometricTable:
         rate = min(laplace_rate(span, min(epsilon, _LARGEST), delta, spread), _FINEST / span)
         if rate <= _FLATTEST:
             break
-        made = geometric_spread(span, rate)
-        if LaplaceLoss(span, rate, made).delta(epsilon) <= delta:
-            return geometric_table(span, rate)
-        spread = max(made, 2 * spread)
+        table = geometric_table(span, rate)
+        if LaplaceLoss(span, rate, table.spread).delta(epsilon) <= delta:
+            return table
+        spread = max(table.spread, 2 * spread)
     raise ParameterError(f"epsilon={epsilon} is too small for a grid of {span} steps; give it a larger share")
 
 
@@ -285,8 +285,8 @@ def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, Ge
         flag, rate = parts(e, spread)
         if rate <= _FLATTEST:
             break
-        made = geometric_spread(span, rate)
-        if beside_flag(flag, LaplaceLoss(span, rate, made)).delta(epsilon) <= delta:
-            return flag, geometric_table(span, rate)
-        spread = max(made, 2 * spread)
+        table = geometric_table(span, rate)
+        if beside_flag(flag, LaplaceLoss(span, rate, table.spread)).delta(epsilon) <= delta:
+            return flag, table
+        spread = max(table.spread, 2 * spread)
     raise ParameterError(f"epsilon={epsilon} is too small for a nullable grid; give it a larger share")

@@ -36,7 +36,7 @@ from dpframe.channels.base import (
 from dpframe.channels.geometric import GivenNoise
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
-from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_spread, geometric_table
+from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_table
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.ball import Ball
@@ -298,10 +298,10 @@ def _fitting(ball: Ball, parts: tuple[tuple[int, float], ...]) -> GeometricTable
             rate = min(rate, round_down(left))
         if rate <= _FLATTEST:
             break
-        made = geometric_spread(ball.last, rate)
-        if made <= spread:
-            return geometric_table(ball.last, rate)
-        spread = max(made, 2 * spread)
+        table = geometric_table(ball.last, rate)
+        if table.spread <= spread:
+            return table
+        spread = max(table.spread, 2 * spread)
     raise ParameterError(
         f"epsilon is too small for vectors of {ball.length} coordinates; give the column a larger share"
     )

@@ -222,17 +222,6 @@ class ResponseTable:
             np.copyto(out[start : start + CHUNK], w, casting="unsafe")
 
 
-@dataclass(frozen=True)
-class _GeometricWeights:
-    """The integers of two-sided geometric noise: values and weights of each alias table, and the spread of both."""
-
-    block: int
-    values: list[int]
-    high: list[int]
-    low: list[int] | None
-    spread: float
-
-
 @dataclass(frozen=True, eq=False)
 class GeometricTable:
     """Two-sided geometric noise, P(k) ∝ e^(−rate·|k|), for a grid of ``span`` steps.
@@ -245,28 +234,23 @@ class GeometricTable:
 
     span: int
     rate: float
-    integers: _GeometricWeights = field(repr=False)
-
-    @property
-    def block(self) -> int:
-        """The steps of one value of q."""
-        return self.integers.block
-
-    @property
-    def spread(self) -> float:
-        """What the weights' rounding can add to a log-ratio."""
-        return self.integers.spread
+    block: int
+    """The steps of one value of q."""
+    spread: float
+    values: Sequence[int] = field(repr=False)
+    of_blocks: Sequence[int] = field(repr=False)
+    within: Sequence[int] | None = field(repr=False)
+    """Weights of `values`, and of r if blocks have more than one step."""
 
     @cached_property
     def high(self) -> AliasTable:
         """The table of block·q and of its complements."""
-        return AliasTable.build(self.integers.values, self.integers.high, self._dtype)
+        return AliasTable.build(self.values, self.of_blocks, self._dtype)
 
     @cached_property
     def low(self) -> AliasTable | None:
         """The table of r, if blocks have more than one step."""
-        weights = self.integers.low
-        return None if weights is None else AliasTable.build(range(self.block), weights, self._dtype)
+        return None if self.within is None else AliasTable.build(range(self.block), self.within, self._dtype)
 
     @property
     def _dtype(self) -> type[np.signedinteger]:
@@ -332,7 +316,12 @@ def fixed(x: Decimal, bits: int = _FIXED) -> int:
 
 
 @lru_cache(maxsize=256)
-def _geometric_weights(span: int, rate: float) -> _GeometricWeights:
+def geometric_table(span: int, rate: float) -> GeometricTable:
+    """Return the tables of two-sided geometric noise with loss ``rate`` per grid step.
+
+    The ideal law is written in 192-bit fixed point from a 80-digit exponential; weights are then rounded
+    to integers over 2^64, and ``spread`` is what that rounding can add to any log-ratio.
+    """
     single = span <= _SINGLE_TABLE_SPAN
     block = 1 if single else 1 << round(math.log2(span) / 2)
     blocks = -(-span // block) + 1
@@ -354,7 +343,7 @@ def _geometric_weights(span: int, rate: float) -> _GeometricWeights:
         inside = powers(alpha, block)
         low = integer_weights(inside)
         spread += relative_spread(low, inside)
-    return _GeometricWeights(block, values, high, low, spread + 2.0**-100)
+    return GeometricTable(span, rate, block, spread + 2.0**-100, values, high, low)
 
 
 def powers(base: int, count: int, bits: int = _FIXED) -> list[int]:
@@ -363,21 +352,6 @@ def powers(base: int, count: int, bits: int = _FIXED) -> list[int]:
     while len(found) < count:
         found.append(found[-1] * base >> bits)
     return found
-
-
-def geometric_spread(span: int, rate: float) -> float:
-    """Return the ``spread`` of `geometric_table`, which takes the table's weights but not the table."""
-    return _geometric_weights(span, rate).spread
-
-
-@lru_cache(maxsize=256)
-def geometric_table(span: int, rate: float) -> GeometricTable:
-    """Return the tables of two-sided geometric noise with loss ``rate`` per grid step.
-
-    The ideal law is written in 192-bit fixed point from a 80-digit exponential; weights are then rounded
-    to integers over 2^64, and ``spread`` is what that rounding can add to any log-ratio.
-    """
-    return GeometricTable(span, rate, _geometric_weights(span, rate))
 
 
 @dataclass(frozen=True)
@@ -460,15 +434,10 @@ class BoxTable:
             np.floor_divide(e, np.uint64(self.low), out=e)
             np.minimum(e, np.uint64(self.places - 1), out=e)
             np.floor_divide(w, np.uint64(self.top), out=w)
-            drawn = self._clipped(part, w, e, near)
+            x = part.astype(np.int64)
+            place = np.where(near, x + w.view(np.int64), e.view(np.int64))
+            drawn: IntArray = np.clip(place - self.left, 0, self.span)
+            if self.nullable:
+                null = np.where(near, x > self.span, place >= self.span + self.width)
+                drawn[null] = self.span + 1
             np.copyto(out[start : start + CHUNK], drawn, casting="unsafe")
-
-    def _clipped(self, codes: IntArray, box: U64, elsewhere: U64, near: npt.NDArray[np.bool_]) -> IntArray:
-        """Return the outputs: places in the box where near, else anywhere; both begin ``left`` below 0."""
-        x = codes.astype(np.int64)
-        place = np.where(near, x + box.view(np.int64), elsewhere.view(np.int64))
-        drawn: IntArray = np.clip(place - self.left, 0, self.span)
-        if self.nullable:
-            null = np.where(near, x > self.span, place >= self.span + self.width)
-            drawn[null] = self.span + 1
-        return drawn
