@@ -399,7 +399,10 @@ def _curved(
 ) -> list[Randomised]:
     """Return the same for shuffled rows with central steps: the model says where, units are then proved."""
     inside, most = terms.sampled_budget, _MOST / min(shares)
-    total, slope = _guessed(makers, shares, model)
+    total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
+    for _ in range(_GUESSES):
+        model.learn(total, [make(total * share, 0.0).column_loss for make, share in zip(makers, shares, strict=True)])
+        total, slope = model.under_curve(most)
     best: list[Randomised] | None = None
     low, high, last = 0.0, math.inf, (0.0, 0.0)
     for _ in range(_CURVED_TURNS):
@@ -424,16 +427,6 @@ def _curved(
     if best is None:
         raise ParameterError(_READY if any(unit.mechanism.fixed for unit in ready) else _CENTRAL)
     return best
-
-
-def _guessed(makers: Sequence[Maker], shares: Sequence[float], model: _LossModel) -> tuple[float, float]:
-    """Return about the largest total loss that lies under the curve, and how μ grows, by a model of units made."""
-    most = _MOST / min(shares)
-    total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
-    for _ in range(_GUESSES):
-        model.learn(total, [make(total * share, 0.0).column_loss for make, share in zip(makers, shares, strict=True)])
-        total, slope = model.under_curve(most)
-    return total, slope
 
 
 def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, model: _LossModel) -> list[Randomised]:

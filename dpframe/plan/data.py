@@ -361,21 +361,19 @@ def fields_of(plan: Any) -> dict[str, Any]:
         "passthrough": list(plan.passthrough),
         "leaks": list(plan.leaks),
     }
-    return data | {name: _as_json(getattr(plan, name)) for name in _LATER if _says(getattr(plan, name))}
+    for name in _LATER:
+        value = getattr(plan, name)
+        if value is None or value is False or value == ():
+            continue
+        if isinstance(value, tuple):
+            data[name] = [part.to_json() for part in value]
+        else:
+            data[name] = value.to_json() if hasattr(value, "to_json") else value
+    return data
 
 
 _LATER = ("sample", "inferred", "keeps_index", "local_epsilon", "reused", "measures", "privacy_id", "rules", "groups")
 """Fields that are written where they say something; their order is that of the text, which a plan's digest is of."""
-
-
-def _says(value: Any) -> bool:
-    return value is not None and value is not False and value != ()
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [part.to_json() for part in value]
-    return value.to_json() if hasattr(value, "to_json") else value
 
 
 def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:

@@ -330,7 +330,9 @@ def _fitted_to_noise(
     Where noise hides pairs every column has a one-way; elsewhere numbers have as many cells in joints as rows are worth
     at this noise, and triples are measured too where they are clear.
     """
-    if _drown(tables, spaces, n):
+    # The noise of a cell is 0.8 σ on average.
+    hidden = [0.8 * math.prod(m.shape(spaces)) * math.sqrt(m.sigma2) / n for m in _pairs(tables)]
+    if hidden and float(np.median(hidden)) > _DROWNED:
         found = list(_with_one_ways(tables, spaces))
         return found, _weights(found, _PARTS_OF_FEW, "one_way")
     found = list(_with_item_pairs(_in_bins(tables, spaces, n), tables, spaces, n))
@@ -415,8 +417,16 @@ def _clear_triples(
         return []
     bins = max(pair.most for pair in pairs) or BINS
     cells = [cell_count(spaces[name], bins) for name in names]
+    uncut = [
+        cell_count(space, 0)
+        if not is_cut(space, bins)
+        else _ALONE_CELLS
+        if has_levels(space)
+        else cell_count(space, FEW)
+        for space in (spaces[name] for name in names)
+    ]
     # Elementary symmetric sums: those of wide tables are never listed.
-    whole, counted = (_of_triples(sizes) for sizes in (cells, [_counted_cells(spaces[name], bins) for name in names]))
+    whole, counted = _of_triples(cells), _of_triples(uncut)
     most = math.prod(sorted(cells)[-3:])
     if whole > _MOST_TRIPLE_CELLS or counted > _MOST_COUNTED or most > LARGEST_TABLE:
         return []
@@ -437,19 +447,6 @@ def _of_triples(sizes: Sequence[int]) -> int:
     for size in sizes:
         sums = [sums[0], *(sums[i] + sums[i - 1] * size for i in (1, 2, 3))]
     return sums[3]
-
-
-def _counted_cells(space: Space, bins: int) -> int:
-    """Return in how many cells a column of a joint is counted before it is cut: those of its one-way."""
-    if not is_cut(space, bins):
-        return cell_count(space, 0)
-    return _ALONE_CELLS if has_levels(space) else cell_count(space, FEW)
-
-
-def _drown(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> bool:
-    """Return whether the noise of most pairs hides them: E|noise| is 0.8 σ a cell."""
-    apart = [0.8 * math.prod(m.shape(spaces)) * math.sqrt(m.sigma2) / n for m in tables if m.kind == "joint"]
-    return bool(apart) and float(np.median(apart)) > _DROWNED
 
 
 def _with_one_ways(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> Iterator[Measure]:
