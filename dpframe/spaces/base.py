@@ -246,12 +246,9 @@ class Space(ABC):
         return "the middle of its bounds"
 
     @property
+    @abstractmethod
     def natural_type(self) -> pa.DataType:
         """Arrow type of decoded values when none is asked for."""
-        return self._natural()
-
-    @abstractmethod
-    def _natural(self) -> pa.DataType: ...
 
     @abstractmethod
     def check_type(self, type_: pa.DataType) -> None:
@@ -285,10 +282,8 @@ class Space(ABC):
 
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
         """Return the value of every code as a Python object; ``codes`` are valid under ``missing`` too."""
-        natural = self.natural_type
-        plain = natural.value_type if pa.types.is_dictionary(natural) else natural
         with uncollected():
-            listed = self._decode(codes, plain, missing).to_pylist()
+            listed = self._decode(codes, self.object_type, missing).to_pylist()
         # One by one: of lists of one length NumPy would make a table.
         return np.fromiter(listed, dtype=object, count=len(codes))
 
@@ -375,27 +370,23 @@ class Space(ABC):
     def _checked_codes(self, codes: Any) -> Codes:
         """Return valid codes as `encode` gives them, or raise `ParameterError`."""
         if self.code_words:
-            return self._checked_words(codes)
+            wrong = ParameterError(
+                f"codes must be integers below 2^{self.size.bit_length() - 1}, or rows of {self.code_words} words"
+            )
+            if not isinstance(codes, np.ndarray) or codes.ndim == 1:
+                listed: list[Any] = list(codes) if isinstance(codes, Iterable) else [None]
+                if not all(isinstance(code, int | np.integer) and 0 <= code < self.size for code in listed):
+                    raise wrong
+                return self.code_array([int(code) for code in listed])
+            if codes.dtype != np.uint64 or codes.shape[1:] != (self.code_words,) or not in_words(codes, self.size - 1):
+                raise wrong
+            return codes
         array = np.asarray(codes)
         if array.ndim != 1:
             raise ParameterError(f"codes must be a list of integers in 0…{self.size - 1}")
         if array.size and (array.dtype.kind not in "iu" or int(array.min()) < 0 or int(array.max()) >= self.size):
             raise ParameterError(f"codes must be integers in 0…{self.size - 1}")
         return array.astype(self.code_type, copy=False)
-
-    def _checked_words(self, codes: Any) -> Codes:
-        """Do so for codes of several words, given as rows of words or as Python integers."""
-        wrong = ParameterError(
-            f"codes must be integers below 2^{self.size.bit_length() - 1}, or rows of {self.code_words} words"
-        )
-        if not isinstance(codes, np.ndarray) or codes.ndim == 1:
-            listed: list[Any] = list(codes) if isinstance(codes, Iterable) else [None]
-            if not all(isinstance(code, int | np.integer) and 0 <= code < self.size for code in listed):
-                raise wrong
-            return self.code_array([int(code) for code in listed])
-        if codes.dtype != np.uint64 or codes.shape[1:] != (self.code_words,) or not in_words(codes, self.size - 1):
-            raise wrong
-        return codes
 
     @property
     def code_words(self) -> int:

@@ -185,8 +185,7 @@ class Integer(NumberGrid):
         """Number of grid values."""
         return (self.upper - self.lower) // self.step + 1
 
-    def _natural(self) -> pa.DataType:
-        return pa.int64()
+    natural_type = pa.int64()
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept integers and floats that can hold both bounds."""
@@ -366,8 +365,7 @@ class Real(NumberGrid):
             return None
         return first, (last - first) // self.steps, units
 
-    def _natural(self) -> pa.DataType:
-        return pa.float64()
+    natural_type = pa.float64()
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept floats fine enough to distinguish the grid's values."""

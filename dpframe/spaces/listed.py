@@ -50,8 +50,7 @@ class Boolean(Space):
 
     size = 2
 
-    def _natural(self) -> pa.DataType:
-        return pa.bool_()
+    natural_type = pa.bool_()
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept Arrow booleans only."""
@@ -97,17 +96,11 @@ def _check_categories(categories: Any, name: str, least: int) -> tuple[Any, ...]
         raise ParameterError(f"{name} holds a value twice; list every category once")
     if kinds == {float} and not all(map(math.isfinite, values)):
         raise ParameterError(f"{name} must be finite; nulls are declared with Nullable(…)")
-    if not _is_storable(values):
-        raise ParameterError(f"{name} must be numbers within 64 bits, or valid Unicode text")
-    return values
-
-
-def _is_storable(values: tuple[Any, ...]) -> bool:
     try:
         pa.array(values)
     except (pa.ArrowException, ValueError, OverflowError):
-        return False
-    return True
+        raise ParameterError(f"{name} must be numbers within 64 bits, or valid Unicode text") from None
+    return values
 
 
 def _plain(value: Any) -> Any:
@@ -152,7 +145,9 @@ class _Listed(Space):
     def _value_set(self) -> pa.Array:
         return pa.array(self.labels())
 
-    def _natural(self) -> pa.DataType:
+    @property
+    def natural_type(self) -> pa.DataType:
+        """Dictionaries of the categories' type."""
         return pa.dictionary(self._index_type, self._value_set.type, ordered=self.metric == "line")
 
     @property

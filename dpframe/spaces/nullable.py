@@ -122,24 +122,19 @@ class Nullable(Space):
     step = forwarded("inner.step")
     unit = forwarded("inner.unit")
     object_type = forwarded("inner.object_type")
+    natural_type = forwarded("inner.natural_type")
+    check_type = forwarded("inner.check_type")
+    instants = forwarded("inner.instants")
+    durations = forwarded("inner.durations")
+    _known = forwarded("inner._known")
 
     @property
     def diameter(self) -> float:
         """Diameter of the values, which is also null's distance to any of them."""
         return self.inner.diameter
 
-    def _natural(self) -> pa.DataType:
-        return self.inner.natural_type
-
-    def check_type(self, type_: pa.DataType) -> None:
-        """Accept what the inner space accepts."""
-        self.inner.check_type(type_)
-
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         return self._with_null(*self.inner._encode(array, lenient=True))
-
-    def _known(self, array: pa.Array) -> pa.Array:
-        return self.inner._known(array)
 
     def _object_code(self, value: Any, lenient: bool) -> int:
         return self.inner._object_code(value, lenient=True)
@@ -197,14 +192,6 @@ class Nullable(Space):
         if self.code_words:
             return None
         return self.inner.numbers(np.where(codes == self.null, 0, codes))
-
-    def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        """Return the inner instants."""
-        return self.inner.instants(numbers)
-
-    def durations(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        """Return the inner durations."""
-        return self.inner.durations(numbers)
 
     def to_json(self) -> dict[str, Any]:
         """Return the space as a JSON object with its tag."""

@@ -156,7 +156,9 @@ class Subset(Space):
         """The same items without a bound: noise heeds none."""
         return Subset(self.items, None, self.other)
 
-    def _natural(self) -> pa.DataType:
+    @property
+    def natural_type(self) -> pa.DataType:
+        """Lists of what the items are."""
         return pa.list_(self.listed.natural_type.value_type)
 
     def check_type(self, type_: pa.DataType) -> None:

@@ -186,7 +186,9 @@ class Datetime(NumberGrid):
         """Number of grid values."""
         return (_nanoseconds(self.upper, "upper")[0] - self._start) // self._width + 1
 
-    def _natural(self) -> pa.DataType:
+    @property
+    def natural_type(self) -> pa.DataType:
+        """Dates, timestamps or durations in the coarsest unit that holds all of them."""
         # The lower bound too must be a whole number of units.
         fits = {unit for unit, width in _RESOLUTIONS.items() if self._width % width == self._start % width == 0}
         unit = next(unit for unit in ("s", "ms", "us", "ns") if unit in fits)

@@ -133,7 +133,9 @@ class Product(Space):
     def _no_column(self) -> NoReturn:
         raise ColumnError("holds one value a row, and Product is for several columns; name these in groups=")
 
-    def _natural(self) -> pa.DataType:
+    @property
+    def natural_type(self) -> pa.DataType:
+        """Raise `ColumnError`: no column holds tuples."""
         self._no_column()
 
     def check_type(self, type_: pa.DataType) -> None:

@@ -125,8 +125,7 @@ class VectorSpace(Space):
         """The same vectors in a cube: noise heeds no other norm."""
         return ReleasedVectors(self)
 
-    def _natural(self) -> pa.DataType:
-        return pa.list_(pa.float64())
+    natural_type = pa.list_(pa.float64())
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept lists, of a fixed size or not, of floats of 32 or 64 bits."""

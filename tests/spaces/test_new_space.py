@@ -39,8 +39,7 @@ class Dozens(Space):
     def step(self) -> float:
         return 12.0
 
-    def _natural(self) -> pa.DataType:
-        return pa.int64()
+    natural_type = pa.int64()
 
     def check_type(self, type_: pa.DataType) -> None:
         if not pa.types.is_integer(type_):
