@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError, check_whole
-from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_type, register
+from dpframe.spaces.base import Codes, Mask, Space, first_row, forwarded, missing_of, refuse_type, register
 from dpframe.spaces.listed import Categorical
 from dpframe.spaces.object_codes import PlainLists, plain_lists, uncollected
 from dpframe.spaces.object_reading import Objects
@@ -218,9 +218,7 @@ class Subset(Space):
     def _too_large(self) -> str:
         return f"holds more than max_size={self.most} items; raise max_size, or leave strict out to cut such sets"
 
-    @property
-    def _other(self) -> int:
-        return self.listed.labels().index(self.other)
+    _other = forwarded("listed._other")
 
     def _object_code(self, value: Any, lenient: bool) -> int:
         if not is_collection(value):
@@ -241,7 +239,7 @@ class Subset(Space):
         if readable is None:
             return None
         sure = readable
-        lists = PlainLists.of(self.listed.plain, objects[sure], None if self.other is None else self._other)
+        lists = PlainLists.of(self.listed.plain, objects[sure], self._other)
         words = packed(lists.codes, lists.lengths, self.code_words)
         right = ~self._large(words)
         if not lenient:

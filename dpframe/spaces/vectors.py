@@ -217,28 +217,21 @@ class VectorSpace(Space):
         return (slice(start, start + step) for start in range(0, count, step))
 
     def _coded(self, rows: Floats, lenient: bool) -> Codes:
-        """Return the codes of rows of numbers."""
+        """Return the codes of rows of numbers: clipped to the ball, rounded, and their own norm checked."""
         codes = np.empty((len(rows), self.ball.words), dtype=np.uint64)
-        for part in self._chunks(len(rows)):
-            try:
-                codes[part] = self._chunk_coded(rows[part], lenient)
-            except ColumnError as error:
-                raise ColumnError(error.rule, row=part.start + (error.row or 0)) from None
+        for chunk in self._chunks(len(rows)):
+            some = rows[chunk]
+            for wrong, rule in ((np.isnan(some), _NAN), (np.isinf(some) & (not lenient), _INFINITE)):
+                if wrong.any():
+                    raise ColumnError(rule, row=chunk.start + first_row(np.asarray(wrong.any(axis=1))))
+            parts = self.parts(np.clip(some, -_HUGE, _HUGE))
+            top = np.maximum(np.abs(parts).max(axis=1), 1.0)
+            scaled = parts / top[:, None]
+            with np.errstate(divide="ignore"):
+                scaled *= (self.scale * np.minimum(top, self._reach / self._norms(scaled)))[:, None]
+            fields = np.clip(np.floor((scaled + self.ball.last + 1) / 2), 0, self.ball.last)
+            codes[chunk] = self.ball.within(self.ball.pack(fields.astype(np.uint64)))
         return codes
-
-    def _chunk_coded(self, rows: Floats, lenient: bool) -> Codes:
-        """Do so for a few: clipped to the ball, rounded, and their own norm checked."""
-        broken = ((np.isnan(rows), _NAN), (np.isinf(rows) & (not lenient), _INFINITE))
-        for wrong, rule in broken:
-            if wrong.any():
-                raise ColumnError(rule, row=first_row(np.asarray(wrong.any(axis=1))))
-        parts = self.parts(np.clip(rows, -_HUGE, _HUGE))
-        top = np.maximum(np.abs(parts).max(axis=1), 1.0)
-        scaled = parts / top[:, None]
-        with np.errstate(divide="ignore"):
-            scaled *= (self.scale * np.minimum(top, self._reach / self._norms(scaled)))[:, None]
-        codes = np.floor((scaled + self.ball.last + 1) / 2)
-        return self.ball.within(self.ball.pack(np.clip(codes, 0, self.ball.last).astype(np.uint64)))
 
     def outside(self, values: Floats) -> npt.NDArray[np.bool_]:
         """Return which values, shape (n, width), have a norm above the bound and are drawn to the ball."""
@@ -449,6 +442,9 @@ class ReleasedVectors(VectorSpace):
     positions = forwarded("of.positions")
     basis = forwarded("of.basis")
     step = forwarded("of.step")
+    parts = forwarded("of.parts")
+    values_of = forwarded("of.values_of")
+    check_type = forwarded("of.check_type")
 
     @cached_property
     def ball(self) -> Ball:
@@ -459,18 +455,6 @@ class ReleasedVectors(VectorSpace):
     def released(self) -> Space:
         """The space itself."""
         return self
-
-    def parts(self, values: Floats) -> Floats:
-        """Return coordinates as the space does."""
-        return self.of.parts(values)
-
-    def values_of(self, parts: Floats) -> Floats:
-        """Return values as the space does."""
-        return self.of.values_of(parts)
-
-    def check_type(self, type_: pa.DataType) -> None:
-        """Accept what the space accepts."""
-        self.of.check_type(type_)
 
 
 def check_bound(bound: Any) -> float:
