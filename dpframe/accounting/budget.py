@@ -124,13 +124,7 @@ class Budget:
         what: str = "mechanisms that are given ready",
         remedy: str = "raise epsilon or delta",
     ) -> Budget:
-        """Return what is left after a spend, rounded down.
-
-        Raises
-        ------
-        ParameterError
-            If nothing is left.
-        """
+        """Return what is left after a spend, rounded down; `ParameterError` if nothing is left."""
         epsilon, delta = (
             round_down(Fraction(mine) - Fraction(theirs))
             for mine, theirs in ((self.epsilon, spent.epsilon), (self.delta, spent.delta))

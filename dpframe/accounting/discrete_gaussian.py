@@ -74,10 +74,9 @@ _MOST_OFF = 0.01
 class IntegerNoise:
     """Numbers that get discrete Gaussian noise of one parameter, independently.
 
-    ``sigma2``: σ² of the noise as it is drawn. ``numbers``: how many of them one replaced row can change: 2 for each
-    table of counts, 2s where a row counts under s cells, 1 for a sum. ``span``: by how much one row can move each: 1
-    for counts, the range of the integers for a sum. ``distance``: bound on the total variation distance of a draw from
-    the ideal law.
+    ``numbers``: how many of them one replaced row can change: 2 for each table of counts, 2s where a row counts under s
+    cells, 1 for a sum. ``span``: by how much it can move each. ``distance``: bound on the total variation distance of a
+    draw from the ideal law.
     """
 
     sigma2: float

@@ -148,11 +148,7 @@ def _pairs(neighbours: Iterable[tuple[int, int]], count: int) -> list[tuple[int,
 
 @dataclass(frozen=True)
 class SufficientSets:
-    """The outputs that decide whether a channel is (ε, δ)-private, pair by pair; see `sufficient_sets`.
-
-    ``sets``: of every ordered pair of neighbouring inputs (x, x') the outputs where P(y|x) > P(y|x'). ``outputs``:
-    number of outputs.
-    """
+    """By ordered pair of neighbouring inputs (x, x') the outputs where P(y|x) > P(y|x'); see `sufficient_sets`."""
 
     sets: Mapping[tuple[int, int], tuple[int, ...]]
     outputs: int

@@ -212,11 +212,7 @@ _SECANTS = 12
 
 @dataclass(frozen=True)
 class ShuffledRows:
-    """Rows that are shuffled together.
-
-    ``n``: rows of the table; ``sample``: rows that are drawn from them in secret, or None for all; ``contributions``:
-    rows that one person may own.
-    """
+    """Rows of a table, or a secret sample of them, that are shuffled together; ``contributions`` are a person's."""
 
     n: int
     sample: int | None = None

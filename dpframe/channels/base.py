@@ -227,8 +227,7 @@ class Channel(ABC):
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
         """Return P(y in a stretch of codes | x uniform in a cell), shape (stretches, cells).
 
-        Stretches begin at ``starts``. Cells begin at ``edges[:-1]``; codes from ``edges[-1]`` on (null) are a
-        cell each.
+        Stretches begin at ``starts``. Cells begin at ``edges[:-1]``; codes from ``edges[-1]`` on are a cell each.
         """
         matrix = self.transition()
         cells = [matrix[:, a:b].mean(axis=1) for a, b in pairwise(edges)]
@@ -287,25 +286,11 @@ class Channel(ABC):
         return [*wide, null], total << flag.bits
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
-        """Randomise codes; row ``first_row + i`` of the stream decides ``codes[i]``.
+        """Randomise a 1-d integer array of codes (of sets and vectors 64-bit words); row ``first_row + i`` of the
+        column's stream decides ``codes[i]``. The result has their dtype, or int64 where that cannot hold all released
+        codes.
 
-        Parameters
-        ----------
-        codes
-            1-d integer array of codes in 0…size−1; of sets 64-bit words, as their space encodes them.
-        stream
-            The column's stream, from `Keystream.column`.
-        first_row
-            Position of ``codes[0]`` in the table.
-
-        Returns
-        -------
-        Array of the same shape and dtype (int64 where that dtype cannot hold all released codes).
-
-        Raises
-        ------
-        ParameterError
-            If the codes are not a 1-d integer array or leave 0…size−1, or the row is not a position.
+        `ParameterError` if the codes are no such array or leave 0…size−1, or the row is not a position.
         """
         codes = self._checked(np.asarray(codes))
         first_row = check_whole(first_row, "first_row", 0, 1 << 62)
@@ -347,15 +332,7 @@ class Channel(ABC):
     def surrogate(self, f: npt.ArrayLike) -> FloatArray:
         """Return φ_f, the solution of Aᵀφ = f, shape (outputs,), for a function given by its value at every code.
 
-        Parameters
-        ----------
-        f
-            Shape (size,).
-
-        Raises
-        ------
-        ParameterError
-            If ``f`` has another shape.
+        `ParameterError` unless ``f`` has the shape (size,).
         """
         values = np.asarray(f, dtype=np.float64)
         if values.shape != (self.size,):
@@ -450,10 +427,7 @@ class Mechanism(Channel):
     def sample_padded(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
         """Randomise codes under a pad; without it they are what `sample` gives of the plain codes.
 
-        Raises
-        ------
-        ParameterError
-            If the noise is not added in the group of the codes.
+        `ParameterError` if the noise is not added in the group of the codes.
         """
         if not self.adds_in_group:
             raise ParameterError(f"mechanism {self.tag} adds no noise in a group and cannot act under a pad")

@@ -93,14 +93,9 @@ class GammaDiagonal(ResponseChannel):
         return replace(self, kept=tuple(kept))
 
     def sample_columns(self, columns: Sequence[IntArray], stream: ColumnStream, first_row: int = 0) -> list[IntArray]:
-        """Randomise the coordinates of rows together.
+        """Randomise the coordinates of rows together, one word a row, however many coordinates there are.
 
-        ``columns``: 1-d integer arrays of one length: the codes of every coordinate that is seen. ``stream`` and
-        ``first_row``: as for `sample`; one word a row, however many coordinates there are.
-
-        Returns
-        -------
-        Arrays of the same lengths and dtypes.
+        ``columns``: 1-d integer arrays of one length, the codes of every coordinate that is seen; so are the results.
         """
         columns = [np.asarray(column) for column in columns]
         if len(columns) != len(self.kept) or len({column.shape for column in columns}) != 1:

@@ -237,10 +237,8 @@ class Optimal(MetricChannel):
 
     @classmethod
     def calibrate(cls, space: Space, epsilon: float, delta: float, slack: float = 0.5) -> Optimal:
-        """Make the mechanism for a space's distances.
-
-        ``space``, ``epsilon`` and ``delta``: the space and the budget; ``slack``: share in (0, 1] of the gain in
-        worst-case error that is given up for the error of marginals.
+        """Make the mechanism for a space's distances; ``slack`` is the share in (0, 1] of the gain in worst-case error
+        that is given up for the error of marginals.
         """
         check_size(space, LARGEST_PROGRAMME, cls.tag)
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 < slack <= 1:

@@ -50,11 +50,7 @@ class RectangularMatrix:
 
     @classmethod
     def of(cls, matrix: npt.ArrayLike, delta: float = 0.0) -> Self:
-        """Make the channel from a stochastic matrix.
-
-        ``matrix``: ``matrix[x][y]`` is the probability that code x is answered with y, shape (inputs, outputs);
-        ``delta``: a δ at which the loss must be finite.
-        """
+        """Make the channel from ``matrix[x][y]``, the probability of y given x; its loss is finite at ``delta``."""
         table = law_weights(matrix)
         if np.isinf(FiniteLoss(table, WORD).epsilon(check_delta(delta))):
             refuse_zeros(table)

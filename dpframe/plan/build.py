@@ -55,10 +55,8 @@ def shares_by_error(
 ) -> list[float]:
     """Return the shares of least total normalised error: expected error by diameter, a group's for each column.
 
-    Errors are those of the mechanisms themselves at nine budgets about the uniform one, interpolated on
-    logarithms. What a row costs is smooth in all budgets at once: with credit for the order the variance of the
-    privacy blanket's likelihood ratio, else mean and spread of the composed loss. The shares are only a direction;
-    how far to go in it is decided by the accountant itself.
+    Errors and costs are interpolated on logarithms, at nine budgets about the uniform one. The shares are only a
+    direction; how far to go in it is decided by the accountant itself.
     """
     from scipy.optimize import minimize
 
@@ -175,22 +173,12 @@ def build_plan(
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
-    The columns' losses are the largest, in the proportion of their shares, for which the whole release keeps
-    (ε, δ): rows in a secret order hide each other (the privacy blanket of the plan's own channels), and so does a
-    secret sample. That needs δ > 0, a known ``n`` and nothing passed through; else losses are composed within a
-    row, optimally if δ > 0.
-
-    ``delta=None`` is min(1e-6, n^−1.5), or 0 where n is not known. ``allocation`` is ``"uniform"``, ``"error"``
-    (the least total normalised error) or ``{column: share}``. ``mechanisms`` names other mechanisms than the
-    spaces' own by their tags, or gives ready ones, which cost what they are certified to lose. ``numbers`` is the noise
-    of numbers beside those: ``"laplace"``, ``"square_wave"``, or ``"least_error"`` by forecast. ``groups`` are
-    randomised together, each column list by one channel on its tuples; a group's share is that of all its columns,
-    unless ``allocation={("sex", "income"): 0.4}`` says otherwise. ``sample="optimal"`` takes the number of rows at
-    which the forecast error of the columns' marginals is least under this accounting (see `Plan.sample_curve`);
-    beside a secret order that is most often all of them. ``most`` is what tables might have cost, where inference
-    decided which are measured: `local_epsilon` then leaves the rows what it would beside those. ``rules`` are public
-    facts between columns. See `Plan` for the
-    other parameters.
+    The columns' losses are the largest, in the proportion of their shares, for which the whole release keeps (ε, δ).
+    ``mechanisms`` names other mechanisms than the spaces' own by their tags, or gives ready ones, which cost what they
+    are certified to lose. A group's share is that of all its columns, unless ``allocation={("sex", "income"): 0.4}``
+    says otherwise. ``sample="optimal"`` takes the rows at which the forecast error of the columns' marginals is least
+    (see `Plan.sample_curve`). ``most`` is what tables might have cost, where inference decided which are measured:
+    `local_epsilon` then leaves the rows what it would beside those. See `Plan` for the other parameters.
     """
     delta = default_delta(n) if delta is None else check_delta(delta)
     if n is not None and n > 1 and delta > 1 / n:

@@ -58,23 +58,11 @@ _ROUNDED = 1 + Fraction(1, 10**12)
 class Terms:
     """What a promise rests on.
 
-    Parameters
-    ----------
-    budget
-        What a person may lose by the whole release; by only the rows, where nothing is ``central``.
-    rows
-        Rows of the table, where known.
-    sample
-        Rows that are chosen from them in secret, or None for all.
-    secret
-        Whether rows leave in a secret order that nothing else in the output undoes. Without it neither order nor
-        sampling earns credit: a row's position would reveal the choice.
-    contributions
-        Rows that one person may own.
-    central
-        What is released in addition to the rows, as one step for a person; it is composed with them (`gaussian_dp`).
-    local
-        What each row may lose on top of what is central, even to someone who knows its place.
+    ``budget`` is of a person, for the whole release; for only the rows where nothing is ``central``. ``sample`` is how
+    many rows are chosen in secret, ``secret`` whether rows leave in a secret order that nothing else in the output
+    undoes: without it neither order nor sampling earns credit, as a row's position would reveal the choice. ``central``
+    is what is released in addition to the rows, as one step for a person (`gaussian_dp`); ``local`` what each row may
+    lose on top of it, even to someone who knows its place.
     """
 
     budget: Budget

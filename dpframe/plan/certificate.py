@@ -56,8 +56,8 @@ _ALIKE = 1e-12
 class Proof:
     """One unit's claim and the ε that its integers are proved to lose at the claimed δ.
 
-    A unit is a column, or the columns that are randomised together; ``blanket`` is the mass Σ_y min_x P(y|x) that
-    its laws are proved to share, and ``failures`` is empty if the claim holds.
+    ``blanket`` is the mass Σ_y min_x P(y|x) that its laws are proved to share; ``failures`` is empty if the claim
+    holds.
     """
 
     unit: str

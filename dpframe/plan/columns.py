@@ -112,10 +112,9 @@ class Randomised(ABC):
 
     @property
     def error_bounds(self) -> tuple[float, float]:
-        """Least expected errors that any mechanism can have at this budget, in the space's unit.
+        """Least expected errors that any mechanism can have at this budget, in the space's unit (metric-spaces paper).
 
-        Metric-spaces paper, Theorem 6: (1−δ)·diam/(2(1+e^ε)), and for m+1 points at least κ apart
-        Theorem 7: (1−δ)·κm/(m+e^ε).
+        Theorem 6: (1−δ)·diam/(2(1+e^ε)); for m+1 points at least κ apart Theorem 7: (1−δ)·κm/(m+e^ε).
         """
         asked, space = self.mechanism.budget, self.space
         odds, kept = math.exp(min(asked.epsilon, 700.0)), 1 - asked.delta

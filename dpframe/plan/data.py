@@ -201,11 +201,7 @@ class PlanData:
 
     @cached_property
     def units(self) -> tuple[Randomised, ...]:
-        """What is randomised on its own, in the columns' order: groups, and the columns outside them.
-
-        Every unit has ``names``, a ``space``, a ``mechanism``, and what it is certified to lose; the loss of a row
-        is composed of them.
-        """
+        """What is randomised on its own, in the columns' order: groups, and the columns outside them."""
         first = {group.names[0]: group for group in self.groups}
         grouped = {name for group in self.groups for name in group.names}
         return tuple(first.get(c.name, c) for c in self.columns if c.name in first or c.name not in grouped)
@@ -246,10 +242,8 @@ class PlanData:
 
     @cached_property
     def steps(self) -> dict[str, Step]:
-        """What each part of the release costs a person in the currency in which everything adds up.
-
-        See `dpframe.accounting.gaussian_dp`. Rows in secret order are one step, in known order one for every column of
-        each of a person's rows.
+        """What each part of the release costs a person as a step: rows in secret order are one, unshuffled columns one
+        each.
         """
         return steps_of(self.units, self.terms, self.inferred, self.tables_step)
 

@@ -64,11 +64,9 @@ Way = tuple[str, str]
 class Asked:
     """One histogram that inference may ask of a column: what its cells are, and with how much noise.
 
-    ``kind``: what its cells are, as of `Measured`. ``cells``: most cells that one row counts under: 1, or of sets the
-    most items that are counted of a row. ``variance``: of the noise on every count: σ² of discrete Gaussian noise, or
-    that of geometric noise where δ = 0. ``threshold``: rows from which values and items are found; 0 where all cells
-    are known beforehand. ``way``: the kind of values that the column must have shown for this to be asked; None where
-    it always is.
+    ``cells``: most cells that one row counts under. ``variance``: of the noise on every count. ``threshold``: rows from
+    which values and items are found; 0 where all cells are known beforehand. ``way``: the kind of values that the
+    column must have shown for this to be asked; None where it always is.
     """
 
     kind: str

@@ -58,27 +58,19 @@ def _distance(sigma2: float) -> float:
 
 @dataclass(frozen=True)
 class Measure:
-    """One table to measure.
+    """One table to measure: ``kind``, the names of its columns, and σ² of the discrete Gaussian noise on every count or
+    sum.
 
-    Parameters
-    ----------
-    kind
-        ``"one_way"``: counts of a column's values, or of a number's cells (`dpframe.plan.levels`); ``"joint"``: counts
-        of two or more columns, numbers cut at quantiles of their noisy one-way; ``"sum"``: the sum of a number's codes,
-        of the rows that are not null; ``"items"``: in how many rows each item of a set lies, rows cut to ``most``;
-        ``"item_pairs"``: the same of each pair of items; ``"sizes"``: how many sets have each size, large ones in cells
-        of several sizes (`dpframe.spaces.cells.size_starts`); ``"vectors"``: the sum of a vector's whole coordinates u,
-        and the vectors' count times U, of all rows or by the values of a second column.
-    columns
-        Names, one for all kinds but joints and vectors.
-    sigma2
-        σ² of the discrete Gaussian noise on every count, or on the sum.
-    most
-        Cells of a number, in one-ways and joints; items of a row.
-    level
-        For a one-way of a number: 1 for the first level, 2 and more for those that divide the cells that exceed
-        their noise on the one before; 0 for values, and where all cells have equal width, as in plans before there
-        were levels.
+    ``"one_way"`` counts a column's values, or a number's cells (`dpframe.plan.levels`); ``"joint"`` those of two or
+    more columns, numbers cut at quantiles of their noisy one-way; ``"sum"`` adds a number's codes, of the rows that are
+    not null; ``"items"`` counts in how many rows each item of a set lies, rows cut to ``most``, ``"item_pairs"`` each
+    pair of items; ``"sizes"`` sets of each size, large ones in cells (`dpframe.spaces.cells.size_starts`);
+    ``"vectors"`` adds a vector's whole coordinates u, and counts vectors times U, of all rows or by the values of a
+    second column.
+
+    ``most``: cells of a number, or items of a row. ``level``: for a one-way of a number 1 for the first level, 2 and
+    more for those that divide the cells that exceed their noise on the one before; 0 for values, and where all cells
+    have equal width, as in plans before there were levels.
     """
 
     kind: str

@@ -67,13 +67,9 @@ def list_lengths(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def float_rows(array: pa.Array, width: int) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """Return the numbers of lists of ``width``, and which lists are ``width`` numbers.
+    """Return the numbers of the k lists that are ``width`` numbers, shape (k, width), and which these are, shape (n,).
 
     Infinities are numbers; NaN and null are not, and what lies under a null list is left out.
-
-    Returns
-    -------
-    Numbers, shape (k, width), of the k lists that are such a row, in order; and which these are, shape (n,).
     """
     fits = list_lengths(array) == width
     flat = (array if fits.all() else array.filter(pa.array(fits))).flatten()

@@ -33,12 +33,8 @@ def least_noise(
 ) -> list[float] | None:
     """Return σ² of every query's noise, or None where it would exceed all tables of noise.
 
-    The search begins at the normal law's noise, moves·(k·span/μ)²/weight, and raises all noises by one factor until
-    the exact step of the lattice laws is within μ.
-
-    ``queries``: how many numbers a row moves, and by how much; their own σ² is not read. ``weights``: share of μ² that
-    each query takes; they add up to 1, or to less. ``mu``: what all may cost. ``contributions``: rows that one person
-    may own. ``cost``: the exact step of noises with some σ².
+    The search begins at the normal law's noise, moves·(k·span/μ)²/weight, and raises all noises by one factor until the
+    exact step of the lattice laws is within μ. The queries' own σ² is not read; ``weights`` are their shares of μ².
     """
     factor = 1.0
     while True:

@@ -307,10 +307,8 @@ def searched(
 ) -> IntArray:
     """Return a quantile's cell and the first and last cell of its interval, of every answer, shape (answers, 3).
 
-    ``excess``: for an edge of each answer, from 1 to cells − 1, the exact excess there. ``answers``, ``cells``: how
-    many answers there are, each with a place among so many cells. ``noises``: the noise of each reading, in the order
-    of `search_shares`. ``level``: the probability, at least, with which an interval holds its quantile. ``stream``: the
-    stream of each reading.
+    ``excess``: the exact excess at an edge of each answer, from 1 to cells − 1. ``noises`` and streams are in the order
+    of `search_shares`. ``level``: the probability, at least, with which an interval holds its quantile.
     """
     readings, count = Readings.none(answers, cells), halvings(cells)
     low, high = np.zeros(answers, dtype=np.int64), np.full(answers, cells, dtype=np.int64)

@@ -57,10 +57,9 @@ _NOTHING = "epsilon is too small for this answer: every candidate would be as li
 class Scores:
     """How far one row moves the whole scores of candidates.
 
-    ``ways``: the ways in which a row may move them, each as (tables, range): so many tables of scores, in each of them
-    one candidate is chosen, are moved, and in each the moves of two scores differ by no more than the range.
-    ``contributions``: rows that one person may own. ``balanced``: one table whose scores move by at most half the
-    range, and whose normaliser Σ base·e^(k·score) is the same for all neighbours.
+    A row moves so many tables of scores as one of the ``ways`` (tables, range) says, and in each the moves of two
+    scores differ by no more than the range. ``balanced``: one table whose scores move by at most half the range, and
+    whose normaliser Σ base·e^(k·score) is the same for all neighbours.
     """
 
     ways: tuple[tuple[int, int], ...]

@@ -97,10 +97,9 @@ class GaussianNoise:
 
 @dataclass(frozen=True)
 class Spending:
-    """How much noise each histogram gets, and from which count values of unknown domains show.
+    """How much noise each histogram gets, and from which count values of unknown domains show (0 where they are known).
 
-    ``thresholds`` are in rows, one per histogram, 0 where the domain is known; ``step`` is what all cost, None with
-    δ = 0.
+    ``step`` is what all cost, None with δ = 0.
     """
 
     contributions: int
@@ -222,10 +221,9 @@ def allowance(
 ) -> Allowance:
     """Return what inference of these histograms may spend of a promise.
 
-    ``share``: its share of M², or with δ = 0 of ε; None for as much as `default_share` says, and a tenth of ε.
-    ``secret``: whether rows leave in a secret order that earns credit. ``fixed``: whether the columns' shares are
-    public. Where they follow from the spaces that inference gives, and rows keep their order, what is composed is no
-    one pair of laws: then inference is subtracted from the promise.
+    ``share``: its share of M², or with δ = 0 of ε. ``secret``: whether rows leave in a secret order that earns credit.
+    ``fixed``: whether the columns' shares are public. Where they follow from the spaces that inference gives, and rows
+    keep their order, what is composed is no one pair of laws: then inference is subtracted from the promise.
     """
     if promise.delta == 0 or not (secret or fixed):
         part = promise.split([PURE_SHARE if share is None else share])[0]

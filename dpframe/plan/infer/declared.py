@@ -41,11 +41,9 @@ def infer_spaces(
 ) -> tuple[dict[str, Space], list[Field], list[str]]:
     """Return the spaces that are known, the columns left to private inference, and leaks.
 
-    ``columns``: the columns to randomise. ``spaces``: declarations by column name (`as_space`), or a plan whose spaces
-    are taken, and its leaks with them. ``infer``: ``"private"``: undeclared columns are left, unless their type says
-    all. ``"public"``: undeclared columns only where the type itself says the space (booleans, 8-bit integers).
-    ``"data"``: read off the data, with a `PrivacyLeakWarning`. ``read``: gives a column's data; called with
-    ``infer="data"`` only.
+    ``spaces``: declarations by column name (`as_space`), or a plan whose spaces are taken, and its leaks with them. By
+    ``infer`` undeclared columns are left (``"private"``) unless their type says all, refused unless it does
+    (``"public"``), or read off the data (``"data"``), with a `PrivacyLeakWarning`; only then ``read`` is called.
     """
     if not is_one_of(infer, INFER):
         raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')

@@ -97,11 +97,10 @@ class Measurement:
     ) -> Measurement:
         """Check everything that may refuse an inference.
 
-        ``columns``: the columns whose spaces are wanted, by name, type and nullability. ``n``: rows of the table, which
-        are public. ``budget``: what may be spent, replace-one, per person: a step, or a budget. Noise is discrete
-        Gaussian, or geometric where δ = 0. ``contributions``: rows that one person may own. ``most_items``: items a row
-        of a set column counts under, at most; longer rows are cut by a keyed choice. ``request``: further bytes that
-        the noise is bound to. ``rounds``: times that a column of numbers is asked about, from 1 to 3; see `rounds_of`.
+        ``n``: rows of the table, which are public. ``budget``: what may be spent, replace-one, per person; noise is
+        discrete Gaussian, or geometric where δ = 0. ``most_items``: items a row of a set column counts under, at most;
+        longer rows are cut by a keyed choice. ``request``: further bytes that the noise is bound to. ``rounds``: see
+        `rounds_of`.
         """
         public = tuple(_public(column) for column in columns)
         tasks = [_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
@@ -121,11 +120,9 @@ class Measurement:
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
 
-        ``read``: gives columns in batches, as Arrow arrays; columns of type null as lists of objects. Called three
-        times at most (four times with objects), and as often for any table but where the kinds of objects ask for more.
-        ``key``: 32 secret bytes. Noise is bound to the request too: columns, n, budget and ``request``. One key serves
-        one table: over changed data the same request would reveal the difference. ``count``: counts rows in place of
-        ``read``, where that is not done batch by batch.
+        ``read`` gives columns in batches, as Arrow arrays; columns of type null as lists of objects. It is called as
+        often for any table but where the kinds of objects ask for more; ``count`` counts rows in its place. One key of
+        32 secret bytes serves one table: over changed data the same request would reveal the difference.
         """
         rest = (self.contributions, self.most_items, self.request)
         # What is asked enters the key of its noise: of three rounds as it always did.
