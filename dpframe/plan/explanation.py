@@ -15,7 +15,7 @@ from dpframe.plan.beliefs import after, best_guess, chance, percent
 from dpframe.plan.data import PlanData
 from dpframe.plan.measured_forecast import forecast_of
 from dpframe.plan.notebook import notebook_html
-from dpframe.plan.setting import Setting
+from dpframe.plan.setting import Setting, with_bounded_noise, with_square_wave
 from dpframe.plan.words import digits
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ def _levers(plan: PlanData, own: Setting) -> dict[str, Setting]:
         levers["rows in a secret order (shuffle=True)"] = replace(own, shuffle=True)
     if not plan.measures and plan.delta > 0 and plan.shuffle and not plan.passthrough:
         levers['tables measured in addition to the rows (measure="auto")'] = replace(own, measure="auto")
-    if (square := own.with_square_waves()) is not own:
+    if (square := own.with_units(with_square_wave)) is not own:
         levers['the square wave for numbers (numbers="square_wave")'] = square
-    if (laplace := own.with_bounded_noise()) is not own:
+    if (laplace := own.with_units(with_bounded_noise)) is not own:
         levers['laplace in place of gaussian noise on numbers (mechanisms={column: "laplace"})'] = laplace
     if plan.sample is not None:
         levers["all rows instead of a sample"] = replace(own, sample=None)

@@ -21,7 +21,7 @@ the two values 0 and 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -136,15 +136,19 @@ def judge(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotF
     for name, space in spaces.items():
         known = [m for m in inferred.measured if m.column == name and m.kind != "steps" and _counts_of(m, space)]
         mine = tuple(measured for measured in known if measured.kind == known[-1].kind)
-        rule = _RULES.get(mine[-1].kind) if mine and n > 0 and name in inferred.columns else None
-        missing = None if rule is None else rule(mine, space, n, odds)
+        if not mine or n <= 0 or name not in inferred.columns:
+            continue
+        missing = _missing(mine, space, n, odds)
         if missing is not None:
             lost[name] = missing
-        elif rule is not None and mine[-1].kind == "intervals":
+        elif mine[-1].kind == "intervals":
             noises[name] = noise_of_mean(mine, space, n)
     lost |= _drowned(noises, len(spaces) - len(lost), len(inferred.columns))
     why = ((name, space, lost[name]) for name, space in spaces.items() if name in lost)
-    return tuple(NotFound(name, missing.why, _placeholder(space), missing.times) for name, space, missing in why)
+    return tuple(
+        NotFound(name, missing.why, _DECLARATIONS.get(space.inner_space.tag, "SPACE"), missing.times)
+        for name, space, missing in why
+    )
 
 
 def _drowned(noises: Mapping[str, float], found: int, inferred: int) -> dict[str, _Missing]:
@@ -533,48 +537,29 @@ def bounds_of_counts(grid: Any, unit: str | None) -> list[float]:
 _MICROSECONDS = {"D": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1e-3}
 
 
-def _other_values(measured: Sequence[Measured], space: Space, n: int, odds: float) -> _Missing | None:
-    (counts,) = measured[-1:]
-    if not counts.cells:
-        return _Missing("no value cleared the threshold")
-    nulls = max(counts.missing or 0, 0) if space.has_null else 0
-    if n - nulls - sum(counts.counts) > MOST_OUTSIDE * n:
+def _missing(measured: tuple[Measured, ...], space: Space, n: int, odds: float) -> _Missing | None:
+    """Return why a column counts as lost, by its last counts, or None; only nulls need nothing to be found."""
+    last = measured[-1]
+    if last.kind in ("intervals", "norms"):
+        return _beyond_bounds(measured, space, n, odds)
+    if last.kind in _NONE_SHOWS and (not last.cells or last.kind == "kinds"):
+        return _Missing(_NONE_SHOWS[last.kind])
+    nulls = max(last.missing or 0, 0) if space.has_null else 0
+    if last.kind in ("values", "ranks") and n - nulls - sum(last.counts) > MOST_OUTSIDE * n:
         return _Missing("more than a fifth of the rows seems to hold other values")
     return None
 
 
-def _no_items(measured: Sequence[Measured], space: Space, n: int, odds: float) -> _Missing | None:
-    return None if measured[-1].cells else _Missing("no item cleared the threshold")
-
-
-def _no_kind(measured: Sequence[Measured], space: Space, n: int, odds: float) -> _Missing | None:
-    return _Missing("no kind of value that a space holds exceeds the noise")
-
-
-def _no_length(measured: Sequence[Measured], space: Space, n: int, odds: float) -> _Missing | None:
-    return None if measured[-1].cells else _Missing("no length of lists exceeds the noise")
-
-
-_RULES: dict[str, Callable[[Sequence[Measured], Space, int, float], _Missing | None]] = {
-    "intervals": _beyond_bounds,
-    "values": _other_values,
-    "ranks": _other_values,
-    "items": _no_items,
-    "kinds": _no_kind,
-    "lengths": _no_length,
-    "norms": _beyond_bounds,
+_NONE_SHOWS = {
+    "values": "no value cleared the threshold",
+    "ranks": "no value cleared the threshold",
+    "items": "no item cleared the threshold",
+    "kinds": "no kind of value that a space holds exceeds the noise",
+    "lengths": "no length of lists exceeds the noise",
 }
-"""What is asked of a column, by the kind of its last counts; only ``"nulls"`` need nothing to be found."""
-
-
-def _placeholder(space: Space) -> str:
-    inner = space.inner_space
-    if inner.is_time:
-        return "(FROM, TO)"
-    return _DECLARATIONS.get(inner.tag, "SPACE")
-
 
 _DECLARATIONS = {
+    "datetime": "(FROM, TO)",
     "integer": "(LOWER, UPPER)",
     "real": "(LOWER, UPPER)",
     "categorical": "[CATEGORY, …]",

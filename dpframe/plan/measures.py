@@ -58,8 +58,7 @@ def _distance(sigma2: float) -> float:
 
 @dataclass(frozen=True)
 class Measure:
-    """One table to measure: ``kind``, the names of its columns, and σ² of the discrete Gaussian noise on every count or
-    sum.
+    """One table to measure: its kind, the names of its columns, and σ² of the discrete Gaussian noise on its numbers.
 
     ``"one_way"`` counts a column's values, or a number's cells (`dpframe.plan.levels`); ``"joint"`` those of two or
     more columns, numbers cut at quantiles of their noisy one-way; ``"sum"`` adds a number's codes, of the rows that are
@@ -241,7 +240,15 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
         if name not in spaces:
             raise ParameterError(f"measure names {name!r}, which is not a randomised column")
     if measure.kind == "vectors":
-        _check_vectors(measure, spaces)
+        first, *others = measure.columns
+        if not spaces[first].holds_vectors:
+            raise ParameterError(f"column {first!r} holds no vectors, and has no sums of them")
+        for name in others:
+            if spaces[name].code_words or not spaces[name].is_listed:
+                raise ParameterError(
+                    f"the sums of {first!r} cannot be measured by column {name!r}, which has no list of values; name a "
+                    "listed column with it"
+                )
         return
     for name in measure.columns:
         space = spaces[name]
@@ -257,19 +264,6 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
             raise ParameterError(f"column {name!r} has one item, and no pairs of them; leave them out of measure")
         if measure.kind == "sum" and (space.is_listed or space.values < 2):
             raise ParameterError(f"column {name!r} is no number, and has no sum; leave it out of the sums")
-
-
-def _check_vectors(measure: Measure, spaces: Mapping[str, Space]) -> None:
-    """Refuse sums of what are no vectors, and groups that are no list of values."""
-    first, *others = measure.columns
-    if not spaces[first].holds_vectors:
-        raise ParameterError(f"column {first!r} holds no vectors, and has no sums of them")
-    for name in others:
-        if spaces[name].code_words or not spaces[name].is_listed:
-            raise ParameterError(
-                f"the sums of {first!r} cannot be measured by column {name!r}, which has no list of values; name a "
-                "listed column with it"
-            )
 
 
 def measures_step(
@@ -308,9 +302,3 @@ def measure_parts(measures: Sequence[Measure]) -> list[str]:
                 f"{len(own)} {_NAMES[kind][len(own) > 1]} at sigma={noise} ({name_list(labels[:_SHOWN])}{more})"
             )
     return parts
-
-
-def measure_lines(measures: Sequence[Measure]) -> list[str]:
-    """Return the same as a line of a plan."""
-    parts = "; ".join(measure_parts(measures))
-    return [f"Measured in addition to the rows, of all rows, with discrete Gaussian noise: {parts}"]

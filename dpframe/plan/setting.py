@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,16 +65,9 @@ class Setting:
         kept = {name for unit in units for name in unit.names}
         return replace(self, units=units, spaces={name: self.spaces[name] for name in self.spaces if name in kept})
 
-    def with_square_waves(self) -> Setting:
-        """Return the setting with square waves for numbers that have Laplace noise; the same one where none has."""
-        return self._with_units(map(_square, self.units))
-
-    def with_bounded_noise(self) -> Setting:
-        """Return the setting with Laplace noise for numbers that have Gaussian noise; the same one where none has."""
-        return self._with_units(map(_bounded, self.units))
-
-    def _with_units(self, made: Iterable[Randomised]) -> Setting:
-        units = tuple(made)
+    def with_units(self, change: Callable[[Any], Any]) -> Setting:
+        """Return the setting with units that are changed, such as by `with_square_wave`; the same one where none is."""
+        units = tuple(map(change, self.units))
         same = all(one is other for one, other in zip(units, self.units, strict=True))
         return self if same else replace(self, units=units)
 
@@ -92,7 +85,7 @@ class Setting:
         return together(table, measures, self.spaces, self.n)
 
 
-def _square(unit: Any) -> Any:
+def with_square_wave(unit: Any) -> Any:
     """Return a column of numbers that has Laplace noise with a square wave in its place; others as they are."""
     tag = None if unit.mechanism.tag not in ADDITIVE or unit.space.is_listed else stand_in(unit.space, "square_wave")
     if tag is None:
@@ -103,6 +96,6 @@ def _square(unit: Any) -> Any:
         return unit
 
 
-def _bounded(unit: Any) -> Any:
+def with_bounded_noise(unit: Any) -> Any:
     """Return a column whose noise goes beyond its bounds with its space's own in its place; others as they are."""
     return Column.calibrated(unit.name, unit.space, unit.mechanism.epsilon, 0.0) if unit.mechanism.widens else unit

@@ -12,7 +12,7 @@ from dpframe.channels.base import label_of
 from dpframe.errors import name_list
 from dpframe.plan.accounting_gains import ORDER_METHODS, gain_lines
 from dpframe.plan.data import PlanData
-from dpframe.plan.measures import measure_lines
+from dpframe.plan.measures import measure_parts
 from dpframe.plan.steps import step_lines
 
 if TYPE_CHECKING:
@@ -132,7 +132,9 @@ def plan_lines(plan: PlanData) -> list[str]:
             f"Inference of another plan, for {(one.unit or ROW).words}: epsilon={one.budget.epsilon:g}, "
             f"delta={one.budget.delta:g} apart from the total found the spaces of {name_list(one.columns)}"
         )
-    text += measure_lines(plan.measures) if plan.measures else []
+    if plan.measures:
+        parts = "; ".join(measure_parts(plan.measures))
+        text.append(f"Measured in addition to the rows, of all rows, with discrete Gaussian noise: {parts}")
     text += step_lines(plan.steps) if plan.terms.central is not None else []
     if plan.not_found:
         text.append(

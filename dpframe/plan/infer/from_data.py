@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def _found(column: Field, read: Reader) -> Space:
 
     def counted() -> Iterator[pa.Array]:
         nonlocal nulls
-        for array in _chain(first, arrays):
+        for array in chain([first], arrays):
             array = decoded(array)
             if pa.types.is_floating(array.type):
                 # Arrow compares no half floats.
@@ -79,11 +80,6 @@ def _found(column: Field, read: Reader) -> Space:
 
     space = finder(type_, counted())
     return Nullable(space) if nulls and column.nullable else space
-
-
-def _chain(first: pa.Array, rest: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    yield first
-    yield from rest
 
 
 def _extremes(arrays: Iterable[pa.Array], empty: Any) -> tuple[Any, Any]:
