@@ -131,6 +131,24 @@ class Space(ABC):
     has_null: ClassVar[bool] = False
     """Whether null is a value; its code is then the last one."""
 
+    is_whole: ClassVar[bool] = False
+    """Whether values are whole numbers."""
+
+    holds_sets: ClassVar[bool] = False
+    """Whether values are sets."""
+
+    holds_vectors: ClassVar[bool] = False
+    """Whether values are vectors."""
+
+    noun: ClassVar[str] = "sets"
+    """What values whose codes are words are, in the plural."""
+
+    instead: ClassVar[str] = "support (with by=…), cooccurrence or set_sizes"
+    """The estimates that there are of such values, which are neither numbers nor listed."""
+
+    is_time: ClassVar[bool] = False
+    """Whether values are times, whose numbers count steps from the lower bound."""
+
     def __dir__(self) -> list[str]:
         """Fields and what a user of a space asks it for; what the library asks it for is not listed."""
         names = super().__dir__()
@@ -182,34 +200,9 @@ class Space(ABC):
         return self.metric == "discrete"
 
     @property
-    def is_whole(self) -> bool:
-        """Whether values are whole numbers."""
-        return False
-
-    @property
-    def holds_sets(self) -> bool:
-        """Whether values are sets."""
-        return False
-
-    @property
-    def holds_vectors(self) -> bool:
-        """Whether values are vectors."""
-        return False
-
-    @property
     def contents(self) -> str:
         """What a column may hold, to read."""
         return repr(self)
-
-    @property
-    def noun(self) -> str:
-        """What values whose codes are words are, in the plural."""
-        return "sets"
-
-    @property
-    def instead(self) -> str:
-        """The estimates that there are of such values, which are neither numbers nor listed."""
-        return "support (with by=…), cooccurrence or set_sizes"
 
     @property
     def step(self) -> float:
@@ -449,11 +442,6 @@ class Space(ABC):
     def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
         """Return the numeric value of codes, evenly spaced, or None where values are no such numbers."""
         return None
-
-    @property
-    def is_time(self) -> bool:
-        """Whether values are times, whose numbers count steps from the lower bound."""
-        return False
 
     def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return numbers as values of the column's kind: themselves, or points in time (durations)."""

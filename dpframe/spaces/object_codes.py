@@ -62,7 +62,9 @@ def encode_objects(space: ObjectReader, values: Sequence[Any], lenient: bool) ->
     alone = np.ones(len(values), dtype=np.bool_)
     for start in range(0, len(values), _ROWS):
         for class_, places, objects in by_type(values[start : start + _ROWS]):
-            rows, null = places + start, _nulls(class_, objects)
+            rows, null = places + start, np.full(len(objects), class_ is type(None))
+            if class_ is float:
+                null = np.isnan(objects.astype(np.float64))
             missing[rows[null]], alone[rows[null]] = True, False
             if null.any():
                 rows, objects = rows[~null], objects[~null]
@@ -74,13 +76,6 @@ def encode_objects(space: ObjectReader, values: Sequence[Any], lenient: bool) ->
     if len(left):
         codes[left], missing[left] = _one_by_one(space, [values[row] for row in left.tolist()], left, lenient)
     return codes, missing if missing.any() else None
-
-
-def _nulls(class_: type, objects: Objects) -> Bools:
-    """Return which objects of a class are null, as far as the class is plain."""
-    if class_ is float:
-        return np.isnan(objects.astype(np.float64))
-    return np.full(len(objects), class_ is type(None))
 
 
 def _one_by_one(

@@ -197,7 +197,9 @@ def read_as(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     changes neither how another is read nor, to speak of, the time. ``type_`` is bool, int64, double, string, a date,
     a timestamp, a duration, or a list of these.
     """
-    readers, physical = _readers(type_), _physical(type_)
+    readers = _readers(type_)
+    # The whole numbers that times are made of.
+    physical = pa.int32() if pa.types.is_date32(type_) else pa.int64() if pa.types.is_temporal(type_) else type_
     order: list[npt.NDArray[np.intp]] = []
     parts: list[pa.Array] = []
     for class_, rows, items in by_type(values):
@@ -210,13 +212,6 @@ def read_as(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     places[np.concatenate(order)] = np.arange(len(values))
     array = pa.concat_arrays(parts).take(pa.array(places))
     return array if physical == type_ else array.view(type_)
-
-
-def _physical(type_: pa.DataType) -> pa.DataType:
-    """Return the type of whole numbers that times are made of, or the type itself."""
-    if pa.types.is_date32(type_):
-        return pa.int32()
-    return pa.int64() if pa.types.is_temporal(type_) else type_
 
 
 def _part(class_: type, items: Objects, read: Callable[[Any], Any], physical: pa.DataType) -> pa.Array:
