@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpframe.accounting import ColumnLoss
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import PrivacyLoss
 from dpframe.channels.base import IntArray, register
@@ -23,6 +22,7 @@ from dpframe.noise.keystream import U64, ColumnStream
 from dpframe.noise.tables import ResponseTable
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import forwarded
 from dpframe.spaces.set_bits import cut
 
 CHUNK = 1 << 15
@@ -189,10 +189,7 @@ class GivenFlips(FlipChannel):
 class FlipMechanism(FlipChannel, SetMechanism):
     """Flips of bits that are calibrated to a budget."""
 
-    @property
-    def column_loss(self) -> ColumnLoss:
-        """The law of the items that two sets can differ in, with its own blanket."""
-        return self.flips.column_loss
+    column_loss = forwarded("flips.column_loss")  # of the items that two sets can differ in
 
 
 @register

@@ -29,6 +29,7 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_table
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.base import forwarded
 
 LARGEST_SPAN = (1 << 32) - 1
 _FINEST = 42.0
@@ -107,9 +108,7 @@ class GeometricChannel(Channel):
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         self.table.sample(codes, stream, first_row, out)
 
-    def law(self, code: int) -> FloatArray:
-        """Return P(y | code), shape (span + 1,)."""
-        return self.table.law(code)
+    law = forwarded("table.law")
 
     def weights(self, code: int) -> tuple[list[int], int]:
         """Return the weights of 0…span over 2^128."""

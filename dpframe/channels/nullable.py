@@ -122,10 +122,7 @@ class WithNull(Mechanism):
         """Words of a code: those of the values, and a bit for null."""
         return -(-self.null.bit_length() // 64) if self.inner.code_words else 0
 
-    @property
-    def diameter(self) -> float:
-        """That of the values, which is also null's distance to any of them."""
-        return self.inner.diameter
+    diameter = forwarded("inner.diameter")  # null has it from every value
 
     @cached_property
     def loss(self) -> PrivacyLoss:

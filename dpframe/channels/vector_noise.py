@@ -40,6 +40,7 @@ from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_table
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.ball import Ball
+from dpframe.spaces.base import forwarded
 
 CHUNK = 1 << 14
 """Rows that are unpacked at a time."""
@@ -75,15 +76,9 @@ class BallChannel(Channel):
         """Largest distance of two vectors in grid steps."""
         return float(self.ball.radius)
 
-    @property
-    def centre(self) -> int:
-        """The vector next to 0."""
-        return self.ball.centre
+    centre = forwarded("ball.centre")
 
-    @property
-    def code_words(self) -> int:
-        """64-bit words in the code of a row."""
-        return self.ball.words
+    code_words = forwarded("ball.words")
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Refused: functions of a whole vector have too many values; coordinates have surrogates of their own."""

@@ -100,25 +100,13 @@ class VectorSpace(Space):
 
     instead = "mean or mean_curve"
 
-    @property
-    def size(self) -> int:
-        """2 to the number of bits: released vectors may lie outside of the ball."""
-        return self.ball.size
+    size = forwarded("ball.size")  # released vectors may lie outside of the ball
 
-    @property
-    def points(self) -> int:
-        """A number that the ball's vectors are not fewer than."""
-        return self.ball.points
+    points = forwarded("ball.points")
 
-    @property
-    def code_words(self) -> int:
-        """64-bit words of a code."""
-        return self.ball.words
+    code_words = forwarded("ball.words")
 
-    @property
-    def fixed_point(self) -> int:
-        """The vector next to 0."""
-        return self.ball.centre
+    fixed_point = forwarded("ball.centre")
 
     @property
     def released(self) -> Space:
