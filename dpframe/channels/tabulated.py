@@ -205,8 +205,8 @@ def exponential_weights(metric: str, size: int, epsilon: float, delta: float) ->
     if size == 1:
         return ((WORD,),)
     rate = _steepest(metric, size, epsilon, delta)
+    rho = distances(metric, size).astype(int).tolist()
     for attempt in range(40):
-        rho = distances(metric, size).astype(int).tolist()
         with localcontext(Context(prec=60)):
             powers = [int((-Decimal(rate) * d).exp() * (1 << 180)) for d in range(max(map(max, rho)) + 1)]
         table = tuple(tuple(integer_weights([powers[d] for d in row])) for row in rho)

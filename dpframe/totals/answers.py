@@ -217,11 +217,8 @@ class GaussianAnswer(Noise):
 
     def add(self, totals: Sequence[int], stream: ColumnStream) -> list[int]:
         """Return totals with noise."""
-        return [total + int(noise) for total, noise in zip(totals, self._drawn(len(totals), stream), strict=True)]
-
-    def _drawn(self, count: int, stream: ColumnStream) -> list[int]:
-        noise: list[int] = noisy([0] * count, self.sigma2, stream).tolist()
-        return noise
+        drawn = noisy([0] * len(totals), self.sigma2, stream)
+        return [total + noise for total, noise in zip(totals, drawn.tolist(), strict=True)]
 
 
 Fit = Callable[[Numbers, Portion], Noise]

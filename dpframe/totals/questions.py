@@ -39,9 +39,9 @@ import numpy.typing as npt
 from dpframe.accounting.unit import Unit
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray, IntArray
-from dpframe.spaces.cells import equal_starts, is_cut
+from dpframe.spaces.cells import equal_starts
 from dpframe.totals.answers import Numbers
-from dpframe.totals.counts import Codes, Places, cells_of
+from dpframe.totals.counts import Codes, cells_of
 
 Holds = Callable[[Codes], npt.NDArray[np.generic]]
 """Which codes meet a condition."""
@@ -257,11 +257,6 @@ class CellCounts(Question):
         return [self.counts.tolist()]
 
 
-def fine_cells(codes: IntArray, space: Space, cells: int) -> Places:
-    """Return the cell of every code of a number: null's is one past the last."""
-    return cells_of(codes, space, cells) if is_cut(space, cells) else codes.astype(np.intp)
-
-
 @dataclass
 class CellTree(Question):
     """Counts of a number's cells, of groups of 16 of them, and so on: what cumulative counts are added up from.
@@ -312,7 +307,7 @@ class CellTree(Question):
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Count rows by their cell."""
-        place = fine_cells(filled(codes[self.name], self.space), self.space, self.cells)
+        place = cells_of(filled(codes[self.name], self.space), self.space, self.cells)
         if self.conditions:
             place = np.where(met(self.conditions, codes), place, self.cells)
         self.counts += np.bincount(place, minlength=len(self.counts))

@@ -41,8 +41,8 @@ from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.cells import equal_starts
 from dpframe.totals.answers import Noise, Numbers
-from dpframe.totals.counts import Codes
-from dpframe.totals.questions import QUANTILE_CELLS, WHOLE, Groups, filled, fine_cells
+from dpframe.totals.counts import Codes, cells_of
+from dpframe.totals.questions import QUANTILE_CELLS, WHOLE, Groups, filled
 from dpframe.totals.selection import Scores
 
 _CELLS = 1 << 16
@@ -86,7 +86,7 @@ class RankCounts:
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Count rows by group and cell."""
-        place = fine_cells(filled(codes[self.name], self.space), self.space, self.cells)
+        place = cells_of(filled(codes[self.name], self.space), self.space, self.cells)
         group = self.groups.of(codes)
         inside = (group < self.groups.count) & (place < self.cells)
         flat = group[inside] * self.cells + place[inside]
