@@ -312,11 +312,6 @@ def total_epsilon(parts: Sequence[ColumnLoss]) -> float:
     return value if math.fsum([*losses, -value]) <= 0 else math.nextafter(value, math.inf)
 
 
-def dominating(part: ColumnLoss) -> DominatingLaw:
-    """Return the law that dominates every column of this loss and at least this blanket mass."""
-    return part.factors(1)[0].enlarged
-
-
 def factors(parts: Sequence[ColumnLoss], most: int) -> list[DominatingLaw]:
     """Return laws whose product dominates a row of these parts, about ``most`` of them if so many suffice."""
     whole = sum(part.count for part in parts)

@@ -22,7 +22,6 @@ from dpframe.accounting.dominating import (
     DominatingLaw,
     IndependentLaw,
     ItemsLoss,
-    dominating,
     factors,
 )
 from dpframe.accounting.secret_order import ShuffledRows, shuffled_profile
@@ -243,7 +242,7 @@ def test_blocks_are_above_their_items(kind):
         )
         assert shuffled_delta([coarse], 5_000, epsilon).value >= shuffled_delta([part], 5_000, epsilon).value
     assert len(part.factors(12)) == 12
-    assert dominating(part).blanket == pytest.approx(part.blanket)
+    assert part.factors(1)[0].enlarged.blanket == pytest.approx(part.blanket)
 
 
 def test_wide_sets_are_taken_in_few_blocks():
@@ -269,7 +268,7 @@ def test_powers_are_products():
 def test_a_law_has_mean_one():
     for law in (
         BinaryLaw.of(1.0),
-        dominating(ColumnLoss(1.0, 0.6)),
+        DominatingLaw(1.0, 0.6).enlarged,
         IndependentLaw(1.0, 0.7),
         IndependentLaw(1.0, 0.3).enlarged,
     ):

@@ -15,7 +15,6 @@ from strategies import examples
 
 from dpframe.accounting import Bound, ColumnLoss, sampled, shuffled_delta
 from dpframe.accounting.composition import choose_step, composed_delta, composed_epsilon, row_law, spread
-from dpframe.accounting.dominating import dominating
 from dpframe.accounting.positive_mean import merge, positive_mean
 from dpframe.accounting.secret_order import METHODS
 from dpframe.errors import ParameterError
@@ -270,7 +269,8 @@ def test_the_row_law_is_a_pair_of_likelihood_ratios():
     for total in (law.mass @ law.a, law.mass @ law.b):
         assert 1 <= total <= 1 + 1e-12
     assert law.mass.sum() + law.outside == pytest.approx(1, abs=1e-12)
-    second = math.prod(c.differ * (math.exp(2 * c.rate) + 1) + c.same for c in map(dominating, parts))
+    columns = [part.factors(1)[0].enlarged for part in parts]
+    second = math.prod(c.differ * (math.exp(2 * c.rate) + 1) + c.same for c in columns)
     assert second <= law.mass @ law.a**2 <= second * 1.001
 
 
