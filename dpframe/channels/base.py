@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -35,6 +36,12 @@ CodeFunction = Callable[[IntArray], FloatArray]
 
 WRITTEN_METRICS = frozenset({"discrete", "line", "nullable line"})
 """Metrics whose distances follow from just the number of codes."""
+
+FINEST = 42.0
+"""Largest log-ratio of two weights that 64 bits resolve; a larger ε gets this much, and less noise is lost."""
+
+SAFE = 1 - Decimal(10) ** -50
+"""Factor that makes up for the rounding of blankets in sixty digits."""
 
 _HALVINGS = 16
 """Halvings of the interval in which the values' share of a budget with a null flag is sought."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import PrivacyLoss
-from dpframe.channels.base import IntArray, register
+from dpframe.channels.base import SAFE, IntArray, register
 from dpframe.channels.flip_loss import FlipLoss, beside_flag, fitting_flagged_flips, fitting_flips
 from dpframe.channels.set_channel import Levels, SetChannel, SetMechanism, check_items
 from dpframe.errors import ParameterError
@@ -27,8 +27,6 @@ from dpframe.spaces.set_bits import cut
 
 CHUNK = 1 << 15
 """Rows a pass works on at a time: a plane's words of so many are 256 KiB, and calls few."""
-
-_SAFE = 1 - Decimal(10) ** -50
 
 
 def sample_bits(flips: FlipLoss, codes: U64, stream: ColumnStream, first_row: int, out: U64) -> None:
@@ -132,14 +130,14 @@ class FlipChannel(SetChannel):
     def blanket(self) -> float:
         """γ = Σ_m C(h, m)·min_x P(y | x) over the released sets y of m items, rounded down."""
         with localcontext(Context(prec=60)):
-            return round_down(sum((ways * least for ways, least, _ in self._least()), Decimal(0)) * _SAFE)
+            return round_down(sum((ways * least for ways, least, _ in self._least()), Decimal(0)) * SAFE)
 
     def blanket_beside(self, flag: ResponseTable) -> float:
         """Return P(null | set) for null, and for a set the least over sets and null, rounded down."""
         with localcontext(Context(prec=60)):
             keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
             shown = sum((ways * min(keep * least, flip * empty) for ways, least, empty in self._least()), Decimal(0))
-            return round_down((flip + shown) * _SAFE / (1 << flag.bits))
+            return round_down((flip + shown) * SAFE / (1 << flag.bits))
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
         """Return the loss over set against set, null against set and back."""

@@ -15,6 +15,8 @@ from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.loss import LaplaceLoss, NullFlagLoss, PrivacyLoss, laplace_rate
 from dpframe.channels.base import (
+    FINEST,
+    SAFE,
     Channel,
     CodeFunction,
     IntArray,
@@ -32,17 +34,12 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import forwarded
 
 LARGEST_SPAN = (1 << 32) - 1
-_FINEST = 42.0
-"""Largest total log-ratio that 64-bit weights resolve; a larger ε gets this much, and less noise is lost."""
 
-_FLATTEST = 2.0**-100
+FLATTEST = 2.0**-100
 """Below this loss a step, neighbouring noise values are alike in all digits that ideal laws are written in."""
 
-_LARGEST = 1e4
-"""Largest ε that is calibrated for; all beyond get `_FINEST`."""
-
-
-_SAFE = 1 - Decimal(10) ** -50
+LARGEST_LOSS = 1e4
+"""Largest ε that is calibrated for; all beyond get `FINEST`."""
 
 
 @lru_cache(maxsize=256)
@@ -50,8 +47,8 @@ def _calibrated(span: int, epsilon: float, delta: float) -> GeometricTable:
     """Return the table of least noise whose certified loss meets (ε, δ)."""
     spread = 0.0
     for _ in range(50):
-        rate = min(laplace_rate(span, min(epsilon, _LARGEST), delta, spread), _FINEST / span)
-        if rate <= _FLATTEST:
+        rate = min(laplace_rate(span, min(epsilon, LARGEST_LOSS), delta, spread), FINEST / span)
+        if rate <= FLATTEST:
             break
         table = geometric_table(span, rate)
         if LaplaceLoss(span, rate, table.spread).delta(epsilon) <= delta:
@@ -85,7 +82,7 @@ class GeometricChannel(Channel):
         with localcontext(Context(prec=60)):
             odd = 2 * (-rate * (span + 1) / 2).exp() / (1 + (-rate).exp())
             ideal = odd if span % 2 else (-rate * span / 2).exp()
-            return round_down(ideal * (-Decimal(self.table.spread)).exp() * _SAFE)
+            return round_down(ideal * (-Decimal(self.table.spread)).exp() * SAFE)
 
     def blanket_beside(self, flag: ResponseTable) -> float:
         """Return P(null | value) for null, and the value's noise around mid-grid for the rest, rounded down.
@@ -98,7 +95,7 @@ class GeometricChannel(Channel):
             alpha, half = (-Decimal(self.table.rate)).exp(), (self.span + 1) // 2
             above, below = (min(keep * alpha**steps, flip) for steps in (self.span - half, half))
             rest = (alpha * above + below) / (1 + alpha)
-            factor = _SAFE * (-Decimal(self.table.spread)).exp()
+            factor = SAFE * (-Decimal(self.table.spread)).exp()
             return round_down((flip + rest) * factor / (1 << flag.bits))
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
@@ -272,7 +269,7 @@ def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, Ge
     half = (span + 1) // 2
 
     def parts(e: float, spread: float) -> tuple[ResponseTable, float]:
-        return response_table(2, e / 2), min(laplace_rate(half, e / 2, 0.0, spread), _FINEST / span)
+        return response_table(2, e / 2), min(laplace_rate(half, e / 2, 0.0, spread), FINEST / span)
 
     def fits(spread: float, e: float) -> bool:
         flag, rate = parts(e, spread)
@@ -280,9 +277,9 @@ def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, Ge
 
     spread = 0.0
     for _ in range(50):
-        e = epsilon if delta == 0 else bisected(partial(fits, spread), epsilon, 2 * _FINEST, 1e-12)
+        e = epsilon if delta == 0 else bisected(partial(fits, spread), epsilon, 2 * FINEST, 1e-12)
         flag, rate = parts(e, spread)
-        if rate <= _FLATTEST:
+        if rate <= FLATTEST:
             break
         table = geometric_table(span, rate)
         if beside_flag(flag, LaplaceLoss(span, rate, table.spread)).delta(epsilon) <= delta:

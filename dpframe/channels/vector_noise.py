@@ -24,7 +24,9 @@ import numpy as np
 from dpframe.accounting.budget import round_down, round_up
 from dpframe.accounting.loss import NullFlagLoss, PrivacyLoss, RatioLoss, pure_rate
 from dpframe.channels.base import (
+    FINEST,
     LARGEST_MATRIX,
+    SAFE,
     Channel,
     CodeFunction,
     IntArray,
@@ -33,7 +35,7 @@ from dpframe.channels.base import (
     response_loss,
     response_table,
 )
-from dpframe.channels.geometric import GivenNoise
+from dpframe.channels.geometric import FLATTEST, LARGEST_LOSS, GivenNoise
 from dpframe.errors import ParameterError
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import GeometricTable, ResponseTable, geometric_table
@@ -95,12 +97,6 @@ class BallChannel(Channel):
 _PLANES = 2
 """Planes of words that a coordinate has, whether its table needs both or not."""
 
-_FINEST = 42.0
-"""Largest log-ratio of one coordinate that 64-bit weights resolve; a larger ε gets this much."""
-
-_FLATTEST = 2.0**-100
-_LARGEST = 1e4
-_SAFE = 1 - Decimal(10) ** -50
 _DIGITS = Context(prec=60)
 
 
@@ -120,7 +116,7 @@ class VectorChannel(BallChannel):
     def _exponent(self, steps: int) -> Decimal:
         """Return the log-ratio of vectors whose codes are so many steps apart in ℓ1, rounded up."""
         with localcontext(_DIGITS):
-            return (Decimal(self.table.rate) * steps + self.ball.length * Decimal(self.table.spread)) / _SAFE
+            return (Decimal(self.table.rate) * steps + self.ball.length * Decimal(self.table.spread)) / SAFE
 
     @cached_property
     def loss(self) -> PrivacyLoss:
@@ -134,7 +130,7 @@ class VectorChannel(BallChannel):
             half = (-Decimal(self.table.rate) / 2).exp()
             middle = (2 * half / (1 + half * half)) ** self.ball.length
             lost = (-self.ball.length * Decimal(self.table.spread)).exp()
-            return round_down(half**self.ball.farthest * middle * lost * _SAFE)
+            return round_down(half**self.ball.farthest * middle * lost * SAFE)
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
         """Return the loss over vector against vector, null against vector and back."""
@@ -146,7 +142,7 @@ class VectorChannel(BallChannel):
         with localcontext(_DIGITS):
             keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
             shown = min(keep * (-self._exponent(self.ball.from_centre)).exp(), flip)
-            return round_down((flip + shown) * _SAFE / (1 << flag.bits))
+            return round_down((flip + shown) * SAFE / (1 << flag.bits))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         for start in range(0, len(codes), CHUNK):
@@ -263,7 +259,7 @@ class VectorNoise(VectorChannel, Mechanism):
     @classmethod
     def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
         """Return a flag at ε/2 and noise at ε: flag and the way from the centre, about half, come to ε too."""
-        ball, whole = Ball(*shape), min(pure_rate(epsilon, delta), _LARGEST)
+        ball, whole = Ball(*shape), min(pure_rate(epsilon, delta), LARGEST_LOSS)
         parts = ((ball.farthest, whole), (ball.from_centre, whole / 2))
         return response_table(2, whole / 2), GivenVectorNoise(ball, _fitting(ball, parts))
 
@@ -275,7 +271,7 @@ class VectorNoise(VectorChannel, Mechanism):
     @cached_property
     def table(self) -> GeometricTable:
         """The integers that are sampled."""
-        whole = min(pure_rate(self.epsilon, self.delta), _LARGEST)
+        whole = min(pure_rate(self.epsilon, self.delta), LARGEST_LOSS)
         return _fitting(self.ball, ((self.ball.farthest, whole),))
 
 
@@ -287,11 +283,11 @@ def _fitting(ball: Ball, parts: tuple[tuple[int, float], ...]) -> GeometricTable
     """
     spread = 0.0
     for _ in range(50):
-        rate = _FINEST / ball.last
+        rate = FINEST / ball.last
         for steps, most in parts:
             left = (Fraction(most) * (1 - Fraction(1, 10**12)) - ball.length * Fraction(spread)) / steps
             rate = min(rate, round_down(left))
-        if rate <= _FLATTEST:
+        if rate <= FLATTEST:
             break
         table = geometric_table(ball.last, rate)
         if table.spread <= spread:

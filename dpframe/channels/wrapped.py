@@ -14,7 +14,7 @@ import numpy as np
 from dpframe.accounting.bisection import bisected
 from dpframe.accounting.budget import round_down
 from dpframe.accounting.finite import FiniteLoss
-from dpframe.channels.base import CodeFunction, IntArray, Mechanism, beside_edges, register
+from dpframe.channels.base import FINEST, CodeFunction, IntArray, Mechanism, beside_edges, register
 from dpframe.errors import ParameterError, check_whole
 from dpframe.noise.keystream import ColumnStream
 from dpframe.noise.tables import CHUNK, WORD, AliasTable
@@ -23,9 +23,6 @@ from dpframe.spaces.arrays import FloatArray
 
 LARGEST_RING = 1 << 20
 """Most codes of a ring: the noise has one alias table."""
-
-_FINEST = 42.0
-"""Largest log-ratio of two weights that 64 bits resolve."""
 
 _HIGHEST = 700.0
 """An exponent that floats can take."""
@@ -84,7 +81,7 @@ def _calibrated(size: int, epsilon: float, delta: float) -> tuple[float, tuple[i
         excess = law[::-1] - math.exp(min(epsilon, _HIGHEST)) * law
         return float(np.maximum(excess, 0).sum() / law.sum()) <= delta
 
-    high = 2 * (_FINEST + 1) / size
+    high = 2 * (FINEST + 1) / size
     rate = high if fits(high) else bisected(fits, 0.0, high, 1e-15 * high)
     for attempt in range(40):
         weights = _ring_weights(size, rate) if rate > 0 else ()
