@@ -100,10 +100,10 @@ def flat(asked: AskedOf) -> list[tuple[Way | None, Asked]]:
     return [(None if one.way is None else (name, one.way), one) for name, own in asked for one in own]
 
 
-def dearest(ways: Sequence[Way | None], costs: Iterable[Fraction | float | int]) -> Fraction:
-    """Return the sum of what histograms cost, of every column's ways only the dearest."""
+def dearest(costs: Iterable[tuple[Way | None, Fraction | float | int]]) -> Fraction:
+    """Return the sum of what histograms of some ways cost, of every column's ways only the dearest."""
     total, sums = Fraction(0), dict[Way, Fraction]()
-    for way, cost in zip(ways, costs, strict=True):
+    for way, cost in costs:
         if way is None:
             total += Fraction(cost)
         else:
@@ -134,8 +134,8 @@ def asked_step(asked: AskedOf, contributions: int, delta: float) -> Step:
     """Return the step of all that may be asked, with a slack; `TAILS` of it is for the tails of the noise."""
     histograms, k = flat(asked), contributions
     noises = noise_cost([(way, h.cells, h.variance) for way, h in histograms], k, delta * TAILS * (1 - 1e-6))
-    escapes = [k * h.cells * _reaches(h, k) if h.threshold else 0.0 for _, h in histograms]
-    escape = round_up(dearest([way for way, _ in histograms], escapes))
+    escapes = ((way, k * h.cells * _reaches(h, k) if h.threshold else 0.0) for way, h in histograms)
+    escape = round_up(dearest(escapes))
     if not escape < 1:
         raise ParameterError("the thresholds let every rare value show")
     return composed_steps([noises, Step(0.0, escape)])
@@ -152,8 +152,8 @@ def asked_epsilon(asked: AskedOf, contributions: int) -> float:
     if any(h.threshold for _, h in histograms):
         return math.inf
     # 2α/(1 − α)² = 1/(cosh(rate) − 1), and cosh(r) − 1 = 2·sinh²(r/2).
-    losses = [h.changes(contributions) * 2 * math.asinh(math.sqrt(0.5 / h.variance)) for _, h in histograms]
-    return round_up(dearest([way for way, _ in histograms], losses))
+    losses = ((w, h.changes(contributions) * 2 * math.asinh(math.sqrt(0.5 / h.variance))) for w, h in histograms)
+    return round_up(dearest(losses))
 
 
 def asked_json(asked: AskedOf) -> list[dict[str, Any]]:

@@ -59,11 +59,6 @@ class Histogram:
         return Asked(self.kind, self.cells, noise.variance, threshold, None if self.way is None else self.way[1])
 
 
-def _dearest(histograms: Sequence[Histogram], costs: Sequence[Fraction | float | int]) -> Fraction:
-    """Return the sum of what histograms cost, of every column's ways only the dearest."""
-    return dearest([histogram.way for histogram in histograms], costs)
-
-
 class CountNoise(Protocol):
     """Noise on counts."""
 
@@ -111,11 +106,11 @@ class Spending:
     @property
     def pure(self) -> float:
         """The ε that is spent with δ = 0, from the noise as it is drawn."""
-        losses: list[Fraction] = []
+        losses: list[tuple[Way | None, Fraction]] = []
         for h, noise in zip(self.histograms, self.noises, strict=True):
             assert isinstance(noise, GeometricNoise)
-            losses.append(h.changes(self.contributions) * Fraction(noise.loss))
-        return float(_dearest(self.histograms, losses)) * (1 + 1e-15)
+            losses.append((h.way, h.changes(self.contributions) * Fraction(noise.loss)))
+        return float(dearest(losses)) * (1 + 1e-15)
 
 
 def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contributions: int = 1) -> Spending:
@@ -123,7 +118,7 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
 
     A budget with δ > 0 is taken as the largest step within it.
     """
-    wanted, shares = tuple(histograms), _dearest(histograms, [h.share for h in histograms])
+    wanted, shares = tuple(histograms), dearest((h.way, h.share) for h in histograms)
     relative = tuple(float(Fraction(h.share) / shares) for h in wanted)
     if isinstance(allowed, Step) or allowed.delta > 0:
         step = allowed if isinstance(allowed, Step) else largest_step(allowed, ALONE)
@@ -138,7 +133,7 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
 @lru_cache(maxsize=256)
 def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: tuple[float, ...], k: int) -> Spending:
     """Return the least noise, as far as tables of 12 digits go, whose exact step is within the one allowed."""
-    candidates = k * int(_dearest(histograms, [h.cells * h.unknown for h in histograms]))
+    candidates = k * int(dearest((h.way, h.cells * h.unknown) for h in histograms))
     escape = allowed.delta * (1 - TAILS) * (1 - 1e-6) if candidates else 0.0
     slack = allowed.delta * TAILS
     if allowed.mu == 0 or slack < FAINTEST:
@@ -173,7 +168,7 @@ def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contribu
     """
     if not histograms or not secret or n < 1:
         return LEAST_SHARE
-    shares = float(_dearest(histograms, [h.share for h in histograms]))
+    shares = float(dearest((h.way, h.share) for h in histograms))
     far = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / len(histograms)))
     least = min(h.share / h.cells for h in histograms if h.sized) / shares
     wanted = 2 * contributions**2 * (far * RARE / n) ** 2 / (whole.square * Fraction(least))
