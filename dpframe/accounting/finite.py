@@ -199,7 +199,8 @@ def sufficient_sets(
     >>> found.sets, found.checks, found.all_checks
     ({(0, 1): (0,), (1, 0): (1,)}, 2, 12)
     """
-    rows, rounded = _exact_rows(matrix), _FLOATS_APART if _has_floats(matrix) else Fraction(1)
+    rows, rational = _exact_rows(matrix), all(isinstance(p, Rational) for row in matrix for p in row)
+    rounded = Fraction(1) if rational else _FLOATS_APART
     every = permutations(range(len(rows)), 2)
     given = every if neighbours is None else _pairs(neighbours, len(rows))
     ordered = dict.fromkeys(pair for x, z in given if x != z for pair in ((x, z), (z, x)))
@@ -208,10 +209,6 @@ def sufficient_sets(
         for x, z in ordered
     }
     return SufficientSets(sets, len(rows[0]))
-
-
-def _has_floats(matrix: Sequence[Sequence[Any]]) -> bool:
-    return not all(isinstance(p, Rational) for row in matrix for p in row)
 
 
 def _exact_rows(matrix: Sequence[Sequence[Any]]) -> list[list[Fraction]]:

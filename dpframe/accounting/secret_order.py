@@ -265,12 +265,6 @@ def _moment(parts: Sequence[ColumnLoss]) -> float:
     return min(single, blanket)
 
 
-def _normal_mu(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> float:
-    """Return the μ that rows would have if their profile were Gaussian: where searches start, no bound."""
-    share = rows.shuffled_rows / rows.n * rows.contributions
-    return share * math.sqrt(_moment(parts) / rows.shuffled_rows) if parts else 0.0
-
-
 def shuffled_profile(parts: Sequence[ColumnLoss], rows: ShuffledRows) -> Profile:
     """Return bounds from above on the profile of shuffled rows with these columns."""
     lossy, m = check_losses(parts), rows.shuffled_rows
@@ -333,11 +327,13 @@ def _where(parts_of: Callable[[float], Sequence[ColumnLoss]], rows: ShuffledRows
 
     By bisection, which asks for few μ of its own once secants have found two totals close by on either side.
     """
+    share = rows.shuffled_rows / rows.n * rows.contributions
     below, above = 0.0, math.inf  # the nearest totals known on either side
 
     def gap(total: float) -> float:
         nonlocal below, above
-        mu = _normal_mu(check_losses(parts_of(total)), rows)
+        parts = check_losses(parts_of(total))
+        mu = share * math.sqrt(_moment(parts) / rows.shuffled_rows) if parts else 0.0
         short = mu == 0 or math.log(mu) < log_mu
         below, above = (max(below, total), above) if short else (below, min(above, total))
         return math.log(mu) - log_mu if mu else -math.inf

@@ -268,13 +268,11 @@ def _optimal(metric: str, size: int, epsilon: float, delta: float, slack: float)
 
 def _best_rival(metric: str, size: int, epsilon: float, delta: float, programme: Programme) -> float:
     """Return the least worst-case error of the simpler mechanisms."""
-    additive = {"line": lambda: Geometric(size - 1, epsilon, delta)}.get(
-        metric, lambda: WithNull(Geometric, (size - 2,), epsilon, delta)
-    )
+    line = metric == "line"
+    additive = Geometric(size - 1, epsilon, delta) if line else WithNull(Geometric, (size - 2,), epsilon, delta)
     keep = (1 - delta) * response_matrix(size, epsilon) + delta * np.eye(size)
     exponential = np.array(exponential_weights(metric, size, epsilon, delta), dtype=np.float64) / WORD
-    others = [programme.worst_error(matrix) for matrix in (keep, exponential)]
-    return min([*others, additive().expected_error()])
+    return min(*map(programme.worst_error, (keep, exponential)), additive.expected_error())
 
 
 def _rounded(matrix: FloatArray, epsilon: float, delta: float) -> Weights:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -168,15 +169,13 @@ class Wish:
         weights = _weights(found) if self.goals is None else _goal_weights(found, spaces, self.goals)
         mu = self.most(promise, inference).mu
 
-        def noisy(tables: Sequence[Measure], shares: Sequence[float], proved: bool = proved) -> list[Measure] | None:
-            return _noised(tables, spaces, shares, mu, contributions, promise.delta, proved)
-
+        noisy = partial(_noised, spaces=spaces, mu=mu, contributions=contributions, delta=promise.delta)
         if auto and proved:
             noised = _by_default(found, weights, noisy, spaces, n)
         else:
-            noised = noisy(found, weights)
+            noised = noisy(found, weights, proved)
             if auto and noised is not None:
-                noised = noisy(*_fitted_to_noise(noised, spaces, n))
+                noised = noisy(*_fitted_to_noise(noised, spaces, n), proved)
         # Vectors are counted with a weight, other rows with 1.
         units = [ball_of(spaces[m.columns[0]]).last if m.kind == "vectors" else 1 for m in noised or ()]
         counts = [m.sigma2 / unit**2 for m, unit in zip(noised or (), units, strict=True) if m.kind != "sum"]
@@ -551,14 +550,15 @@ def _step(space: Space) -> float:
 
 def _noised(
     tables: Sequence[Measure],
-    spaces: Mapping[str, Space],
     weights: Sequence[float],
+    proved: bool = True,
+    *,
+    spaces: Mapping[str, Space],
     mu: float,
     contributions: int,
     delta: float,
-    proved: bool,
 ) -> list[Measure] | None:
-    """Return the tables with the least noise, about, whose exact step is within μ; None if there is no such noise."""
+    """Return the tables with the least noise, about, whose step (exact if ``proved``) is within μ; None without any."""
     if not mu > 0 or delta * SLACK < FAINTEST:
         return None
 

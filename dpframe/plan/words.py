@@ -217,6 +217,7 @@ def summary_of(plan: PlanData) -> pd.DataFrame:
     rows = []
     for unit in plan.units:
         missed = any(name in not_found for name in unit.names)
+        changes = "chance of change" if unit.space.metric in UNORDERED else ""
         rows.append(
             {
                 "column": unit.label,
@@ -226,7 +227,7 @@ def summary_of(plan: PlanData) -> pd.DataFrame:
                 "delta": unit.mechanism.budget.delta,
                 "expected_error": math.nan if missed else unit.expected_error,
                 "error_bound": math.nan if missed else unit.error_bound,
-                "unit": "not found" if missed else unit.space.unit or _unit_of(unit.space.metric),
+                "unit": "not found" if missed else unit.space.unit or changes,
             }
         )
     names = ["column", "space", "mechanism", "epsilon", "delta", "expected_error", "error_bound", "unit"]
@@ -236,10 +237,6 @@ def summary_of(plan: PlanData) -> pd.DataFrame:
 def digits(x: float) -> str:
     """Return a number as notebooks show it."""
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
-
-
-def _unit_of(metric: str) -> str:
-    return "chance of change" if metric in UNORDERED else ""
 
 
 def _short(text: str, width: int = 60) -> str:

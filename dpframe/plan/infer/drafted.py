@@ -151,7 +151,11 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
         values = [present_numbers(one)[0] for one in typed[1](column.name)] if is_number(type_) else []
         spaces[column.name] = _rounded(space, values, type_)
         notes[column.name] = _CHECKS.get(inner.tag, "that it fits the codebook") + _NULLS * space.has_null
-        notes[column.name] += _code_of_missing(values) + _ROWS_OWN * _differ(values, typed[0].type)
+        rows = sum(map(len, values))
+        # Numbers of members are whole and all different, as measurements seldom are.
+        many = pa.types.is_integer(type_) and rows >= _MANY
+        own = many and len(np.unique(np.concatenate(values))) == rows
+        notes[column.name] += _code_of_missing(values) + _ROWS_OWN * own
     return DraftedSpaces(spaces, False, notes, left)
 
 
@@ -191,12 +195,6 @@ def _code_of_missing(values: Sequence[npt.NDArray[Any]]) -> str:
         return ""
     rows = len(together) - len(others)
     return _CODE.format(f"{code:.0f}", rows, "s" * (rows != 1))
-
-
-def _differ(values: Sequence[npt.NDArray[Any]], type_: pa.DataType) -> bool:
-    """Return whether many whole numbers are all different, as numbers of members are and measurements seldom."""
-    rows = sum(map(len, values))
-    return pa.types.is_integer(type_) and rows >= _MANY and len(np.unique(np.concatenate(values))) == rows
 
 
 def _rounded(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.DataType) -> Space:
