@@ -113,8 +113,9 @@ class GeometricChannel(Channel):
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)² inside, [f(0) − αf(1)]/(1−α) at the ends."""
+        rate = self.table.rate
         y = np.asarray(codes, dtype=np.int64)
-        alpha, beta = math.exp(-self.table.rate), -math.expm1(-self.table.rate)
+        alpha, beta = math.exp(-rate), -math.expm1(-rate)
         here = f(y)
         before, after = f(np.maximum(y - 1, 0)), f(np.minimum(y + 1, self.span))
         # (1+α²)f − αf₋ − αf₊ = (1−α)²f + α(2f − f₋ − f₊): no cancellation as α tends to 1.
@@ -124,7 +125,8 @@ class GeometricChannel(Channel):
 
     def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
         """Return A (or Aᵀ) applied along axis 0, by two recursions."""
-        alpha, beta = math.exp(-self.table.rate), -math.expm1(-self.table.rate)
+        rate = self.table.rate
+        alpha, beta = math.exp(-rate), -math.expm1(-rate)
         weights = np.full((len(counts), *([1] * (counts.ndim - 1))), beta / (1 + alpha))
         weights[[0, -1]] = 1 / (1 + alpha)
         inside = counts * weights if adjoint else counts
@@ -134,7 +136,8 @@ class GeometricChannel(Channel):
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return the tridiagonal inverse applied along axis 0."""
-        alpha, beta = math.exp(-self.table.rate), -math.expm1(-self.table.rate)
+        rate = self.table.rate
+        alpha, beta = math.exp(-rate), -math.expm1(-rate)
         ends, inside, beside = 1 / beta, (1 + alpha**2) / beta**2, alpha / beta**2
         beside_ends = alpha / beta
         power, sign = (2, 1) if squared else (1, -1)
@@ -155,29 +158,31 @@ class GeometricChannel(Channel):
 
         Cells begin at ``edges[:-1]`` and end at ``edges[-1]``, stretches begin at ``starts``.
         """
+        rate = self.table.rate
         # P(Y < c | x) = 1 − α^(c−x)/(1+α) for x < c, and α^(x−c+1)/(1+α) for x ≥ c, as saturation keeps what lies
         # within 0…span; sums of powers of α are geometric.
         low, high = np.asarray(edges[:-1], dtype=np.float64), np.asarray(edges[1:], dtype=np.float64)
         c = np.asarray(starts[1:], dtype=np.float64)[:, None]
-        alpha, beta = math.exp(-self.table.rate), -math.expm1(-self.table.rate)
+        alpha, beta = math.exp(-rate), -math.expm1(-rate)
         below = np.clip(c, low, high) - low
         above = high - low - below
         # Distances from c of the nearest x below it (1 or more) and of the nearest at or above it.
         nearest_below = np.maximum(c - (low + below) + 1, 0.0)
         nearest_above = np.maximum(low + below - c, 0.0)
-        under = np.exp(-self.table.rate * nearest_below) * -np.expm1(-self.table.rate * below) / beta
-        over = np.exp(-self.table.rate * (nearest_above + 1)) * -np.expm1(-self.table.rate * above) / beta
+        under = np.exp(-rate * nearest_below) * -np.expm1(-rate * below) / beta
+        over = np.exp(-rate * (nearest_above + 1)) * -np.expm1(-rate * above) / beta
         cumulative = (below - under / (1 + alpha) + over / (1 + alpha)) / (high - low)
         whole = np.vstack([np.zeros(len(low)), cumulative, np.ones(len(low))])
         return np.asarray(np.diff(whole, axis=0))
 
     def expected_error(self, space: Space | None = None) -> float:
         """Return E|Y − x| in grid steps for x in the middle, where it is largest."""
+        rate = self.table.rate
         x = self.span // 2
-        alpha = math.exp(-self.table.rate)
+        alpha = math.exp(-rate)
 
         def towards(steps: int) -> float:
-            return alpha * -math.expm1(-self.table.rate * steps) / (-math.expm1(-self.table.rate) * (1 + alpha))
+            return alpha * -math.expm1(-rate * steps) / (-math.expm1(-rate) * (1 + alpha))
 
         return towards(x) + towards(self.span - x)
 

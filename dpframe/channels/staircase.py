@@ -310,23 +310,19 @@ class Staircase(Mechanism):
         # Of the box of x the places below c are c + left − x, cut to 0…width; summed over the x of a cell.
         below = c + self.table.left
         box = (_ramp(below - low, self.width) - _ramp(below - high, self.width)) / (high - low)
-        under = np.where(inside, self._top * box + self._cumulative(starts)[:, None], (c > 0) * 1.0)
+        background = np.append(0.0, np.cumsum(self._background))[np.asarray(starts)][:, None]
+        under = np.where(inside, self._top * box + background, (c > 0) * 1.0)
         if self.nullable:
-            absent = self._cumulative(starts)[:, None]
-            under = np.where(c > self.span, absent, under)
-            under = np.where(c > self.span, under + self.table.signal, under)
-            under = np.hstack([under, absent])
+            under = np.where(c > self.span, background + self.table.signal, under)
+            under = np.hstack([under, background])
         return np.diff(np.vstack([under, np.ones((1, under.shape[1]))]), axis=0)
-
-    def _cumulative(self, starts: IntArray) -> FloatArray:
-        """Return what the background gives below each start."""
-        return np.append(0.0, np.cumsum(self._background))[np.asarray(starts)]
 
     def expected_error(self, space: Space | None = None) -> float:
         """Return the largest E|Y − x| in grid steps, null being at the diameter."""
         if space is not None and "line" not in space.metric:
             return super().expected_error(space)
-        span, width, left = self.table.span, self.table.width, self.table.left
+        table = self.table
+        span, width, left = table.span, table.width, table.left
         x = np.arange(span + 1.0) if span < _PLACES else np.linspace(0, span, _PLACES).round()
 
         def within(reach: int, room: FloatArray) -> FloatArray:
@@ -336,12 +332,10 @@ class Staircase(Mechanism):
         box = within(left, x) + within(width - 1 - left, span - x)
         # Ends have more places than one.
         everywhere = x * (x + 1) / 2 + (span - x) * (span - x + 1) / 2 + left * x + (width - 1 - left) * (span - x)
-        rest = self.table.rest * (np.full_like(x, span) if self.table.nullable else span - x)
-        hidden = float(self.table.low * width * span) if self.table.nullable else 0.0
-        of_values = float((self.table.top * box + self.table.low * everywhere + rest + hidden).max())
-        of_null = (
-            span * (WORD - width * (self.table.top + self.table.low) - self.table.rest) if self.table.nullable else 0
-        )
+        rest = table.rest * (np.full_like(x, span) if table.nullable else span - x)
+        hidden = float(table.low * width * span) if table.nullable else 0.0
+        of_values = float((table.top * box + table.low * everywhere + rest + hidden).max())
+        of_null = span * (WORD - width * (table.top + table.low) - table.rest) if table.nullable else 0
         return max(of_values, float(of_null)) / WORD
 
 
