@@ -21,23 +21,22 @@ _TINY = 1e-20
 """Below it e^ε − 1 loses too many of the digits."""
 
 
-def _as_float(value: SupportsFloat) -> float:
+def _as_float(value: Any) -> float | None:
+    """Return a number as a float, NaN where no float holds it, or None for what is no number."""
+    # Floats first: to look for a protocol's methods takes longer than all the rest of many a check.
+    if not isinstance(value, float) and (isinstance(value, bool) or not isinstance(value, SupportsFloat)):
+        return None
     try:
         return float(value)
     except (OverflowError, TypeError, ValueError):  # an integer beyond all floats, an array
         return math.nan
 
 
-def _is_number(value: Any) -> bool:
-    # Floats first: to look for a protocol's methods takes longer than all the rest of many a check.
-    return isinstance(value, float) or (isinstance(value, SupportsFloat) and not isinstance(value, bool))
-
-
 def check_epsilon(epsilon: Any, name: str = "epsilon") -> float:
     """Return ``epsilon`` as a float, or raise `ParameterError` unless it is finite and positive."""
-    if not _is_number(epsilon):
-        raise ParameterError(f"{name} must be a number above 0, e.g. {name}=1.0")
     value = _as_float(epsilon)
+    if value is None:
+        raise ParameterError(f"{name} must be a number above 0, e.g. {name}=1.0")
     if not (math.isfinite(value) and value > 0):
         raise ParameterError(f"{name} must be finite and above 0, e.g. {name}=1.0; got {value}")
     return value
@@ -45,9 +44,9 @@ def check_epsilon(epsilon: Any, name: str = "epsilon") -> float:
 
 def check_delta(delta: Any, name: str = "delta") -> float:
     """Return ``delta`` as a float, or raise `ParameterError` unless it lies in [0, 1)."""
-    if not _is_number(delta):
-        raise ParameterError(f"{name} must be a number in [0, 1), e.g. {name}=1e-6")
     value = _as_float(delta)
+    if value is None:
+        raise ParameterError(f"{name} must be a number in [0, 1), e.g. {name}=1e-6")
     if not 0 <= value < 1:
         raise ParameterError(f"{name} must lie in [0, 1), e.g. {name}=0 or {name}=1e-6; got {value}")
     return value

@@ -262,9 +262,11 @@ class Numbers(Task):
     def _between(self, low: float, high: float) -> Space:
         """Return the space between bounds."""
         if pa.types.is_floating(self.type):
-            return self._stepped(*friendly(low, high)) or reals(
-                self.type, [pa.array(friendly(low, high), pa.float64())]
-            )
+            first, last = friendly(low, high)
+            seen = next((m for m in self.measured if m.kind == "steps"), None)
+            step = None if seen is None else step_of(seen.counts, seen.variance)
+            grid = None if step is None else stepped(first, last, step, self.type)
+            return grid or reals(self.type, [pa.array([first, last], pa.float64())])
         ends = [_clamped(edge, self.rounds[0].grid) for edge in friendly(round(low), round(high))]
         space: Any = integers(self.type, [pa.array(ends, self.type)])
         # A dictionary lists its values: they are made few enough for that, too.
@@ -273,12 +275,6 @@ class Numbers(Task):
             return cast(Space, space)
         step = -(-space.size // most) * space.step
         return Integer(space.lower, space.lower + (space.upper - space.lower) // step * step, step)
-
-    def _stepped(self, low: float, high: float) -> Space | None:
-        """Return the grid of the step that the values were seen to have, if they have one."""
-        counts = next((m for m in self.measured if m.kind == "steps"), None)
-        step = None if counts is None else step_of(counts.counts, counts.variance)
-        return None if step is None else stepped(low, high, step, self.type)
 
 
 class Times(Numbers):
