@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,10 @@ def with_tables(
     As estimates by ``"inverse"`` have it: both are unbiased and independent, and are weighted by their precision.
     What is not a mean of numbers that are cut into bins is from the rows only.
     """
-    tuples = {names for measure in measures for names in _tuples([name for name in spaces if name in measure.columns])}
+    tuples: set[tuple[str, ...]] = set()
+    for measure in measures:
+        own = [name for name in spaces if name in measure.columns]  # as a forecast orders them
+        tuples.update(names for size in range(1, len(own) + 1) for names in combinations(own, size))
     labels = {" × ".join(names): names for names in tuples}
     told = np.array(
         [
@@ -104,12 +107,6 @@ def in_bins(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping
         index=pd.MultiIndex.from_tuples(list(told), names=forecast.index.names),
     )
     return pd.concat([forecast[kept], more.reindex(columns=forecast.columns)]) if told else forecast
-
-
-def _tuples(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield all that is asked of some columns together, as a forecast orders them."""
-    for size in range(1, len(names) + 1):
-        yield from combinations(names, size)
 
 
 def _precision(

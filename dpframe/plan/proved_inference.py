@@ -36,7 +36,12 @@ def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mappi
     """Compute what an inference cost anew from what it asked, and replay which of it the recorded counts answer."""
     if inferred is None:
         return ProvedInference((), (), ())
-    failures = [] if inferred.step is None else _alone(inferred.budget, inferred.step)
+    failures: list[str] = []
+    if inferred.step is not None:
+        stated = step_delta(inferred.step, inferred.budget.epsilon)
+        if stated > inferred.budget.delta:
+            claim = inferred.budget.stated()
+            failures.append(f"inference claims {claim} on its own, but its step has delta={stated:.4g} there")
     if inferred.asked is None:
         failures += _at_least(inferred, contributions)
         line = f"what inference of {name_list(inferred.columns)} might have asked, and so its cost: the plan says less"
@@ -55,14 +60,6 @@ def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mappi
 
 
 _COUNTED = "no row counted under more cells than stated, and no counts left but those of the plan"
-
-
-def _alone(budget: Budget, step: Step) -> list[str]:
-    """Return whether a step is more than what inference claims to cost by itself."""
-    stated = step_delta(step, budget.epsilon)
-    if stated <= budget.delta:
-        return []
-    return [f"inference claims {budget.stated()} on its own, but its step has delta={stated:.4g} there"]
 
 
 def _unanswered(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str]:
