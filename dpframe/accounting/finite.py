@@ -54,7 +54,10 @@ def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
     _check_columns(columns, total)
     if not epsilon >= 0:
         raise ParameterError("epsilon must be at least 0")
-    up, down = _factor(epsilon)
+    up, down = 1, 1
+    if epsilon > 0:
+        with localcontext(_DIGITS):  # e^ε or a little less, over a power of 2
+            up, down = int(Fraction(Decimal(min(epsilon, _HUGE)).exp() * (1 - _SLACK) * (1 << 240))), 1 << 240
     floats = _as_floats(columns, total)
     # A positive part is off by no more than the roundings of its own terms, which sum to about 1.
     margin = (floats.shape[1] + 16) * 2.0**-50
@@ -237,15 +240,6 @@ def _check_columns(columns: Columns, total: int) -> None:
             raise ParameterError(
                 f"columns must be integers from 0 that sum to total; those at position {position} are not"
             )
-
-
-def _factor(epsilon: float) -> tuple[int, int]:
-    """Return e^ε or a little less as an integer over a power of 2."""
-    if epsilon == 0:
-        return 1, 1
-    with localcontext(_DIGITS):
-        scaled = Decimal(min(epsilon, _HUGE)).exp() * (1 - _SLACK) * (1 << 240)
-        return int(Fraction(scaled)), 1 << 240
 
 
 def _as_floats(columns: Columns, total: int) -> FloatArray:

@@ -96,11 +96,12 @@ class ColumnStream:
         ``bits`` is the width of the plane's words: 32, 64, or 128 (two 64-bit halves a row).
         """
         parts = (*self.path, (self.first_word + word).to_bytes(4, "little"), bytes([bits]))
+        if self.rows is not None and self.rows.ndim > 1:
+            parts = (*parts, b"address")  # addresses of 128 bits are blocks of a plane of their own
+        subkey = hmac.new(self.key, framed(parts), hashlib.sha256).digest()
         if self.rows is not None:
-            # Addresses of 128 bits are blocks of a plane of their own.
-            parts = parts if self.rows.ndim == 1 else (*parts, b"address")
-            return ScatteredReader(_subkey(self.key, parts), self.rows[first_row:], bits)
-        return PlaneReader(_subkey(self.key, parts), first_row * (bits // 8), bits)
+            return ScatteredReader(subkey, self.rows[first_row:], bits)
+        return PlaneReader(subkey, first_row * (bits // 8), bits)
 
     def words(self, word: int, first_row: int, count: int, bits: int = 64) -> npt.NDArray[np.unsignedinteger]:
         """Return words ``first_row … first_row + count − 1`` of a plane, as uint32 or uint64.
@@ -189,7 +190,3 @@ def block_cipher(key: bytes) -> CipherContext:
 def framed(parts: Iterable[bytes]) -> bytes:
     """Return parts as one message, each after its length: no two lists of parts have the same."""
     return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-
-
-def _subkey(key: bytes, parts: tuple[bytes, ...]) -> bytes:
-    return hmac.new(key, framed(parts), hashlib.sha256).digest()

@@ -89,10 +89,7 @@ class Total(Counter):
     """The sum of the codes that are not null's; those of more than 2³² rows still fit."""
 
     space: Space
-    counts: npt.NDArray[Any] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.counts = np.zeros(1, dtype=object)
+    counts: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(1, dtype=object), init=False, repr=False)
 
     def add(self, codes: Codes) -> None:
         """Add codes up."""
@@ -236,12 +233,9 @@ class Values(OfColumn):
     ``of`` gives the nulls of a batch, its values, and the rows of each.
     """
 
-    counts: Ints = field(init=False, repr=False)
+    counts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64), init=False, repr=False)
     _parts: list[pa.Table] = field(default_factory=list, init=False, repr=False)
     _pending: int = field(default=0, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.counts = np.zeros(1, dtype=np.int64)
 
     def add(self, values: Any) -> None:
         """Count a batch."""
