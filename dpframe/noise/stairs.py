@@ -90,16 +90,16 @@ class StairNoise:
         steps = -(-moved // self.width)
         rounds = 2 + steps // (_BASE ** len(self.digits) * len(self.last.limits))
         tables = math.fsum(digit.spread for digit in (self.sides, self.last, *self.digits))
-        return float((steps * self.rate + tables + rounds * self.coin_error + self._uneven) * (1 + _ROUND))
-
-    @property
-    def _uneven(self) -> float:
-        """Most that places on a step differ, as words are no multiple of them."""
-        return 2 * max(self.width, 2 * self.plateau - 1) / _TOTAL * (1 + _ROUND)
+        # Places on a step differ by so much at the most, as words are no multiple of them.
+        uneven = 2 * max(self.width, 2 * self.plateau - 1) / _TOTAL * (1 + _ROUND)
+        return float((steps * self.rate + tables + rounds * self.coin_error + uneven) * (1 + _ROUND))
 
     def sample(self, stream: ColumnStream, plane: int, count: int) -> list[int]:
         """Return draws 0 … count − 1, from the planes ``plane`` on."""
-        planes = (_words(stream, plane + i, count) for i in itertools.count())
+        planes = (
+            [(high << 64) | low for low, high in stream.words(plane + i, 0, count, bits=_BITS).tolist()]
+            for i in itertools.count()
+        )
         sides = [self.sides.place(word) for word in next(planes)]
         places = next(planes)
         steps, worth = [0] * count, 1
@@ -161,11 +161,6 @@ class StairNoise:
             return top * (2 * (self.plateau - 1 - size) + rest)
         step, place = divmod(size - self.plateau + 1, self.width)
         return float(top * beta**step * (rest - 2 * place * beta))
-
-
-def _words(stream: ColumnStream, plane: int, count: int) -> list[int]:
-    """Return words of 128 bits of a plane."""
-    return [(high << 64) | low for low, high in stream.words(plane, 0, count, bits=_BITS).tolist()]
 
 
 @lru_cache(maxsize=64)

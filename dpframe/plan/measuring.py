@@ -19,6 +19,7 @@ from dpframe.plan.forecast import vector_scale
 from dpframe.plan.levels import FEW, FIRST, has_levels, level_sizes
 from dpframe.plan.measures import LARGEST_TABLE, SLACK, Measure, check_measures, measures_step
 from dpframe.spaces import Space
+from dpframe.spaces.base import line_of
 from dpframe.spaces.cells import ball_of, cell_count, is_cut, item_count, largest_set
 from dpframe.totals.least_noise import FAINTEST, least_noise
 
@@ -526,26 +527,16 @@ def _goal_costs(
         if goal is None or helps:
             costs.append(0.0)
             continue
-        costs.append(noise.moves * (noise.span / (goal / _unit(table, spaces[table.columns[0]]))) ** 2)
+        space = spaces[table.columns[0]]
+        # What 1 in a table's numbers is, over the rows, in the unit of its goal.
+        unit = line_of(space)[1] if table.kind == "sum" else 1.0
+        unit = vector_scale(space) / ball_of(space).last if table.kind == "vectors" else unit
+        costs.append(noise.moves * (noise.span / (goal / unit)) ** 2)
     return costs
 
 
 _BESIDE_GOALS = 0.02
 """Part of what tables cost that has one which only helps others: a number's one-way where its mean is asked."""
-
-
-def _unit(table: Measure, space: Space) -> float:
-    """Return what 1 in a table's numbers is, over the rows, in the unit of its goal."""
-    if table.kind == "vectors":
-        return vector_scale(space) / ball_of(space).last
-    return _step(space) if table.kind == "sum" else 1.0
-
-
-def _step(space: Space) -> float:
-    """Return the distance between neighbouring codes' numbers."""
-    numbers = space.numbers(np.array([0, 1]))
-    assert numbers is not None
-    return float(numbers[1] - numbers[0])
 
 
 def _noised(
@@ -566,15 +557,12 @@ def _noised(
         return [replace(table, sigma2=sigma2) for table, sigma2 in zip(tables, scales, strict=True)]
 
     def spent(scales: Sequence[float]) -> Step:
-        return _spent(noised(scales), spaces, contributions, delta) if proved else Step(0.0)
+        if not proved:
+            return Step(0.0)
+        try:
+            return measures_step(noised(scales), spaces, contributions, delta) or Step(0.0)
+        except ParameterError:  # noise so small that its tails count costs more than anything
+            return Step(_LARGEST)
 
     found = least_noise([table.noise(spaces) for table in tables], weights, mu, contributions, spent)
     return None if found is None else noised(found)
-
-
-def _spent(tables: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float) -> Step:
-    """Return what tables cost; where noise is so small that its tails count, more than anything."""
-    try:
-        return measures_step(tables, spaces, contributions, delta) or Step(0.0)
-    except ParameterError:
-        return Step(_LARGEST)

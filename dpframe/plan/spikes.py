@@ -129,7 +129,9 @@ def _shapes(ends: FloatArray, spike: int, whole: bool) -> tuple[FloatArray, Floa
     held = shapes.sum(axis=1)
     some = held > 0.5
     shapes, weights = shapes[some] / held[some, None], weights[some] / max(weights[some].sum(), 1e-300)
-    points = [place for place in _points(ends) if place != spike]
+    values = [value for value in (0.0, 1.0) if ends[0] <= value < ends[-1]]
+    cells = [int(np.searchsorted(ends, value, side="right")) - 1 for value in values]
+    points = [cell for cell in cells if cell != spike]
     single = np.eye(len(ends) - 1)[points]
     return np.concatenate([shapes, single]), np.concatenate([weights, np.full(len(points), _POINT[whole])])
 
@@ -144,8 +146,3 @@ def _around(ends: FloatArray, shift: float, whole: bool) -> tuple[FloatArray, Fl
     least, most = _USUAL[whole]
     usual = np.tile((sizes >= least) & (sizes <= most), len(_APART))
     return np.diff(1 / (1 + np.exp(-np.clip(ways, -500, 500))), axis=1), np.where(usual, 1.0, _UNUSUAL)
-
-
-def _points(ends: FloatArray) -> list[int]:
-    """Return the cells of 0 and 1."""
-    return [int(np.searchsorted(ends, value, side="right")) - 1 for value in (0.0, 1.0) if ends[0] <= value < ends[-1]]

@@ -101,7 +101,8 @@ class DraftedSpaces(Mapping[str, Any]):
         lines = [f"# {TITLE}", "spaces = dpf.DraftedSpaces({"]
         for name, space in self.spaces.items():
             note = f"  # check: {self.notes[name]}" if name in self.notes else ""
-            lines.append(f'    "{_escaped(name)}": {_as_code(space)},{note}')
+            code = re.sub(r"(?<![\w'\"])([A-Z][a-z]+)\(", r"dpf.\1(", repr(space))
+            lines.append(f'    "{_escaped(name)}": {code},{note}')
         lines += [f"    # {_escaped(name)!r} is left out: {why}" for name, why in self.left_out.items()]
         return "\n".join([*lines, f"}}, reviewed={self.reviewed})"])
 
@@ -119,11 +120,6 @@ def check_reviewed(spaces: Any) -> None:
 
 def _escaped(name: str) -> str:
     return name.encode("unicode_escape").decode().replace('"', '\\"')
-
-
-def _as_code(space: Any) -> str:
-    """Return a space as Python code, with the package's name before each class."""
-    return re.sub(r"(?<![\w'\"])([A-Z][a-z]+)\(", r"dpf.\1(", repr(space))
 
 
 def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:

@@ -228,10 +228,6 @@ def _task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int
     return task.in_rounds(rounds)
 
 
-def _items(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
-    return Items(column, most_items, _secret(column, stream))
-
-
 def _objects(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
     return Objects(column, n, most_items, _secret(column, stream))
 
@@ -252,7 +248,7 @@ _TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, Key
     (is_number, lambda column, n, *_: Numbers(column, n)),
     (is_time, lambda column, n, *_: Times(column, n)),
     (is_text, lambda column, *_: Ranks(column) if column.order else Texts(column)),
-    (_is_set, _items),
+    (_is_set, lambda column, _, most_items, stream: Items(column, most_items, _secret(column, stream))),
     (is_list_of_floats, lambda column, n, *_: Lists(column, n)),
     (pa.types.is_null, _objects),
 ]
