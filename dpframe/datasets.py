@@ -227,13 +227,6 @@ def _household_profiles() -> FloatArray:
     return profiles
 
 
-def _day_waves() -> FloatArray:
-    """Slow waves over the day, weighted so that slower ones sway more, shape (6, 24)."""
-    turns = 2 * np.pi * np.outer(np.arange(1, 4), _HOURS) / 24
-    waves = np.concatenate([np.cos(turns), np.sin(turns)])
-    return np.asarray(waves * np.tile([0.15, 0.10, 0.07], 2)[:, None], dtype=np.float64)
-
-
 class _People:
     """The draws behind one table; what several columns rest on is drawn once and kept."""
 
@@ -315,7 +308,10 @@ class _People:
 
     def load_curve(self) -> pd.Series:
         household = _choose(self._uniform("load_curve"), _HOUSEHOLD_WEIGHTS)
-        profiles, waves = _household_profiles(), _day_waves()
+        profiles = _household_profiles()
+        turns = 2 * np.pi * np.outer(np.arange(1, 4), _HOURS) / 24
+        waves = np.concatenate([np.cos(turns), np.sin(turns)])
+        waves = np.asarray(waves * np.tile([0.15, 0.10, 0.07], 2)[:, None], dtype=np.float64)
         stream = self._stream("load_curve", 1)
         lists: list[list[float]] = []
         for rows in self._slices():

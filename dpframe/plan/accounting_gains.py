@@ -28,24 +28,6 @@ ORDER_METHODS = {
 """What a bound for a secret order rests on, in words."""
 
 
-def _settings(terms: Terms) -> dict[str, Terms]:
-    """Return the accountings from the simplest to the one in force, by name."""
-    pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None)
-    # Without a secret order nothing would be measured: tables would leave unshuffled rows next to nothing.
-    central = None if terms.shuffled_rows is not None else terms.central
-    plain = replace(terms, sample=None, secret=False, local=None, central=central)
-    settings = {"basic composition": pure}
-    if terms.budget.delta > 0:
-        settings["optimal composition"] = plain
-    if terms.shuffled_rows is not None:
-        settings["secret order"] = replace(terms, sample=None, local=None)
-    if terms.samples:
-        settings["secret sample"] = replace(terms, local=None)
-    if terms.local is not None:
-        settings["cap on each row"] = terms
-    return settings
-
-
 def _units_under(units: Sequence[Randomised], terms: Terms) -> tuple[Randomised, ...] | None:
     """Return the units calibrated for other terms, or None where no noise reaches them."""
     try:
@@ -86,7 +68,20 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
     """Return a row per accounting; see `Plan.accounting_gains`."""
     import pandas as pd
 
-    rows, settings = [], _settings(terms)
+    pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None)
+    # Without a secret order nothing would be measured: tables would leave unshuffled rows next to nothing.
+    central = None if terms.shuffled_rows is not None else terms.central
+    plain = replace(terms, sample=None, secret=False, local=None, central=central)
+    settings = {"basic composition": pure}
+    if terms.budget.delta > 0:
+        settings["optimal composition"] = plain
+    if terms.shuffled_rows is not None:
+        settings["secret order"] = replace(terms, sample=None, local=None)
+    if terms.samples:
+        settings["secret sample"] = replace(terms, local=None)
+    if terms.local is not None:
+        settings["cap on each row"] = terms
+    rows = []
     if any(unit.step for unit in units):  # which no order hides
         settings.pop("secret order", None)
     for name, setting in settings.items():

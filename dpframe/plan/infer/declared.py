@@ -226,20 +226,18 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
                     "holds times of day, and its bounds reach beyond a day; declare e.g. ('08:00', '18:00')"
                 )
         if column.decimal is not None:
-            space = _in_decimals(space, *column.decimal)
+            precision, scale = column.decimal
+            bounds, most = space.inner_space.numbers(np.array([0, space.values - 1])), (10**precision - 1) / 10**scale
+            if not space.is_listed and bounds is not None and max(-bounds[0], bounds[1]) > most:
+                raise ColumnError(
+                    f"has decimals of {precision} digits, and its bounds reach beyond; choose within ±{most:g}"
+                )
+            space = space.in_decimals(precision, scale)
     except ColumnError as error:
         raise error.located(column.name) from None
     except (ParameterError, PlanError) as error:
         raise type(error)(f"column {column.name!r}: {error}") from None
     return space
-
-
-def _in_decimals(space: Space, precision: int, scale: int) -> Space:
-    """Return a declared space with values that the column can hold; refuse bounds that it cannot."""
-    ends, most = space.inner_space.numbers(np.array([0, space.values - 1])), (10**precision - 1) / 10**scale
-    if not space.is_listed and ends is not None and max(-ends[0], ends[1]) > most:
-        raise ColumnError(f"has decimals of {precision} digits, and its bounds reach beyond; choose within ±{most:g}")
-    return space.in_decimals(precision, scale)
 
 
 def _request(columns: Sequence[Field]) -> str:
