@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import Unit
 from dpframe.api.identity import content, table_digest, warn_if_released, warn_of_parts
 from dpframe.api.ledger import job_keys, runs
@@ -73,7 +72,15 @@ class ReleaseBudget:
                 self._check_key(self.account, identity[:10], identity[10:20])
             return receipt
         if what == INFERENCE:
-            _warn_if_repeated(table, cost.budget)
+            request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
+            if request in _requests:
+                warn(
+                    "spaces of such a table were inferred before in this process, and every time costs "
+                    f"epsilon={cost.budget.epsilon:g}, delta={cost.budget.delta:g}; reuse them with spaces=plan, or "
+                    "let a ledger= keep count",
+                    RepeatedReleaseWarning,
+                )
+            _requests.add(request)
         elif self.ready is None:
             warn_if_released(table, cost.budget)
         return None
@@ -147,18 +154,6 @@ class DoneRun:
 
 _requests: set[bytes] = set()
 """Requests for private inference that this process has made without a ledger."""
-
-
-def _warn_if_repeated(table: Table, share: Budget) -> None:
-    request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
-    if request in _requests:
-        warn(
-            "spaces of such a table were inferred before in this process, and every time costs "
-            f"epsilon={share.epsilon:g}, delta={share.delta:g}; reuse them with spaces=plan, or let a ledger= "
-            "keep count",
-            RepeatedReleaseWarning,
-        )
-    _requests.add(request)
 
 
 @dataclass

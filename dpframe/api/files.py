@@ -199,7 +199,16 @@ GROUP_ROWS = 1 << 20
 def as_table(table: Any) -> pa.Table:
     """Return a table as Arrow, a pandas release with its dtypes and its description."""
     if isinstance(table, pd.DataFrame):
-        return _from_pandas(table)
+        text, arrow = table.attrs.get("dpframe"), None
+        with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
+            stored = table.apply(_listed, axis=0) if len(table.columns) else table.copy(deep=False)
+            stored.attrs = {}
+            arrow = pa.Table.from_pandas(stored, preserve_index=False)
+        if arrow is None:  # out here, for what Arrow raises quotes the value, and would be kept as this error's context
+            raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it")
+        if not isinstance(text, str):
+            return arrow
+        return _described(arrow, text)
     if isinstance(table, pa.RecordBatch):
         return pa.Table.from_batches([table])
     if isinstance(table, pa.Table):
@@ -223,19 +232,6 @@ def _from_polars(frame: Any) -> pa.Table:
     # Categories are views otherwise, which Arrow's reader cannot decode.
     table, text = frame.to_arrow(compat_level=pl.CompatLevel.oldest()), kept_text(frame)
     return table if text is None else _described(table, text)
-
-
-def _from_pandas(frame: pd.DataFrame) -> pa.Table:
-    text, arrow = frame.attrs.get("dpframe"), None
-    with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
-        stored = frame.apply(_listed, axis=0) if len(frame.columns) else frame.copy(deep=False)
-        stored.attrs = {}
-        arrow = pa.Table.from_pandas(stored, preserve_index=False)
-    if arrow is None:  # out here, for what Arrow raises quotes the value, and would be kept as this error's context
-        raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it")
-    if not isinstance(text, str):
-        return arrow
-    return _described(arrow, text)
 
 
 def _tells(table: pa.Table, plan: Plan | ReleaseInfo) -> bool:

@@ -98,7 +98,14 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             raise AlreadySanitizedError(
                 "the table is a release already; sanitising it again only adds noise: use the original table"
             )
-        _warn_of_release(table)
+        # A release that lost what it says of itself, as by way of CSV, keeps the name of its index.
+        if SHUFFLED in (*getattr(table, "index_names", ()), *table.names):
+            warn(
+                f"the table has {SHUFFLED!r} as a column or index, as releases have, which another release only adds "
+                "noise to; if it is one, read it with dpframe.read(path) or give its plan back with "
+                "dpframe.attach(table, plan), else rename that",
+                DpframeWarning,
+            )
         valid = (
             CheckedRequest.of(table, request)
             if request.plan is None
@@ -180,17 +187,6 @@ def planned(
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
     request = Request(epsilon, delta, None, options, release=False)
     return carry_out(table, request, ReleaseBudget(account, key), lambda _, ready: ready.plan)
-
-
-def _warn_of_release(table: Table) -> None:
-    """Warn of a table that is a release by the name of its index, and does not say so: attrs and CSV lose that."""
-    if SHUFFLED in (*getattr(table, "index_names", ()), *table.names):
-        warn(
-            f"the table has {SHUFFLED!r} as a column or index, as releases have, which another release only adds noise "
-            "to; if it is one, read it with dpframe.read(path) or give its plan back with dpframe.attach(table, plan), "
-            "else rename that",
-            DpframeWarning,
-        )
 
 
 def _warn_of_few(rows: int) -> None:

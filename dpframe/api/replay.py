@@ -224,12 +224,12 @@ def _reordered(one: pa.ChunkedArray, two: pa.ChunkedArray) -> bool:
         return False
     pairs = list(zip(one.chunks, two.chunks, strict=True))
     alike = all(a.dictionary.equals(b.dictionary) for a, b in pairs)
-    return not alike and not all(_by_appearance(chunk) for pair in pairs for chunk in pair)
-
-
-def _by_appearance(array: pa.DictionaryArray) -> bool:
-    """Return whether entries are those that rows have, in the order in which they first appear."""
-    return bool(array.indices.drop_null().unique().to_pylist() == list(range(len(array.dictionary))))
+    # The released values alone make entries that are in the order in which they first appear.
+    return not alike and not all(
+        chunk.indices.drop_null().unique().to_pylist() == list(range(len(chunk.dictionary)))
+        for pair in pairs
+        for chunk in pair
+    )
 
 
 def _most(measure: Measure, plan: Plan) -> int:

@@ -102,7 +102,9 @@ class TargetPlans:
         wish = wish_of(checked(options) | {"n": table.n}, promise)
         if isinstance(wish.measure, str) and table.n < FEWEST:
             wish = Wish(None)
-        return cls(replace(valid, promise=promise, wish=wish), _targets(target, valid.spaces), most)
+        if not isinstance(target, Mapping) or not target:
+            raise ParameterError(f"target must be a mapping of columns to standard errors, {_EXAMPLE}")
+        return cls(replace(valid, promise=promise, wish=wish), tuple(_read(target, valid.spaces)), most)
 
     @cached_property
     def _measures(self) -> bool:
@@ -120,7 +122,11 @@ class TargetPlans:
         """The tables that targets ask for, or none."""
         if not self._measures:
             return self.valid.wish
-        goals = {target.names: target.error for target in self.targets if self._informative(target)}
+        goals = {
+            target.names: target.error
+            for target in self.targets
+            if math.prod(self.valid.spaces[name].size for name in target.names) > 1
+        }
         return replace(self.valid.wish, measure=tuple(goals) or None, goals=goals)
 
     @property
@@ -131,10 +137,6 @@ class TargetPlans:
         options = self.valid.options
         mu = self._wish.met_from(self.valid.spaces, options["n"], options["contributions"])
         return self._with_strength(math.log(mu)) if mu > 0 else 1.0
-
-    def _informative(self, target: StatisticTarget) -> bool:
-        """Return whether a table of a target has more than one cell."""
-        return math.prod(self.valid.spaces[name].size for name in target.names) > 1
 
     @cached_property
     def _highest(self) -> float:
@@ -295,12 +297,6 @@ def _between(new: _Point, last: _Point, low: _Point, high: _Point) -> float:
         if low[0] + 1e-4 < guess < high[0] - 1e-4:
             return guess
     return (low[0] + high[0]) / 2
-
-
-def _targets(target: Any, spaces: Mapping[str, Space]) -> tuple[StatisticTarget, ...]:
-    if not isinstance(target, Mapping) or not target:
-        raise ParameterError(f"target must be a mapping of columns to standard errors, {_EXAMPLE}")
-    return tuple(_read(target, spaces))
 
 
 def _read(target: Mapping[Any, Any], spaces: Mapping[str, Space]) -> Iterator[StatisticTarget]:

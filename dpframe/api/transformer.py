@@ -217,7 +217,11 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         table = self._read(X, reset=False)
         kept = self._gives_pandas() and isinstance(X, pd.DataFrame) and not _is_plain(X.index)
         if kept:
-            _warn_of_index()
+            warn(
+                "the output keeps the input's index, which is copied unprotected; reset_index(drop=True) before, or "
+                "leave set_output at its default",
+                PrivacyLeakWarning,
+            )
             plan = replace(plan, keeps_index=True)
         frame = wrap(table.set_axis(X.index) if kept else table)
         budget = _StepBudget(account, step=self, labels=_labels(table, X), mark=plan.digest)
@@ -250,7 +254,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         """Return X as a table with the columns' names, checked as scikit-learn does."""
-        if _is_table(X) and (reset or self._names is None or hasattr(self, "feature_names_in_")):
+        named = hasattr(X, "column_names") or hasattr(X, "columns")
+        if named and (reset or self._names is None or hasattr(self, "feature_names_in_")):
             if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
                 raise ParameterError("X has a column name twice; names must be unique")
             validate_data(self, X, skip_check_array=True, reset=reset)
@@ -397,11 +402,6 @@ def _without_values(error: Exception) -> Exception:
     return ParameterError("; ".join(filter(None, [first.rstrip(".:"), advice])))
 
 
-def _is_table(X: Any) -> bool:
-    """Return whether X has named columns (rather than being an array, a list, a sparse matrix)."""
-    return hasattr(X, "column_names") or hasattr(X, "columns")
-
-
 def _is_same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and value == default)
 
@@ -420,14 +420,6 @@ def _name_of(key: Any, names: list[str], option: str) -> Any:
 def _is_plain(index: pd.Index[Any]) -> bool:
     """Return whether an index is just the numbers from 0 on."""
     return isinstance(index, pd.RangeIndex) and (index.start, index.step, index.name) == (0, 1, None)
-
-
-def _warn_of_index() -> None:
-    warn(
-        "the output keeps the input's index, which is copied unprotected; reset_index(drop=True) before, or leave "
-        "set_output at its default",
-        PrivacyLeakWarning,
-    )
 
 
 def _labels(table: Any, X: Any) -> pd.Index | None:

@@ -72,20 +72,18 @@ def show(
     if plan is not None and as_json:
         raise ParameterError("--plan is answered in words; leave --json out")
     ready = None if plan is None else Plan.read(plan)
-    _show(Ledger(file), as_json, dataset)
+    ledger = Ledger(file)
+    _show(ledger, as_json, dataset)
     if ready is not None:
-        _show_nights(Ledger(file), ready, dataset)
-
-
-def _show_nights(ledger: Ledger, plan: Plan, dataset: str | None) -> None:
-    """Say how many releases under a plan fit into the datasets of its unit; inference that was paid costs nothing."""
-    among = ledger.datasets() if dataset is None else [dataset]
-    names = [name for name in among if ledger.unit(name) == plan.unit]
-    if not names:
-        raise ParameterError(f"--plan promises for {plan.unit.words}, and no dataset of the ledger adds that up")
-    for name in names:
-        cost = OpenAccount(ledger, name).cost(plan)
-        typer.echo(f"{plain(name)}: releases under this plan: {enough_for(ledger.room(name, cost.budget, cost.step))}")
+        among = ledger.datasets() if dataset is None else [dataset]
+        names = [name for name in among if ledger.unit(name) == ready.unit]
+        if not names:
+            raise ParameterError(f"--plan promises for {ready.unit.words}, and no dataset of the ledger adds that up")
+        for name in names:
+            cost = OpenAccount(ledger, name).cost(ready)
+            typer.echo(
+                f"{plain(name)}: releases under this plan: {enough_for(ledger.room(name, cost.budget, cost.step))}"
+            )
 
 
 @app.command(epilog="Example: dpframe ledger history ledger.sqlite --dataset people")

@@ -170,7 +170,10 @@ def open_table(source: Any, id: str | None = None) -> DaskTable:
     if isinstance(source, str | Path):
         if id is not None:
             raise ParameterError("id is for frames: rows of files are known by file and place; leave it out")
-        return _of_files(source)
+        files = parquet_files(source)
+        parts, folders = parquet_parts(files), tuple(files.partitions)
+        reader = ParquetReader(files, files.names)
+        return DaskTable(without_rows(files), files.n, reader, parts, files, by_id=False, partitions=folders)
     if not isinstance(source, dd.DataFrame):
         raise ParameterError(f"{type(source).__name__} is no Dask DataFrame, and no path of Parquet files; pass one")
     names = list(source.columns)
@@ -178,20 +181,17 @@ def open_table(source: Any, id: str | None = None) -> DaskTable:
     if id is not None:
         check_id(template, id)
         names.remove(id)
-        _check_unique(source[id], id)
+        ids = source[id]
+        # Not the ids themselves: those that are no UTF-8 end a shuffle with an error that quotes them.
+        words = ids.map_partitions(shipped(IdWords(id, secrets.token_bytes(32))), meta=IdWords.META)
+        sizes = words.groupby(list(IdWords.META)).size(split_out=ids.npartitions)
+        missing, most = dask.compute(ids.isna().sum(), sizes.max())
+        check_unique(bool(missing), int(most), id)
         template = wrap(source._meta[names])
     counts = source.map_partitions(len, meta=(None, "int64")).compute().tolist()
     firsts = [0, *accumulate(counts)]
     parts = list(zip(source.to_delayed(), firsts, strict=False))
     return DaskTable(template, firsts[-1], PandasReader(names, id), parts, by_id=id is not None)
-
-
-def _check_unique(ids: Any, name: str) -> None:
-    # Not the ids themselves: those that are no UTF-8 end a shuffle with an error that quotes them.
-    words = ids.map_partitions(shipped(IdWords(name, secrets.token_bytes(32))), meta=IdWords.META)
-    sizes = words.groupby(list(IdWords.META)).size(split_out=ids.npartitions)
-    missing, most = dask.compute(ids.isna().sum(), sizes.max())
-    check_unique(bool(missing), int(most), name)
 
 
 @dataclass(frozen=True)
@@ -207,13 +207,6 @@ class IdWords:
         """Return a frame of two words for each."""
         words = id_words(PandasFrame(ids.to_frame(self.name)).array(self.name).drop_null(), self.name, self.key)
         return pd.DataFrame(words, columns=list(self.META))
-
-
-def _of_files(source: str | Path) -> DaskTable:
-    files = parquet_files(source)
-    parts, folders = parquet_parts(files), tuple(files.partitions)
-    reader = ParquetReader(files, files.names)
-    return DaskTable(without_rows(files), files.n, reader, parts, files, by_id=False, partitions=folders)
 
 
 def _lazy(table: DaskTable, ready: PreparedRelease) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import ParameterError, check_whole, refusing_misfit_calls
+from dpframe.errors import InferenceWarning, ParameterError, check_whole, name_list, refusing_misfit_calls, warn
 from dpframe.estimate import sets
 from dpframe.estimate.base import column_names
 from dpframe.estimate.count_estimates import CountEstimates
@@ -18,7 +18,7 @@ from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
 from dpframe.estimate.number_estimates import NumberEstimates
 from dpframe.estimate.plot import draw
 from dpframe.estimate.results import RESULTS, Results
-from dpframe.estimate.synthetic import Synthesizer, check_rows, make_generator
+from dpframe.estimate.synthetic import LOUD, Synthesizer, check_rows, make_generator
 from dpframe.plan.threads import methods_in_one_thread
 
 _DESCRIBED = ["count", "mean", "std", "25%", "50%", "75%"]
@@ -358,7 +358,21 @@ class Estimates(CountEstimates, NumberEstimates):
     def _warned(self) -> Synthesizer:
         drawing = self._synthesizer
         drawing.warn_of_hidden()
-        drawing.warn_of_nothing()
+        if drawing.not_found:
+            warn(
+                f"synthetic rows leave {name_list(list(drawing.not_found))} null: private inference did not find what "
+                "is in there; declare spaces={…} in the next release",
+                InferenceWarning,
+            )
+        pairs = drawing.fidelity.iloc[len(self.plan.names) :]
+        # In wide tables pairs that do not show are left out of the fit, and have no noise.
+        noise = pairs["noise"].dropna()
+        if len(pairs) > 1 and not pairs["shows"].any() and (noise.empty or noise.median() > LOUD):
+            warn(
+                "no two columns show dependence beyond noise, so that those of synthetic rows are as good as "
+                "independent; release more rows or at a larger epsilon, and see fidelity()",
+                InferenceWarning,
+            )
         return drawing
 
     @cached_property

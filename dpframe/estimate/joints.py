@@ -127,7 +127,15 @@ class Joints:
         if self._never(asked.values.values()):
             return Results(*np.zeros((4, 1))), {"source": "rules"}
         asked = self._without_implied(asked)
-        unbiased = self._unbiased_count(asked, population, z)
+        found, variance = np.nan, np.inf
+        if all(one.axis.inverts for one in asked.values.values()):
+            groups, weight = self._source.plan.groups, self._source.weight
+            grouped = {name for group in groups for name in group.names}
+            numbers = {n: c for n, c in asked.values.items() if c.is_number and n not in grouped and self._source.n}
+            squares = {name: condition.mean_square(self.law(name)) for name, condition in numbers.items()}
+            rows = asked.count(self._source.codes(asked.names), groups, self._sampling(population), squares)
+            found, variance = rows[0] * weight, rows[1] * weight**2
+        unbiased = Results.of(np.array([found]), np.array([variance]), z)
         known = [(unbiased, {"source": "rows"})]
         known += [self._fitted_count(asked.values, population, z, float(unbiased.std_error[0]))] if fits else []
         return min(known, key=lambda one: float(one[0].std_error[0]))
@@ -145,17 +153,6 @@ class Joints:
                 kept = tuple(condition for condition in asked.conditions if condition.column.name != name)
                 return self._without_implied(Where(kept))
         return asked
-
-    def _unbiased_count(self, asked: Where, population: bool, z: float) -> Results:
-        """Return the rows that meet conditions by their surrogates, with no end of an error where these have none."""
-        if not all(one.axis.inverts for one in asked.values.values()):
-            return Results.of(np.array([np.nan]), np.array([np.inf]), z)
-        groups, weight = self._source.plan.groups, self._source.weight
-        grouped = {name for group in groups for name in group.names}
-        numbers = {n: c for n, c in asked.values.items() if c.is_number and n not in grouped and self._source.n}
-        squares = {name: condition.mean_square(self.law(name)) for name, condition in numbers.items()}
-        rows = asked.count(self._source.codes(asked.names), groups, self._sampling(population), squares)
-        return Results.of(np.array([rows[0] * weight]), np.array([rows[1] * weight**2]), z)
 
     def _fitted_count(
         self, conditions: Mapping[str, ValueCondition], population: bool, z: float, noise: float
@@ -186,7 +183,11 @@ class Joints:
         rows, parts = self._source.n * self._source.weight, [conditions[a.name].share_of_cells(a.ends) for a in axes]
         inside = crossed(parts)
         answer = self.answer(Question(axes, False, (), False, population, inside), "auto")
-        known, sides = self._known_alone(conditions, population, z), sides_of(answer.estimate, parts)
+        sampling, apart = self._sampling(population), []
+        for name, condition in conditions.items():
+            law = self.law(name)
+            apart.append(law.parts_of(condition.share_of_cells(law.edges)[None], sampling, z)[:, 0])
+        known, sides = np.stack(apart, axis=1), sides_of(answer.estimate, parts)
         if answer.method != "inverse" and len(axes) > 1:
             sides = _with_margins(sides, known[0])
         found = float(sides.flat[0])
@@ -206,14 +207,6 @@ class Joints:
             least, most = max(0.0, 1 - float((1 - low).sum())), min(1.0, float(high.min()))
         results = replace(results, std_error=np.minimum(results.std_error, (most - least) * rows / 2))
         return results.clipped(least * rows, most * rows), answer.source
-
-    def _known_alone(self, conditions: Mapping[str, ValueCondition], population: bool, z: float) -> FloatArray:
-        """Return shares of rows that meet each condition by itself, with errors and intervals."""
-        sampling, found = self._sampling(population), []
-        for name, condition in conditions.items():
-            law = self.law(name)
-            found.append(law.parts_of(condition.share_of_cells(law.edges)[None], sampling, z)[:, 0])
-        return np.stack(found, axis=1)
 
     def _drawn_of_sides(
         self, axes: Sequence[Axis], parts: Sequence[FloatArray], sides: FloatArray, noise: float
@@ -275,17 +268,14 @@ class Joints:
                 return self._model(question)
         if not all(axis.inverts for axis in question.axes):
             return self._em(question)
-        expected = self._expected_error(question.axes)
+        variance = self._of_rows(Question(question.axes, False, (), False, False), sampling=0.0)[1]
+        total = float(np.sqrt(np.maximum(variance, 0)).sum()) * math.sqrt(2 / math.pi)
+        expected = total / max(self._source.n * self._source.weight, 1)
         if expected <= GOOD_ENOUGH:
             return self._inverse(question)
         few = self.models.of_few_values
         fits = len(few) >= 3 and len(names) > 1 and all(a.grid is None and a.name in few for a in question.axes)
         return self._model(question) if expected > NOISY and fits else self._em(question)
-
-    def _expected_error(self, axes: Sequence[Axis]) -> float:
-        variance = self._of_rows(Question(axes, False, (), False, False), sampling=0.0)[1]
-        total = float(np.sqrt(np.maximum(variance, 0)).sum()) * math.sqrt(2 / math.pi)
-        return total / max(self._source.n * self._source.weight, 1)
 
     def _of_rows(self, question: Question, sampling: float | None = None) -> tuple[FloatArray, FloatArray]:
         found, variance = surrogates.joint_cells(

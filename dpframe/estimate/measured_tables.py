@@ -47,20 +47,6 @@ UNLIKELY = 6.0
 """Standard deviations of a table's total beyond which it is another release's."""
 
 
-def usable_tables(tables: Sequence[MeasuredTable], source: Source) -> tuple[MeasuredTable, ...]:
-    """Return the tables that fit the release's columns and rows; warn of others."""
-    columns = {column.name: column for column in source.plan.columns}
-    kept = tuple(table for table in tables if _fits(table, columns, source.rows))
-    if len(kept) < len(tables):
-        left = len(tables) - len(kept)
-        warn(
-            f"{left} measured table{'s' * (left > 1)} of {len(tables)} do not fit the release, by shape or total, "
-            "and are left out; estimate on the release as it was written",
-            AlteredReleaseWarning,
-        )
-    return kept
-
-
 def _fits(table: MeasuredTable, known: Mapping[str, Column], rows: int) -> bool:
     measure, shape = table.measure, table.counts.shape
     if not known.keys() >= set(measure.columns):
@@ -122,7 +108,15 @@ class MeasuredTables:
         self, source: Source, tables: Sequence[MeasuredTable], inference: ColumnEvidence | None = None
     ) -> None:
         self.source, self.inference = source, inference or ColumnEvidence.of(source)
-        self.tables = usable_tables(tables, source)
+        columns = {column.name: column for column in source.plan.columns}
+        self.tables = tuple(table for table in tables if _fits(table, columns, source.rows))
+        left = len(tables) - len(self.tables)
+        if left:
+            warn(
+                f"{left} measured table{'s' * (left > 1)} of {len(tables)} do not fit the release, by shape or total, "
+                "and are left out; estimate on the release as it was written",
+                AlteredReleaseWarning,
+            )
         self._members: dict[str, TableColumn | None] = {}
         self._laws: dict[str, NumberLaw | None] = {}
 
@@ -245,7 +239,15 @@ class MeasuredTables:
         coarse = next((one.axis(column.name) for one in mine if len(one.axes) > 1), None)
         alone = [one for one in mine if len(one.axes) == 1]
         if coarse is None and not alone:
-            return self._unmeasured(column)
+            if column.space.size <= FEW_VALUES:
+                axis: Axis = ListedAxis(column)
+                return TableColumn(axis, np.arange(axis.cells), np.full(axis.cells, 1 / axis.cells))
+            if not column.space.is_numeric or column.space.is_listed:
+                return None
+            grid = make_axis(column, min(FINE_CELLS, column.space.values)).for_fits
+            assert isinstance(grid, BinnedAxis)
+            shares = RowsLaw.of(grid.channel, count_classes([grid], self.source.codes([column.name]))).shares
+            return TableColumn(grid, quantile_bins(shares * self.source.n, grid.has_null), shares)
         if not alone or (coarse is not None and into_cells(alone[0].axes[0], coarse) is None):
             assert coarse is not None
             return TableColumn(coarse, np.arange(coarse.cells), coarse.volumes / coarse.volumes.sum())
@@ -271,18 +273,6 @@ class MeasuredTables:
         bins = quantile_bins(law.positive, axis.has_null) if merge is None else merge.argmax(axis=0)
         return TableColumn(axis, bins, law.shares, law)
 
-    def _unmeasured(self, column: Column) -> TableColumn | None:
-        """Return a column that only rows cover."""
-        if column.space.size <= FEW_VALUES:
-            axis: Axis = ListedAxis(column)
-            return TableColumn(axis, np.arange(axis.cells), np.full(axis.cells, 1 / axis.cells))
-        if not column.space.is_numeric or column.space.is_listed:
-            return None
-        grid = make_axis(column, min(FINE_CELLS, column.space.values)).for_fits
-        assert isinstance(grid, BinnedAxis)
-        shares = RowsLaw.of(grid.channel, count_classes([grid], self.source.codes([column.name]))).shares
-        return TableColumn(grid, quantile_bins(shares * self.source.n, grid.has_null), shares)
-
     def law(self, name: str) -> NumberLaw | None:
         """Return how a number's rows are spread, from all that was measured of it, pairs and its sum included."""
         if name not in self._laws:
@@ -292,23 +282,21 @@ class MeasuredTables:
 
     def _law(self, member: TableColumn) -> NumberLaw | None:
         if member.law is not None:
-            return self._from_all(member, member.law)
+            law = member.law
+            name, axis = member.axis.name, member.axis
+            for one in self.holding([name]):
+                if len(one.axes) > 1:
+                    merge, held = into_cells(axis, one.axis(name)), one.table.sum_to([name])
+                    assert merge is not None, "bins are made of whole cells"
+                    law = law.told(Observation(merge, held.counts, held.variances))
+            measured = self.of_kind("sum", name)
+            if measured is not None:
+                law = law.with_sum(float(measured.counts.ravel()[0]), measured.measure.sigma2)
+            return law.evened(member.bins)
         space = member.axis.column.space
         # True and False are counted value by value, in pairs mostly, and have no levels.
         found = self.cell_counts(member.axis) if space.is_numeric and space.is_listed else None
         return None if found is None else NumberLaw.of_values(space, float(self.rows), found.counts, found.variances)
-
-    def _from_all(self, member: TableColumn, law: NumberLaw) -> NumberLaw:
-        name, axis = member.axis.name, member.axis
-        for one in self.holding([name]):
-            if len(one.axes) > 1:
-                merge, held = into_cells(axis, one.axis(name)), one.table.sum_to([name])
-                assert merge is not None, "bins are made of whole cells"
-                law = law.told(Observation(merge, held.counts, held.variances))
-        measured = self.of_kind("sum", name)
-        if measured is not None:
-            law = law.with_sum(float(measured.counts.ravel()[0]), measured.measure.sigma2)
-        return law.evened(member.bins)
 
 
 def _by_cells(one: CountedTable, axis: BinnedAxis) -> Observation:

@@ -126,7 +126,14 @@ class Model:
     @cached_property
     def evidence(self) -> Evidence:
         """All that is known of these columns."""
-        tables = _one_for_each(list(self._measured()))
+        tables = list(self._measured())
+        # Of wide tables many pairs reach into a fit: all tables of one column are one.
+        seen: dict[tuple[int, ...], list[Table]] = {}
+        for table in tables:
+            if len(table.columns) == 1:
+                seen.setdefault(table.columns, []).append(table)
+        if any(len(some) > 1 for some in seen.values()):
+            tables = [table for table in tables if len(table.columns) > 1] + [merged(some) for some in seen.values()]
         tables += self._inferred()
         held = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
         tables += self._grouped(held)
@@ -206,14 +213,7 @@ class Model:
             and not self._are_together(i, j)
             and classes[i] * classes[j] <= MOST_PAIR_CELLS
         ]
-        for pair, counts in self._row_counts(pairs):
-            yield row_table(pair, counts, [self._members[p].channel for p in pair]).times(self._source.weight)
-
-    def _row_counts(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], FloatArray]]:
-        """Count released rows by pairs; of many pairs keep those that show dependence most.
-
-        Rows are read once for as many pairs as fit in memory.
-        """
+        # Rows are read once for as many pairs as fit in memory.
         axes = dict(enumerate(member.axis for member in self._members))
         found: list[tuple[float, tuple[int, int], FloatArray]] = []
         each = max(1, MOST_COUNTED // max((axes[i].classes * axes[j].classes for i, j in pairs), default=1))
@@ -227,7 +227,8 @@ class Model:
                 scored = [(dependence_score(table), pair, table) for pair, table in tables.items()]
                 kept = [one for one in scored if one[0] > SHOWS]
                 found = sorted([*found, *kept], key=lambda one: -one[0])[:MOST_ROW_PAIRS]
-        return [(pair, table) for _, pair, table in sorted(found, key=lambda one: one[1])]
+        for _, pair, counts in sorted(found, key=lambda one: one[1]):
+            yield row_table(pair, counts, [self._members[p].channel for p in pair]).times(self._source.weight)
 
     # What the fit says
 
@@ -296,14 +297,3 @@ class Model:
 
         compared = zip(joints, axes, counts, strict=True)
         return [guarded(names, found) if own else None for names, own, found in compared]
-
-
-def _one_for_each(tables: list[Table]) -> list[Table]:
-    """Return all tables of one column as one: of wide tables many pairs reach into a fit."""
-    seen: dict[tuple[int, ...], list[Table]] = {}
-    for table in tables:
-        if len(table.columns) == 1:
-            seen.setdefault(table.columns, []).append(table)
-    if all(len(some) == 1 for some in seen.values()):
-        return tables
-    return [table for table in tables if len(table.columns) > 1] + [merged(some) for some in seen.values()]

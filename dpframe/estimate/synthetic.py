@@ -23,19 +23,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.errors import AlteredReleaseWarning, InferenceWarning, ParameterError, check_whole, name_list, warn
+from dpframe.errors import AlteredReleaseWarning, ParameterError, check_whole, warn
 from dpframe.estimate import sets
-from dpframe.estimate.axes import Axis, ListedAxis
+from dpframe.estimate.axes import ListedAxis
 from dpframe.estimate.evidence.likelihood import expectation_maximization
-from dpframe.estimate.model import Model, Models
+from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import Codes, count_classes
 from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import MOST_PLACES, raked
-from dpframe.estimate.tables.tables import SHOWS, Table, dependence_score
+from dpframe.estimate.tables.tables import SHOWS, dependence_score
 from dpframe.plan.columns import Column
-from dpframe.plan.plan import Plan
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.tables.released import SYNTHETIC, Source
 
@@ -218,25 +217,34 @@ class Synthesizer:
     @cached_property
     def fidelity(self) -> pd.DataFrame:
         """What synthetic rows hold, by column and pair."""
-        return _fidelity_table(self._source.plan, self._model)
-
-    def warn_of_nothing(self) -> None:
-        """Warn where synthetic rows hold nothing: of columns that were not found, and of pairs that show nothing."""
-        if self.not_found:
-            warn(
-                f"synthetic rows leave {name_list(list(self.not_found))} null: private inference did not find what is "
-                "in there; declare spaces={…} in the next release",
-                InferenceWarning,
-            )
-        pairs = self.fidelity.iloc[len(self._source.plan.names) :]
-        # In wide tables pairs that do not show are left out of the fit, and have no noise.
-        noise = pairs["noise"].dropna()
-        if len(pairs) > 1 and not pairs["shows"].any() and (noise.empty or noise.median() > LOUD):
-            warn(
-                "no two columns show dependence beyond noise, so that those of synthetic rows are as good as "
-                "independent; release more rows or at a larger epsilon, and see fidelity()",
-                InferenceWarning,
-            )
+        model = self._model
+        lost = {missing.column for missing in self._source.plan.not_found}
+        rows: dict[tuple[str, str], tuple[str, float, float, float, bool]] = {}
+        for name in self._source.plan.names:
+            found, source = name not in lost, "none"
+            if found:
+                source = model.tables.source_of([name]) if name in model.columns else "rows"
+            rows[name, ""] = (source, math.nan, math.nan, math.nan, found)
+        known = model.evidence.row_pairs | model.evidence.pairs
+        for i, j in combinations(range(len(model.names)), 2):
+            names, table = (model.names[i], model.names[j]), known.get((i, j))
+            if lost & set(names) or table is None:
+                rows[names] = ("none", math.nan, math.nan, math.nan, False)
+                continue
+            joint = model.fit.joint((i, j))
+            margins = [joint.sum(axis=1), joint.sum(axis=0)]
+            dependence = float(np.abs(joint - np.outer(*margins)).sum() / 2)
+            if table.channels:
+                margins = [channel @ margin for channel, margin in zip(table.channels, margins, strict=True)]
+            score = dependence_score(table.counts, table.variances, margins)
+            # The mean distance that such noise makes of independent columns: σ√(2/π) in a cell.
+            total, apart = max(float(table.counts.sum()), 1.0), float(np.sqrt(table.variances).sum())
+            noise = apart * math.sqrt(2 / math.pi) / 2 / total
+            rows[names] = model.tables.source_of(names), dependence, noise, score, score > SHOWS
+        index = pd.MultiIndex.from_tuples(list(rows), names=["column", "with"])
+        return pd.DataFrame(
+            list(rows.values()), index, columns=["source", "dependence", "noise", "deviations", "shows"]
+        )
 
     def warn_of_hidden(self) -> None:
         """Warn where the rows show structure of three columns that pairs, and so synthetic rows, do not hold."""
@@ -287,11 +295,6 @@ class Synthesizer:
         """
         tables = [tuple(sorted(table.columns)) for table in self._model.evidence.measured if len(table.columns) > 1]
         parts = {part for columns in tables for size in (1, 2) for part in combinations(columns, size)}
-        whole = sorted({*tables, *parts, *self._triples(parts)}, key=lambda columns: (-len(columns), columns))
-        return {columns: self._model.fit.joint(columns) for columns in whole}
-
-    def _triples(self, parts: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return triples whose pairs were all measured, those of the fewest cells."""
         cells = [member.cells for member in self._model.columns.values()]
         near = {
             a: {b for pair in parts if len(pair) == 2 and pair[0] == a for b in pair[1:]} for a in range(len(cells))
@@ -300,7 +303,9 @@ class Synthesizer:
         few = sorted((size, triple) for triple, size in sizes.items() if size <= MOST_RAKED_CELLS)
         # Of so many rows that tables would be gone through once, chance is small.
         room = MOST_PLACES // max(self._source.rows, 1) - len(parts)
-        return [triple for _, triple in few[: max(0, min(MOST_RAKED, room))]]
+        triples = [triple for _, triple in few[: max(0, min(MOST_RAKED, room))]]
+        whole = sorted({*tables, *parts, *triples}, key=lambda columns: (-len(columns), columns))
+        return {columns: self._model.fit.joint(columns) for columns in whole}
 
     def given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of original rows, one for each released row, given that row."""
@@ -329,7 +334,12 @@ class Synthesizer:
                 channel = member.axis.channel if heard[name] else None
                 if member.is_cut:
                     cell = draw_within(self._shares[name], member.bins, cell, generator, channel, classes[name])
-                drawn[name] = _codes_within(member.axis, cell, generator)
+                starts, stops = member.axis.stretches
+                found, widths = starts[cell], (stops - starts)[cell]
+                wide = widths > 1
+                if wide.any():
+                    found[wide] += generator.integers(0, widths[wide])
+                drawn[name] = found.astype(np.uint64)
         for column in self._others:
             own = None if released is None else released[column.name]
             drawn[column.name] = self._alone(column, own, generator, rows)
@@ -379,53 +389,6 @@ class Synthesizer:
             return 0.0
         rate, _ = sets.null_rate(column, self._source.codes([column.name]), 0.0)
         return float(np.clip(rate[0], 0, 1))
-
-
-def _fidelity_table(plan: Plan, model: Model) -> pd.DataFrame:
-    """Return a row for every column and every pair of the columns that synthetic rows draw together.
-
-    A pair's counts, from tables or of the released rows, are compared with those of independent columns
-    (`dependence_score`).
-    """
-    lost = {missing.column for missing in plan.not_found}
-    rows: dict[tuple[str, str], tuple[str, float, float, float, bool]] = {}
-    for name in plan.names:
-        found = name not in lost
-        source = model.tables.source_of([name]) if found and name in model.columns else "rows" if found else "none"
-        rows[name, ""] = (source, math.nan, math.nan, math.nan, found)
-    known = model.evidence.row_pairs | model.evidence.pairs
-    for i, j in combinations(range(len(model.names)), 2):
-        names, table = (model.names[i], model.names[j]), known.get((i, j))
-        if lost & set(names) or table is None:
-            rows[names] = ("none", math.nan, math.nan, math.nan, False)
-            continue
-        rows[names] = _pair_held(model, (i, j), table)
-    index = pd.MultiIndex.from_tuples(list(rows), names=["column", "with"])
-    return pd.DataFrame(list(rows.values()), index, columns=["source", "dependence", "noise", "deviations", "shows"])
-
-
-def _pair_held(model: Model, places: tuple[int, int], table: Table) -> tuple[str, float, float, float, bool]:
-    joint = model.fit.joint(places)
-    margins = [joint.sum(axis=1), joint.sum(axis=0)]
-    dependence = float(np.abs(joint - np.outer(*margins)).sum() / 2)
-    if table.channels:
-        margins = [channel @ margin for channel, margin in zip(table.channels, margins, strict=True)]
-    variances = table.variances
-    score = dependence_score(table.counts, variances, margins)
-    # The mean distance that such noise makes of independent columns: σ√(2/π) in a cell.
-    noise = float(np.sqrt(variances).sum() * math.sqrt(2 / math.pi) / 2 / max(float(table.counts.sum()), 1.0))
-    source = model.tables.source_of([model.names[place] for place in places])
-    return source, dependence, noise, score, score > SHOWS
-
-
-def _codes_within(axis: Axis, cells: npt.NDArray[np.int64], generator: np.random.Generator) -> npt.NDArray[np.uint64]:
-    """Return a code of every cell, spread evenly over it; null's own."""
-    starts, stops = axis.stretches
-    found, widths = starts[cells], (stops - starts)[cells]
-    wide = widths > 1
-    if wide.any():
-        found[wide] += generator.integers(0, widths[wide])
-    return found.astype(np.uint64)
 
 
 class _SetDraws:

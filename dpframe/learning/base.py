@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -146,9 +146,3 @@ def joint_shares(models: Models, axes: Sequence[Axis]) -> tuple[FloatArray, Floa
         onto = column.onto(axis)
         shares, variances = through(onto, shares, i), through(onto**2, variances, i)
     return shares, variances
-
-
-def common_source(parts: Iterable[str]) -> str:
-    """Return what all parts are from: ``"tables"`` or ``"rows"`` where they agree, or ``"both"``."""
-    found = set(parts)
-    return found.pop() if len(found) == 1 else "both"

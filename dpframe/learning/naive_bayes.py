@@ -28,7 +28,6 @@ from dpframe.learning.base import (
     FloatArray,
     ReleaseModel,
     check_number,
-    common_source,
     encode_rows,
     joint_shares,
     models_of,
@@ -145,7 +144,8 @@ class DebiasedNaiveBayes(ClassifierMixin, ReleaseModel):
                 joint = _counted(axis, answer, source)
                 told.append("rows")
             self.tables_[axis.name] = self._table(axis, *joint)
-        self.source_ = common_source(told)
+        found = set(told)
+        self.source_ = found.pop() if len(found) == 1 else "both"
 
     def _axis(self, column: Column) -> Axis:
         if column.space.code_words:

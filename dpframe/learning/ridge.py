@@ -70,12 +70,6 @@ class RowMoments(FunctionMoments):
                     self.matrix[np.ix_(self.parts[i], self.parts[j])] += cross
                     self.matrix[np.ix_(self.parts[j], self.parts[i])] += cross.T
 
-    @property
-    def target_variance(self) -> float:
-        """Variance of the last function as it is released, noise included."""
-        n, total = self.matrix[0, 0], self.matrix[0, -1]
-        return float((self.matrix[-1, -1] + self.noise[-1, -1] - total**2 / n) / n)
-
     def _chunks(self, step: int = 1) -> Iterator[tuple[list[Rows], Callable[..., FloatArray]]]:
         """Yield the blocks' surrogates, and the presence of all blocks but some, per chunk of every step-th row."""
         names = [member.column.name for member in self.columns]
@@ -135,7 +129,9 @@ class RowMoments(FunctionMoments):
         """Return what eigenvalues h of the features become, see `lifted`."""
         q = self.size - 1
         added = np.maximum(np.einsum("jd,jk,kd->d", vectors, self.noise[1:q, 1:q], vectors), 0)
-        share = self.target_variance / (LIKELY_SQUARE * np.where(low, 1.0, values))
+        n, total = self.matrix[0, 0], self.matrix[0, -1]
+        released = float((self.matrix[-1, -1] + self.noise[-1, -1] - total**2 / n) / n)
+        share = released / (LIKELY_SQUARE * np.where(low, 1.0, values))
         return np.asarray(np.maximum(values, 0) + added * np.where(low, 1.0, np.minimum(share, 1.0)))
 
 

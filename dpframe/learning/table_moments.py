@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.estimate.model import Model
-from dpframe.estimate.table_column import TableColumn
 from dpframe.learning.base import FloatArray
 from dpframe.learning.features import ColumnBlock, FunctionMoments
 
@@ -54,7 +53,12 @@ class CellFunctions:
         member = model.columns[name]
         coarse = model.evidence.one_way(*model.places([name]))
         fine = model.at_mean(name, member.within(coarse))
-        values, within, there = _fine_functions(block, member)
+        low, stops = member.axis.stretches
+        first, last = block.functions(low), block.functions(stops - 1)
+        width = member.axis.volumes[:, None]
+        # Codes spread evenly: (w² − 1)/12 steps², a step being (last − first)/(w − 1).
+        within = np.where(width > 1, (last - first) ** 2 * (width + 1) / (12 * np.maximum(width - 1, 1)), 0.0)
+        values, there = (first + last) / 2, block.present(low)
         mean = fine @ values / max(float(fine @ there), 1e-300)
         around = (values - mean) * there[:, None]
         spread = (member.bins[:, None] == np.arange(member.cells)) * (fine[:, None] + 1e-12)
@@ -92,16 +96,6 @@ class CellFunctions:
     def with_presence(self) -> FloatArray:
         """Presence and the functions, shape (cells, 1 + q)."""
         return np.column_stack([self.present, self.stretched])
-
-
-def _fine_functions(block: ColumnBlock, member: TableColumn) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return a column's functions by fine cell, their variance within it, and whether the cell is not null."""
-    low, stops = member.axis.stretches
-    first, last = block.functions(low), block.functions(stops - 1)
-    width = member.axis.volumes[:, None]
-    # Codes spread evenly: (w² − 1)/12 steps², a step being (last − first)/(w − 1).
-    within = np.where(width > 1, (last - first) ** 2 * (width + 1) / (12 * np.maximum(width - 1, 1)), 0.0)
-    return (first + last) / 2, within, block.present(low)
 
 
 @dataclass(frozen=True, eq=False)

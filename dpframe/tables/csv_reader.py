@@ -149,7 +149,11 @@ class CsvInput(FileInput):
     @classmethod
     def check_field(cls, field: pa.Field) -> None:
         """Raise `ColumnError` for a column that is not written as text that is read back."""
-        if not _is_flat(field.type):
+        type_ = field.type
+        t = pa.types
+        inner = type_.value_type if t.is_dictionary(type_) else type_
+        plain = t.is_primitive(inner) and not (t.is_duration(inner) or t.is_time(inner) or t.is_interval(inner))
+        if not (plain or is_text(inner) or t.is_boolean(inner) or t.is_decimal(inner) or t.is_null(inner)):
             raise ColumnError(
                 f"has type {field.type}, which CSV cannot hold; write Parquet: name a target that ends in .parquet",
                 column=field.name,
@@ -210,14 +214,6 @@ class CsvInput(FileInput):
         schema = pa.schema([pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in fields])
         batches = [pa.RecordBatch.from_pydict(batch, schema) for batch in self._every(names, self.n or 1, names)]
         return pa.Table.from_batches(batches, schema)
-
-
-def _is_flat(type_: pa.DataType) -> bool:
-    """Return whether values are written as text that is read back."""
-    t = pa.types
-    inner = type_.value_type if t.is_dictionary(type_) else type_
-    plain = t.is_primitive(inner) and not (t.is_duration(inner) or t.is_time(inner) or t.is_interval(inner))
-    return bool(plain or is_text(inner) or t.is_boolean(inner) or t.is_decimal(inner) or t.is_null(inner))
 
 
 def _decoded(column: pa.Array, single: bool) -> pa.Array:

@@ -210,7 +210,11 @@ class ArrowFrame(Frame):
                 array = as_stored(space.decode(released, output_type(coded_type(field.type))), field.type)
                 fields.append(pa.field(name, array.type, nullable=field.nullable or space.has_null))
             else:
-                array = copied(_without_inner_views(self.table.column(name)), order)
+                column = self.table.column(name)
+                if not (pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type)):
+                    # Arrow cannot take rows of lists and dictionaries of views.
+                    column = column.cast(_stored(column.type))
+                array = copied(column, order)
                 fields.append(pa.field(name, array.type, nullable=field.nullable))
             columns.append(array)
         return pa.table(columns, schema=pa.schema(fields, metadata=arrow_metadata(text)))
@@ -254,14 +258,6 @@ def _stored(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(type_):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(type_) else type_
-
-
-def _without_inner_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column whose lists and dictionaries have no views, whose rows Arrow cannot take."""
-    t = pa.types
-    return (
-        column if t.is_string_view(column.type) or t.is_binary_view(column.type) else column.cast(_stored(column.type))
-    )
 
 
 def without_views(table: pa.Table) -> pa.Table:

@@ -73,13 +73,11 @@ class Cuts:
         if not is_cut(space, most):
             return None
         bins = quantile_bins(one_ways[name][: len(one_ways[name]) - space.has_null].tolist(), most)
-        return with_thresholds(bins, self._threshold_cells(name), most)
-
-    def _threshold_cells(self, name: str) -> list[int]:
-        """Return the cells of a column's one-way that begin where a rule's condition begins or ends."""
-        starts = self.way_starts[name]
-        wanted = self._rules.thresholds.get(name, ())
-        return [*wanted] if starts is None else [starts.index(code) for code in wanted if code in set(starts)]
+        # Conditions of rules begin and end where bins do.
+        starts, cells = self.way_starts[name], [*self._rules.thresholds.get(name, ())]
+        if starts is not None:
+            cells = [starts.index(code) for code in cells if code in set(starts)]
+        return with_thresholds(bins, cells, most)
 
     def starts(self, measure: Measure, name: str, bins: Sequence[int] | None) -> tuple[int, ...] | None:
         """Return the first code of each cell, or of each bin of cells; None where each value is a cell."""

@@ -169,7 +169,19 @@ class ParquetForm:
     @property
     def pandas_metadata(self) -> str:
         """What pandas reads its dtypes from."""
-        return _pandas_metadata(list(self.seen), self.pandas_types)
+        columns = [
+            {
+                "name": field.name,
+                "field_name": field.name,
+                "pandas_type": "unicode" if is_text(field.type) else str(field.type),
+                "numpy_type": self.pandas_types.get(field.name, "object"),
+                "metadata": None,
+            }
+            for field in self.seen
+        ]
+        return json.dumps(
+            {"index_columns": [], "column_indexes": [], "columns": columns, "pandas_version": pd.__version__}
+        )
 
     def metadata(self, info: ReleaseInfo) -> dict[str, str]:
         """Return fresh file metadata: the plan, pandas' dtypes, and the schema that readers shall see."""
@@ -206,18 +218,3 @@ def _paths(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
             yield from _paths(f"{path}.{field.name}", field.type)
     else:
         yield path, type_
-
-
-def _pandas_metadata(fields: list[pa.Field], dtypes: Mapping[str, str]) -> str:
-    """Return pandas' schema metadata with dtypes only: no index, no names of index levels."""
-    columns = [
-        {
-            "name": field.name,
-            "field_name": field.name,
-            "pandas_type": "unicode" if is_text(field.type) else str(field.type),
-            "numpy_type": dtypes.get(field.name, "object"),
-            "metadata": None,
-        }
-        for field in fields
-    ]
-    return json.dumps({"index_columns": [], "column_indexes": [], "columns": columns, "pandas_version": pd.__version__})

@@ -39,7 +39,7 @@ from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
 from dpframe.tables.release import Digest, sealed
-from dpframe.tables.table import Streamed, of_engine
+from dpframe.tables.table import Streamed, engine_of
 
 TARGETS = ("table", "population")
 
@@ -348,9 +348,10 @@ def opened(table: Any) -> Frame | Streamed:
     """Return a released table as estimates read it, be it a frame, in files or in an engine."""
     if isinstance(table, Streamed | Frame):
         return table
-    frame = of_engine(table)
-    if frame is not None:
-        return frame
+    engine = engine_of(table)
+    if engine is not None:
+        streamed: Streamed = engine.opened(table)
+        return streamed
     return open_input(table) if isinstance(table, str | Path) else wrap(table)
 
 

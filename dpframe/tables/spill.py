@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -120,23 +120,23 @@ class Spill:
     def _flush(self) -> None:
         batch = joined(self._waiting)
         self._waiting = []
-        order, edges = self._parted(batch[""][:, 1])
+        words = batch[""][:, 1]
+        bucket = words >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(words)
+        # By a radix: NumPy has one for numbers of a byte or two.
+        narrow = bucket.astype(np.min_scalar_type(self.buckets - 1))
+        edges = np.append(0, np.bincount(narrow, minlength=self.buckets).cumsum())
+        order = np.argsort(narrow, kind="stable")
         coded = {name: column.take(order, axis=0) for name, column in batch.items() if isinstance(column, np.ndarray)}
         layout = _Layout(tuple((name, column.dtype, column.shape[1:]) for name, column in coded.items()))
         self._held += len(order) * layout.width
         held = coded if self._held <= HELD_BYTES else None
         start = 0 if held is not None else self._file.append(layout.packed(list(coded.values()), edges).data)
         copied = {name: column.take(pa.array(order)) for name, column in batch.items() if name not in coded}
-        parts = [self._append_arrow(copied, a, b) for a, b in pairwise(edges)] if copied else []
+        parts = [
+            self._file.append_table(pa.table({name: column[a:b] for name, column in copied.items()}))
+            for a, b in (pairwise(edges) if copied else ())
+        ]
         self._stretches.append(_SpilledRows(held, start, edges, layout, parts))
-
-    def _parted(self, high: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Return the positions that sort rows by bucket, otherwise in their order, and where each bucket begins."""
-        bucket = high >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(high)
-        # By a radix: NumPy has one for numbers of a byte or two.
-        narrow = bucket.astype(np.min_scalar_type(self.buckets - 1))
-        edges = np.append(0, np.bincount(narrow, minlength=self.buckets).cumsum())
-        return np.argsort(narrow, kind="stable"), edges
 
     def read(self, bucket: int, *, words: bool = False) -> Batch:
         """Return a bucket's rows, in the order of their words; these too on request, under the empty name."""
@@ -169,9 +169,6 @@ class Spill:
             else:
                 parts.append({name: column[first:last] for name, column in stretch.held.items()})
         return parts
-
-    def _append_arrow(self, columns: Mapping[str, pa.Array], start: int, stop: int) -> tuple[int, int]:
-        return self._file.append_table(pa.table({name: column[start:stop] for name, column in columns.items()}))
 
 
 def _low(parts: list[dict[str, npt.NDArray[Any]]]) -> npt.NDArray[np.uint64]:

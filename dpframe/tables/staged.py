@@ -128,13 +128,18 @@ def stream_of(source: Any) -> Stream | None:
     if isinstance(source, pd.DataFrame):
         return None
     if type(source).__module__.split(".")[0] == "polars" and hasattr(source, "collect_schema"):
-        return _of_polars(source)
+        import polars as pl
+
+        oldest = pl.CompatLevel.oldest()  # later ones have categories that Arrow does not decode
+        schema = pl.DataFrame(schema=source.collect_schema()).to_arrow(compat_level=oldest).schema
+        if isinstance(source, pl.LazyFrame):
+            # Older versions of polars give no batches.
+            frames = source.collect_batches() if hasattr(source, "collect_batches") else [source.collect()]
+        else:
+            frames = source.iter_slices(BATCH_ROWS)
+        return schema, (frame.to_arrow(compat_level=oldest).cast(schema) for frame in frames)
     if not hasattr(source, "__arrow_c_stream__"):
         return None
-    return _of_arrow(source)
-
-
-def _of_arrow(source: Any) -> Stream:
     try:
         reader = pa.RecordBatchReader.from_stream(source)
     except (pa.ArrowException, TypeError, ValueError):
@@ -153,19 +158,6 @@ def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
         failed = False
     if failed:  # not in the block: the error there may quote values
         raise FileError("the stream broke off while its rows were read; make it anew, and try again")
-
-
-def _of_polars(source: Any) -> Stream:
-    import polars as pl
-
-    oldest = pl.CompatLevel.oldest()  # later ones have categories that Arrow does not decode
-    schema = pl.DataFrame(schema=source.collect_schema()).to_arrow(compat_level=oldest).schema
-    if isinstance(source, pl.LazyFrame):
-        # Older versions of polars give no batches.
-        frames = source.collect_batches() if hasattr(source, "collect_batches") else [source.collect()]
-    else:
-        frames = source.iter_slices(BATCH_ROWS)
-    return schema, (frame.to_arrow(compat_level=oldest).cast(schema) for frame in frames)
 
 
 def is_read_in_parts(source: Any) -> bool:

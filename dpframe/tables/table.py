@@ -119,15 +119,6 @@ def engine_of(table: Any) -> Any:
     return None if module is None else importlib.import_module(module)
 
 
-def of_engine(table: Any) -> Streamed | None:
-    """Return a frame of an engine as a streamed table; None for other tables."""
-    engine = engine_of(table)
-    if engine is None:
-        return None
-    found: Streamed = engine.opened(table)
-    return found
-
-
 def check_columns(names: Sequence[str], plan: Plan) -> None:
     """Raise `ColumnError` unless a table's columns are exactly those the plan speaks of."""
     planned = [*plan.names, *plan.passthrough]

@@ -151,34 +151,28 @@ def copied(column: pa.ChunkedArray, order: Order) -> Any:
         stored = pa.large_string() if pa.types.is_string_view(type_) else pa.large_binary()
         return column.cast(stored).take(places).cast(type_)
     if pa.types.is_struct(type_):
-        return _struct(as_arrow(column), order)
+        array = as_arrow(column)
+        parts = [copied(pa.chunked_array([part]), order) for part in array.flatten()]
+        parts = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
+        if not parts:
+            return array if order is None else array.take(pa.array(order))
+        missing = np.asarray(array.is_null())
+        fields = [pa.field(f.name, part.type) for f, part in zip(array.type, parts, strict=True)]
+        return pa.StructArray.from_arrays(
+            parts, fields=fields, mask=pa.array(missing if order is None else missing[order])
+        )
     if is_list(type_) and nests_dictionary(type_):
-        return _list(as_arrow(column).take(places))
+        array = as_arrow(column).take(places)
+        items = copied(pa.chunked_array([array.values]), None)
+        items = items.combine_chunks() if isinstance(items, pa.ChunkedArray) else items
+        field = pa.field(array.type.value_field.name, items.type, array.type.value_field.nullable)
+        mask = array.is_null()
+        if pa.types.is_fixed_size_list(array.type):
+            return pa.FixedSizeListArray.from_arrays(items, type=pa.list_(field, array.type.list_size), mask=mask)
+        if pa.types.is_large_list(array.type):
+            return pa.LargeListArray.from_arrays(array.offsets, items, type=pa.large_list(field), mask=mask)
+        return pa.ListArray.from_arrays(array.offsets, items, type=pa.list_(field), mask=mask)
     return column.take(places)
-
-
-def _list(array: pa.Array) -> pa.Array:
-    """Return a list column, its items with dictionaries of their own."""
-    items = copied(pa.chunked_array([array.values]), None)
-    items = items.combine_chunks() if isinstance(items, pa.ChunkedArray) else items
-    field = pa.field(array.type.value_field.name, items.type, array.type.value_field.nullable)
-    mask = array.is_null()
-    if pa.types.is_fixed_size_list(array.type):
-        return pa.FixedSizeListArray.from_arrays(items, type=pa.list_(field, array.type.list_size), mask=mask)
-    if pa.types.is_large_list(array.type):
-        return pa.LargeListArray.from_arrays(array.offsets, items, type=pa.large_list(field), mask=mask)
-    return pa.ListArray.from_arrays(array.offsets, items, type=pa.list_(field), mask=mask)
-
-
-def _struct(array: pa.StructArray, order: Order) -> pa.StructArray:
-    """Return a struct column in the output's order, its fields null where it is."""
-    parts = [copied(pa.chunked_array([part]), order) for part in array.flatten()]
-    parts = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
-    if not parts:
-        return array if order is None else array.take(pa.array(order))
-    missing = np.asarray(array.is_null())
-    fields = [pa.field(f.name, part.type) for f, part in zip(array.type, parts, strict=True)]
-    return pa.StructArray.from_arrays(parts, fields=fields, mask=pa.array(missing if order is None else missing[order]))
 
 
 def _used(array: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -67,25 +67,6 @@ def has(holds: Collection[str]) -> str:
     return "the local promise" if "curator" in holds else "the promise"
 
 
-def trust_table(plan: Plan) -> pd.DataFrame:
-    """Return what each coalition has, with its (ε, δ) under a plan."""
-    least = (5e-324, 0.0)
-    losses = {
-        "the tables": central_budget(plan.inferred, plan.tables_step, plan.delta),
-        "the promise": plan.release,
-        "the local promise": plan.local,
-    }
-    rows = []
-    for holds in COALITIONS.values():
-        what = has(holds)
-        if what == "the tables" and not plan.measures:
-            what = "nothing"
-        loss = losses.get(what)
-        pair = {"nothing": (0.0, 0.0), "everything": (math.inf, 1.0)}.get(what)
-        rows.append((what, *(pair or (least if loss is None else (loss.epsilon, loss.delta)))))
-    return pd.DataFrame(rows, index=list(COALITIONS), columns=["has", "epsilon", "delta"])
-
-
 SCHEMA = 1
 
 _NONCE = "64 hexadecimal digits, fresh for every run; leave it out"
@@ -239,7 +220,22 @@ class Run:
         >>> run.trust().at["the researcher", "has"]
         'the promise'
         """
-        return trust_table(self.plan)
+        plan = self.plan
+        least = (5e-324, 0.0)
+        losses = {
+            "the tables": central_budget(plan.inferred, plan.tables_step, plan.delta),
+            "the promise": plan.release,
+            "the local promise": plan.local,
+        }
+        rows = []
+        for holds in COALITIONS.values():
+            what = has(holds)
+            if what == "the tables" and not plan.measures:
+                what = "nothing"
+            loss = losses.get(what)
+            pair = {"nothing": (0.0, 0.0), "everything": (math.inf, 1.0)}.get(what)
+            rows.append((what, *(pair or (least if loss is None else (loss.epsilon, loss.delta)))))
+        return pd.DataFrame(rows, index=list(COALITIONS), columns=["has", "epsilon", "delta"])
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the run as JSON text: public facts only."""

@@ -253,11 +253,6 @@ class Counts(QuantileWay):
         return np.array(found)
 
 
-def best_way(ways: Sequence[QuantileWay], portions: Sequence[Portion]) -> tuple[QuantileWay, Portion]:
-    """Return the way that is least unsure, and of which portion, the first of those that are equally so."""
-    return min(product(ways, portions), key=lambda pair: pair[0].unsure(pair[1]))
-
-
 class QuantileQueries(Asking):
     """Quantiles; see `Queries`."""
 
@@ -338,7 +333,7 @@ class QuantileQueries(Asking):
         if by is not None and not usable:
             known = ", ".join([*SELECTORS, SEARCHING])
             raise ParameterError(f"mechanism must be one of {known} with by, or None for the one that errs less")
-        way, portion = best_way(usable, self._portions(share))
+        way, portion = min(product(usable, self._portions(share)), key=lambda pair: pair[0].unsure(pair[1]))
         several = np.ndim(q) > 0
 
         def drawn(paid: Paid[tuple[str, Any, Budget]]) -> pd.DataFrame:

@@ -112,13 +112,10 @@ class OpenAccount(Account):
         """
         for one in () if inferred is None else inferred.each:
             if not self._paid(one):
-                self._settle(one, unit)
-
-    def _settle(self, inferred: Inferred, unit: Unit) -> None:
-        where = [self.dataset] if self.part is None else [self.dataset, self.part]
-        name = json.dumps([*where, inferred.id or secrets.token_hex(16)])
-        receipt = hashlib.sha256(name.encode()).hexdigest()[:32]
-        self._enter(receipt, Cost(inferred.budget, inferred.step, unit=unit), INFERENCE)
+                where = [self.dataset] if self.part is None else [self.dataset, self.part]
+                name = json.dumps([*where, one.id or secrets.token_hex(16)])
+                receipt = hashlib.sha256(name.encode()).hexdigest()[:32]
+                self._enter(receipt, Cost(one.budget, one.step, unit=unit), INFERENCE)
 
     def spend(self, cost: Cost, what: str = "release", receipt: str | None = None) -> str:
         """Enter a spend, for good, and return its receipt; one of a name that is given is entered once."""

@@ -37,7 +37,7 @@ _FIRST = (
     "PRAGMA user_version = 1",
 )
 
-# Old datasets add up ε and δ as they always did. `_enter_steps` fills in μ and slack of old spends.
+# Old datasets add up ε and δ as they always did; μ and slack of old spends are filled in.
 _SECOND = (
     "ALTER TABLE datasets ADD COLUMN accounting TEXT NOT NULL DEFAULT 'basic'",
     "ALTER TABLE datasets ADD COLUMN mu TEXT NOT NULL DEFAULT ''",
@@ -148,7 +148,13 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
         raise LedgerError(f"{file} does not exist; {remedy(file)}")
     if not file.is_file():
         raise LedgerError(f"{file} is not a regular file; name the ledger's file")
-    _check_one_name(file)
+    if file.stat().st_nlink > 1:
+        raise LedgerError(
+            f"{file} has another name, a hard link, and what is spent by either may not be seen by the other; remove "
+            "one of the names"
+        )
+    if os.path.ismount(file):
+        raise LedgerError(f"{file} is mounted without its folder, in which its log lies; mount the folder")
     # mode=rw: SQLite itself would make a new and empty ledger at a mistyped path.
     uri = f"{file.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=min(timeout, _LONGEST_WAIT), isolation_level=None)
@@ -160,17 +166,6 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _check_one_name(file: Path) -> None:
-    """Refuse a file that is reached by two names: SQLite's log and locks go by the name, so one misses the other's."""
-    if file.stat().st_nlink > 1:
-        raise LedgerError(
-            f"{file} has another name, a hard link, and what is spent by either may not be seen by the other; remove "
-            "one of the names"
-        )
-    if os.path.ismount(file):
-        raise LedgerError(f"{file} is mounted without its folder, in which its log lies; mount the folder")
 
 
 def _is_old(connection: sqlite3.Connection) -> bool:
@@ -194,22 +189,19 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
             for statement in statements:
                 connection.execute(statement)
         if version == 1:
-            _enter_steps(connection)
+            spends = connection.execute("SELECT position, epsilon, delta FROM spends").fetchall()
+            steps = [
+                (StoredAmount.of(Budget(float(epsilon), float(delta)), None), position)
+                for position, epsilon, delta in spends
+            ]
+            connection.execute("DROP TRIGGER no_UPDATE_of_spends")
+            connection.executemany(
+                "UPDATE spends SET mu = ?, slack = ? WHERE position = ?",
+                [(kept.mu, kept.slack, at) for kept, at in steps],
+            )
+            connection.execute(_TRIGGER.format("UPDATE", "spends"))
     connection.execute("COMMIT")
     return bool(old and version < _UNITS)
-
-
-def _enter_steps(connection: sqlite3.Connection) -> None:
-    """Enter the steps of spends known only by ε and δ, by domination."""
-    spends = connection.execute("SELECT position, epsilon, delta FROM spends").fetchall()
-    steps = [
-        (StoredAmount.of(Budget(float(epsilon), float(delta)), None), position) for position, epsilon, delta in spends
-    ]
-    connection.execute("DROP TRIGGER no_UPDATE_of_spends")
-    connection.executemany(
-        "UPDATE spends SET mu = ?, slack = ? WHERE position = ?", [(kept.mu, kept.slack, at) for kept, at in steps]
-    )
-    connection.execute(_TRIGGER.format("UPDATE", "spends"))
 
 
 def _check(connection: sqlite3.Connection, file: Path, create: bool) -> None:

@@ -45,18 +45,37 @@ PROVED, ATTESTED, OPEN = "proved from the file", "stated by the curator", "ask t
 
 def review_table(plan: Plan, certificate: Certificate) -> Table:
     """Return a row for each question: what this release answers, and how that is known."""
+    nulls = ", and nulls as a value where a column is not nullable" if plan.nulls == "impute" else ""
+    order = "; that the order of the rows stays secret is part of the promise" if plan.terms.shuffled_rows else ""
+    public = "the number of rows, names, types and possible values of the columns"
+    said = "; ".join([*certificate.unprotected, public])
+    parts = []
+    if plan.inferred is not None:
+        parts.append(f"{len(plan.inferred.columns)} columns' values were inferred, within the budget.")
+    if plan.leaks:
+        parts.append(f"Read off the data, and not covered: {name_list(plan.leaks)}.")
+    if len(plan.leaks) + (0 if plan.inferred is None else len(plan.inferred.columns)) < len(plan.columns):
+        parts.append(f"{'Other' if parts else 'All'} columns' values were declared, or are known by their types.")
     rows = [
         ("How strong is the promise?", _strength(plan), PROVED if certificate.ok else "not verified"),
         ("Who is protected (unit of privacy)?", _unit(plan), ATTESTED),
         ("What may differ between neighbouring tables?", _NEIGHBOURS, PROVED),
-        ("What is released without protection?", _open_parts(certificate), PROVED),
-        ("Whom do people have to trust?", _trust(plan), ATTESTED),
-        ("Was anything looked at before, or tuned on the data?", _looked(plan), ATTESTED),
+        ("What is released without protection?", f"{said[0].upper()}{said[1:]}.", PROVED),
+        (
+            "Whom do people have to trust?",
+            f"The curator, who holds the raw table and the key (central model){order}. Receivers need no trust.",
+            ATTESTED,
+        ),
+        ("Was anything looked at before, or tuned on the data?", " ".join(parts), ATTESTED),
         ("Do other releases of the same people add to it?", _OTHERS, OPEN),
         ("Is the noise sound (floating point, timing)?", _NOISE, "the code; losses are proved from the file"),
         ("Who can reach the raw table and the key?", "Not in this file.", OPEN),
         ("How were the data collected, and whom do they miss?", _COLLECTED, OPEN),
-        ("Is it useful, and for whom least?", _useful(plan), "forecast from the plan"),
+        (
+            "Is it useful, and for whom least?",
+            f"{_USEFUL} Values beyond a column's bounds count as the bounds{nulls}.",
+            "forecast from the plan",
+        ),
     ]
     caption = (
         "Questions in the order of the pyramid of NIST SP 800-226 (2025), with those of the W3C Draft Note "
@@ -75,11 +94,6 @@ _COLLECTED = "Not in this file. Noise mends no bias of the data, and hides nothi
 _USEFUL = "See the top of this page. Noise is the same for all counts, so small groups are distinguished least."
 
 
-def _useful(plan: Plan) -> str:
-    nulls = ", and nulls as a value where a column is not nullable" if plan.nulls == "impute" else ""
-    return f"{_USEFUL} Values beyond a column's bounds count as the bounds{nulls}."
-
-
 def _strength(plan: Plan) -> str:
     delta = f", δ = {upward(plan.delta)}" if plan.delta else ", δ = 0"
     return f"ε = {upward(plan.epsilon)}{delta}; for a row that was found, ε = {upward(plan.located.epsilon)}."
@@ -90,28 +104,6 @@ def _unit(plan: Plan) -> str:
     if plan.privacy_id is not None:
         return f"A person, by column {plan.privacy_id}, of whom {rows} were chosen."
     return f"A person with {rows}; who owns more is protected less."
-
-
-def _open_parts(certificate: Certificate) -> str:
-    public = "the number of rows, names, types and possible values of the columns"
-    said = "; ".join([*certificate.unprotected, public])
-    return f"{said[0].upper()}{said[1:]}."
-
-
-def _trust(plan: Plan) -> str:
-    order = "; that the order of the rows stays secret is part of the promise" if plan.terms.shuffled_rows else ""
-    return f"The curator, who holds the raw table and the key (central model){order}. Receivers need no trust."
-
-
-def _looked(plan: Plan) -> str:
-    parts = []
-    if plan.inferred is not None:
-        parts.append(f"{len(plan.inferred.columns)} columns' values were inferred, within the budget.")
-    if plan.leaks:
-        parts.append(f"Read off the data, and not covered: {name_list(plan.leaks)}.")
-    if len(plan.leaks) + (0 if plan.inferred is None else len(plan.inferred.columns)) < len(plan.columns):
-        parts.append(f"{'Other' if parts else 'All'} columns' values were declared, or are known by their types.")
-    return " ".join(parts)
 
 
 def add_remove(budget: Budget) -> Budget:
@@ -228,6 +220,14 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
     Without ``estimates`` the page shows what accuracy the plan forecasts, instead of what the release says.
     """
     plan = info.plan
+    rows = [(p.unit, upward(p.claimed.epsilon), upward(p.epsilon), p.method) for p in certificate.proofs]
+    caption = "Each channel's claim, and the loss recomputed from its integers"
+    whole = "Against anyone who sees the release, even if they know everybody else's row and how all was randomised."
+    row = (
+        "The same as for the release: no secret of order or sample is counted on."
+        if plan.local == plan.release
+        else "Even against someone who found out which released row is the person's."
+    )
     return (
         environment()
         .get_template("template.html.jinja")
@@ -237,12 +237,15 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             digest=info.digest,
             certificate=certificate,
             glance=glance(plan, info.n, estimates),
-            promises=_promises(plan),
+            promises=[
+                Promise("The release as a whole", whole, plan.release, main=True),
+                Promise("Each row on its own", row, plan.local),
+            ],
             weak_rows=plan.local != plan.release and best_guess(plan.local) > 0.95,
             capped=percent(best_guess(Budget(2.0, plan.local.delta))),
             beliefs=_beliefs(plan),
             unprotected=_unprotected(plan, certificate),
-            proofs=_proofs(certificate),
+            proofs=table(caption, ("Column", "#Claims ε", "#Loses ε", "How"), rows),
             columns=_columns(plan),
             mechanisms=_mechanisms(plan),
             accuracy=_accuracy(plan, info.n, estimates),
@@ -283,19 +286,6 @@ def printable(value: object) -> object:
     return value
 
 
-def _promises(plan: Plan) -> list[Promise]:
-    whole = "Against anyone who sees the release, even if they know everybody else's row and how all was randomised."
-    row = (
-        "The same as for the release: no secret of order or sample is counted on."
-        if plan.local == plan.release
-        else "Even against someone who found out which released row is the person's."
-    )
-    return [
-        Promise("The release as a whole", whole, plan.release, main=True),
-        Promise("Each row on its own", row, plan.local),
-    ]
-
-
 def _beliefs(plan: Plan) -> Table:
     rows = []
     for before in PRIORS:
@@ -324,12 +314,6 @@ def _unprotected(plan: Plan, certificate: Certificate) -> list[str]:
     if plan.drop:
         lines.append(f"Left out, so that nothing of them is in the release: {name_list(plan.drop)}.")
     return lines
-
-
-def _proofs(certificate: Certificate) -> Table:
-    rows = [(p.unit, upward(p.claimed.epsilon), upward(p.epsilon), p.method) for p in certificate.proofs]
-    caption = "Each channel's claim, and the loss recomputed from its integers"
-    return table(caption, ("Column", "#Claims ε", "#Loses ε", "How"), rows)
 
 
 def _columns(plan: Plan) -> Table:

@@ -139,7 +139,9 @@ def _block(lines: list[str], at: int, indent: int, *, folded: bool) -> tuple[str
 
 def _scalar(value: str, where: str) -> Any:
     if value[:1] in ("'", '"'):
-        end = _end_of_quoted(value)
+        pattern = r"'(?:[^']|'')*'" if value[0] == "'" else r'"(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"'
+        match = re.match(pattern, value)
+        end = None if match is None else match.end()
         if end is None or not re.fullmatch(r"\s*(#.*)?", value[end:]):
             raise FileError(f"{where}: a quoted text over several lines {_NOT_READ}")
         inner = value[:end]
@@ -148,9 +150,3 @@ def _scalar(value: str, where: str) -> Any:
         raise FileError(f"{where}: what begins with {value[0]} {_NOT_READ}")
     plain = re.sub(r"\s+#.*$", "", value)
     return float(plain) if _NUMBER.fullmatch(plain) else plain
-
-
-def _end_of_quoted(value: str) -> int | None:
-    pattern = r"'(?:[^']|'')*'" if value[0] == "'" else r'"(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"'
-    match = re.match(pattern, value)
-    return None if match is None else match.end()

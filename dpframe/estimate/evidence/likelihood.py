@@ -218,7 +218,9 @@ class Shares:
         going, at = np.arange(fits), self._at(found, seen)
         for _ in range(max_steps // 3):
             first, slope = self._step(at, seen)
-            here = (_to_gain(at.shares, slope) < _LEFT) | (at.likelihood >= enough)
+            # A bound on what is left to gain, by concavity.
+            to_gain = slope.max(axis=tuple(range(slope.ndim - 1))) - _total(slope * at.shares)
+            here = (to_gain < _LEFT) | (at.likelihood >= enough)
             next_ = self._at(first, seen)
             over = here | (next_.likelihood >= enough)
             if over.any():
@@ -267,7 +269,13 @@ class Shares:
     def _two_on(self, at: _Point, first: _Point, seen: Seen, parts: Parts | None = None) -> _Point:
         """Return a step on from where two steps point to, or the second of them where that is more likely."""
         second, _ = self._step(first, seen, parts)
-        jump = _extrapolated(at.shares, first.shares, second)
+        shares = at.shares
+        r, v = first.shares - shares, second - 2 * first.shares + shares
+        # Bounded, for a fit that does not move has no step to extrapolate.
+        length = np.clip(np.sqrt(_total(r * r)) / np.maximum(np.sqrt(_total(v * v)), 1e-9), 1.0, 1e6)
+        # A share below a thousandth of its plain step would hardly come back.
+        jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3 + 1e-300)
+        jump = jump / _total(jump)
         if parts is not None:
             jump = _with_parts(jump, parts, [(part * second).sum(axis=0) for part in parts])
             jump = jump / np.maximum(jump.sum(axis=0), 1e-300)
@@ -323,11 +331,6 @@ def _total(values: FloatArray) -> FloatArray:
     return np.asarray(values.sum(axis=tuple(range(values.ndim - 1))))
 
 
-def _to_gain(shares: FloatArray, slope: FloatArray) -> FloatArray:
-    """Return a bound on what is left to gain in likelihood, by concavity."""
-    return np.asarray(slope.max(axis=tuple(range(slope.ndim - 1))) - _total(slope * shares))
-
-
 def _with_parts(shares: FloatArray, parts: Parts, aims: Sequence[FloatArray]) -> FloatArray:
     """Return shares, so many of them in each of some parts of the cells."""
     scales = [aim / np.maximum((part * shares).sum(axis=0), 1e-300) for part, aim in zip(parts, aims, strict=True)]
@@ -356,16 +359,6 @@ def _with_sum(
     return found
 
 
-def _extrapolated(shares: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return where two steps from ``shares`` point to (scheme S3)."""
-    r, v = first - shares, second - 2 * first + shares
-    # Bounded, for a fit that does not move has no step to extrapolate.
-    length = np.clip(np.sqrt(_total(r * r)) / np.maximum(np.sqrt(_total(v * v)), 1e-9), 1.0, 1e6)
-    # A share below a thousandth of its plain step would hardly come back.
-    jump = np.maximum(shares + 2 * length * r + length**2 * v, second * 1e-3 + 1e-300)
-    return jump / _total(jump)
-
-
 # Shares of joints by maximum likelihood of their rows
 
 
@@ -385,19 +378,14 @@ def fit_joints(counts: FloatArray, channels: Channels) -> FloatArray:
     model, seen = Shares.of(channels), Seen(counts, np.zeros((0, counts.shape[-1])))
     if counts.ndim == 2:
         return model.fitted(seen)
-    start = _independent(counts, model.channel)
+    shares = np.ones(counts.shape[-1:])
+    for i, law in enumerate(model.channel.laws):
+        others = tuple(j for j in range(counts.ndim - 1) if j != i)
+        shares = shares[..., None, :] * fit_joints(counts.sum(axis=others), [law])
+    start = np.asarray(0.99 * shares + 0.01 / shares[..., 0].size)
     share, rows = noise_share(model.channel, start), np.maximum(_total(counts), 1.0)
     goal = share * (counts[..., 0].size - 1) / (2 * rows)
     return model.fitted(seen, start=start, divergence=goal)
-
-
-def _independent(counts: FloatArray, channel: Channel) -> FloatArray:
-    """Return the products of the columns' own most likely shares, a hundredth of them spread evenly."""
-    shares = np.ones(counts.shape[-1:])
-    for i, law in enumerate(channel.laws):
-        others = tuple(j for j in range(counts.ndim - 1) if j != i)
-        shares = shares[..., None, :] * fit_joints(counts.sum(axis=others), [law])
-    return np.asarray(0.99 * shares + 0.01 / shares[..., 0].size)
 
 
 def noise_share(channels: Channels, shares: FloatArray) -> FloatArray:

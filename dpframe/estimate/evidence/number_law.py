@@ -174,7 +174,10 @@ class NumberLaw(Law):
             part = (half[:, : self.bins] @ beforehand) / (whole[:, : self.bins] @ beforehand)
             apart = half - part[:, None] * whole
             size, noise = (((parts @ covariance) * parts).sum(axis=1) for parts in (whole, apart))
-            square = _mean_square(whole @ rows, size)
+            estimate = whole @ rows
+            error = np.sqrt(np.maximum(size, 1.0))
+            lift, kept = cut_below(estimate / error)
+            square = (estimate + error * lift) ** 2 + error**2 * kept
             open_ = square * np.maximum(part * (1 - part), _LOOSE) * (1 + square / np.maximum(noise, 1.0))
             gain = gain_of(covariance, apart, open_)
             rows, follows = (values - gain @ (apart @ values) for values in (rows, follows))
@@ -187,24 +190,6 @@ class NumberLaw(Law):
         """Return how many rows parts of all may have at most, with so many standard errors of noise above counts."""
         spread = np.sqrt(np.maximum(((parts @ self.covariance) * parts).sum(axis=1), 0.0))
         return np.asarray(np.clip(parts @ self.rows + errors * spread, 0.0, max(self.n, 0.0)))
-
-    def _heap(self, parts: FloatArray) -> FloatArray:
-        """Return how far off counts are by the heaviest heap that noise may hide: all of its rows in one code.
-
-        What falls leaves a cell little of what noise may hide there, on average over cells; but people ask for the
-        value that has the heap.
-        """
-        values, counts = self.bins, ((parts >= 0) & (parts <= 1)).all(axis=1)
-        hidden = self._at_most(np.eye(self.cells)) - self.positive if self.hidden is None else self.hidden
-        inside = moved = np.clip(parts[:, :values], 0.0, 1.0)
-        if self.follows is not None:
-            # What counts have of the rows that were moved out of each cell.
-            kept = np.diag(self.follows)[:values]
-            moved = ((parts @ self.follows)[:, :values] - inside * (kept - _KEPT)) / np.maximum(1 - kept + _KEPT, _KEPT)
-        apart = np.sqrt(np.minimum(2 * self.uneven, 1.0)) * ((inside > 0) & (inside < 1))
-        most, least = inside + apart * (1 - inside), inside * (1 - apart)
-        off = (np.maximum(hidden[:values], 0.0) * np.maximum(most - moved, moved - least)).max(axis=1, initial=0.0)
-        return np.asarray(np.where(counts, off, 0.0))
 
     def _falling(self, low: int, high: int) -> FloatArray:
         """Return how the rows of a stretch of cells are spread over these beforehand: evenly if it holds the median."""
@@ -293,7 +278,19 @@ class NumberLaw(Law):
         if population:
             mean = (parts @ self.positive) / self.n
             cut = cut + np.maximum(parts**2 @ self.positive - self.n * mean**2, 0.0)
-        return found, np.maximum(np.hypot(errors, np.sqrt(cut)), self._heap(parts) / _TWO_SIDED)
+        # What falls leaves a cell little of what noise may hide there, on average; but people ask for the value that
+        # has the heap: all of the hidden rows in one code.
+        values, counts = self.bins, ((parts >= 0) & (parts <= 1)).all(axis=1)
+        hidden = self._at_most(np.eye(self.cells)) - self.positive if self.hidden is None else self.hidden
+        inside = moved = np.clip(parts[:, :values], 0.0, 1.0)
+        if self.follows is not None:
+            # What counts have of the rows that were moved out of each cell.
+            kept = np.diag(self.follows)[:values]
+            moved = ((parts @ self.follows)[:, :values] - inside * (kept - _KEPT)) / np.maximum(1 - kept + _KEPT, _KEPT)
+        apart = np.sqrt(np.minimum(2 * self.uneven, 1.0)) * ((inside > 0) & (inside < 1))
+        most, least = inside + apart * (1 - inside), inside * (1 - apart)
+        heap = (np.maximum(hidden[:values], 0.0) * np.maximum(most - moved, moved - least)).max(axis=1, initial=0.0)
+        return found, np.maximum(np.hypot(errors, np.sqrt(cut)), np.where(counts, heap, 0.0) / _TWO_SIDED)
 
     def _open(self, parts: FloatArray) -> FloatArray:
         """Return the variance that parts of cells leave open, of every statistic."""
@@ -410,21 +407,6 @@ class NumberLaw(Law):
         # The spread about an estimated mean lacks that mean's own variance.
         return max(guess + left + apart, 0.0), math.hypot(error, math.sqrt(max(own, 0.0)))
 
-    def _with_middles(
-        self, edges: FloatArray, surplus: FloatArray, spread: FloatArray, z: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the same with the middles of cells between the edges, where how rows lie is part of the spread."""
-        loose = (
-            z
-            * np.sqrt(self.uneven * (self.widths > 1))
-            * self.positive[: self.bins]
-            / max(float(self.positive[: self.bins].sum()), 1.0)
-        )
-        places = np.arange(1, len(edges))
-        middles = [np.insert(v, places, (v[1:] + v[:-1]) / 2) for v in (edges, surplus, spread)]
-        middles[2][1::2] = np.hypot(middles[2][1::2], loose)
-        return middles[0], middles[1], middles[2]
-
     def quantiles(self, levels: FloatArray, z: float, sampling: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return quantiles and their intervals; see `Law`."""
         edges, cells = self.edges.astype(np.float64), self.bins
@@ -438,7 +420,13 @@ class NumberLaw(Law):
             if sampling >= 1:
                 spread = np.hypot(spread, math.sqrt(level * (1 - level) / rows))
             found.append(_first(edges, surplus, True))
-            sure = reached(*self._with_middles(edges, surplus, z * spread, z))
+            # In the middles of cells how rows lie there is part of the spread.
+            held = self.positive[:cells]
+            loose = z * np.sqrt(self.uneven * (self.widths > 1)) * held / max(float(held.sum()), 1.0)
+            places, wide = np.arange(1, len(edges)), z * spread
+            ends_, surplus_, wide_ = (np.insert(v, places, (v[1:] + v[:-1]) / 2) for v in (edges, surplus, wide))
+            wide_[1::2] = np.hypot(wide_[1::2], loose)
+            sure = reached(ends_, surplus_, wide_)
             lower.append(sure[0])
             upper.append(sure[1])
         ends = float(self.space.values)
@@ -546,13 +534,6 @@ def truncated_spread(estimate: FloatArray, error: FloatArray) -> FloatArray:
     """Return the standard deviation of what is not negative given an unbiased estimate: a normal law cut at zero."""
     _, kept = cut_below(estimate / np.maximum(error, 1e-300))
     return np.asarray(error * np.sqrt(kept))
-
-
-def _mean_square(estimate: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return the mean square of what is not negative given an unbiased estimate: a normal law cut at zero."""
-    error = np.sqrt(np.maximum(variance, 1.0))
-    lift, kept = cut_below(estimate / error)
-    return np.asarray((estimate + error * lift) ** 2 + error**2 * kept)
 
 
 def truncated_root(square: float, error: float, most: float) -> float:

@@ -54,8 +54,10 @@ def guard_joint(
     n, law = max(float(counts.sum()), 1.0), channel_of(channels).spread(start)
     if interaction_chance(counts, n * law) >= unlikely:
         return None
+    logs, mean = _poisson_deviance()
+    deviance = float(np.interp(np.log(np.clip(n * law, 1e-4, None)).ravel(), logs, mean).sum())
     # One degree less than cells, for the total is known.
-    goal = float(noise_share(channels, start)) / (2 * n) * _deviance(n * law) * (counts.size - 1) / counts.size
+    goal = float(noise_share(channels, start)) / (2 * n) * deviance * (counts.size - 1) / counts.size
     fitted = expectation_maximization(counts, channels, start=start, divergence=NEAR * goal)
     return fit_to_margins(fitted, pairs, SWEEPS)
 
@@ -126,12 +128,6 @@ def _poisson_deviance() -> tuple[FloatArray, FloatArray]:
     law = np.exp(values * np.log(rates) - rates - gammaln(values + 1))
     deviance = 2 * (xlogy(values, values / rates) - values + rates)
     return logs, (law * deviance).sum(axis=1)
-
-
-def _deviance(expected: FloatArray) -> float:
-    """Return the mean deviance of counts with these expectations, summed over cells."""
-    logs, mean = _poisson_deviance()
-    return float(np.interp(np.log(np.clip(expected, 1e-4, None)).ravel(), logs, mean).sum())
 
 
 MOST_BOUNDED = 8

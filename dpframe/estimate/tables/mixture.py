@@ -259,7 +259,8 @@ class Descent:
         found: dict[int, tuple[Single, Single]] = {}
         patience = max(1, round(PATIENCE / self.rate))
         for step in range(1, most_steps + 1):
-            laws, weights = self.laws(values[0]), _softmax(values[1])
+            raised = np.exp(values[1] - values[1].max(axis=-1, keepdims=True))
+            laws, weights = self.laws(values[0]), raised / raised.sum(axis=-1, keepdims=True)
             misfit, gradients = self.gradients(laws, weights)
             over = misfit <= self.goal
             if step % patience == 0:
@@ -328,11 +329,6 @@ def _adam(values: Single, first: Single, second: Single, gradient: Single, rate:
     np.divide(first, apart, out=apart)
     apart *= rate
     values -= apart
-
-
-def _softmax(values: Single) -> Single:
-    raised = np.exp(values - values.max(axis=-1, keepdims=True))
-    return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
 
 
 def _side_by_side(blocks: Sequence[FloatArray]) -> FloatArray:

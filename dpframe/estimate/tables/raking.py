@@ -49,7 +49,14 @@ def raked(
     many = len(held) * len(tables) > MOST_PLACES
     weights = scaled(held.astype(np.float64), aims if many else list(aims), 1 if many else SWEEPS, FURTHEST)
     wanted = _rounded(weights, len(kind), generator)
-    taken = _exchanged(kind, held, wanted, generator)
+    # Rows keep their kind while it has not too many, and others get one that has too few.
+    order = generator.permutation(len(kind))
+    order = order[np.argsort(kind[order], kind="stable")]
+    rank = np.arange(len(kind)) - np.repeat(np.cumsum(held) - held, held)
+    free = order[rank >= np.repeat(wanted, held)]
+    short = np.repeat(np.arange(len(held)), np.maximum(wanted - held, 0))
+    taken = np.array(kind, dtype=np.int64)
+    taken[free] = generator.permutation(short)
     return [np.asarray(column[taken], dtype=np.int64) for column in of_kinds]
 
 
@@ -121,15 +128,3 @@ def _rounded(weights: FloatArray, rows: int, generator: np.random.Generator) -> 
     levels[-1] = rows
     ends = np.floor(levels + generator.random()).astype(np.int64)
     return np.asarray(np.diff(np.minimum(ends, rows), prepend=0))
-
-
-def _exchanged(kind: IntArray, held: IntArray, wanted: IntArray, generator: np.random.Generator) -> IntArray:
-    """Return the kind of every row: its own while that has not too many, else one that has too few."""
-    order = generator.permutation(len(kind))
-    order = order[np.argsort(kind[order], kind="stable")]
-    rank = np.arange(len(kind)) - np.repeat(np.cumsum(held) - held, held)
-    free = order[rank >= np.repeat(wanted, held)]
-    short = np.repeat(np.arange(len(held)), np.maximum(wanted - held, 0))
-    found = np.array(kind, dtype=np.int64)
-    found[free] = generator.permutation(short)
-    return found
