@@ -314,18 +314,13 @@ def as_method_of(verb: Callable[..., Any], *without: str) -> Callable[[F], F]:
         rest = [p.replace(kind=p.KEYWORD_ONLY) for p in others.values() if p.name not in first.union(without)]
         vars(method)["__signature__"] = own.replace(parameters=[self, epsilon, delta, *rest])
         if method.__doc__ is not None and verb.__doc__ is not None:  # python -OO leaves none
-            helped = _entries(verb.__doc__, without)
+            section = verb.__doc__.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+            entries = re.split(r"\n(?=\S)", section)
+            helped = "\n".join(entry for entry in entries if not {*re.split(r" : |, |\n", entry)[:1]} & {*without})
             method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\nParameters\n----------\n{helped}\n"
         return method
 
     return decorated
-
-
-def _entries(text: str, without: Iterable[str]) -> str:
-    """Return the parameters of numpydoc's text, except some."""
-    section = text.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
-    entries = re.split(r"\n(?=\S)", section)
-    return "\n".join(entry for entry in entries if not {*re.split(r" : |, |\n", entry)[:1]} & {*without})
 
 
 @cache

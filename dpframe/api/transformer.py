@@ -355,7 +355,7 @@ class _StepBudget(ReleaseBudget):
         """Enter a spend, or count it."""
         assert isinstance(table, Frame)
         if self.step.random_state is not None:
-            data = _values(table) if what == INFERENCE else codes
+            data = dict(column_hashes(table, table.names)) if what == INFERENCE else codes
             self.ready = self.step._seeded(b"fit" if what == INFERENCE else b"transform", data)
         if self.account is not None:
             return super().pay(table, what, cost, codes)
@@ -425,10 +425,6 @@ def _is_plain(index: pd.Index[Any]) -> bool:
 def _labels(table: Any, X: Any) -> pd.Index | None:
     """Return the labels by which the rows of a DataFrame differ."""
     return table.index if isinstance(table, pd.DataFrame) and table is X else None
-
-
-def _values(frame: Frame) -> dict[str, npt.NDArray[Any]]:
-    return dict(column_hashes(frame, frame.names))
 
 
 _SPENT = ReleasedRows()

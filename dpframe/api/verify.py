@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -128,7 +127,14 @@ def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> li
     table = table.typed(plan.released_spaces)
     kept = [name for name in (*plan.names, *plan.passthrough) if name not in info.left_out]
     stored = [*table.names, *(() if plan.keeps_index else table.indices)]
-    failures = _lost([name for name in kept if name not in table.names], noun)
+    lost, failures = [name for name in kept if name not in table.names], list[str]()
+    if lost:
+        columns = (
+            f"column {lost[0]!r} of the plan is" if len(lost) == 1 else f"columns {name_list(lost)} of the plan are"
+        )
+        failures.append(
+            f"{columns} not in the {noun}; write some columns of a release with dpframe.write, and they verify"
+        )
     failures += [f"column {name!r} is in the {noun} but not in the plan" for name in stored if name not in kept]
     if table.n != info.n:
         failures.append(f"the {noun} has {table.n:,} rows, the release had {info.n:,}")
@@ -149,16 +155,6 @@ def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> li
         return failures
     failure = Source(table, None, quiet=True).row_failure()
     return [] if failure is None else [failure]
-
-
-def _lost(names: Sequence[str], noun: str) -> list[str]:
-    """Return the one line about columns that are missing without a word of it, or none."""
-    if not names:
-        return []
-    columns = (
-        f"column {names[0]!r} of the plan is" if len(names) == 1 else f"columns {name_list(names)} of the plan are"
-    )
-    return [f"{columns} not in the {noun}; write some columns of a release with dpframe.write, and they verify"]
 
 
 def _row_failures(info: ReleaseInfo) -> list[str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -62,18 +61,13 @@ def check(
         raise ParameterError("give --plan, or --spaces and --space to try before there is one, e.g. --space age=0,120")
     if plan is not None and (drop or privacy_id is not None):
         raise ParameterError("--drop and --privacy-id are already decided by --plan; leave them out")
-    declared = None if plan is not None else _declared(spaces, space or [])
+    declared = None if plan is not None else with_own({} if spaces is None else dict(read_spaces(spaces)), space or [])
     ready = Plan.read(plan) if plan is not None else declared_plan(table, declared, drop or (), privacy_id)
     typed = table.typed({name: _with_decimals(one) for name, one in ready.spaces.items()}, ready.imputed)
     found = checked(typed.read(table.names), ready, tried=declared is None)
     typer.echo(in_options(str(found)))
     if found.refused:
         raise typer.Exit(REFUTED)
-
-
-def _declared(spaces: Path | None, texts: list[str]) -> Mapping[str, Any]:
-    """Return the declarations of a file and of ``--space``; a draft is looked at here to review it."""
-    return with_own({} if spaces is None else dict(read_spaces(spaces)), texts)
 
 
 def _with_decimals(space: Space) -> Space:

@@ -109,15 +109,6 @@ def _parameters() -> Iterator[inspect.Parameter]:
     yield inspect.Parameter("space", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=OwnSpaces)
 
 
-def _check_apart(given: Mapping[str, Any]) -> None:
-    """Raise `FileError` if what is written would replace a file of options."""
-    output = given.get("output")
-    for name in ("spaces", "rules"):
-        path = given[name]
-        if output is not None and path is not None and output.absolute() == path.absolute():
-            raise FileError(f"{output} is the file of --{name}; write --output to another file")
-
-
 def takes_plan_options(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command take the options of a plan; those that differ from their defaults it gets as ``options``."""
     signature = inspect.signature(command, eval_str=True)
@@ -126,7 +117,11 @@ def takes_plan_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        _check_apart(given)
+        output = given.get("output")
+        for name in ("spaces", "rules"):
+            path = given[name]
+            if output is not None and path is not None and output.absolute() == path.absolute():
+                raise FileError(f"{output} is the file of --{name}; write --output to another file")
         options = {}
         for option in OPTIONS.values():
             form = _form(option)

@@ -178,17 +178,6 @@ def rows_by_cell(
     return alone * weight, n * weight**2 * (noise - own)
 
 
-def _presented(rows: FloatArray, covariance: FloatArray, question: Question) -> tuple[FloatArray, FloatArray]:
-    if not question.normalize:
-        return rows, np.diag(covariance)
-    base = question.inside(rows.shape).astype(np.float64)
-    total = float(base @ rows)
-    shares = rows / total
-    # r = x / b·x has the gradient (1 − r bᵀ) / b·x.
-    slope = (np.eye(len(rows)) - np.outer(shares, base)) / total
-    return shares, np.einsum("ij,jk,ik->i", slope, covariance, slope)
-
-
 def of_ranks_alone(
     found: Results,
     labels: Sequence[Any],
@@ -306,7 +295,14 @@ class ColumnEvidence:
         if question.population:
             shares = project(rows / total)
             covariance = covariance + total * (np.diag(shares) - np.outer(shares, shares))
-        return _presented(rows, covariance, question)
+        if not question.normalize:
+            return rows, np.diag(covariance)
+        base = question.inside(rows.shape).astype(np.float64)
+        total = float(base @ rows)
+        shares = rows / total
+        # r = x / b·x has the gradient (1 − r bᵀ) / b·x.
+        slope = (np.eye(len(rows)) - np.outer(shares, base)) / total
+        return shares, np.einsum("ij,jk,ik->i", slope, covariance, slope)
 
     def law(self, axis: Axis) -> RowsLaw:
         """Return the law of an axis's cells by maximum likelihood."""

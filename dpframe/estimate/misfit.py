@@ -185,7 +185,9 @@ class Misfit:
         """
         model = self._models.around(names)
         if len(names) == 2:
-            weights = _centred(weights, [model.joint([name]) for name in names])
+            first, second = [model.joint([name]) for name in names]
+            mean = (weights @ second)[:, :, None]
+            weights = weights - mean - np.einsum("i,sij->sj", first, weights - mean)[:, None, :]
         raw = self._raw_sums(model, names, weights)
         if raw is None:
             return np.zeros(len(weights)), np.zeros(len(weights))
@@ -247,13 +249,6 @@ class Misfit:
                 found = max(float((apart**2 / noise).mean()) - 1.0, 0.0)
             self._excesses[key] = found
         return self._excesses.get(key, 0.0)
-
-
-def _centred(weights: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
-    """Return what weights of two columns' cells, shape (sums, cells, cells), add to sums of either column's cells."""
-    first, second = margins
-    mean = (weights @ second)[:, :, None]
-    return np.asarray(weights - mean - np.einsum("i,sij->sj", first, weights - mean)[:, None, :])
 
 
 def crossed(parts: Sequence[FloatArray]) -> FloatArray:

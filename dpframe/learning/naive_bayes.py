@@ -138,7 +138,9 @@ class DebiasedNaiveBayes(ClassifierMixin, ReleaseModel):
         self.tables_, told = {}, []
         for axis in self._axes:
             if models.tables.source_of([axis.name, target.name]) == "tables":
-                joint = _measured(axis, answer, models)
+                shares, variance = joint_shares(models, [axis, answer])
+                margins = [_smoothed(shares.sum(axis=1 - i), models.tables.rows) for i in range(2)]
+                joint = shares, np.maximum(variance, variance.mean()), np.outer(*margins)
                 told.append("tables")
             else:
                 joint = _counted(axis, answer, source)
@@ -200,14 +202,6 @@ class DebiasedNaiveBayes(ClassifierMixin, ReleaseModel):
         for axis in self._axes:
             total = total + self.evidence * np.log(self.tables_[axis.name].to_numpy())[axis.cell_of(codes[axis.name])]
         return np.asarray(total - logsumexp(total, axis=1, keepdims=True))
-
-
-def _measured(axis: Axis, answer: Axis, models: Models) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the shares of a feature and the class from tables, their variances, and what independence would be."""
-    shares, variance = joint_shares(models, [axis, answer])
-    margins = [_smoothed(shares.sum(axis=1 - i), models.tables.rows) for i in range(2)]
-    # All counts of a table have one noise, and a bootstrap of few replicas finds less of it where it found no rows.
-    return shares, np.maximum(variance, variance.mean()), np.outer(*margins)
 
 
 def _counted(axis: Axis, answer: Axis, source: Source) -> tuple[FloatArray, FloatArray, FloatArray]:

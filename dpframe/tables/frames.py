@@ -5,6 +5,7 @@ Nothing of the input reaches the output but names and types: no index, attrs, me
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
@@ -356,7 +357,7 @@ class PandasFrame(Frame):
             coded = pd.Series(series.sparse.to_dense().to_numpy(), index=series.index, dtype=series.dtype.subtype)
         elif _is_category_of_intervals(series.dtype):
             # In no order: pandas takes the bounds from the data more often than not, so they are to be found.
-            texts = pd.Index(_interval_texts(series.dtype), dtype="string")
+            texts = pd.Index(list(map(str, series.dtype.categories)), dtype="string")
             coded = series.cat.rename_categories(texts).cat.as_unordered()
         return coded
 
@@ -494,11 +495,7 @@ def _is_category_of_intervals(dtype: Any) -> bool:
     """Return whether a dtype is categorical with intervals, as pandas' cut makes them, that differ as text."""
     if not isinstance(dtype, pd.CategoricalDtype) or not isinstance(dtype.categories.dtype, pd.IntervalDtype):
         return False
-    return len(set(_interval_texts(dtype))) == len(dtype.categories)
-
-
-def _interval_texts(dtype: pd.CategoricalDtype) -> list[str]:
-    return [str(interval) for interval in dtype.categories]
+    return len(set(map(str, dtype.categories))) == len(dtype.categories)
 
 
 def _is_open(dtype: Any) -> bool:
@@ -556,7 +553,25 @@ def wrap(table: Any) -> Frame:
 
     Raises `ParameterError` if it is no table, or its column names are not unique strings that are not empty.
     """
-    frame = _wrap(table)
+    module = type(table).__module__.split(".")[0]
+    frame: Frame | None = None
+    if isinstance(table, pd.DataFrame):
+        frame = PandasFrame(table)
+    elif isinstance(table, pa.RecordBatch):
+        frame = BatchFrame(table)
+    elif isinstance(table, pa.Table):
+        frame = ArrowFrame(table)
+    elif hasattr(table, "__arrow_c_stream__") or (module == "polars" and hasattr(table, "collect")):
+        # Of a LazyFrame nothing is known before; a stream may be of single values, as of a polars Series.
+        table = table.collect() if module == "polars" and hasattr(table, "collect") else table
+        with contextlib.suppress(pa.ArrowInvalid):
+            arrow = pa.table(table)
+            frame = PolarsFrame(arrow, table) if module == "polars" else ArrowFrame(arrow)
+    if frame is None:
+        raise ParameterError(
+            f"{type(table).__name__} is no table; pass a pandas DataFrame, a polars DataFrame or LazyFrame, a "
+            "pyarrow Table, or anything with __arrow_c_stream__"
+        )
     names = frame.names
     if "" in names:
         raise ParameterError("a column has an empty name; rename it")
@@ -564,26 +579,3 @@ def wrap(table: Any) -> Frame:
     if twice is not None:
         raise ParameterError(f"column name {twice!r} appears twice; names must be unique")
     return frame
-
-
-def _wrap(table: Any) -> Frame:
-    if isinstance(table, pd.DataFrame):
-        return PandasFrame(table)
-    if isinstance(table, pa.RecordBatch):
-        return BatchFrame(table)
-    if isinstance(table, pa.Table):
-        return ArrowFrame(table)
-    if type(table).__module__.split(".")[0] == "polars" and hasattr(table, "collect"):
-        table = table.collect()  # of a LazyFrame nothing is known before
-    try:
-        arrow = pa.table(table) if hasattr(table, "__arrow_c_stream__") else None
-    except pa.ArrowInvalid:  # the stream is of single values, as of a polars Series
-        arrow = None
-    if arrow is None:
-        raise ParameterError(
-            f"{type(table).__name__} is no table; pass a pandas DataFrame, a polars DataFrame or LazyFrame, a "
-            "pyarrow Table, or anything with __arrow_c_stream__"
-        )
-    if type(table).__module__.split(".")[0] == "polars":
-        return PolarsFrame(arrow, table)
-    return ArrowFrame(arrow)

@@ -75,7 +75,9 @@ class PersonChoice:
         stream, first = Keystream(self.key).column("rows", "persons").at(places)
         tags = stream.words(0, first, count)
         # The hash of a person is uniform only where it is one: whole numbers are spread over the passes as well.
-        spread = _spread(persons) % np.uint64(self.passes)
+        with np.errstate(over="ignore"):
+            mixed = (persons[:, 0] ^ persons[:, 1]) * np.uint64(0x9E3779B97F4A7C15)
+        spread = (mixed >> np.uint64(32)) % np.uint64(self.passes)
         mine = np.flatnonzero(spread == part) if self.passes > 1 else np.arange(count)
         return persons[mine], tags[mine], at[mine].astype(np.int64)
 
@@ -166,10 +168,3 @@ def person_words(
     secret = blake2b(b"persons", key=key, digest_size=16).hexdigest()
     halves = [pd.util.hash_array(texts, hash_key=half, categorize=False) for half in (secret[:16], secret[16:])]
     return np.stack(halves, axis=1)
-
-
-def _spread(persons: Words) -> Words:
-    """Return one word for each person, whose lowest digits are as good as any."""
-    with np.errstate(over="ignore"):
-        mixed = (persons[:, 0] ^ persons[:, 1]) * np.uint64(0x9E3779B97F4A7C15)
-    return mixed >> np.uint64(32)

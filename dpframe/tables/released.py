@@ -8,6 +8,7 @@ taken anew for every question. Columns of Python objects have no bytes to take i
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -56,15 +57,6 @@ SYNTHETIC = "synthetic"
 """Key of the description that synthetic rows carry in place of a release's."""
 
 
-def is_synthetic(text: str) -> bool:
-    """Return whether a description is that of synthetic rows."""
-    try:
-        data = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        return False
-    return isinstance(data, dict) and SYNTHETIC in data
-
-
 _infos: dict[str, ReleaseInfo] = {}
 """By its text: what a release says about itself, the latest last."""
 
@@ -84,7 +76,10 @@ def read_info(text: str) -> ReleaseInfo:
     known = _infos.get(text)
     if known is not None:
         return known
-    if is_synthetic(text):
+    data = None
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        data = json.loads(text)
+    if isinstance(data, dict) and SYNTHETIC in data:
         raise NotSanitizedError(
             "the table is synthetic and carries no plan: plain pandas is right for it on average; for intervals ask "
             "the release that it was drawn from"
@@ -130,21 +125,17 @@ class Source:
                 "attach(table, plan)"
             )
         self._table = self._table.typed(self.plan.released_spaces)
-        self.n = int(self._table.n)
-        self.rows = self._table_rows()
-        self._check_columns()
-        if not quiet:
-            self._check_release()
-
-    def _table_rows(self) -> int:
-        """Return the rows of the table: as many as there are here, or more if they are a sample.
-
-        The table may have had more rows than its plan was made for: then the release says how many.
-        """
-        if self.plan.sample is None or self.plan.n is None:
-            return self.n
-        told = self.info is not None and self.plan == self.info.plan
-        return (self.info.rows if told and self.info is not None else None) or self.plan.n
+        own = self.info if self.info is not None and self.plan == self.info.plan else None
+        self.rows = self.n = int(self._table.n)
+        if self.plan.sample is not None and self.plan.n is not None:
+            # The table may have had more rows than its plan was made for: then the release says how many.
+            self.rows = (None if own is None else own.rows) or self.plan.n
+        self.missing = [name for name in self.plan.names if name not in self._table.names]
+        if len(self.missing) == len(self.plan.names) and self.missing:
+            raise NotSanitizedError("the table has none of the plan's columns; pass the plan it was released under")
+        self._lost = [name for name in self.missing if own is None or name not in own.left_out]
+        if own is not None and not quiet:
+            self._check_release(own)
 
     @property
     def tables(self) -> tuple[MeasuredTable, ...]:
@@ -168,22 +159,11 @@ class Source:
             return 1.0
         return 0.0 if self.plan.sample is None else (self.rows - self.plan.sample) / max(self.rows - 1, 1)
 
-    def _check_columns(self) -> None:
-        """Refuse a table without any of the plan's columns."""
-        missing = [name for name in self.plan.names if name not in self._table.names]
-        if len(missing) == len(self.plan.names) and missing:
-            raise NotSanitizedError("the table has none of the plan's columns; pass the plan it was released under")
-        self.missing = missing
-        known = () if self.info is None or self.plan != self.info.plan else self.info.left_out
-        self._lost = [name for name in missing if name not in known]
-
-    def _check_release(self) -> None:
+    def _check_release(self, info: ReleaseInfo) -> None:
         """Warn of a table that is not, or not all of, what was released."""
-        if self.info is None or self.plan != self.info.plan:
-            return
-        if self.n != self.info.n:
+        if self.n != info.n:
             warn(
-                f"the table has {self.n:,} rows, the release {self.info.n:,}: rows chosen by noisy values are a biased "
+                f"the table has {self.n:,} rows, the release {info.n:,}: rows chosen by noisy values are a biased "
                 "choice, and repeated ones count twice; estimate on the whole release (mean has by=, joint has given=)",
                 AlteredReleaseWarning,
             )
@@ -220,8 +200,8 @@ class Source:
         table = self._table
         if isinstance(table, FileInput):
             # Of fresh rows no more than the columns' types are needed.
-            whole = table.read(table.names) if fresh is None else _empty(table)
-            table = wrap(whole)
+            fields = [pa.field(field.name, field.type, field.nullable) for field in table.fields(table.names)]
+            table = wrap(table.read(table.names) if fresh is None else pa.schema(fields).empty_table())
         if isinstance(table, Streamed):
             raise ParameterError("synthetic rows are not drawn by an engine; write the release, and draw them from it")
         if fresh is None:
@@ -290,17 +270,15 @@ class Source:
         without the columns that are missing.
         """
         info = self.info
-        if info is None or not self._lost_columns(info) or self.n != info.n:
+        if info is None or self.n != info.n:
+            return info
+        there = {*self._table.names, *info.left_out}
+        lost = [name for name in (*info.plan.names, *info.plan.passthrough) if name not in there]
+        if not lost:
             return info
         rows = self._digest()
         digest = rows + sealed(rows, info.tables) if info.tables else rows
-        left_out = (*info.left_out, *self._lost_columns(info))
-        return replace(info, digest=digest, left_out=left_out)
-
-    def _lost_columns(self, info: ReleaseInfo) -> list[str]:
-        """Return the columns, randomised or passed through, that a description has and the table has not."""
-        names = {*self._table.names, *info.left_out}
-        return [name for name in (*info.plan.names, *info.plan.passthrough) if name not in names]
+        return replace(info, digest=digest, left_out=(*info.left_out, *lost))
 
     def digest(self) -> str:
         """Return the digest of the randomised columns as they are; empty if one of them is missing."""
@@ -337,11 +315,6 @@ class Source:
         for codes in self._encoded([self.plan[name] for name in self._present]):
             digest.update(codes)
         return digest.hexdigest()
-
-
-def _empty(table: FileInput) -> pa.Table:
-    fields = [pa.field(field.name, field.type, field.nullable) for field in table.fields(table.names)]
-    return pa.schema(fields).empty_table()
 
 
 def opened(table: Any) -> Frame | Streamed:

@@ -35,7 +35,7 @@ from dpframe.errors import (
     warn,
 )
 from dpframe.estimate.axes import Axis, make_axis
-from dpframe.estimate.conditions import Condition, ValueCondition, Where
+from dpframe.estimate.conditions import ValueCondition, Where
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.infer.declared import declared_space, warn_of_whole_bounds
 from dpframe.plan.infer.drafted import check_reviewed
@@ -166,7 +166,14 @@ class Asking:
             asked.setdefault(name, self._column(name))
             return asked[name].column
 
-        holds = {condition.column.name: _holds(condition) for condition in Where.of(where, column_of).conditions}
+        holds = {
+            condition.column.name: (
+                condition.holds
+                if isinstance(condition, ValueCondition)
+                else holds_items(condition.sets.space.count, condition.places, condition.how, condition.wrong)
+            )
+            for condition in Where.of(where, column_of).conditions
+        }
         return list(asked.values()), holds
 
     def _groups(
@@ -290,12 +297,6 @@ def counted_axis(asked: QueryColumn, bins: Any) -> Axis:
     """Return the cells that a column's rows are counted in: its values, or bins of numbers and times."""
     listed = asked.space.is_listed or asked.space.values <= 2
     return make_axis(asked.column, 10 if bins is None and not listed else bins)
-
-
-def _holds(condition: Condition) -> Holds:
-    if isinstance(condition, ValueCondition):
-        return condition.holds
-    return holds_items(condition.sets.space.count, condition.places, condition.how, condition.wrong)
 
 
 def _promise(budget: Any, epsilon: Any, delta: Any, n: int | None) -> Budget:

@@ -135,7 +135,18 @@ def transaction(
             )
         # Who reads first and writes later may find that another wrote in between: writers lock at once.
         connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-        _check(connection, file, create)
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if (application, version, tables) == (0, 0, 0):
+            if not create:
+                raise LedgerError(f"{file} is empty; {remedy(file)}")
+            for statement in chain(_FIRST, *_LATER):
+                connection.execute(statement)
+        elif application != APPLICATION_ID or version < 1:
+            raise LedgerError(f"{file} is no ledger; name another file")
+        elif version > SCHEMA:
+            raise LedgerError(f"{file} has schema {version}, this version reads up to {SCHEMA}; upgrade dpframe")
         yield connection
         connection.execute("COMMIT")
         if create:
@@ -202,22 +213,6 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
             connection.execute(_TRIGGER.format("UPDATE", "spends"))
     connection.execute("COMMIT")
     return bool(old and version < _UNITS)
-
-
-def _check(connection: sqlite3.Connection, file: Path, create: bool) -> None:
-    """Refuse a file that is no ledger, or of a newer schema; fill an empty one when asked to."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if (application, version, tables) == (0, 0, 0):
-        if not create:
-            raise LedgerError(f"{file} is empty; {remedy(file)}")
-        for statement in chain(_FIRST, *_LATER):
-            connection.execute(statement)
-    elif application != APPLICATION_ID or version < 1:
-        raise LedgerError(f"{file} is no ledger; name another file")
-    elif version > SCHEMA:
-        raise LedgerError(f"{file} has schema {version}, this version reads up to {SCHEMA}; upgrade dpframe")
 
 
 @contextlib.contextmanager

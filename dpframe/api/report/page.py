@@ -56,8 +56,13 @@ def review_table(plan: Plan, certificate: Certificate) -> Table:
         parts.append(f"Read off the data, and not covered: {name_list(plan.leaks)}.")
     if len(plan.leaks) + (0 if plan.inferred is None else len(plan.inferred.columns)) < len(plan.columns):
         parts.append(f"{'Other' if parts else 'All'} columns' values were declared, or are known by their types.")
+    delta = f", δ = {upward(plan.delta)}" if plan.delta else ", δ = 0"
     rows = [
-        ("How strong is the promise?", _strength(plan), PROVED if certificate.ok else "not verified"),
+        (
+            "How strong is the promise?",
+            f"ε = {upward(plan.epsilon)}{delta}; for a row that was found, ε = {upward(plan.located.epsilon)}.",
+            PROVED if certificate.ok else "not verified",
+        ),
         ("Who is protected (unit of privacy)?", _unit(plan), ATTESTED),
         ("What may differ between neighbouring tables?", _NEIGHBOURS, PROVED),
         ("What is released without protection?", f"{said[0].upper()}{said[1:]}.", PROVED),
@@ -92,11 +97,6 @@ _NOISE = (
 )
 _COLLECTED = "Not in this file. Noise mends no bias of the data, and hides nothing before the release."
 _USEFUL = "See the top of this page. Noise is the same for all counts, so small groups are distinguished least."
-
-
-def _strength(plan: Plan) -> str:
-    delta = f", δ = {upward(plan.delta)}" if plan.delta else ", δ = 0"
-    return f"ε = {upward(plan.epsilon)}{delta}; for a row that was found, ε = {upward(plan.located.epsilon)}."
 
 
 def _unit(plan: Plan) -> str:

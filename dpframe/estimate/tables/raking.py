@@ -48,7 +48,11 @@ def raked(
     aims: Iterable[Margin] = _aims(of_kinds, float(len(kind)), tables)
     many = len(held) * len(tables) > MOST_PLACES
     weights = scaled(held.astype(np.float64), aims if many else list(aims), 1 if many else SWEEPS, FURTHEST)
-    wanted = _rounded(weights, len(kind), generator)
+    # Whole numbers that add up to the rows, each next to its weight (systematic sampling).
+    levels = np.cumsum(weights) * (len(kind) / weights.sum())
+    levels[-1] = len(kind)
+    ends = np.floor(levels + generator.random()).astype(np.int64)
+    wanted = np.diff(np.minimum(ends, len(kind)), prepend=0)
     # Rows keep their kind while it has not too many, and others get one that has too few.
     order = generator.permutation(len(kind))
     order = order[np.argsort(kind[order], kind="stable")]
@@ -120,11 +124,3 @@ def _well_filled(wanted: FloatArray) -> tuple[IntArray, FloatArray]:
     filled = wanted >= FEWEST
     places = np.where(filled, np.cumsum(filled), 0)
     return places, np.asarray(np.bincount(places, wanted, minlength=int(filled.sum()) + 1), dtype=np.float64)
-
-
-def _rounded(weights: FloatArray, rows: int, generator: np.random.Generator) -> IntArray:
-    """Return whole numbers that add up to so many rows, each next to its weight (systematic sampling)."""
-    levels = np.cumsum(weights) * (rows / weights.sum())
-    levels[-1] = rows
-    ends = np.floor(levels + generator.random()).astype(np.int64)
-    return np.asarray(np.diff(np.minimum(ends, rows), prepend=0))
