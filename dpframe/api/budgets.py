@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -28,7 +28,6 @@ from dpframe.errors import (
 from dpframe.noise.keystream import Keystream, choice_key, framed
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan
-from dpframe.tables.files import FileInput
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
@@ -135,15 +134,6 @@ class ReleaseBudget:
         return secrets.token_bytes(32) if self.ready is None else choice_key(self.ready)
 
 
-def _told(path: Path) -> ReleaseInfo | None:
-    """Return what a file says about itself, or None if it is missing, damaged or no release."""
-    try:
-        text = open_input(path).text
-        return None if text is None else read_info(text)
-    except (FileError, PlanError, NotSanitizedError):
-        return None
-
-
 @dataclass(frozen=True)
 class DoneRun:
     """A run that was done before: what its release says about itself, and the line that says so."""
@@ -190,16 +180,7 @@ class JobBudget(ReleaseBudget):
         return self.job.choice
 
 
-@contextmanager
-def budget_of(
-    table: FileInput, path: Path, request: Request, account: OpenAccount | None, key: bytes | None
-) -> Iterator[ReleaseBudget]:
-    """Give what a conversion is paid from; under a ledger it is a job, whose key goes when all is written."""
-    with budget_of_input(table.digest, path, request, account, key, table.keyed_digest) as budget:
-        yield budget
-
-
-@contextmanager
+@contextlib.contextmanager
 def budget_of_input(
     digest_input: Callable[[], bytes],
     path: Path,
@@ -208,7 +189,10 @@ def budget_of_input(
     key: bytes | None,
     keyed: Callable[[bytes], bytes] | None = None,
 ) -> Iterator[ReleaseBudget]:
-    """Give the same for any input that has a digest, or one under a key; both are taken where there is a ledger."""
+    """Give what a release of an input is paid from: under a ledger a job, whose key goes when all is written.
+
+    The input has a digest, or one under a key; both are taken where there is a ledger.
+    """
     if account is None:
         yield ReleaseBudget(None, key)
         return
@@ -242,7 +226,10 @@ def done_before(path: Path, request: Request, account: OpenAccount | None) -> Do
     another = "name another run, which is charged"
     if run.request != request.digest.hex():
         raise LedgerError(f"{what} under another plan, or other options or versions; {another}")
-    info = _told(path)
+    info = None
+    with contextlib.suppress(FileError, PlanError, NotSanitizedError):
+        text = open_input(path).text
+        info = None if text is None else read_info(text)
     if info is None or info.digest != run.output:
         raise LedgerError(f"{what}, and its release is no longer there: bring the file back, or {another}")
     job_keys.clear(account.ledger, account.dataset, name)

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 import pandas as pd
 
-from dpframe.api.budgets import ReleaseBudget, budget_of, budget_of_input, done_before
+from dpframe.api.budgets import ReleaseBudget, budget_of_input, done_before
 from dpframe.api.files import read, write
 from dpframe.api.identity import table_digest
 from dpframe.api.job import Ready, carry_out, drawn, planned
@@ -239,7 +239,7 @@ def sanitize(
         return _frame_written(wrap(source), Sink(path, compression), request, paid, key)
     with staged(source, path.parent) as table:
         check_target(path, table)
-        with budget_of(table, path, request, paid, key) as budget:
+        with budget_of_input(table.digest, path, request, paid, key, table.keyed_digest) as budget:
             return budget.done(_written(table, path, request, budget, writing))
 
 

@@ -60,19 +60,15 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
     on_steps = is_on_steps(mine, axis.column.space)
     found = [one for m in mine for one in (*_values(m, axis, limit), *_intervals(m, axis, parts, on_steps))]
-    found += _nulls(mine, axis)
+    nulls = [(m.missing, 1 / m.variance) for m in mine if m.missing is not None]
+    if nulls and axis.has_null:
+        # Null is a value if the mean of all its counts showed by three standard errors.
+        weight = math.fsum(w for _, w in nulls)
+        mean = math.fsum(count * w for count, w in nulls) / weight
+        found.append((np.eye(axis.cells)[-1], mean, 1 / weight, NULLS_SHOW / math.sqrt(weight)))
     if not found:
         return None
     return Observation(*(np.array(part, dtype=np.float64) for part in zip(*found, strict=True)))
-
-
-def _nulls(measured: Sequence[Measured], axis: Axis) -> Iterator[CellCount]:
-    """Yield the mean of all counts of nulls, if null is a value: then it showed by three standard errors."""
-    known = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
-    if known and axis.has_null:
-        weight = math.fsum(w for _, w in known)
-        mean = math.fsum(count * w for count, w in known) / weight
-        yield np.eye(axis.cells)[-1], mean, 1 / weight, NULLS_SHOW / math.sqrt(weight)
 
 
 def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:

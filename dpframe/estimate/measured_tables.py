@@ -258,14 +258,18 @@ class MeasuredTables:
 
     def _number(self, column: Column, alone: Sequence[CountedTable], coarse: Axis | None) -> TableColumn:
         """Return a number's column of the fit: its cells are those that its levels distinguish."""
-        finer = sorted(
+        levels = sorted(
             (t for t in self.tables if t.measure.columns == (column.name,) and t.measure.level > 1),
             key=lambda table: table.measure.level,
         )
-        law = NumberLaw.of(column.space, float(self.rows), alone[0].measured, finer)
+        law = NumberLaw.of(column.space, float(self.rows), alone[0].measured, levels)
         axis = BinnedAxis(column, (*law.starts.tolist(), column.space.values), (), pooled=True)
         for one in alone[1:]:
-            law = law.told(_by_cells(one, axis))
+            # A number's own counts may take some cells in part.
+            finer = into_cells(one.axes[0], axis)
+            held = one.table if finer is None else one.table.onto(0, finer)
+            cells = aggregation(axis, one.axes[0]) if finer is None else np.eye(axis.cells)
+            law = law.told(Observation(cells, held.counts, held.variances))
         more = self.inference.counted(axis, parts=True)
         if more is not None:
             law = law.told(more.about(law.positive))
@@ -297,12 +301,3 @@ class MeasuredTables:
         # True and False are counted value by value, in pairs mostly, and have no levels.
         found = self.cell_counts(member.axis) if space.is_numeric and space.is_listed else None
         return None if found is None else NumberLaw.of_values(space, float(self.rows), found.counts, found.variances)
-
-
-def _by_cells(one: CountedTable, axis: BinnedAxis) -> Observation:
-    """Return a number's own counts as facts about the cells of an axis; they may take some of these in part."""
-    finer = into_cells(one.axes[0], axis)
-    if finer is not None:
-        held = one.table.onto(0, finer)
-        return Observation(np.eye(axis.cells), held.counts, held.variances)
-    return Observation(aggregation(axis, one.axes[0]), one.table.counts, one.table.variances)

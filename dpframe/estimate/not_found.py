@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import combinations
@@ -82,12 +82,6 @@ def _listed(missing: Mapping[str, str]) -> str:
     return "; ".join(f"{name_list([name])} ({why.removeprefix(_PREFIX)})" for name, why in missing.items())
 
 
-def _named(arguments: Sequence[Any]) -> list[str]:
-    """Return the columns that arguments name: one, several, or conditions by column."""
-    given = [value if isinstance(value, list | tuple | Mapping) else [value] for value in arguments]
-    return list(dict.fromkeys(name for value in given for name in value if isinstance(name, str)))
-
-
 def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.not_found) -> Callable[P, R]:
     """Make a method of `Estimates` return NaN where the space of one of the columns it names was not found.
 
@@ -100,7 +94,10 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         given = signature.bind(*args, **kwargs).arguments
         reading = given["self"]
-        used = _named([given.get(name) for name in _COLUMN_ARGUMENTS])
+        # One column, several, or conditions by column.
+        named = [given.get(name) for name in _COLUMN_ARGUMENTS]
+        listed = [value if isinstance(value, list | tuple | Mapping) else [value] for value in named]
+        used = list(dict.fromkeys(name for value in listed for name in value if isinstance(name, str)))
         missing = {name: why for name, why in reasons(judged(reading.plan)).items() if name in used}
         try:
             with asked_by_another():
