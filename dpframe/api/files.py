@@ -214,7 +214,11 @@ def as_table(table: Any) -> pa.Table:
     if isinstance(table, pa.Table):
         return table
     if _is_polars(table):
-        return _from_polars(table)
+        import polars as pl
+
+        # Categories are views otherwise, which Arrow's reader cannot decode.
+        arrow, text = table.to_arrow(compat_level=pl.CompatLevel.oldest()), kept_text(table)
+        return arrow if text is None else _described(arrow, text)
     try:
         return pa.table(table if hasattr(table, "__arrow_c_stream__") else None)
     except (pa.ArrowInvalid, TypeError):
@@ -224,14 +228,6 @@ def as_table(table: Any) -> pa.Table:
 def _is_polars(table: Any) -> bool:
     """Return whether a table is a DataFrame of polars, which need not be installed."""
     return type(table).__module__.split(".")[0] == "polars" and hasattr(table, "to_arrow") and hasattr(table, "columns")
-
-
-def _from_polars(frame: Any) -> pa.Table:
-    import polars as pl
-
-    # Categories are views otherwise, which Arrow's reader cannot decode.
-    table, text = frame.to_arrow(compat_level=pl.CompatLevel.oldest()), kept_text(frame)
-    return table if text is None else _described(table, text)
 
 
 def _tells(table: pa.Table, plan: Plan | ReleaseInfo) -> bool:

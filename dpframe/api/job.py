@@ -112,7 +112,12 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             else CheckedRequest.ready(request.plan, table, request)
         )
         if request.release and valid.plan is not None:  # inference has a warning of its own
-            _warn_of_few(table.n)
+            if table.n < _FEW:
+                said = "the table has no rows: the release is empty" if table.n == 0 else "the table has one row"
+                warn(
+                    f"{said}, and estimates of it say nothing; check the input, e.g. a filter before it",
+                    InferenceWarning,
+                )
             if not (valid.plan.columns or valid.plan.passthrough):
                 warn("no column is left to release; check the input and drop=", InferenceWarning)
         likely = valid.widened(table)
@@ -187,13 +192,6 @@ def planned(
         raise ParameterError("give epsilon, e.g. epsilon=1.0")
     request = Request(epsilon, delta, None, options, release=False)
     return carry_out(table, request, ReleaseBudget(account, key), lambda _, ready: ready.plan)
-
-
-def _warn_of_few(rows: int) -> None:
-    """Warn of tables that show nothing, which are mostly a mistake: a filter that nothing passed."""
-    if rows < _FEW:
-        table = "the table has no rows: the release is empty" if rows == 0 else "the table has one row"
-        warn(f"{table}, and estimates of it say nothing; check the input, e.g. a filter before it", InferenceWarning)
 
 
 def _watch_order(plan: Plan, codes: Codes) -> None:

@@ -187,7 +187,9 @@ class CheckedRequest:
         options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused(declared), _unit_of(options))}
         wish = wish_of(options, promise)
         names = [column.name for column in columns]
-        _check_types(left, table.objects)
+        empty = [one.name for one in left if pa.types.is_null(one.type) and not table.objects]
+        if empty:
+            raise ColumnError("has type null, which no space can hold; cast it, or pass drop=[…]", column=empty[0])
         check_bounded(left, options)
         rounds = rounds_of(left, table.n, promise, options["contributions"])
         histograms = histograms_of(left, table.n, most, rounds)
@@ -474,9 +476,3 @@ def check_lists(
     both = [name for name in drop if name in passthrough]
     if both:
         raise ParameterError(f"column {both[0]!r} is in drop and in passthrough; name it in one of them")
-
-
-def _check_types(left: Sequence[Field], objects: bool) -> None:
-    for column in left:
-        if pa.types.is_null(column.type) and not objects:
-            raise ColumnError("has type null, which no space can hold; cast it, or pass drop=[…]", column=column.name)

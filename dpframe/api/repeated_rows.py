@@ -108,7 +108,16 @@ class ReleasedRows:
                     return None
                 self._keys.add(digest)
             distinct, times = np.unique(rows, return_counts=True)
-            times = times[distinct <= self._make_room(distinct)]
+            # The smallest hashes are remembered, as many as there is room for.
+            known = np.union1d(self.rows, distinct[distinct <= self._below])
+            while len(known) > self.most:
+                self._below //= 2
+                known = known[known <= self._below]
+            kept = self.rows[self.rows <= self._below]
+            sums = np.zeros((len(known), self.spent.shape[1]))
+            sums[np.searchsorted(known, kept)] = self.spent[: len(kept)]
+            self.rows, self.spent = known, sums
+            times = times[distinct <= self._below]
             here = np.searchsorted(self.rows, distinct[distinct <= self._below])
             if not len(here):
                 return None
@@ -126,18 +135,6 @@ class ReleasedRows:
             self.spent[here] = spent
             releases, inferences, epsilon, delta = each[middle].tolist()
             return (int(releases), int(inferences), epsilon, delta) if tell else None
-
-    def _make_room(self, rows: U64) -> int:
-        """Add distinct new hashes; return the largest that is remembered from now on."""
-        known = np.union1d(self.rows, rows[rows <= self._below])
-        while len(known) > self.most:
-            self._below //= 2
-            known = known[known <= self._below]
-        kept = self.rows[self.rows <= self._below]
-        spent = np.zeros((len(known), self.spent.shape[1]))
-        spent[np.searchsorted(known, kept)] = self.spent[: len(kept)]
-        self.rows, self.spent = known, spent
-        return self._below
 
     def watch(self, rows: U64, cost: Budget, key: bytes | None, *, inference: bool = False) -> None:
         """Count a release, and warn of rows that are released again and again (of two folds at once)."""

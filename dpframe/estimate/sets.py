@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -100,11 +100,9 @@ class Counted:
 
         As `surrogates.ratio`: with h = (z − r)·present·1_g, U = (u − r·w)·φ_g and h² = (z − 2rz + r²)·present·1_g.
         """
-        plain, squares = (self._map(partial(group.invert, squared=squared)) for squared in (False, True))
+        sums = [np.broadcast_to(getattr(self, f.name), self.first.shape) for f in fields(self)]
+        plain, squares = (Counted(*(group.invert(one, squared=squared) for one in sums)) for squared in (False, True))
         return self._ratio(plain, squares, sampling)
-
-    def _map(self, function: Callable[[FloatArray], FloatArray]) -> Counted:
-        return Counted(*(function(np.broadcast_to(getattr(self, f.name), self.first.shape)) for f in fields(self)))
 
     @staticmethod
     def _ratio(plain: Counted, squares: Counted, sampling: float) -> tuple[FloatArray, FloatArray]:

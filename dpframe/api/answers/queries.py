@@ -305,23 +305,20 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         read, groups, labels = self._groups(by, where, asked)
         question = Summed(asked.name, asked.space, self.unit, weight, groups)
         told = self._answer(question, read, share, mechanism, kind)
-        results = (
-            self._of_some(question, asked, told, kind) if question.partial else self._of_all(question, asked, told)
-        )
-        if kind == "mean" and not question.partial:
-            results = {name: values / self.n for name, values in results.items()}
+        if question.partial:
+            results = self._of_some(question, asked, told, kind)
+        else:
+            # What rounding down left off is half a unit on average; the number of all rows is public.
+            codes = told.values[0] * question.rounded + (question.rounded - 1) / 2
+            (start, step), noise = asked.line, told.noises[0]
+            results = linear(start * self.n + step * codes, noise, step * question.rounded, self.confidence_level)
+            if kind == "mean":
+                results = {name: values / self.n for name, values in results.items()}
         found = asked.dressed(results)
         said = replace(told, facts={**told.facts, **asked.facts})
         if labels is None:
             return with_facts(series(found, asked.name), said)
         return with_facts(pd.DataFrame(found, index=labels), said)
-
-    def _of_all(self, question: Summed, asked: QueryColumn, told: Answered) -> dict[str, FloatArray]:
-        """Return the sum over all rows, whose number is public."""
-        start, step = asked.line
-        # What rounding down left off is half a unit on average.
-        codes = told.values[0] * question.rounded + (question.rounded - 1) / 2
-        return linear(start * self.n + step * codes, told.noises[0], step * question.rounded, self.confidence_level)
 
     def _of_some(self, question: Summed, asked: QueryColumn, told: Answered, kind: str) -> dict[str, FloatArray]:
         """Return sums or means of groups, from sums about the middle and numbers of values."""
