@@ -106,10 +106,6 @@ class TargetPlans:
             raise ParameterError(f"target must be a mapping of columns to standard errors, {_EXAMPLE}")
         return cls(replace(valid, promise=promise, wish=wish), tuple(_read(target, valid.spaces)), most)
 
-    @cached_property
-    def _measures(self) -> bool:
-        return self.valid.wish.measure is not None
-
     def plan_at(self, epsilon: float, shares: Mapping[str, float] | None = None) -> Plan:
         """Return the plan of an ε; tables are those that targets ask for, with noise in the targets' proportions."""
         options = dict(self.valid.options)
@@ -120,7 +116,7 @@ class TargetPlans:
     @cached_property
     def _wish(self) -> Wish:
         """The tables that targets ask for, or none."""
-        if not self._measures:
+        if self.valid.wish.measure is None:
             return self.valid.wish
         goals = {
             target.names: target.error
@@ -210,7 +206,8 @@ class TargetPlans:
         Raises `ParameterError` if no ε up to the most meets all targets: with the least error that each can have there.
         """
         best, options = self.least(), self.valid.options
-        if not self._measures and options.get("allocation", "uniform") == "uniform" and not options["groups"]:
+        even = options.get("allocation", "uniform") == "uniform" and not options["groups"]
+        if self.valid.wish.measure is None and even:
             best = self._with_shares(best)
         if best is None:
             raise ParameterError(self._out_of_reach())

@@ -40,17 +40,17 @@ def taken(batch: Batch, rows: npt.NDArray[np.intp]) -> Batch:
 
 def joined(batches: list[Batch]) -> Batch:
     """Return batches as one, every column in one piece."""
-    return {name: _concat([batch[name] for batch in batches]) for name in batches[0]}
-
-
-def _concat(parts: list[Any]) -> Any:
-    """Return batches as one."""
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
-    return pa.chunked_array(chunks, parts[0].type).unify_dictionaries().combine_chunks()
+    if len(batches) == 1:
+        return dict(batches[0])
+    found = {}
+    for name, first in batches[0].items():
+        parts = [batch[name] for batch in batches]
+        if isinstance(first, np.ndarray):
+            found[name] = np.concatenate(parts)
+        else:
+            chunks = [chunk for part in parts for chunk in getattr(part, "chunks", [part])]
+            found[name] = pa.chunked_array(chunks, first.type).unify_dictionaries().combine_chunks()
+    return found
 
 
 def row_groups(batches: Iterator[Batch], most: int) -> Iterator[Batch]:

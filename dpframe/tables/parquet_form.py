@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -87,27 +87,25 @@ class ParquetForm:
         They are stored by themselves, and all of their values are few for the group; or they are sets of few items.
         """
         most = max(FEW_VALUES, min(MOST_VALUES, rows // _ROWS_OF_A_VALUE))
-        small = (n for n in self.plan.names if n in self.names and self._values(n) <= most)
-        found = {name: self._page(name) for name in small}
+        spaces: dict[str, Any] = {name: self.plan[name].space for name in self.plan.names if name in self.names}
+        sizes = {name: space.inner_space.count if space.holds_sets else space.size for name, space in spaces.items()}
+        found = {name: self._page(name) for name, size in sizes.items() if size <= most}
         return {name: column for name, column in found.items() if column is not None}
-
-    def _values(self, name: str) -> int:
-        space: Any = self.plan[name].space
-        return int(space.inner_space.count if space.holds_sets else space.size)
 
     def _page(self, name: str) -> Packed | None:
         if name not in self._pages:
-            self._pages[name] = self._packed(self.schema.field(name))
+            field, space = self.schema.field(name), cast(Any, self.plan[name].released)
+            page: Packed | None = None
+            if space.holds_sets:
+                items = _stored_by_itself(space.inner_space.listed, field.type.value_type)
+                if items is not None and len(items) <= FEW_VALUES:
+                    page = PackedLists.of(field, items)
+            else:
+                values = None if space.code_words else _stored_by_itself(space, field.type)
+                if values is not None:
+                    page = PackedColumn.of(name, values, field.nullable)
+            self._pages[name] = page
         return self._pages[name]
-
-    def _packed(self, field: pa.Field) -> Packed | None:
-        space: Any = self.plan[field.name].released
-        if space.holds_sets:
-            items = _stored_by_itself(space.inner_space.listed, field.type.value_type)
-            few = items is not None and len(items) <= FEW_VALUES
-            return PackedLists.of(field, items) if few else None
-        values = None if space.code_words else _stored_by_itself(space, field.type)
-        return None if values is None else PackedColumn.of(field.name, values, field.nullable)
 
     def writer(self, file: IO[bytes], compression: str) -> PackedWriter:
         """Return what row groups are written with."""
