@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -233,7 +233,10 @@ def checked(table: Any, plan: Plan, tried: bool) -> CuratorCheck:
         columns = columns.drop(columns="refused")
     alone = tried and plan.privacy_id is None and not stopped
     errors = _errors(table, frame, plan, codes) if alone else pd.DataFrame()
-    rules = pd.DataFrame() if stopped else _broken(plan, codes)
+    rules = pd.DataFrame()
+    if not stopped:
+        broken = [float(np.mean(~rule.holds(codes))) for rule in plan.bound_rules.rules]
+        rules = pd.DataFrame({"mended": broken}, index=pd.Index(map(repr, plan.rules), name="rule"))
     return CuratorCheck(columns.dropna(axis=1, how="all"), errors, rules, plan.privacy_id)
 
 
@@ -251,12 +254,6 @@ def declared_plan(
     left = [name for name in table.names if name not in (*drop, privacy_id)]
     known, _, _ = infer_spaces(table.fields(left), dict(spaces), "private", table.arrays)
     return build_plan({name: known[name] for name in spaces}, epsilon=1.0, privacy_id=privacy_id)
-
-
-def _broken(plan: Plan, codes: Codes) -> pd.DataFrame:
-    """Return the share of rows that break each rule."""
-    shares = [float(np.mean(~rule.holds(codes))) for rule in plan.bound_rules.rules]
-    return pd.DataFrame({"mended": shares}, index=pd.Index(map(repr, plan.rules), name="rule"))
 
 
 _HEADS = ["null", "imputed", "clamped", "rounded", "outside", "cut", "shift", "narrowed", "refused"]
@@ -282,7 +279,10 @@ def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> 
     back = coded.filter(pa.array(present))
     if space.inner_space.holds_sets:
         sets: Any = space.inner_space
-        lost = np.array([_lost(set(a), set(b), sets.max_size) for a, b in _lists(plain, back)])
+        # Sets lose items that no one declared, and those beyond the largest size.
+        pairs = [(set(a) - {None}, set(b or [])) for a, b in zip(plain.to_pylist(), back.to_pylist(), strict=True)]
+        kept = [min(len(held & code), len(held) if sets.max_size is None else sets.max_size) for held, code in pairs]
+        lost = np.array([1 - n / len(held) if held else 0.0 for n, (held, _) in zip(kept, pairs, strict=True)])
         return told | {"cut": (lost > 0).mean(), "shift": lost.mean()}
     if space.holds_vectors:
         vectors: Any = space.inner_space
@@ -311,17 +311,6 @@ def _share(true: pa.Array) -> float:
 
 def _series(array: pa.Array) -> pd.Series[Any]:
     return pd.Series(array.to_pandas(date_as_object=False))
-
-
-def _lost(held: set[Any], coded: set[Any], most: int | None) -> float:
-    """Return the share of items that a set loses: those that no one declared, and those beyond the largest size."""
-    kept = len(held & coded) if most is None else min(len(held & coded), most)
-    return 1 - kept / len(held) if held else 0.0
-
-
-def _lists(raw: pa.Array, back: pa.Array) -> Iterator[tuple[list[Any], list[Any]]]:
-    for a, b in zip(raw.to_pylist(), back.to_pylist(), strict=True):
-        yield [item for item in a if item is not None], b or []
 
 
 def _errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
