@@ -229,7 +229,16 @@ def sanitize(
     request, paid = Request(epsilon, delta, plan, options), OpenAccount.of(ledger, dataset, runs=path is not None)
     writing = Writing(batch_rows, threads, compression, progress)
     if path is None:
-        return _returned(source, request, paid, key, writing)
+        budget = ReleaseBudget(paid, key)
+        if not isinstance(source, str | Path):
+            return carry_out(wrap(source), request, budget, drawn)
+        if paid is not None and key is not None:
+            raise ParameterError("key and ledger do not go together for files: leave key out, or name a target")
+        # By way of a file of its own, which has released rows only.
+        with tempfile.TemporaryDirectory(prefix="dpframe-") as folder, staged(source, Path(folder)) as table:
+            written = Path(folder) / "release.parquet"
+            _written(table, written, request, budget, writing)
+            return read(written)
     check_place(path)
     before = done_before(path, request, paid)
     if before is not None:
@@ -252,19 +261,6 @@ def _target_of(target: Any) -> Path | None:
             "promise, e.g. epsilon=1.0"
         )
     return Path(target)
-
-
-def _returned(source: Any, request: Request, account: OpenAccount | None, key: bytes | None, writing: Writing) -> Any:
-    """Return the release of a source as a table; of files by way of a file of its own, which has released rows only."""
-    budget = ReleaseBudget(account, key)
-    if not isinstance(source, str | Path):
-        return carry_out(wrap(source), request, budget, drawn)
-    if account is not None and key is not None:
-        raise ParameterError("key and ledger do not go together for files: leave key out, or name a target")
-    with tempfile.TemporaryDirectory(prefix="dpframe-") as folder, staged(source, Path(folder)) as table:
-        path = Path(folder) / "release.parquet"
-        _written(table, path, request, budget, writing)
-        return read(path)
 
 
 def _written(table: FileInput, path: Path, request: Request, budget: ReleaseBudget, writing: Writing) -> ReleaseInfo:

@@ -16,7 +16,6 @@ from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis, overlaps
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
-from dpframe.estimate.conditions import ValueCondition
 from dpframe.estimate.evidence.combine import Observation, updated
 from dpframe.estimate.item_pairs import PairTable
 from dpframe.estimate.joints import Joints
@@ -142,13 +141,6 @@ class Reading:
                 InferenceWarning,
             )
         return np.asarray(np.maximum(rows, 0.0))
-
-    def _opened_at_ends(self, results: Results, condition: ValueCondition, unit: float) -> Results:
-        """Return a count whose interval holds the rows that may lie on either side of the ends of a range."""
-        codes = np.unique(np.array(condition.shared, dtype=np.int64))
-        rows, inside = self._rows_at(condition.column.name, codes), condition.holds(codes)
-        over, under = float(rows @ inside), float(rows @ (1 - inside))
-        return results.opened(((over, 0.0), (under, 0.0)), self._z, unit) if len(codes) else results
 
     def _cells(
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str

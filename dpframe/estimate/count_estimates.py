@@ -204,7 +204,12 @@ class CountEstimates(VectorEstimates):
         scale = max(self._all_rows, 1.0) if normalize else 1.0
         results = results.each(lambda values: values / scale)
         for condition in asked.values.values():
-            results = self._opened_at_ends(results, condition, 1 / scale)
+            if condition.shared:
+                # Rows at the ends of a range may lie on either side of these.
+                codes = np.unique(np.array(condition.shared, dtype=np.int64))
+                rows, inside = self._rows_at(condition.column.name, codes), condition.holds(codes)
+                over, under = float(rows @ inside), float(rows @ (1 - inside))
+                results = results.opened(((over, 0.0), (under, 0.0)), self._z, 1 / scale)
         cut = {name: condition.beyond for name, condition in asked.values.items() if any(condition.beyond)}
         for name, beyond in cut.items():
             if (tails := self._tails(name)) is not None:
@@ -399,7 +404,13 @@ class CountEstimates(VectorEstimates):
             if places is not None:
                 estimate, variance = estimate[list(places)], variance[list(places)]
         elif len(places) == 2 and self._items(column) is not None:
-            estimate, variance = self._support_of_two(mine, places, how, normalize, target)
+            found, errors = self._likely_pairs(mine, places)
+            share, variance = found[0, 1], errors[0, 1]
+            if how == "any":
+                # The pair's error goes with those of its items, so that their sum bounds that of the difference.
+                share = min(max(found[0, 0] + found[1, 1] - share, found[0, 0], found[1, 1]), 1.0)
+                variance += errors[0, 0] + errors[1, 1]
+            estimate, variance = self._of_present(column, np.array([share]), np.array([variance]), normalize, target)
             source, least = "both", 0.0
         else:
             counted = self._counted(mine, places, how, self._source.codes([column]), None)
@@ -413,18 +424,6 @@ class CountEstimates(VectorEstimates):
         if places is None:
             return mine.count_items(batches, group)
         return mine.count_level(ItemCondition(mine, tuple(places), how).levels, places, batches, group)
-
-    def _support_of_two(
-        self, mine: sets.SetColumn, places: Sequence[int], how: str, normalize: bool, target: str
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the share of sets that hold both or either of two items, from measured supports and a likely pair."""
-        found, errors = self._likely_pairs(mine, places)
-        share, variance = found[0, 1], errors[0, 1]
-        if how == "any":
-            # The pair's error goes with those of its items, so that their sum bounds that of the difference.
-            share = min(max(found[0, 0] + found[1, 1] - share, found[0, 0], found[1, 1]), 1.0)
-            variance += errors[0, 0] + errors[1, 1]
-        return self._of_present(mine.column.name, np.array([share]), np.array([variance]), normalize, target)
 
     def _supports(
         self, column: str, normalize: bool = True, target: str = "table"

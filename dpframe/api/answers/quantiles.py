@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from dpframe.accounting.budget import Budget
-from dpframe.api.answers.asked import QueryColumn
 from dpframe.api.answers.asking import Asking, Paid, check_mechanism, facts_of, fitted_noises, named_mechanisms
 from dpframe.api.answers.values import placed, squared_z
 from dpframe.errors import ParameterError, is_one_of
@@ -338,20 +337,16 @@ class QuantileQueries(Asking):
 
         def drawn(paid: Paid[tuple[str, Any, Budget]]) -> pd.DataFrame:
             name, noise, budget = paid.fitted
-            table = self._presented(asked, way.places(noise, paid.stream), _index(labels, levels, several))
+            start, step = asked.line
+            middle, low, high = start + step * way.places(noise, paid.stream).T
+            error = (high - low + step) / (2 * math.sqrt(squared_z(self.confidence_level)))
+            results = dict(zip(RESULTS, (middle, error, low, high), strict=True))
+            table = pd.DataFrame(asked.dressed(results), index=_index(labels, levels, several))
             table.attrs.update(facts_of(name, paid.share, budget, self.unit) | asked.facts)
             return table
 
         table = self._drawn(way.add, read, share, "quantile", way.fit(portion), drawn)
         return table if several or labels is not None else table.iloc[0].rename(column)
-
-    def _presented(self, asked: QueryColumn, found: FloatArray, index: pd.Index[Any]) -> pd.DataFrame:
-        """Return a table of middles, first and last codes, shape (answers, 3)."""
-        start, step = asked.line
-        middle, low, high = start + step * found.T
-        error = (high - low + step) / (2 * math.sqrt(squared_z(self.confidence_level)))
-        results = dict(zip(RESULTS, (middle, error, low, high), strict=True))
-        return pd.DataFrame(asked.dressed(results), index=index)
 
 
 def _index(labels: pd.Index[Any] | None, levels: FloatArray, several: bool) -> pd.Index[Any]:
