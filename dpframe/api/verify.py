@@ -138,7 +138,15 @@ def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> li
     failures += [f"column {name!r} is in the {noun} but not in the plan" for name in stored if name not in kept]
     if table.n != info.n:
         failures.append(f"the {noun} has {table.n:,} rows, the release had {info.n:,}")
-    failures += _row_failures(info)
+    # The plan's credit rests on its sample, or on as many rows.
+    if plan.sample is not None:
+        if info.n != plan.sample:
+            failures.append(f"the plan samples {plan.sample:,} rows, the release had {info.n:,}")
+    else:
+        try:
+            plan.check_rows(info.n)
+        except PlanError:
+            failures.append(f"the plan counts on {plan.n:,} rows, the release had {info.n:,}")
     if plan.measures and not info.tables:
         failures.append(
             f"the plan measures {len(plan.measures)} tables, and the {noun}'s description has none of them: they were "
@@ -155,19 +163,6 @@ def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> li
         return failures
     failure = Source(table, None, quiet=True).row_failure()
     return [] if failure is None else [failure]
-
-
-def _row_failures(info: ReleaseInfo) -> list[str]:
-    """Return whether a release had fewer rows, or another sample, than its plan's credit rests on."""
-    plan = info.plan
-    if plan.sample is not None:
-        sampled = f"the plan samples {plan.sample:,} rows, the release had {info.n:,}"
-        return [] if info.n == plan.sample else [sampled]
-    try:
-        plan.check_rows(info.n)
-    except PlanError:
-        return [f"the plan counts on {plan.n:,} rows, the release had {info.n:,}"]
-    return []
 
 
 def _refuted(text: str, error: PlanError) -> Certificate:

@@ -341,15 +341,12 @@ class QuantileQueries(Asking):
             middle, low, high = start + step * way.places(noise, paid.stream).T
             error = (high - low + step) / (2 * math.sqrt(squared_z(self.confidence_level)))
             results = dict(zip(RESULTS, (middle, error, low, high), strict=True))
-            table = pd.DataFrame(asked.dressed(results), index=_index(labels, levels, several))
+            index = pd.Index(levels, name="q") if labels is None else labels
+            if labels is not None and several:
+                index = pd.MultiIndex.from_product([labels, levels], names=[labels.name, "q"])
+            table = pd.DataFrame(asked.dressed(results), index=index)
             table.attrs.update(facts_of(name, paid.share, budget, self.unit) | asked.facts)
             return table
 
         table = self._drawn(way.add, read, share, "quantile", way.fit(portion), drawn)
         return table if several or labels is not None else table.iloc[0].rename(column)
-
-
-def _index(labels: pd.Index[Any] | None, levels: FloatArray, several: bool) -> pd.Index[Any]:
-    if labels is None:
-        return pd.Index(levels, name="q")
-    return pd.MultiIndex.from_product([labels, levels], names=[labels.name, "q"]) if several else labels
