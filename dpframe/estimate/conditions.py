@@ -210,7 +210,8 @@ def condition_of(column: Column, wanted: Any, is_open: bool = False) -> Conditio
         if set(wanted) == {"not"}:
             return condition_of(column, wanted["not"], is_open).negated()
         if len(wanted) == 1 and set(wanted) <= {"any", "all"}:
-            return _items(column, *next(iter(wanted.items())))
+            ((how, items),), mine = wanted.items(), SetColumn.of(column)
+            return ItemCondition(mine, tuple(mine.places(items, f'where of column {column.name!r}: "{how}"')), how)
         raise ParameterError(f"where of column {column.name!r} must be one of {_FORMS}")
     if column.space.holds_sets:
         raise ParameterError(
@@ -236,8 +237,3 @@ def condition_of(column: Column, wanted: Any, is_open: bool = False) -> Conditio
     beyond = (int(0 in codes), int(column.space.values - 1 in codes))
     shared = tuple(code for code in codes if shares_its_step(column.space, by_code[code]))
     return ValueCondition(column, tuple((code, code + 1) for code in codes), beyond, shared)
-
-
-def _items(column: Column, how: str, items: Any) -> ItemCondition:
-    mine = SetColumn.of(column)
-    return ItemCondition(mine, tuple(mine.places(items, f'where of column {column.name!r}: "{how}"')), how)
