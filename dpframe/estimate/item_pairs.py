@@ -99,18 +99,9 @@ def likely_pairs(
     for values in given:
         digest.update(np.ascontiguousarray(values).tobytes())
     key = digest.digest()
-    known = _kept.get(key)
-    return remember(_kept, key, _fit(seen, spread, first, second, chance, alike) if known is None else known, _KEPT)
-
-
-def _fit(
-    seen: FloatArray,
-    spread: FloatArray,
-    first: tuple[FloatArray, FloatArray],
-    second: tuple[FloatArray, FloatArray],
-    chance: FloatArray | None,
-    alike: float,
-) -> tuple[FloatArray, FloatArray]:
+    before = _kept.get(key)
+    if before is not None:
+        return remember(_kept, key, before, _KEPT)
     (s, v), (t, w) = ((np.clip(x, 0.0, 1.0), y) for x, y in (first, second))
     known = np.isfinite(spread)
     precision = np.where(known, 1 / np.maximum(spread, _LEAST), 0.0)
@@ -146,4 +137,5 @@ def _fit(
     reach = np.where(known & (spread < highest**2), BEYOND * np.sqrt(spread), np.inf)
     below = estimate - np.clip(values - reach, 0.0, estimate)
     above = np.clip(values + reach, estimate, highest) - estimate
-    return estimate, np.maximum(variance, (np.maximum(below, above) / _HALF) ** 2)
+    found = estimate, np.maximum(variance, (np.maximum(below, above) / _HALF) ** 2)
+    return remember(_kept, key, found, _KEPT)

@@ -13,7 +13,7 @@ by Morozov's principle: at about the χ² that noise by itself would leave, of (
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -174,12 +174,12 @@ class Target:
 
 def targets_of(evidence: Evidence) -> list[Target]:
     """Return what a fit is compared with: pairs from tables, and from rows where no table holds them."""
-    kinds = ((evidence.pairs, OF_TABLES), (evidence.row_pairs, OF_ROWS))
-    return [Target(tuple(_blocks(evidence.sizes, p)), _degrees(p.values()), pace) for p, pace in kinds if p]
-
-
-def _degrees(tables: Iterable[Table]) -> int:
-    return sum(math.prod(size - 1 for size in table.counts.shape) for table in tables)
+    found = []
+    for pairs, pace in ((evidence.pairs, OF_TABLES), (evidence.row_pairs, OF_ROWS)):
+        if pairs:
+            degrees = sum(math.prod(size - 1 for size in table.counts.shape) for table in pairs.values())
+            found.append(Target(tuple(_blocks(evidence.sizes, pairs)), degrees, pace))
+    return found
 
 
 def _blocks(sizes: Sequence[int], pairs: Mapping[tuple[int, int], Table]) -> Iterator[Block]:
