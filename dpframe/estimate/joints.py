@@ -168,19 +168,7 @@ class Joints:
         axes = join_axes([condition.axis for condition in conditions.values()], self._source.plan.groups)
         if math.prod(axis.cells for axis in axes) > MOST_ASKED:
             return Results.of(np.array([np.nan]), np.array([np.inf]), z), {"source": "rows"}
-        results, source = self._count_of_cells(conditions, axes, population, z, noise)
-        return results, {"source": source}
-
-    def _count_of_cells(
-        self,
-        conditions: Mapping[str, ValueCondition],
-        axes: Sequence[Axis],
-        population: bool,
-        z: float,
-        noise: float,
-    ) -> tuple[Results, str]:
-        """Return how many rows meet conditions by a joint's cells, and what it was made of; see `_fitted_count`."""
-        rows, parts = self._source.n * self._source.weight, [conditions[a.name].share_of_cells(a.ends) for a in axes]
+        parts = [conditions[axis.name].share_of_cells(axis.ends) for axis in axes]
         inside = crossed(parts)
         answer = self.answer(Question(axes, False, (), False, population, inside), "auto")
         sampling, apart = self._sampling(population), []
@@ -206,7 +194,7 @@ class Joints:
             low, high = (known[0] + _ROOM * (end - known[0]) for end in known[2:])
             least, most = max(0.0, 1 - float((1 - low).sum())), min(1.0, float(high.min()))
         results = replace(results, std_error=np.minimum(results.std_error, (most - least) * rows / 2))
-        return results.clipped(least * rows, most * rows), answer.source
+        return results.clipped(least * rows, most * rows), {"source": answer.source}
 
     def _drawn_of_sides(
         self, axes: Sequence[Axis], parts: Sequence[FloatArray], sides: FloatArray, noise: float

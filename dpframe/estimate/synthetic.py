@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -104,7 +104,15 @@ def _draw_classes(
     likelihoods = [channel @ law.T for law, channel in zip(mixture.laws, channels, strict=True)]
     # Relative to its mean over classes, lest a product of many columns vanish.
     relative = [(like / np.maximum(like @ mixture.weights, 1e-30)[:, None]).astype(np.float32) for like in likelihoods]
-    tables = list(_together(relative, codes))
+    # Columns of few classes are joined into tables of their products.
+    tables = [(relative[0], codes[0])]
+    for like, code in zip(relative[1:], codes[1:], strict=True):
+        table, place = tables[-1]
+        if len(table) * len(like) <= TABLE_CELLS:
+            product = (table[:, None, :] * like[None, :, :]).reshape(-1, like.shape[1])
+            tables[-1] = product, place * len(like) + code
+        else:
+            tables.append((like, code))
     weights, found = mixture.weights.astype(np.float32), np.zeros(len(codes[0]), dtype=np.int64)
     for start in range(0, len(found), CHUNK):
         rows = slice(start, start + CHUNK)
@@ -115,21 +123,6 @@ def _draw_classes(
         aim = generator.random(len(levels), dtype=np.float32) * levels[:, -1]
         found[rows] = np.minimum((levels <= aim[:, None]).sum(axis=1), len(weights) - 1)
     return found
-
-
-def _together(
-    relative: Sequence[npt.NDArray[np.float32]], codes: Sequence[IntArray]
-) -> Iterator[tuple[npt.NDArray[np.float32], IntArray]]:
-    """Join columns of few classes into tables of their products, and say where each row is in them."""
-    table, place = relative[0], codes[0]
-    for like, code in zip(relative[1:], codes[1:], strict=True):
-        if len(table) * len(like) <= TABLE_CELLS:
-            table = (table[:, None, :] * like[None, :, :]).reshape(-1, like.shape[1])
-            place = place * len(like) + code
-        else:
-            yield table, place
-            table, place = like, code
-    yield table, place
 
 
 def _draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator) -> IntArray:

@@ -258,7 +258,12 @@ class Shares:
             found = found / np.maximum(found.sum(axis=0), 1e-300)
             worse = self.likelihood(found, seen) < at.likelihood
             if worse.any():
-                found[:, worse] = _with_sum(level[worse], *(x[:, worse] for x in (moved, shares, pull, push)))
+                # The sum of shares is convex in λ: Newton's steps near the λ where it is 1 from one side.
+                level, some = level[worse], [x[:, worse] for x in (moved, shares, pull, push)]
+                for _ in range(_NEWTON):
+                    near, falls = _at_level(level, *some)
+                    level = level + (near.sum(axis=0) - 1) / np.maximum(falls.sum(axis=0), 1e-300)
+                found[:, worse] = near
             moved, slope = found, slope + pull - push
         if parts is not None:
             before, after = ([(part * x).sum(axis=0) for part in parts] for x in (shares, moved))
@@ -347,16 +352,6 @@ def _at_level(
     lower = (under - least) * shares / np.maximum(2 * push, 1e-300)
     found = np.where(least > 0, 2 * rows / np.maximum(least + under, 1e-300), lower)
     return found, found / under
-
-
-def _with_sum(
-    level: FloatArray, rows: FloatArray, shares: FloatArray, pull: FloatArray, push: FloatArray
-) -> FloatArray:
-    """Return the t at the λ with Σt = 1, by Newton's steps: the sum is convex in λ, which they near from one side."""
-    for _ in range(_NEWTON):
-        found, slope = _at_level(level, rows, shares, pull, push)
-        level = level + (found.sum(axis=0) - 1) / np.maximum(slope.sum(axis=0), 1e-300)
-    return found
 
 
 # Shares of joints by maximum likelihood of their rows
