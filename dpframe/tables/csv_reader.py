@@ -56,7 +56,14 @@ def check_dialect(path: Path) -> None:
     if not start:
         raise FileError(f"{shown(path)} is empty; a CSV file begins with a line of names")
     line = (start.splitlines() or [b""])[0]
-    encoding = _encoding(line)
+    encoding = None
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif len(line) < _LONGEST:  # a longer one may be cut within a letter
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            encoding = "cp1252"  # what Windows writes in Western Europe
     names = line.decode(encoding or "utf-8", errors="replace")
     mark = next((mark for mark in _SEPARATORS if mark in names and "," not in names), None)
     faults, options = [], []
@@ -72,18 +79,6 @@ def check_dialect(path: Path) -> None:
             f"{', '.join(options)}) reads, or write the file in UTF-8 with commas between values and decimal "
             f"points{single}"
         )
-
-
-def _encoding(line: bytes) -> str | None:
-    """Return the encoding of a line that is not UTF-8: what Windows writes in Western Europe, or UTF-16."""
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    if len(line) < _LONGEST:  # a longer one may be cut within a letter
-        with contextlib.suppress(UnicodeDecodeError):
-            line.decode()
-            return None
-        return "cp1252"
-    return None
 
 
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")

@@ -25,7 +25,6 @@ from dpframe.noise.keystream import ColumnStream, Keystream, Rows
 from dpframe.plan.levels import FEW, cells_between, children, divided, level_sizes, place_of, stops_of
 from dpframe.plan.measures import Measure, MeasuredTable, way_starts
 from dpframe.plan.plan import Plan
-from dpframe.spaces import Space
 from dpframe.spaces.cells import cell_count, equal_starts, is_cut
 from dpframe.totals.counts import (
     Codes,
@@ -351,7 +350,10 @@ class Tables:
         exact, starts = self._joints[measure].counts, []
         for axis, name in enumerate(measure.columns):
             own = bins[name, measure.most]
-            exact = exact if own is None else _merged(exact, axis, own, self._spaces[name])
+            if own is not None:
+                # Null stays the last cell.
+                cells = [*own, exact.shape[axis] - 1] if self._spaces[name].has_null else own
+                exact = np.add.reduceat(exact, cells, axis=axis)
             starts.append(self._cuts.starts(measure, name, own))
         return MeasuredTable(measure, tuple(starts), noisy(exact, measure.sigma2, stream))
 
@@ -363,9 +365,3 @@ def measured_tables(codes: Mapping[str, Codes], plan: Plan, key: bytes) -> tuple
     tables = Tables(plan, key)
     tables.add(codes, 0)
     return tables.measured()
-
-
-def _merged(counts: Ints, axis: int, bins: Sequence[int], space: Space) -> Ints:
-    """Return counts with the cells of one axis added up to bins; null stays the last one."""
-    starts = [*bins, counts.shape[axis] - 1] if space.has_null else list(bins)
-    return np.asarray(np.add.reduceat(counts, starts, axis=axis))

@@ -62,18 +62,16 @@ class _Runs:
             heads, lengths = np.insert(heads, 0, self.last), np.insert(lengths, 0, self.length)
         self.up = self.up and bool((heads[1:] > heads[:-1]).all())
         self.down = self.down and bool((heads[1:] < heads[:-1]).all())
-        self.grouped = self.grouped and self._once_each(heads)
+        # No code of these runs had one before, and there are few of them.
+        few = len(self.ended) + len(heads) <= SortedWatch.MOST_GROUPS
+        once = self.grouped and few and len(np.unique(heads)) == len(heads)
+        self.grouped = once and self.ended.isdisjoint(heads.tolist())
         if self.grouped:
             self.ended.update(heads[:-1].tolist())
         if self.up or self.down or self.grouped:
             counts = zip(*np.unique(lengths[:-1], return_counts=True), strict=True)
             self.weight += sum(int(times) * math.lgamma(int(length) + 1) for length, times in counts)
         self.last, self.length = int(heads[-1]), int(lengths[-1])
-
-    def _once_each(self, heads: npt.NDArray[np.int64]) -> bool:
-        """Return whether no code of these runs had one before, and there are few of them."""
-        few = len(self.ended) + len(heads) <= SortedWatch.MOST_GROUPS
-        return few and len(np.unique(heads)) == len(heads) and self.ended.isdisjoint(heads.tolist())
 
     @property
     def order(self) -> Order:

@@ -7,7 +7,7 @@ import secrets
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -145,7 +145,8 @@ class Spill:
         if not self._stretches:
             return {}
         parts = self._parts(bucket)
-        order = rank_halves(np.concatenate([part[""][:, 1] for part in parts]), partial(_low, parts))
+        high = np.concatenate([part[""][:, 1] for part in parts])
+        order = rank_halves(high, lambda: np.concatenate([part[""][:, 0] for part in parts]))
         batch: Batch = {
             name: np.concatenate([part[name] for part in parts]).take(order, axis=0)
             for name in parts[0]
@@ -169,11 +170,6 @@ class Spill:
             else:
                 parts.append({name: column[first:last] for name, column in stretch.held.items()})
         return parts
-
-
-def _low(parts: list[dict[str, npt.NDArray[Any]]]) -> npt.NDArray[np.uint64]:
-    """Return the low halves of a bucket's words."""
-    return np.concatenate([part[""][:, 0] for part in parts])
 
 
 @dataclass(frozen=True)
