@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +74,15 @@ def verify(source: Any) -> Certificate:
     noun = "file" if isinstance(table, FileInput) else "table"
     failures = _table_failures(table, info, noun)
     rows = [] if failures else [f"the {noun} holds the {info.n:,} rows that were {_held(info)} (number, types, digest)"]
-    cut = _cut(info)
     part = (
         [f"the columns kept are as they were released; left out: {name_list(info.left_out)}"] if info.left_out else []
     )
+    cuts = {kind: (text,) for kind, text in _cut(info).items()}
     return replace(
         certificate,
-        checks=(*certificate.checks, *rows, *cut.checks),
-        attested=(*certificate.attested, *cut.attested, *part),
-        failures=(*certificate.failures, *failures, *cut.failures),
+        checks=(*certificate.checks, *rows, *cuts.get("checks", ())),
+        attested=(*certificate.attested, *cuts.get("attested", ()), *part),
+        failures=(*certificate.failures, *failures, *cuts.get("failures", ())),
     )
 
 
@@ -94,31 +94,23 @@ def _held(info: ReleaseInfo) -> str:
     return f"written with {columns - len(info.left_out)} of the release's {columns} columns"
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """What is known of the places where measured numbers are cut."""
-
-    checks: tuple[str, ...] = ()
-    attested: tuple[str, ...] = ()
-    failures: tuple[str, ...] = ()
-
-
-def _cut(info: ReleaseInfo) -> _Cut:
-    """Cut the measured numbers anew, by the noisy counts that the description has."""
+def _cut(info: ReleaseInfo) -> dict[str, str]:
+    """Cut the measured numbers anew, by their noisy counts; return what that shows, by a certificate's part."""
     cuts = Cuts(info.plan)
     moved = [*cuts.moved(info.tables)]
     old = [measure.label for measure in moved if cuts.is_old(measure)]
     wrong = [measure.label for measure in moved if not cuts.is_old(measure)]
     if wrong:
-        return _Cut(
-            failures=(f"tables of {name_list(wrong)} do not have the bins that the release's first noisy counts give",)
-        )
+        return {
+            "failures": f"tables of {name_list(wrong)} do not have the bins that the release's first noisy counts give"
+        }
     if old:
-        return _Cut(
-            attested=(f"tables of {name_list(old)} have the bins that version 0.2.0 made of the first noisy counts",)
-        )
-    cut = any(starts is not None for table in info.tables for starts in table.starts)
-    return _Cut(("bins of measured numbers have the edges that the release's first noisy counts give",) if cut else ())
+        return {
+            "attested": f"tables of {name_list(old)} have the bins that version 0.2.0 made of the first noisy counts"
+        }
+    if all(starts is None for table in info.tables for starts in table.starts):
+        return {}
+    return {"checks": "bins of measured numbers have the edges that the release's first noisy counts give"}
 
 
 def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> list[str]:
