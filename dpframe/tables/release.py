@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -172,7 +172,20 @@ class Digest:
         """Add rows, given by their released codes."""
         count = len(next(iter(codes.values()))) if codes else 0
         self.count += count
-        for rows in mixed_rows(codes, self._factors):
+        # A word for each row, some rows at a time, into which all words of its columns are mixed.
+        for start in range(0, count, 1 << 15):
+            rows: U64 = np.zeros(min(1 << 15, count - start), dtype=np.uint64)
+            for name, words in self._factors.items():
+                column = codes[name][start : start + (1 << 15)]
+                for word, (shift, factor) in enumerate(words):
+                    part = (column[:, word] if column.ndim == 2 else column).astype(np.uint64)
+                    part += shift
+                    part *= factor
+                    rows ^= part >> np.uint64(29)
+                    rows += part
+            rows ^= rows >> np.uint64(32)
+            rows *= np.uint64(0xD6E8FEB86659FD93)
+            rows ^= rows >> np.uint64(32)
             self._sum = (self._sum + int(rows.sum(dtype=np.uint64))) % (1 << 64)
 
     def merge(self, other: Digest) -> None:
@@ -184,25 +197,6 @@ class Digest:
         """Return the digest as text: 16 letters for the rows, and as many for the measured tables."""
         rows = f"{self._sum:016x}"
         return rows + sealed(rows, tables) if tables else rows
-
-
-def mixed_rows(codes: Mapping[str, Codes], factors: Mapping[str, Sequence[U64]]) -> Iterator[U64]:
-    """Yield a word for each row, some rows at a time, into which all words of its columns are mixed."""
-    count = len(next(iter(codes.values()))) if codes else 0
-    for start in range(0, count, 1 << 15):
-        rows: U64 = np.zeros(min(1 << 15, count - start), dtype=np.uint64)
-        for name, words in factors.items():
-            column = codes[name][start : start + (1 << 15)]
-            for word, (shift, factor) in enumerate(words):
-                part = (column[:, word] if column.ndim == 2 else column).astype(np.uint64)
-                part += shift
-                part *= factor
-                rows ^= part >> np.uint64(29)
-                rows += part
-        rows ^= rows >> np.uint64(32)
-        rows *= np.uint64(0xD6E8FEB86659FD93)
-        rows ^= rows >> np.uint64(32)
-        yield rows
 
 
 def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:

@@ -5,11 +5,8 @@ it never hides spending. Releases of one dataset add up as `currencies` says, ch
 (Σεᵢ, Σδᵢ), or as (Σμᵢ², Σδ₀ᵢ). The tighter sums of fixed releases do not hold here, for who looks at one release
 chooses the budget of the next (Rogers, Roth, Ullman and Vadhan 2016); these two do.
 
-*Sums are exact.* An amount is read as the decimal that Python prints for it, the shortest one that reads back
-as the same float: for anything a person writes with up to 15 digits that is what was written. So 0.1 means one
-tenth, ten of them fit into 1.0, and three do not overdraw 0.3, although ten floats of 0.1 added as floats miss
-1.0 and the float itself lies 6e-18 above a tenth. Decimals are added as fractions: a total is never exceeded,
-not by the last digit, and no rounding piles up over any number of releases.
+*Sums are exact*, of the decimals that Python prints (see `currencies`): for anything a person writes with up to 15
+digits that is what was written. So 0.1 means one tenth, ten of them fit into 1.0, and three do not overdraw 0.3.
 
 The file belongs on a local disk, under one name: SQLite's write-ahead log is no good between computers, and goes by
 the name, so that hard links are refused. An older copy put back in its place forgets what was spent since.
