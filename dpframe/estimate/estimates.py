@@ -187,7 +187,12 @@ class Estimates(CountEstimates, NumberEstimates):
             if self._source.column(name).space.is_time:
                 raise ParameterError(f"column {name!r} holds times; ask for their mean and quantile")
             with asked_by_another():
-                parts = [self._filled(name, target), self.mean(name, target=target), self.std(name, target=target)]
+                rows = float(self._all_rows)
+                filled = pd.Series(dict(zip(RESULTS, (rows, 0.0, rows, rows), strict=True)))
+                if self._source.column(name).space.has_null:
+                    counted = Results(*self.count({name: {"not": None}}, target=target).to_numpy()[:, None])
+                    filled = counted.clipped(0.0, rows).series("count")
+                parts = [filled, self.mean(name, target=target), self.std(name, target=target)]
                 quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
             tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(_DESCRIBED)
             missing |= quartiles.attrs.get(NOT_FOUND, {})
@@ -201,13 +206,6 @@ class Estimates(CountEstimates, NumberEstimates):
                 warn_of_nan(missing)
         self._warn_of_imputed(names)
         return out
-
-    def _filled(self, column: str, target: str) -> pd.Series[Any]:
-        rows = float(self._all_rows)
-        if not self._source.column(column).space.has_null:
-            return pd.Series(dict(zip(RESULTS, (rows, 0.0, rows, rows), strict=True)))
-        filled = self.count({column: {"not": None}}, target=target)
-        return Results(*filled.to_numpy()[:, None]).clipped(0.0, rows).series("count")
 
     def nunique(self, column: str) -> None:
         """Refuse: noisy rows do not show how many distinct values occur.

@@ -208,17 +208,15 @@ class ReleaseInfo:
         if not set(map(str, left_out)) <= {*info.plan.names, *info.plan.passthrough}:
             raise damaged
         info = replace(info, left_out=tuple(map(str, left_out)))
-        return info if data.get("tables") is None else replace(info, tables=info._read_tables(data["tables"]))
-
-    def _read_tables(self, data: Any) -> tuple[MeasuredTable, ...]:
-        """Return the tables of a description, or refuse those that are not of this very release."""
-        tables = unpacked(data, self.plan.measures, self.plan.spaces)
-        if tables is None or sealed(self.row_digest, tables) != self.digest[16:]:
+        if data.get("tables") is None:
+            return info
+        tables = unpacked(data["tables"], info.plan.measures, info.plan.spaces)
+        if tables is None or sealed(info.row_digest, tables) != info.digest[16:]:
             raise PlanError(
                 "the measured tables are not those of this release: their digest is another; take the description "
                 "that the release came with"
             )
-        return tables
+        return replace(info, tables=tables)
 
 
 Starts = tuple[int, ...] | None

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,9 @@ class Mixture:
     def joint(self, columns: Sequence[int]) -> FloatArray:
         """Return the shares of the cells of some columns, Σ_k w_k ⊗_c L_c(· | k), in their order."""
         laws = [self.laws[c] for c in columns]
-        first = reduce(_crossed, laws[:-1], self.weights[:, None])
+        first = self.weights[:, None]
+        for law in laws[:-1]:
+            first = (first[:, :, None] * law[:, None, :]).reshape(len(first), -1)
         joined = first.T @ laws[-1]
         return joined.reshape([law.shape[1] for law in laws])
 
@@ -75,10 +77,6 @@ class Mixture:
         each = len(self.weights) // self.fits
         part = slice(index * each, (index + 1) * each)
         return Mixture(self.weights[part] * self.fits, tuple(law[part] for law in self.laws))
-
-
-def _crossed(left: FloatArray, right: FloatArray) -> FloatArray:
-    return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
 
 
 LONG = 256
