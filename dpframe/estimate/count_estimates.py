@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpframe.errors import InferenceWarning, ParameterError, check_flags, is_one_of, name_list, warn
+from dpframe.errors import DpframeWarning, InferenceWarning, ParameterError, check_flags, is_one_of, name_list, warn
 from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Bins, column_names, kept_parts
@@ -86,6 +86,11 @@ class CountEstimates(VectorEstimates):
             population, level = target == "population", self.confidence_level
             results = of_ranks_alone(results, list(index), ranks, rows, normalize, population, level, dropna)
             said |= {"measured": True}
+        if np.median(results.std_error) > (1.0 if normalize else rows):
+            warn(
+                f"counts of single values of {column!r} have errors above all rows; give bins=10, or count ranges",
+                DpframeWarning,
+            )
         out = results.frame(index, said)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 

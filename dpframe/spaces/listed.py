@@ -96,11 +96,17 @@ def _check_categories(categories: Any, name: str, least: int) -> tuple[Any, ...]
         raise ParameterError(f"{name} holds a value twice; list every category once")
     if kinds == {float} and not all(map(math.isfinite, values)):
         raise ParameterError(f"{name} must be finite; nulls are declared with Nullable(…)")
+    if not _is_storable(values):  # raised here, without Arrow's error, which has the value
+        raise ParameterError(f"{name} must be numbers within 64 bits, or valid Unicode text")
+    return values
+
+
+def _is_storable(values: tuple[Any, ...]) -> bool:
     try:
         pa.array(values)
     except (pa.ArrowException, ValueError, OverflowError):
-        raise ParameterError(f"{name} must be numbers within 64 bits, or valid Unicode text") from None
-    return values
+        return False
+    return True
 
 
 def _plain(value: Any) -> Any:

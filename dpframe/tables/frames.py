@@ -561,11 +561,13 @@ def wrap(table: Any) -> Frame:
         frame = BatchFrame(table)
     elif isinstance(table, pa.Table):
         frame = ArrowFrame(table)
-    elif hasattr(table, "__arrow_c_stream__") or (module == "polars" and hasattr(table, "collect")):
+    else:
         # Of a LazyFrame nothing is known before; a stream may be of single values, as of a polars Series.
         table = table.collect() if module == "polars" and hasattr(table, "collect") else table
+        arrow: pa.Table | None = None
         with contextlib.suppress(pa.ArrowInvalid):
-            arrow = pa.table(table)
+            arrow = pa.table(table) if hasattr(table, "__arrow_c_stream__") else None
+        if arrow is not None:
             frame = PolarsFrame(arrow, table) if module == "polars" else ArrowFrame(arrow)
     if frame is None:
         raise ParameterError(

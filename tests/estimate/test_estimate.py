@@ -373,3 +373,13 @@ def test_numbers_whose_squares_are_zero_have_errors():
         assert found["std_error"] > 0
         assert found["lower"] <= truth <= found["upper"]
     assert safe.dp.std("x")["estimate"] == 0
+
+
+def test_counts_of_single_values_that_noise_hides_say_so():
+    """Of 500 days a day has some rows, and an error of thousands: the top of the list would be noise without a word."""
+    days = pd.DataFrame({"day": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(1_000) % 500, unit="D")})
+    day = dpf.Datetime("2024-01-01", "2025-06-01", "D")
+    safe = dpf.sanitize(days, epsilon=0.3, spaces={"day": day}, measure=None, key=bytes(32))
+    with pytest.warns(dpf.DpframeWarning, match="counts of single values of 'day' .* give bins=10"):
+        safe.dp.value_counts("day")
+    assert len(safe.dp.value_counts("day", bins=10)) == 10

@@ -27,8 +27,11 @@ Places = npt.NDArray[np.intp]
 _PART = 0.035
 """Share of the rows that a part of a divided cell should hold: less drowns in the noise."""
 
-_WIDTHS = (1, 2, 3, 4, 6, 8)
-"""Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none by itself."""
+_WIDTHS = (1, 2, 3, 4, 6, 8, *(2**power for power in range(4, 13)))
+"""Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none by itself.
+
+A cell with most rows is cut into hundreds for what may lie at one value: of years, each is within its noise.
+"""
 
 _FALSE_ALARM = 0.0005
 """Probability, per column and round, that noise passes for mass."""
@@ -141,7 +144,9 @@ def hull(cells: Cells) -> tuple[int, int] | None:
     marked = np.zeros(size, dtype=np.bool_)
     for width in widths:
         places = np.arange(size + 1 - width)
-        for start in np.flatnonzero(score(places, places + width) > level):
+        scores = score(places, places + width)
+        best = np.argsort(-scores, kind="stable")  # a run that has but a part of the mass is blurred by its noise
+        for start in best[: int((scores > level).sum())]:
             if not marked[start : start + width].any():
                 # Without the cells at its ends that only weaken it.
                 stop = start + 1 + np.argmax(score(np.full(width, start), start + 1 + np.arange(width)))
