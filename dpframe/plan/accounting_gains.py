@@ -1,4 +1,4 @@
-"""What each lever of the accounting contributes to a plan: composition, secret sample, secret order."""
+"""What each lever of the accounting contributes to a plan: composition, secret sample, shuffling."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
     import pandas as pd
 
     pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None)
-    # Without a secret order nothing would be measured: tables would leave unshuffled rows next to nothing.
+    # Without shuffling nothing would be measured: tables would leave unshuffled rows next to nothing.
     central = None if terms.shuffled_rows is not None else terms.central
     plain = replace(terms, sample=None, secret=False, local=None, central=central)
     settings = {"basic composition": pure}

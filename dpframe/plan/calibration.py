@@ -32,7 +32,7 @@ _USED = 0.999
 _FILLED, _AIM = 0.985, 0.004
 """Part of a curve's μ that is enough to stop at, and what is aimed at below all of it: 2e-3 and 5e-4 of a loss."""
 _STEEP = 7.5
-"""About d ln μ/d ln(total loss) of rows in secret order."""
+"""About d ln μ/d ln(total loss) of shuffled rows."""
 _CURVED_TURNS = 24
 _FINE = 4e-4
 """Relative width to which μ is proved where a coarser proof leaves open whether rows fit."""
@@ -59,8 +59,8 @@ class Terms:
     """What a promise rests on.
 
     ``budget`` is of a person, for the whole release; for only the rows where nothing is ``central``. ``sample`` is how
-    many rows are chosen in secret, ``secret`` whether rows leave in a secret order that nothing else in the output
-    undoes: without it neither order nor sampling earns credit, as a row's position would reveal the choice. ``central``
+    many rows are chosen in secret, ``secret`` whether rows are shuffled, and nothing else in the output
+    undoes it: else neither order nor sampling earns credit, as a row's position would reveal the choice. ``central``
     is what is released in addition to the rows, as one step for a person (`gaussian_dp`); ``local`` what each row may
     lose on top of it, even to someone who knows its place.
     """
@@ -94,7 +94,7 @@ class Terms:
 
     @property
     def shuffled_rows(self) -> int | None:
-        """Rows that leave in one secret order, if that earns credit: it needs δ > 0 and a known number of rows."""
+        """Rows that are shuffled together, if that earns credit: it needs δ > 0 and a known number of rows."""
         if not self.secret or not self.rows or self.budget.delta == 0:
             return None
         return self.rows if self.sample is None else self.sample
@@ -141,7 +141,7 @@ class Terms:
         return replace(self, central=composed_steps([self.central, more]), secret=False, sample=None)
 
     def delta_of_steps(self, steps: Sequence[Step], epsilons: Sequence[float], slack: float = 0.0) -> Bound:
-        """Return the same for rows in known order whose columns are steps, and others that lose so much.
+        """Return the same for unshuffled rows whose columns are steps, and others that lose so much.
 
         ``slack`` is the chance that one of the others fails.
         """
@@ -216,7 +216,7 @@ def _needed(parts: Sequence[ColumnLoss], terms: Terms) -> float:
 
 
 def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step | None:
-    """Return the least step, about, of rows in secret order with these columns; None where none could be proved."""
+    """Return the least step, about, of shuffled rows with these columns; None where none could be proved."""
     cover = _cover(parts, terms)
     return cover.step if math.isfinite(cover.ratio) else None
 

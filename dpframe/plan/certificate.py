@@ -306,7 +306,7 @@ def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int)
 
 
 def _stepped(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
-    """Return the δ at the claimed ε of rows some of whose units are steps, in known order, and how."""
+    """Return the δ at the claimed ε of rows some of whose units are steps, unshuffled, and how."""
     terms = replace(terms, local=None)
     others = [p for p in proofs if p.step is None]
     if not all(math.isfinite(p.epsilon) for p in proofs):

@@ -101,7 +101,7 @@ class PlanData:
             check_measures(self.measures, self.spaces)
             composed = self.inferred is not None and self.inferred.step is not None
             if composed and self.terms.shuffled_rows is None:
-                # In known order what inference gave may not decide which tables are measured (`terms_of`).
+                # Unshuffled, what inference gave may not decide which tables are measured (`terms_of`).
                 raise ParameterError("measures with inference that is composed need a secret order; make the plan anew")
         if not self.terms.allow(self.units):
             raise PlanError(self._excess())
@@ -242,7 +242,7 @@ class PlanData:
 
     @cached_property
     def steps(self) -> dict[str, Step]:
-        """What each part of the release costs a person as a step: rows in secret order are one, unshuffled columns one
+        """What each part of the release costs a person as a step: shuffled rows are one, unshuffled columns one
         each.
         """
         return steps_of(self.units, self.terms, self.inferred, self.tables_step)

@@ -18,7 +18,7 @@ def steps_of(
 ) -> dict[str, Step]:
     """Return what each part of a release costs a person, by its name.
 
-    Rows in secret order are one step. In known order every column of each of a person's rows is one, of pure
+    Shuffled rows are one step. Unshuffled, every column of each of a person's rows is one, of pure
     randomised response that fails with the channel's own δ: dear, as such a row's loss is nothing like Gaussian.
     """
     steps: dict[str, Step] = {}
@@ -82,7 +82,7 @@ def terms_of(
 ) -> Terms:
     """Return what a promise rests on: what is central is composed with the rows, or (older plans) subtracted.
 
-    In known order, where tables are measured too, inference is subtracted: which tables are made, and how much noise
+    Unshuffled, where tables are measured too, inference is subtracted: which tables are made, and how much noise
     the rows have, follow from its outcome, and there no one pair of laws dominates them all.
     """
     own, spent = (None, None) if inferred is None else (inferred.step, inferred.budget)

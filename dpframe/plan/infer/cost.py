@@ -216,7 +216,7 @@ def allowance(
 ) -> Allowance:
     """Return what inference of these histograms may spend of a promise.
 
-    ``share``: its share of M², or with δ = 0 of ε. ``secret``: whether rows leave in a secret order that earns credit.
+    ``share``: its share of M², or with δ = 0 of ε. ``secret``: whether rows are shuffled, which earns credit.
     ``fixed``: whether the columns' shares are public. Where they follow from the spaces that inference gives, and rows
     keep their order, what is composed is no one pair of laws: then inference is subtracted from the promise.
     """
