@@ -67,8 +67,8 @@ Among some thirty cells noise makes the first of one in .7 % of columns, with 3 
 standard deviations, by rows that were none.
 """
 
-_CODES_OF_MISSING = np.array([sign * (10.0**digits - 1) for digits in range(1, 8) for sign in (-1, 1)])
-"""Numbers that stand for a missing value: 9, 99, 999 … of either sign."""
+_CODES_OF_MISSING = np.sort([sign * (10.0**digits - 1) for digits in range(1, 8) for sign in (-1, 1)])
+"""Numbers that stand for a missing value: 9, 99, 999 … of either sign, in rising order."""
 
 _TOLD, _MOST_TOLD = 11.5, 6.0
 """Twice the logarithm of the likelihood by which a remote cell's rows are there, where as many must lie at the bound;
@@ -466,7 +466,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
         ways = (edges - mean) * unit
     # Numbers that are as good as all positive go on to 0; those of times have none, and no codes.
     signed = measured[-1].unit is None
-    coded = np.diff(np.searchsorted(np.sort(_CODES_OF_MISSING), edges)) > 0 if signed else np.ones(last + 1, np.bool_)
+    coded = np.diff(np.searchsorted(_CODES_OF_MISSING, edges)) > 0 if signed else np.ones(last + 1, np.bool_)
     lower = _tail(-ways[::-1], cells.reversed(), last - outer[0], (mean - low) * unit, coded[::-1])
     upper = _tail(ways, cells, outer[1], (high - mean) * unit, coded)
     truths = [first, final] == [0.0, 1.0] and space.values == 2

@@ -21,7 +21,7 @@ the two values 0 and 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -136,9 +136,10 @@ def judge(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotF
     for name, space in spaces.items():
         known = [m for m in inferred.measured if m.column == name and m.kind != "steps" and _counts_of(m, space)]
         mine = tuple(measured for measured in known if measured.kind == known[-1].kind)
-        if not mine or n <= 0 or name not in inferred.columns:
+        rule = _RULES.get(mine[-1].kind) if mine and n > 0 and name in inferred.columns else None
+        if rule is None:
             continue
-        missing = _missing(mine, space, n, odds)
+        missing = rule(mine, space, n, odds)
         if missing is not None:
             lost[name] = missing
         elif mine[-1].kind == "intervals":
@@ -205,7 +206,7 @@ def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int, odds: f
 
 
 def _lie_seldom(counts: Measured, space: Space, bounds: Sequence[float]) -> bool:
-    """Return whether numbers seldom lie where all of the bounds are."""
+    """Return whether numbers seldom have such bounds: far out, or floats that are years."""
     low, high = bounds
     if counts.kind != "intervals" or counts.unit is not None:
         return False
@@ -537,26 +538,34 @@ def bounds_of_counts(grid: Any, unit: str | None) -> list[float]:
 _MICROSECONDS = {"D": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1e-3}
 
 
-def _missing(measured: tuple[Measured, ...], space: Space, n: int, odds: float) -> _Missing | None:
-    """Return why a column counts as lost, by its last counts, or None; only nulls need nothing to be found."""
-    last = measured[-1]
-    if last.kind in ("intervals", "norms"):
-        return _beyond_bounds(measured, space, n, odds)
-    if last.kind in _NONE_SHOWS and (not last.cells or last.kind == "kinds"):
-        return _Missing(_NONE_SHOWS[last.kind])
-    nulls = max(last.missing or 0, 0) if space.has_null else 0
-    if last.kind in ("values", "ranks") and n - nulls - sum(last.counts) > MOST_OUTSIDE * n:
+def _other_values(measured: tuple[Measured, ...], space: Space, n: int, odds: float) -> _Missing | None:
+    counts = measured[-1]
+    if not counts.cells:
+        return _Missing("no value cleared the threshold")
+    nulls = max(counts.missing or 0, 0) if space.has_null else 0
+    if n - nulls - sum(counts.counts) > MOST_OUTSIDE * n:
         return _Missing("more than a fifth of the rows seems to hold other values")
     return None
 
 
-_NONE_SHOWS = {
-    "values": "no value cleared the threshold",
-    "ranks": "no value cleared the threshold",
-    "items": "no item cleared the threshold",
-    "kinds": "no kind of value that a space holds exceeds the noise",
-    "lengths": "no length of lists exceeds the noise",
+_Rule = Callable[[tuple[Measured, ...], Space, int, float], _Missing | None]
+
+
+def _where_none(why: str) -> _Rule:
+    """Return the rule of counts of which none cleared its threshold."""
+    return lambda measured, *_: None if measured[-1].cells else _Missing(why)
+
+
+_RULES: dict[str, _Rule] = {
+    "intervals": _beyond_bounds,
+    "norms": _beyond_bounds,
+    "values": _other_values,
+    "ranks": _other_values,
+    "items": _where_none("no item cleared the threshold"),
+    "lengths": _where_none("no length of lists exceeds the noise"),
+    "kinds": lambda *_: _Missing("no kind of value that a space holds exceeds the noise"),
 }
+"""What is asked of a column, by the kind of its last counts; only ``"nulls"`` need nothing to be found."""
 
 _DECLARATIONS = {
     "datetime": "(FROM, TO)",

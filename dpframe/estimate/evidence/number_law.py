@@ -424,9 +424,9 @@ class NumberLaw(Law):
             held = self.positive[:cells]
             loose = z * np.sqrt(self.uneven * (self.widths > 1)) * held / max(float(held.sum()), 1.0)
             places, wide = np.arange(1, len(edges)), z * spread
-            ends_, surplus_, wide_ = (np.insert(v, places, (v[1:] + v[:-1]) / 2) for v in (edges, surplus, wide))
-            wide_[1::2] = np.hypot(wide_[1::2], loose)
-            sure = reached(ends_, surplus_, wide_)
+            lines, sums, unsure = (np.insert(v, places, (v[1:] + v[:-1]) / 2) for v in (edges, surplus, wide))
+            unsure[1::2] = np.hypot(unsure[1::2], loose)
+            sure = reached(lines, sums, unsure)
             lower.append(sure[0])
             upper.append(sure[1])
         ends = float(self.space.values)
