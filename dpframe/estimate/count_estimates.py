@@ -146,7 +146,7 @@ class CountEstimates(VectorEstimates):
         kept = kept_parts(axes, dropna)
         labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
         index = labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels)
-        return self._results(answer.estimate[kept].ravel(), answer.variance[kept].ravel()), index
+        return answer.results(self._z, kept).each(np.ravel), index
 
     @nan_if_not_found
     def count(
@@ -291,16 +291,20 @@ class CountEstimates(VectorEstimates):
         if method is None and chosen == "inverse" and not margins and says_nothing:
             answer = self._cells(axes, bool(normalize), given[normalize], dropna, "auto", target)
         rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
-        estimate, variance = answer.estimate[kept], answer.variance[kept]
+        results = answer.results(self._z, kept)
         if margins:
             # Plain labels: an index of intervals has no place for "All".
             rows, cols = (pd.Index([*index, "All"], name=index.name) for index in (rows, cols))
             totals = self._totals(answer, axes, dropna, target)
-            estimate, variance = (
-                np.block([[cells, whole[0][:, None]], [whole[1][None, :], whole[2][None, :]]])
-                for cells, whole in zip((estimate, variance), zip(*totals, strict=True), strict=True)
+            results = self._results(
+                *(
+                    np.block([[cells, whole[0][:, None]], [whole[1][None, :], whole[2][None, :]]])
+                    for cells, whole in zip(
+                        (answer.estimate[kept], answer.variance[kept]), zip(*totals, strict=True), strict=True
+                    )
+                )
             )
-        return self._results(estimate, variance).wide(rows, cols, {"method": answer.method, "source": answer.source})
+        return results.wide(rows, cols, {"method": answer.method, "source": answer.source})
 
     def _totals(
         self, answer: Answer, axes: Sequence[Axis], dropna: bool, target: str

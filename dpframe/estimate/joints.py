@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from types import MappingProxyType
 from typing import Any
 
@@ -24,11 +24,13 @@ from dpframe.estimate.conditions import ValueCondition, Where
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, refits
+from dpframe.estimate.groups import INTERACTION_MEAN_SD, GroupMeans, OwnEvidence
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
-from dpframe.estimate.misfit import OF_TWO, Misfit, crossed, drawn_of_many, of_noisy_rows, sides_of, within_cells
+from dpframe.estimate.misfit import OF_TWO, crossed, drawn_of_many, of_noisy_rows, sides_of
 from dpframe.estimate.model import Model, Models
-from dpframe.estimate.results import Answer, Ends, Question, Results, with_none
+from dpframe.estimate.posterior import Posterior
+from dpframe.estimate.results import Answer, Ends, Question, Results
 from dpframe.estimate.table_column import BinMeans, aggregation
 from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import MOST_BOUNDED, bounds_by_pairs, interaction_variance
@@ -91,8 +93,10 @@ class Joints:
         return Models(self.tables)
 
     @cached_property
-    def _misfit(self) -> Misfit:
-        return Misfit(self.models, float(self._source.rows))
+    def posterior(self) -> Posterior:
+        """Draws of the original table."""
+        info = self._source.info
+        return Posterior(self.models, "" if info is None else info.digest)
 
     def answer(self, question: Question, method: str) -> Answer:
         """Return a joint by a method of `METHODS`, 0 in the cells that the plan's rules exclude."""
@@ -108,7 +112,8 @@ class Joints:
             free = tuple(i for i in range(kept.ndim) if i not in question.given)
             whole = kept.sum(axis=free, keepdims=True)
             kept = kept * np.where(whole > 0, found.estimate.sum(axis=free, keepdims=True) / whole, 1.0)
-        return replace(found, estimate=kept, variance=np.where(never, 0.0, found.variance))
+        draws = None if found.draws is None else np.where(never, 0.0, found.draws)
+        return replace(found, estimate=kept, variance=np.where(never, 0.0, found.variance), draws=draws)
 
     def law(self, column: str) -> Law:
         """Return how a number's rows are spread: by measured tables, or by its rows and what inference counted."""
@@ -181,7 +186,9 @@ class Joints:
         found = float(sides.flat[0])
         # Where how the errors of cells go together is not known, at worst all go one way.
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
-        if answer.sum_error is not None and len(axes) > 1:
+        if answer.draws is not None:
+            error = float((answer.draws * inside).sum(axis=tuple(range(1, inside.ndim + 1))).std(ddof=1))
+        elif answer.sum_error is not None and len(axes) > 1:
             drawn = self._drawn_of_sides(axes, parts, sides, noise)
             error = min(error, math.hypot(answer.sum_error, drawn))
         error = math.hypot(error, self._unsupported(conditions, found))
@@ -314,8 +321,7 @@ class Joints:
             places = model.places(question.names)
             shares = model.fit.simple(places)
             if shares is not None:
-                errors = model.fitted.errors(places, simple=True)
-                return self._shown(question, model, shares, errors, "project", "tables")
+                return self._shown(question, model, shares, "project", "tables")
         return self._fitted(question, question.axes, _nearest, np.asarray, "project")
 
     def _em(self, question: Question) -> Answer:
@@ -424,39 +430,38 @@ class Joints:
                 f"column {names[fits.index(False)]!r} is not of at most {FEW_VALUES} values, which "
                 "method='model' needs; use 'em'"
             )
-        # What rows show is about the population that they were drawn from.
-        question = replace(question, population=False) if of_rows else question
         model = self.models.around(names)
-        shares, errors = model.joint(names), model.errors(names, drawn=self._source.weight if of_rows else 0.0)
-        if of_rows:
-            errors = np.sqrt(errors**2 + self._drawn(question.axes, shares))
-        guarded = model.guarded([names])[0] if len(names) > 2 else None
+        shares, guarded = model.joint(names), model.guarded([names])[0] if len(names) > 2 else None
         if len(names) > 2 and model.is_heard(names):
             source = "both"
-        if guarded is not None:
-            # What was corrected is known no better than that it had to be.
-            errors, shares = np.hypot(errors, guarded - shares), guarded
-        if not of_rows:
-            errors = np.hypot(errors, self._misfit.unseen(model, names, shares))
-            errors = np.hypot(errors, np.sqrt(self._misfit.of_cells(model, names, shares)))
-            if len(names) > 2 and model.known(names) is None:
-                errors = with_none(shares, errors)
-        answer = replace(self._shown(question, model, shares, errors, "model", source), hidden=guarded is not None)
-        if question.weights is None or not of_rows or guarded is not None:
+        answer = self._shown(question, model, shares if guarded is None else guarded, "model", source)
+        if guarded is None:
             return answer
-        weights, n = question.weights, float(self._source.rows)
-        summed = model.errors(names, self._source.weight, lambda shares: np.asarray((shares * weights).sum()))
-        return replace(answer, sum_error=float(summed) * n)
+        # What rows corrected is known no better than that it had to be: draws are of a law that rows contradict.
+        apart = answer.estimate - self._shown(question, model, shares, "model", source).estimate
+        assert answer.draws is not None
+        return replace(answer, hidden=True, draws=answer.draws + apart, variance=answer.variance + apart**2)
 
-    def _shown(
-        self, question: Question, model: Model, shares: FloatArray, errors: FloatArray, method: str, source: str
-    ) -> Answer:
-        variances = errors**2
-        for i, axis in enumerate(question.axes):
-            shares, variances = model.columns[axis.name].presented(axis, shares, variances, i)
+    def _shown(self, question: Question, model: Model, shares: FloatArray, method: str, source: str) -> Answer:
+        """Return shares of the cells of a fit by the cells that are asked for, with draws of them."""
         n = float(self._source.rows)
+        columns = {axis.name: model.columns[axis.name] for axis in question.axes}
+        drawn = self.posterior.of(question.names).sums(
+            {axis.name: aggregation(columns[axis.name].axis, axis) for axis in question.axes}
+        )
+        for i, axis in enumerate(question.axes):
+            shares = columns[axis.name].presented(axis, shares, i)
         counts = np.maximum(shares, 0.0) * n
-        return Answer(*question.presented(counts, variances * n**2, n), method, source)
+        # Rows by themselves are a sample, where the release took one.
+        unseen = (
+            (self._source.weight - 1) * counts * (1 - counts / max(n, 1.0))
+            if source == "rows"
+            else np.zeros(counts.shape)
+        )
+        estimate, variances = question.presented(counts, unseen, n)
+        of_table, nothing = replace(question, population=False), np.zeros(counts.shape)
+        draws = np.array([of_table.presented(np.maximum(one, 0.0), nothing, n)[0] for one in drawn])
+        return Answer(estimate, variances, method, source, draws=draws)
 
     # What else is asked of the fit
 
@@ -473,46 +478,29 @@ class Joints:
         columns = [model.columns[name] for name in names]
         asked = [conditions[column.axis.name].share_of_cells(column.axis.ends) for column in columns]
         parts = [column.gathered(part) for column, part in zip(columns, asked, strict=True)]
-        joint, heard = model.joint(names), len(names) > 2 and model.is_heard(names)
-        sides, unseen = sides_of(joint, parts), len(names) > 2 and model.known(names) is None
-        found = float(sides.flat[0])
-        # The count itself, and the least and the greatest that its pairs leave; of two, the rows of the rarer.
-        asks = np.eye(1, sides.size)
-        if len(names) == 2:
-            rarer = sides.sum(axis=1)[0] <= sides.sum(axis=0)[0]
-            asks = np.array([[1.0, 0, 0, 0], [1.0, rarer, not rarer, 0]])
-        if unseen and len(names) <= MOST_BOUNDED:
-            asks = np.concatenate([asks, bounds_by_pairs(sides)])
-        ends = asks[1:] @ sides.ravel()
-        ends[np.abs(ends) < _ROUNDING] = 0.0
-        own, *of_ends = model.errors(names, float(population), lambda shares: asks @ sides_of(shares, parts).ravel())
-        error = math.hypot(own, self._misfit.of_share(names, parts, found))
-        if unseen:
-            error = math.hypot(error, self._misfit.of_interaction(names, parts, sides))
+        heard, unseen = len(names) > 2 and model.is_heard(names), len(names) > 2 and model.known(names) is None
+        sides, rows = sides_of(model.joint(names), parts), float(self._source.rows)
+        found, off = float(sides.flat[0]) * rows, 0.0
         guarded = model.guarded([names])[0] if heard else None
         if guarded is not None:
-            joint, corrected = guarded, float(sides_of(guarded, parts).flat[0])
-            found, error = corrected, math.hypot(error, corrected - found)
-        loud = self._misfit.noise_of_cells(model, names)
-        opened = [
-            within_cells(joint, parts, column, asked[place], place, loud[place]) for place, column in enumerate(columns)
-        ]
-        rows = float(self._source.rows)
-        results = Results.of(np.array([found * rows]), np.array([(math.hypot(error, *opened) * rows) ** 2]), z)
+            corrected = float(sides_of(guarded, parts).flat[0]) * rows
+            found, off = corrected, corrected - found
+        drawn = self.posterior.of(names).counts(dict(zip(names, asked, strict=True)))
+        sampled = max(found * (1 - found / max(rows, 1.0)), 0.0) if population else 0.0
+        results = Results.of_draws(np.array([found]), drawn[:, None] + off, sampled + off**2, z)
         said: dict[str, Any] = {"source": "both" if heard else "tables"}
-        if len(names) == 2:
-            results = results.folded(ends[0] * rows + z / 2 * of_ends[0] * rows)
-        elif len(ends):
-            results = results.reaching(ends * rows, np.array(of_ends) * rows, z)
-            said["allowed_by_pairs"] = tuple((np.clip(ends, 0.0, 1.0) * rows).tolist())
+        if unseen:
+            said |= {"assumes": names}
+            if len(names) <= MOST_BOUNDED:
+                ends = bounds_by_pairs(sides) @ sides.ravel()
+                ends[np.abs(ends) < _ROUNDING] = 0.0
+                said["allowed_by_pairs"] = tuple((np.clip(ends, 0.0, 1.0) * rows).tolist())
         return results, said
 
-    def group_means(self, keys: Sequence[Axis], column: str) -> tuple[FloatArray, ...] | None:
-        """Return by how much the mean code of a number is off that of all rows in every cell of some keys.
+    def group_means(self, keys: Sequence[Axis], column: str, z: float) -> GroupMeans | None:
+        """Return the means of a number in every cell of some keys; None where not every pair was measured.
 
-        It is by the fit's joint, with three variances of each: about the truth; what noise has of it; and what of the
-        first is by how far the fit draws groups to each other. Rows of a bin of the number count as the bin's mean,
-        which its levels and its sum give. None where not every pair of these columns was measured.
+        Rows of a bin of the number count as the bin's mean, which its levels and its sum give.
         """
         names = [*(axis.name for axis in keys), column]
         law = self.tables.law(column)
@@ -520,35 +508,68 @@ class Joints:
             return None
         model = self.models.around(names)
         bins = BinMeans.of(model.columns[column], law, model.fine(column))
-        centres, present = bins.means, bins.present
         onto = [model.columns[axis.name].onto(axis) for axis in keys]
 
-        def by_group(shares: FloatArray) -> FloatArray:
-            # A group in which noise leaves no rows is as all rows are, give or take all that may be.
-            everybody = _FEWEST * shares.reshape(-1, len(centres)).sum(axis=0)
+        def off_all(shares: FloatArray) -> FloatArray:
+            """Return by how much the mean of each group is off that of all rows, which groups without rows have."""
+            everybody = shares.reshape(-1, len(bins.means)).sum(axis=0)
             for i, matrix in enumerate(onto):
                 shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
-            return np.asarray(shares + everybody)
+            groups = shares + _FEWEST * everybody
+            sums, rows = (some @ (bins.means * bins.present) for some in (groups, everybody)), groups @ bins.present
+            of_groups, of_all = sums
+            return np.asarray(
+                of_groups / np.maximum(rows, _ROUNDING) - of_all / np.maximum(everybody @ bins.present, _ROUNDING)
+            )
 
-        def mean(shares: FloatArray) -> FloatArray:
-            return np.asarray(shares @ (centres * present) / np.maximum(shares @ present, _ROUNDING))
+        draws = self.posterior.of(names)
+        order = [draws.names.index(name) for name in names]
+        refits = np.array([off_all(mixture.joint(order)) for mixture in draws.mixtures])
+        drawn = draws.means({axis.name: aggregation(model.columns[axis.name].axis, axis) for axis in keys}, column)
+        mean = float(law.moments[0])
+        own = [self._own_evidence(model, [axis], column, bins, z) for axis in keys]
+        if len(keys) > 1:
+            direct = self._own_evidence(model, keys, column, bins, z) if model.known(names) is not None else None
+            spread = INTERACTION_MEAN_SD * math.sqrt(max(law.moments[1], 0.0))
+            shape = [axis.cells for axis in keys]
+            spreadable = (
+                OwnEvidence(
+                    *(np.broadcast_to(np.expand_dims(v, [k for k in range(len(keys)) if k != i]), shape) for v in one)
+                )
+                for i, one in enumerate((o.lower, o.upper, o.std_error) for o in own)
+            )
+            own = [direct or reduce(OwnEvidence.hull, spreadable).opened(spread)]
+        found = own[0]
+        shifted = OwnEvidence(found.lower - mean, found.upper - mean, found.std_error)
+        return GroupMeans(
+            off_all(model.joint(names)),
+            refits.var(axis=0, ddof=1),
+            drawn,
+            shifted,
+            len(keys) > 1 and model.known(names) is None,
+        )
 
-        def of(shares: FloatArray) -> FloatArray:
-            return mean(by_group(shares)) - mean(shares.reshape(-1, len(centres)).sum(axis=0))
-
-        joint = model.joint(names)
-        groups, apart = by_group(joint), of(joint)
-        held = np.maximum(groups @ present, _FEWEST)
-        laws, all_rows = groups * present / held[..., None], joint.reshape(-1, len(centres)).sum(axis=0) * present
-        variance = model.errors(names, of=of) ** 2
-        variance += bins.left_open(laws, all_rows / max(float(all_rows.sum()), _FEWEST), held, self._source.rows)
-        drawn = np.zeros(apart.shape)
-        if len(names) == 2:
-            off = centres - mean(groups)[:, None]
-            weights = onto[0][:, :, None] * (off * present / held[:, None])[:, None, :]
-            misfit, drawn = self._misfit.of_means(names, weights, held, laws, off)
-            variance += misfit
-        return apart, variance, model.fitted.noise(model.places(names), of), drawn
+    def _own_evidence(self, model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float) -> OwnEvidence:
+        """Return what the table of some keys and a number says of the mean in each cell of the keys."""
+        names = [axis.name for axis in keys]
+        table, sizes = model.known([*names, column]), model.known(names)
+        assert table is not None and sizes is not None
+        arrays = [table.counts, table.variances, sizes.counts, sizes.variances]
+        for i, axis in enumerate(keys):
+            matrix = model.columns[axis.name].onto(axis)
+            arrays = [
+                np.moveaxis(np.tensordot(matrix**power, values, axes=(1, i)), 0, i)
+                for values, power in zip(arrays, (1, 2, 1, 2), strict=True)
+            ]
+        counts, variances, rows, of_rows = arrays
+        some = bins.present > 0
+        if not some.all():
+            # Rows with a null have no part in a mean: the group's own counts say how many have a value.
+            rows = rows - counts[..., ~some].sum(axis=-1)
+            of_rows = of_rows + variances[..., ~some].sum(axis=-1)
+        return OwnEvidence.of(
+            counts[..., some], variances[..., some], (rows, of_rows), bins.means[some], bins.spreads[some], z
+        )
 
 
 METHODS: Mapping[str, Callable[[Joints, Question], Answer]] = MappingProxyType(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,11 +17,11 @@ from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts, mak
 from dpframe.estimate.base import column_names, kept_parts
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
+from dpframe.estimate.groups import HIDDEN_SD
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons, warn_of_hidden
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
-from dpframe.plan.words import first_digit
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import line_of
@@ -31,15 +32,6 @@ _WIDE = 2.0
 _ALIKE, _FAR = 0.3, 0.1
 """Standard deviation of what means of groups differ by, in those of the column's values, beforehand; and the part of
 groups that may differ by all of it."""
-
-_MOST_OF = 0.75
-"""Part of the groups that noise has to hide for a warning; of fewer the intervals say enough."""
-
-_GROWTH = 1.5
-"""The power of an error's ratio by which rows or epsilon must grow to bring it down by that, as measured."""
-
-_OUT_OF_REACH = 100.0
-"""Times the rows or epsilon that no one has."""
 
 _LEFT = 0.5
 """Part of the noise in groups' means that a fit leaves: it has drawn them to the mean of all rows before."""
@@ -165,76 +157,113 @@ class NumberEstimates(VectorEstimates):
         ratio, spread = surrogates.ratio_by_all(
             scale.column, scale.value, scale.present, groups, batches, sampling, self._squares_of_bins(groups)
         )
-        values, variance, source, errors = self._with_groups(
-            scale, axes, scale.back(ratio), spread * scale.width**2, method
-        )
         kept = kept_parts(axes, dropna=True)
         labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
         index = labels[0] if isinstance(by, str) else pd.MultiIndex.from_product(labels)
-        found, errors = self._group_means(column, values, variance, source, kept, index), errors[kept].ravel()
-        self._warn_of_drawn(column, keys, errors)
-        if (errors > _ALIKE).any():
-            found.attrs["hidden_groups"] = index[errors > _ALIKE].tolist()
+        results, said, errors = self._with_groups(scale, axes, scale.back(ratio), spread * scale.width**2, method)
+        if not isinstance(by, str):
+            results = self._no_surer_than_coarser(results, column, keys, bins, method, target)
+        found = self._group_means(column, results[kept].each(np.ravel), said, index)
+        errors = errors[kept].ravel()
+        if method != "inverse":
+            self._warn_of_groups(column, keys, index[errors > HIDDEN_SD].tolist(), len(errors), said)
+        if (errors > HIDDEN_SD).any():
+            found.attrs["hidden_groups"] = index[errors > HIDDEN_SD].tolist()
         return found
+
+    def _no_surer_than_coarser(
+        self, results: Results, column: str, keys: Sequence[str], bins: Any, method: str, target: str
+    ) -> Results:
+        """Return intervals of groups by several keys that are no shorter than those by each key."""
+        for place, key in enumerate(keys):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                coarse = self._mean(column, key, None, (bins or {}).get(key), method, target)
+            assert isinstance(coarse, pd.DataFrame)
+            error = coarse["std_error"].to_numpy()
+            shape = [1] * results.std_error.ndim
+            shape[place] = -1
+            error = np.append(error, [0.0] * (results.std_error.shape[place] - len(error))).reshape(shape)
+            factor = np.maximum(error / np.maximum(results.std_error, 1e-300), 1.0)
+            with np.errstate(invalid="ignore"):
+                results = Results(
+                    results.estimate,
+                    results.std_error * factor,
+                    results.estimate - (results.estimate - results.lower) * factor,
+                    results.estimate + (results.upper - results.estimate) * factor,
+                )
+        return results
 
     def _with_groups(
         self, scale: moments.Scale, keys: Sequence[Axis], ratio: FloatArray, variance: FloatArray, method: str
-    ) -> tuple[FloatArray, FloatArray, str, FloatArray]:
-        """Return means of groups from the rows and from what was measured, weighted by precision, and a source.
+    ) -> tuple[Results, dict[str, Any], FloatArray]:
+        """Return means of groups from the rows and from what was measured, what is said of them, and their own errors.
 
-        They are drawn to the mean of all by how much of their differences is noise: last come the errors of what each
-        group shows of itself, in standard deviations of the column.
+        Estimates are weighted by precision, and shrunk to the mean of all by how much of their differences is noise;
+        intervals are of the posterior's draws, and of a group's own evidence where noise hides the group. Last come the
+        errors of what each group shows of itself, in standard deviations of the column.
         """
         if method == "inverse":
-            return ratio, variance, "rows", np.zeros(ratio.shape)
-        told, step = self._joints.group_means(keys, scale.column.name), scale.line[1]
+            return self._results(ratio, variance), {"source": "rows"}, np.zeros(ratio.shape)
+        fit, (start, step) = self._joints.group_means(keys, scale.column.name, self._z), scale.line
         ends = _ends(scale.column.space)
         # A few rows give a ratio's error by a base that is noise itself: means beyond the bounds say so.
         with np.errstate(invalid="ignore"):
             beyond = np.where(variance > 0, ratio - np.clip(ratio, *ends), np.inf)
         found, spread = ratio, np.where(np.isfinite(beyond), variance + beyond**2, np.inf)
-        noise, drawn = spread, np.zeros(spread.shape)
+        noise = spread
         centre, unsure, width = self._common_mean(scale)
-        if told is not None:
-            fitted, own, of_fit = centre + step * told[0], np.maximum(told[1], 1e-12) * step**2, told[2] * step**2
+        if fit is not None:
+            own = np.maximum(fit.draws.var(axis=0, ddof=1), 1e-12) * step**2
             weight = np.where(np.isfinite(spread), own / (own + _WIDE**2 * spread), 0.0)
             # Of no rows a ratio, and its error, are not finite.
-            found = (1 - weight) * fitted + weight * np.where(weight > 0, ratio, 0.0)
-            of_rows = weight**2 * np.where(weight > 0, spread, 0.0)
-            noise = (1 - weight) ** 2 * _LEFT * of_fit + of_rows
-            spread = (1 - weight) ** 2 * own + of_rows
-            drawn = (1 - weight) ** 2 * told[3] * step**2
+            found = (1 - weight) * (centre + step * fit.estimate) + weight * np.where(weight > 0, ratio, 0.0)
+            noise = (1 - weight) ** 2 * _LEFT * fit.noise * step**2 + weight**2 * np.where(weight > 0, spread, 0.0)
         apart, scales = (found.ravel() - centre) / width, np.ones(found.size)
         moved, left = shrunk(apart, noise.ravel() / width**2, scales, _ALIKE, _FAR)
         means = np.clip(centre + width * moved.reshape(found.shape), *ends)
-        errors = np.sqrt(spread + drawn) / width
-        if told is None:
-            return means, left.reshape(found.shape) * width**2 + unsure, "rows", errors
-        # Errors of groups that are alike are smaller, and those of few that differ are not: the mean of both variances.
-        other, posterior = shrunk(apart, spread.ravel() / width**2, scales, _ALIKE, _FAR)
-        alike = (posterior + (moved - other) ** 2).reshape(found.shape) * width**2
-        return means, (spread + np.minimum(alike + drawn, spread)) / 2 + unsure, "both", errors
-
-    def _warn_of_drawn(self, column: str, by: Sequence[str], errors: FloatArray) -> None:
-        """Warn where hardly a group can be told from the mean of all rows, beyond which groups hardly differ.
-
-        Fewer are named in ``attrs``: their intervals hold, and say how little is known of them.
-        """
-        drawn = errors[errors > _ALIKE]
-        are_nan = not self.clipped and not reasons(self.plan.not_found).keys().isdisjoint((column, *by))
-        if are_nan or len(drawn) < _MOST_OF * len(errors):
-            return
-        more = (float(np.median(drawn)) / _ALIKE) ** _GROWTH
-        remedy = ""
-        if more < _OUT_OF_REACH:
-            epsilon, rows = (first_digit(now * more) for now in (self.plan.epsilon, self._all_rows))
-            remedy = f"half of these would show at about epsilon={epsilon:g} or {rows:,.0f} rows; "
-        warn(
-            f"means of {column!r} by {name_list(by)}: noise hides {len(drawn)} of {len(errors)} groups, whose "
-            f"estimates lie near the mean of all rows, wherever their own lies; {remedy}"
-            'method="inverse" gives what only the rows of each group say, within wider intervals',
-            InferenceWarning,
+        if fit is None:
+            variance = left.reshape(found.shape) * width**2 + unsure
+            return self._results(means, variance), {"source": "rows"}, np.sqrt(spread) / width
+        results = Results.of_draws(means, centre + step * fit.draws, unsure, self._z)
+        errors = np.minimum(fit.own.std_error * step, np.sqrt(spread)) / width
+        hidden = errors > HIDDEN_SD
+        low, high = (np.clip(centre + step * end, *ends) for end in (fit.own.lower, fit.own.upper))
+        results = Results(
+            results.estimate,
+            np.where(
+                hidden,
+                (np.maximum(high, results.estimate) - np.minimum(low, results.estimate)) / (2 * self._z),
+                results.std_error,
+            ),
+            np.where(hidden, np.minimum(low, results.estimate), results.lower),
+            np.where(hidden, np.maximum(high, results.estimate), results.upper),
         )
+        said: dict[str, Any] = {"source": "both"}
+        if fit.assumes:
+            said["assumes"] = [*(axis.name for axis in keys), scale.column.name]
+        return results, said, errors
+
+    def _warn_of_groups(
+        self, column: str, by: Sequence[str], hidden: Sequence[Any], groups: int, said: Mapping[str, Any]
+    ) -> None:
+        """Warn once of groups that noise hides, and of an interaction that is assumed to be moderate."""
+        if not self.clipped and not reasons(self.plan.not_found).keys().isdisjoint((column, *by)):
+            return
+        table = ", ".join(map(repr, [*by, column]))
+        if hidden:
+            warn(
+                f"means of {column!r} by {name_list(by)}: noise hides {len(hidden)} of {groups} groups, whose intervals "
+                f'are of their own counts; attrs["hidden_groups"] lists them. measure=["auto", ({table})] makes them '
+                "sharper",
+                InferenceWarning,
+            )
+        elif "assumes" in said:
+            warn(
+                f"means of {column!r} by {name_list(by)} assume a moderate interaction; "
+                f'measure=["auto", ({table})] in another release measures it',
+                InferenceWarning,
+            )
 
     def _common_mean(self, scale: moments.Scale) -> tuple[float, float, float]:
         """Return the mean of all rows, its variance, and the standard deviation of the rows."""
@@ -247,23 +276,15 @@ class NumberEstimates(VectorEstimates):
         unsure = min(unsure, scale.width**2)
         return float(np.clip(centre, *ends)), unsure, max(width, math.sqrt(unsure), 1e-12 * scale.width)
 
-    def _group_means(
-        self,
-        column: str,
-        means: FloatArray,
-        variance: FloatArray,
-        source: str,
-        kept: tuple[slice, ...],
-        index: pd.Index,
-    ) -> pd.DataFrame:
+    def _group_means(self, column: str, results: Results, said: Mapping[str, Any], index: pd.Index) -> pd.DataFrame:
         self._warn_of_clipped([column])
-        tails, results = self._tails(column), self._results(means[kept].ravel(), variance[kept].ravel())
         self._warn_of_others([column])
-        if source != "rows" or np.isfinite(results.std_error).all():
+        tails = self._tails(column)
+        if said["source"] != "rows" or np.isfinite(results.std_error).all():
             results = results.clipped(*_ends(self._source.column(column).space))
         if tails is not None:
             results = results.opened(tails.of_mean(), self._z)
-        return self._in_units(results, column).frame(index, {"source": source} | self._said_of_tails([column]))
+        return self._in_units(results, column).frame(index, {**said} | self._said_of_tails([column]))
 
     @nan_if_not_found
     def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:

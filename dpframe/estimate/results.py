@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -45,6 +46,29 @@ class Results:
         """Return normal intervals of z standard errors."""
         error = np.sqrt(np.maximum(variance, 0.0))
         return cls(estimate, error, estimate - z * error, estimate + z * error)
+
+    @classmethod
+    def of_draws(cls, estimate: FloatArray, draws: FloatArray, variance: FloatArray | float, z: float) -> Results:
+        """Return intervals around estimates from draws of what they estimate, whose first axis is the draws.
+
+        The variance of a new draw about the mean of m is (1 + 1/m) times theirs, in Student's law of m − 1 degrees; how
+        far the estimate is from that mean is an error of its own, which draws do not have. ``variance`` is added.
+        Skewed draws have a semi-deviation on either side. An estimate more than two deviations off is replaced by the
+        mean of the draws.
+
+        >>> Results.of_draws(np.zeros(1), np.linspace(-1, 1, 41)[:, None], 0.0, 1.96).upper.round(2).tolist()
+        [1.22]
+        """
+        number, mean, squares = len(draws), draws.mean(axis=0), draws.var(axis=0, ddof=1)
+        estimate = np.where(np.abs(mean - estimate) > 2 * np.sqrt(squares + variance), mean, estimate)
+        apart = draws - mean
+        cubes = (apart**3).mean(axis=0) / np.maximum(squares, 1e-300) ** 1.5
+        skewed = np.abs(cubes) > 2 * math.sqrt(6 / number)
+        above, below = (2 * (np.maximum(side, 0.0) ** 2).mean(axis=0) for side in (apart, -apart))
+        own = student_quantile(z, number - 1) ** 2 * (1 + 1 / number)
+        more = z**2 * ((mean - estimate) ** 2 + variance)
+        up, down = (np.sqrt(own * np.where(skewed, side, squares) + more) for side in (above, below))
+        return cls(estimate, (up + down) / (2 * z), estimate - down, estimate + up)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -154,6 +178,16 @@ class Results:
         return out
 
 
+def student_quantile(z: float, degrees: int) -> float:
+    """Return the quantile of Student's law at the level where the standard normal one has z (Fisher and Cornish 1960).
+
+    >>> round(student_quantile(1.959964, 39), 3)
+    2.023
+    """
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / degrees + second / degrees**2
+
+
 def with_none(estimates: FloatArray, errors: FloatArray) -> FloatArray:
     """Return errors with which 95 % intervals hold 0 where it is near: cells may be empty by a rule.
 
@@ -228,7 +262,8 @@ class Answer:
     """Estimates and variances of all cells, by which method, from ``"tables"``, ``"rows"`` or ``"both"``.
 
     ``hidden`` says that rows showed structure that pairs do not hold, ``counted`` that counts of inference are part.
-    ``sum_error`` is the standard error of the question's sum by replicas, where these know it.
+    ``sum_error`` is the standard error of the question's sum by replicas, where these know it. With ``draws`` of what is
+    asked, whose first axis is the draws, ``variance`` is only what is added to theirs.
     """
 
     estimate: FloatArray
@@ -238,6 +273,14 @@ class Answer:
     hidden: bool = False
     counted: bool = False
     sum_error: float | None = None
+    draws: FloatArray | None = None
+
+    def results(self, z: float, kept: tuple[slice, ...] = ()) -> Results:
+        """Return estimates with intervals of z standard errors, of some cells."""
+        estimate, variance = self.estimate[kept], self.variance[kept]
+        if self.draws is None:
+            return Results.of(estimate, variance, z)
+        return Results.of_draws(estimate, self.draws[(slice(None), *kept)], variance, z)
 
     @property
     def said(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from dpframe.estimate.axes import Axis, overlaps
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
-from dpframe.estimate.evidence.number_law import REPLICATES, NumberLaw
+from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.tables.tables import Table
 from dpframe.spaces.arrays import FloatArray, IntArray
 
@@ -133,33 +133,13 @@ class TableColumn:
         """Return whether an axis has exactly the fit's cells."""
         return not self.is_cut and same_cells(self.axis, axis)
 
-    def presented(
-        self, axis: Axis, shares: FloatArray, variances: FloatArray, place: int
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return a joint, and its variances, by the cells of an axis in place of the fit's cells of this column."""
+    def presented(self, axis: Axis, shares: FloatArray, place: int) -> FloatArray:
+        """Return a joint by the cells of an axis in place of the fit's cells of this column."""
         if self.has_cells_of(axis):
-            return shares, variances
+            return shares
         first, exact = np.moveaxis(shares, place, 0), aggregation(self.axis, axis)
-        onto, apart = exact @ self.spread, list(self._apart(exact))
-        moved, within = self.cut(exact, first, apart)
-        seen = np.tensordot(onto, first, axes=1) + moved
-        # What is off in the fit's cell is so in the part of it that is asked for, and that part may be more.
-        squares = onto**2 + sum((off**2 for off in apart), np.zeros(onto.shape)) / REPLICATES
-        spread = np.tensordot(squares, np.moveaxis(variances, place, 0), axes=1) + within
-        return np.moveaxis(seen, 0, place), np.moveaxis(spread, 0, place)
-
-    def cut(self, exact: FloatArray, joint: FloatArray, apart: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-        """Return what slopes move into cells that cut those of the fit, and what variance is left open of these cells.
-
-        ``exact``: what part of each fine cell lies in each cell that is asked for, shape (asked for, fine); ``joint``:
-        shares by the fit's cells, shape (cells, …); ``apart``: what `_apart` yields.
-        """
-        present = self.cells - self.axis.has_null
-        moved = moved_by_slopes(joint, exact, self.spread, present)
-        left = left_open(joint, exact, self.spread, self.axis.volumes, present)
-        doubt = np.tensordot(self.in_doubt(exact) @ self.spread, joint, axes=1)
-        # Half of what a slope moves is taken for what is not straight, and for its own error.
-        return moved, (moved / 2) ** 2 + np.maximum(left, doubt) ** 2 + _mean_squares(apart, joint, len(exact))
+        moved = moved_by_slopes(first, exact, self.spread, self.cells - self.axis.has_null)
+        return np.moveaxis(np.tensordot(exact @ self.spread, first, axes=1) + moved, 0, place)
 
     def onto(self, axis: Axis) -> FloatArray:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
@@ -298,16 +278,14 @@ def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatAr
 
 @dataclass(frozen=True, eq=False)
 class BinMeans:
-    """Mean codes of a number's bins in a fit, 0 for null's, and how far off they may be in a group of rows.
+    """Mean codes of a number's bins in a fit, 0 for null's.
 
-    ``spreads`` are the variances of the codes in every bin, ``present`` is 1 for values and 0 for null, and ``again``
-    has the means by replicas of the number's law, shape (replicas, bins).
+    ``spreads`` are the variances of the codes in every bin, and ``present`` is 1 for values and 0 for null.
     """
 
     means: FloatArray
     spreads: FloatArray
     present: FloatArray
-    again: FloatArray
 
     @classmethod
     def of(cls, column: TableColumn, law: NumberLaw, shares: FloatArray) -> BinMeans:
@@ -323,17 +301,4 @@ class BinMeans:
         means, whole = within(shares)
         squares = (law.middles - onto @ means) ** 2 + law.within
         spreads = (shares[: law.bins] + some * 1e-12) * squares @ onto / whole
-        return cls(means, spreads * present, present.astype(np.float64), within(law.replicas)[0])
-
-    def left_open(self, laws: FloatArray, all_rows: FloatArray, held: FloatArray, rows: float) -> FloatArray:
-        """Return the variances of how far means of groups are from that of all rows, by how rows lie within bins.
-
-        ``laws`` and ``all_rows``: how the rows of every group, and all of them, are spread over the bins, shape (…,
-        bins) and (bins,); ``held``: the groups' shares of all rows; ``rows``: the number of all rows.
-        """
-        apart = np.full(len(self.means), _APART[0])
-        apart[np.flatnonzero(self.present)[[0, -1]]] = _APART[1]
-        rest, own = 1 - np.clip(held, 0.0, 1.0), laws - all_rows
-        of_law = ((own @ (self.again - self.means).T) ** 2).mean(axis=-1)
-        drawn = (laws @ self.spreads) / np.maximum(held * rows, 1.0)
-        return np.asarray(rest * (rest * (laws**2 @ (apart * self.spreads)) + drawn) + _CAREFUL * of_law)
+        return cls(means, spreads * present, present.astype(np.float64))

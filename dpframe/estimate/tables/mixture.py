@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -43,6 +43,9 @@ OF_ROWS = Pace(0.1, 1.05)
 
 MOST_STEPS = 1_000
 """Steps after which a fit ends at the latest: few classes may never come near."""
+
+REFIT_STEPS = 25
+"""Steps of a refit at most: it starts from a fit, and its copy of the evidence differs by one noise."""
 
 PATIENCE, GAIN = 5.0, 0.02
 """A fit also ends where steps of this length together lower χ² by less than this part.
@@ -102,9 +105,10 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Counts of the pairs between two sides in one matrix, and the precision of each: 0 where nothing is known.
+    """Counts of the pairs between two sides, and the precision of each: 0 where nothing is known.
 
-    For columns among themselves both sides are the same, and every pair is in it twice.
+    ``counts`` has the shape (1 or starts, cells of one side, cells of the other): starts have the same counts, or each
+    has its own. For columns among themselves both sides are the same, and every pair is in it twice.
     """
 
     one: Side
@@ -129,7 +133,11 @@ class Block:
     @cached_property
     def _scratch(self) -> npt.NDArray[Any]:
         """Room for residuals, and for these weighted: made anew in each step it would cost more than the step."""
-        return np.empty((2, *self.counts.shape), self.counts.dtype)
+        return np.empty((2, *self.precisions.shape), self.counts.dtype)
+
+    def of_starts(self, starts: npt.NDArray[np.bool_]) -> Block:
+        """Return the block of some of the starts."""
+        return self if len(self.counts) == 1 else replace(self, counts=self.counts[starts])
 
     def misfit(
         self, laws: npt.NDArray[Any], weights: npt.NDArray[Any], n: float = 1.0
@@ -147,7 +155,7 @@ class Block:
             else:
                 np.matmul((left * weight[:, None]).T, right, out=residual)
             residual *= n
-            residual -= self.counts
+            residual -= self.counts[s % len(self.counts)]
             np.multiply(residual, self.precisions, out=weighted)
             apart[s] = np.vdot(residual, weighted)
             np.matmul(left, weighted, out=by_other[s])
@@ -195,11 +203,11 @@ def _blocks(sizes: Sequence[int], pairs: Mapping[tuple[int, int], Table]) -> Ite
                 counts[rows, columns], precisions[rows, columns] = table.counts, 1 / table.variances
                 counts[columns, rows], precisions[columns, rows] = table.counts.T, (1 / table.variances).T
         side = _side(sizes, short, channels)
-        yield Block(side, side, counts, precisions)
+        yield Block(side, side, counts[None], precisions)
     for (a, b), table in pairs.items():
         if max(widths[a], widths[b]) >= LONG:
             one, other = (_side(sizes, [c], channels) for c in (a, b))
-            yield Block(one, other, table.counts, 1 / table.variances)
+            yield Block(one, other, table.counts[None], 1 / table.variances)
 
 
 def _side(sizes: Sequence[int], columns: Sequence[int], channels: Mapping[int, FloatArray]) -> Side:
@@ -222,35 +230,62 @@ def fit_mixture(
     """
     if classes == 1:
         return Mixture(np.ones(1), tuple(law[None, :] for law in evidence.one_ways))
-    return Descent(targets_of(evidence), evidence.n, evidence.one_ways, classes, starts, seed).run(most_steps)
+    targets, laws = targets_of(evidence), np.concatenate(evidence.one_ways)
+    noise = np.random.default_rng(seed).gamma(1.0, 1.0, (starts, classes, len(laws)))
+    goal = sum(target.pace.discrepancy * target.degrees for target in targets)
+    # With several paces the step is their geometric mean.
+    rate = float(np.exp(np.mean([np.log(target.pace.rate) for target in targets])))
+    blocks = [block.in_shares(evidence.n) for target in targets for block in target.blocks]
+    descent = Descent(blocks, evidence.sizes, np.log(laws * noise + 1e-9), np.zeros((starts, classes)), rate)
+    laws, weights = descent.run(np.full(starts, goal), most_steps)
+    columns = np.split(np.concatenate(laws), np.cumsum(evidence.sizes)[:-1], axis=1)
+    weights = np.concatenate(weights) / weights.sum()
+    return Mixture(weights, tuple(part / part.sum(axis=1, keepdims=True) for part in columns), starts)
+
+
+def refit_mixtures(evidence: Evidence, copies: Sequence[Evidence], mixtures: Sequence[Mixture]) -> list[Mixture]:
+    """Fit a mixture to each copy of the evidence whose noise was drawn once more, from a mixture fitted to the evidence.
+
+    A copy has its noise twice: a refit ends where its χ² exceeds that of its start by what one noise leaves of the
+    cells. All refits take their steps together.
+    """
+    one, stacked = targets_of(evidence), [targets_of(copy) for copy in copies]
+    if not one:
+        return list(mixtures)
+    rate = float(np.exp(np.mean([np.log(target.pace.rate) for target in one])))
+    blocks = [block.in_shares(evidence.n) for target in one for block in target.blocks]
+    counts = zip(*([b.in_shares(evidence.n).counts for t in own for b in t.blocks] for own in stacked), strict=True)
+    again = [replace(block, counts=np.concatenate(own)) for block, own in zip(blocks, counts, strict=True)]
+    laws = np.stack([np.concatenate(mixture.laws, axis=1) for mixture in mixtures])
+    weights = np.stack([mixture.weights for mixture in mixtures])
+    cells = sum(table.counts.size for table in (evidence.row_pairs | evidence.pairs).values())
+    own = sum(block.misfit(laws.astype(np.float32), weights.astype(np.float32))[0] for block in blocks)
+    descent = Descent(again, evidence.sizes, np.log(laws + 1e-9), np.log(weights + 1e-9), rate)
+    laws, weights = descent.run(own + OF_TABLES.discrepancy * cells, REFIT_STEPS)
+    edges = np.cumsum(evidence.sizes)[:-1]
+    return [
+        Mixture(
+            weight / weight.sum(), tuple(part / part.sum(axis=1, keepdims=True) for part in np.split(law, edges, 1))
+        )
+        for law, weight in zip(laws, weights, strict=True)
+    ]
 
 
 class Descent:
-    """Several starts side by side, shape (starts, classes, all cells); one that has come near enough leaves."""
+    """Several starts side by side, shape (starts, classes, all cells); one that has come near enough leaves.
+
+    ``logits`` and ``tilts`` are logarithms of laws and weights, ``rate`` is Adam's step.
+    """
 
     def __init__(
-        self,
-        targets: Sequence[Target],
-        n: float,
-        one_ways: Sequence[FloatArray],
-        classes: int,
-        starts: int,
-        seed: int,
+        self, blocks: Sequence[Block], sizes: Sequence[int], logits: FloatArray, tilts: FloatArray, rate: float
     ) -> None:
-        generator = np.random.default_rng(seed)
-        self.sizes = [len(law) for law in one_ways]
-        laws = np.concatenate(one_ways)
-        noise = generator.gamma(1.0, 1.0, (starts, classes, len(laws)))
-        self.logits = np.log(laws * noise + 1e-9).astype(np.float32)
-        self.tilts = np.zeros((starts, classes), dtype=np.float32)
-        self.segments = np.repeat(np.eye(len(one_ways), dtype=np.float32), self.sizes, axis=0)
-        self.goal = sum(target.pace.discrepancy * target.degrees for target in targets)
-        # With several paces the step is their geometric mean.
-        self.rate = float(np.exp(np.mean([np.log(target.pace.rate) for target in targets])))
-        self.blocks = [block.in_shares(n) for target in targets for block in target.blocks]
+        self.blocks, self.rate = list(blocks), rate
+        self.logits, self.tilts = logits.astype(np.float32), tilts.astype(np.float32)
+        self.segments = np.repeat(np.eye(len(sizes), dtype=np.float32), sizes, axis=0)
 
-    def run(self, most_steps: int) -> Mixture:
-        """Go down until every start is near enough, or stops moving."""
+    def run(self, goals: FloatArray, most_steps: int) -> tuple[FloatArray, FloatArray]:
+        """Go down until every start has its goal's χ², or stops moving; return laws and weights of every start."""
         values = [self.logits, self.tilts]
         first, second = [np.zeros_like(v) for v in values], [np.zeros_like(v) for v in values]
         active, last = np.arange(len(self.tilts)), np.full(len(self.tilts), np.inf)
@@ -260,7 +295,7 @@ class Descent:
             raised = np.exp(values[1] - values[1].max(axis=-1, keepdims=True))
             laws, weights = self.laws(values[0]), raised / raised.sum(axis=-1, keepdims=True)
             misfit, gradients = self.gradients(laws, weights)
-            over = misfit <= self.goal
+            over = misfit <= goals[active]
             if step % patience == 0:
                 over |= misfit > last * (1 - GAIN)
                 last = misfit
@@ -273,12 +308,14 @@ class Descent:
                 values, first, second, gradients = (
                     [v[kept] for v in part] for part in (values, first, second, gradients)
                 )
+                self.blocks = [block.of_starts(kept) for block in self.blocks]
                 if not len(active):
                     break
             rate = np.float32(self.rate * np.sqrt(1 - 0.999**step) / (1 - 0.9**step))
             for moved in zip(values, first, second, gradients, strict=True):
                 _adam(*moved, rate)
-        return self._mean(found)
+        laws, weights = (np.stack([found[i][side] for i in range(len(found))]) for side in (0, 1))
+        return laws.astype(np.float64), weights.astype(np.float64)
 
     def laws(self, logits: Single) -> Single:
         """Return each class's law of every column."""
@@ -304,13 +341,6 @@ class Descent:
         by_weights = inner.sum(axis=-1) / 2
         by_tilts = weights * (by_weights - (weights * by_weights).sum(axis=-1, keepdims=True))
         return misfit, [by_logits, by_tilts]
-
-    def _mean(self, found: dict[int, tuple[Single, Single]]) -> Mixture:
-        laws = np.concatenate([found[i][0] for i in range(len(found))]).astype(np.float64)
-        weights = np.concatenate([found[i][1] for i in range(len(found))]).astype(np.float64)
-        edges = np.cumsum(self.sizes)[:-1]
-        columns = [part / part.sum(axis=1, keepdims=True) for part in np.split(laws, edges, axis=1)]
-        return Mixture(weights / weights.sum(), tuple(columns), len(found))
 
 
 def _adam(values: Single, first: Single, second: Single, gradient: Single, rate: np.float32) -> None:

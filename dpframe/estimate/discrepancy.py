@@ -1,0 +1,174 @@
+"""How far the true counts of two columns may lie from a mixture's: few directions with a heavy-tailed prior, and cells.
+
+A fit shrinks what noise hides towards independence, and its refits do not know of that. So the law of a pair is taken as
+m·exp(Φθ): m the mixture's joint, Φ few directions in which real tables differ (ranks of numbers to the third power,
+categories, the fit's own dependence, all rare cells together), θ with a Student prior of three degrees. A draw
+alternates between the precision of each prior and θ by Gauss–Newton towards a point of its prior and the perturbed
+counts (randomise then optimise: Bardsley et al. 2014). The cells of a table then lie about that law by chance within
+the margins, and by what few directions do not describe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpframe.plan.threads import one_thread
+from dpframe.spaces.arrays import FloatArray
+
+DEGREES = 3.0
+"""Degrees of freedom of the prior of θ: large dependences are rare, and there are some (theory: Student's t)."""
+
+RANK_SCALES = (1.0, 0.7, 0.7)
+"""Prior scales of log-odds along ranks to the first, second and third power."""
+
+CELL_LOG_ODDS_SD = 0.3
+"""Standard deviation of a cell's log odds about the law that the directions describe."""
+
+MOST_DIRECTIONS = 80
+"""Directions of products of both columns' bases; of more only the fit's dependence and rare cells are taken."""
+
+FEWEST_ROWS = 0.05
+"""Rows that a cell has at least where its variance is taken (tolerance)."""
+
+RARE_CELL_SE = 1.5
+"""Standard errors of noise below which a cell is rare."""
+
+LOG_ODDS_LIMIT = 4.0
+"""Largest absolute value of directions and of log odds, against overflow (tolerance)."""
+
+def chance_within_margins(counts: FloatArray) -> FloatArray:
+    """Return the variances of a table's cells about expected counts, by chance within the margins.
+
+    Around each cell both columns have two values, in it and out of it. Of that table m of four cells only the odds
+    ratio is open, which moves the cell by Hλ, H = 1/Σ 1/m (Bishop, Fienberg and Holland 1975, section 2.5); rows drawn
+    from a law have Var λ = 1/H. ``counts`` have the shape (…, cells of each column).
+    """
+    cells = np.maximum(counts, FEWEST_ROWS)
+    first, second = cells.sum(axis=-1, keepdims=True), cells.sum(axis=-2, keepdims=True)
+    rest = np.maximum(cells.sum(axis=(-1, -2), keepdims=True) - first - second + cells, FEWEST_ROWS)
+    sides = 1 / np.maximum(first - cells, FEWEST_ROWS) + 1 / np.maximum(second - cells, FEWEST_ROWS)
+    return np.asarray(1 / (1 / cells + sides + 1 / rest))
+
+
+def rank_basis(shares: FloatArray) -> FloatArray:
+    """Return polynomials of ranks that are orthonormal under some shares, shape (cells, powers).
+
+    >>> rank_basis(np.full(4, 0.25))[:, 0].round(2).tolist()
+    [-1.34, -0.45, 0.45, 1.34]
+    """
+    shares = shares / shares.sum()
+    ranks = np.cumsum(shares) - shares / 2
+    basis = [np.ones_like(ranks)]
+    for power in range(1, len(RANK_SCALES) + 1):
+        direction = (ranks - 0.5) ** power
+        for other in basis:
+            direction = direction - (shares * direction @ other) * other
+        size = np.sqrt(shares @ direction**2)
+        if size < 1e-6:
+            break
+        basis.append(direction / size)
+    return np.array(basis[1:]).T.reshape(len(shares), -1)
+
+
+def column_basis(shares: FloatArray, ordered: bool) -> tuple[FloatArray, FloatArray]:
+    """Return the directions of one column, shape (cells, directions), and their prior scales.
+
+    Ranks of an ordered column; the indicator of each category otherwise, less its share.
+    """
+    if ordered:
+        basis = rank_basis(shares)
+        return basis, np.array(RANK_SCALES[: basis.shape[1]])
+    if len(shares) == 2:
+        return np.array([[-shares[1]], [shares[0]]]), np.ones(1)
+    return np.eye(len(shares)) - shares, np.ones(len(shares))
+
+
+@dataclass(frozen=True, eq=False)
+class Discrepancy:
+    """The prior of a pair's law about a mixture's joint, and of a table's cells about that law.
+
+    ``joint`` is the fit's, shape (cells of each column); ``noise`` the variances of the counts, by cell or by class;
+    ``ordered`` says which columns have an order; ``channels`` are P(class | cell) where released rows were counted.
+    """
+
+    joint: FloatArray
+    rows: float
+    noise: FloatArray
+    ordered: Sequence[bool]
+    channels: tuple[FloatArray, ...] = ()
+    scale: float = 1.0
+
+    @cached_property
+    def _within_margins(self) -> FloatArray:
+        """Variances of the table's cells about the law: chance, and log odds of single cells."""
+        chance = chance_within_margins(self.joint * self.rows)
+        return np.asarray(chance + (CELL_LOG_ODDS_SD * chance) ** 2)
+
+    @cached_property
+    def directions(self) -> tuple[FloatArray, FloatArray]:
+        """Φ, shape (cells, directions), and the prior scale of each direction."""
+        joint = np.maximum(self.joint, 1e-12)
+        margins = [joint.sum(axis=1), joint.sum(axis=0)]
+        (one, one_scales), (other, other_scales) = (
+            column_basis(margin, ordered) for margin, ordered in zip(margins, self.ordered, strict=True)
+        )
+        found, scales = [], []
+        if 0 < one.shape[1] * other.shape[1] <= MOST_DIRECTIONS:
+            found.append(np.einsum("ia,jb->ijab", one, other).reshape(joint.size, -1))
+            scales.append(np.outer(one_scales, other_scales).ravel())
+        dependence = np.log(joint / np.outer(*margins))
+        found.append(dependence.reshape(-1, 1))
+        scales.append(np.ones(1))
+        counts = joint.ravel() * self.rows
+        rare = counts < np.minimum(RARE_CELL_SE * self._cell_noise, self.rows / joint.size)
+        if 1 < rare.sum() < joint.size - 1:
+            found.append(rare.astype(np.float64).reshape(-1, 1))
+            scales.append(np.ones(1))
+        directions = np.clip(np.concatenate(found, axis=1), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+        return directions, self.scale * np.concatenate(scales)
+
+    @property
+    def _cell_noise(self) -> FloatArray:
+        """Standard errors of the cells' counts; those of released rows spread evenly over cells."""
+        if not self.channels:
+            return np.sqrt(self.noise).ravel()
+        return np.full(self.joint.size, np.sqrt(self.noise.sum() / self.joint.size))
+
+    @one_thread
+    def draw_laws(self, fitted: FloatArray, generator: np.random.Generator) -> FloatArray:
+        """Return draws of the pair's law in rows by cell, given draws of the fit's counts (first axis).
+
+        A fit that follows the part F of what differs errs by F·noise, which refits show, and by (1 − F)·θ. With the
+        prior's precision P and the counts' information I, F = (P + I)⁻¹I: where counts say nothing all of θ is open.
+        """
+        directions, scales = self.directions
+        shape = (len(fitted), len(scales))
+        precision = generator.gamma(DEGREES / 2, 2 / DEGREES, shape) / scales**2
+        slopes = np.maximum(self.joint.ravel() * self.rows, 1e-9)[:, None] * directions
+        if self.channels:
+            slopes = np.kron(*self.channels) @ slopes
+            weights = 1 / self.noise.ravel()
+        else:
+            weights = 1 / (self.noise + self._within_margins).ravel()
+        inner = (slopes * weights[:, None]).T @ slopes + np.zeros((len(fitted), 1, 1))
+        inner[:, np.arange(shape[1]), np.arange(shape[1])] += precision
+        aim = np.sqrt(precision) * generator.standard_normal(shape)
+        theta = np.linalg.solve(inner, aim[:, :, None])[:, :, 0]
+        tilts = np.exp(np.clip(theta @ directions.T, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
+        return fitted * tilts.reshape(fitted.shape)
+
+    def draw_tables(self, laws: FloatArray, generator: np.random.Generator) -> FloatArray:
+        """Return draws of a table's counts about draws of its law: the part of their spread that a fit does not follow."""
+        chance = chance_within_margins(laws)
+        scale = CELL_LOG_ODDS_SD / np.sqrt(generator.gamma(DEGREES / 2, 2 / DEGREES, laws.shape))
+        spread = chance + (scale * chance) ** 2
+        open_part = 1.0 if self.channels else self.noise / (spread + self.noise)
+        shifts = scale * open_part * generator.standard_normal(laws.shape)
+        mean = np.maximum(laws * np.exp(np.clip(shifts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)), 1e-9)
+        # Gamma laws: counts are not negative, and small ones are skewed.
+        chance = np.maximum(chance_within_margins(mean) * open_part**2, 1e-18)
+        return np.asarray(generator.gamma(mean**2 / chance, chance / mean))

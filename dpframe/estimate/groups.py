@@ -1,0 +1,102 @@
+"""Means of a number by groups, from a fit and from each group's own counts.
+
+A fit shrinks small groups to what all rows are like, and its draws allow for moderate differences only. What a group's
+own counts say holds for any: of the rows X = Σ u·y of a number's bins with means u, and N rows of the group, the mean is
+a ratio X/N, with Fieller's (1954) interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpframe.spaces.arrays import FloatArray
+
+HIDDEN_SD = 0.5
+"""Standard error of a group's own mean, in standard deviations of the number, from which on noise hides the group."""
+
+INTERACTION_MEAN_SD = 0.16
+"""Scale of the shift of a group's mean by two keys that no table shows, in standard deviations of the number.
+
+It is Student's with three degrees of freedom, of which `INTERACTION_QUANTILE` is the 97.5 % quantile (theory)."""
+
+INTERACTION_QUANTILE = 3.182
+
+
+@dataclass(frozen=True, eq=False)
+class OwnEvidence:
+    """What the counts of each group say of its mean by themselves: an interval, and its standard error."""
+
+    lower: FloatArray
+    upper: FloatArray
+    std_error: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        counts: FloatArray,
+        variances: FloatArray,
+        sizes: tuple[FloatArray, FloatArray],
+        means: FloatArray,
+        spreads: FloatArray,
+        z: float,
+    ) -> OwnEvidence:
+        """Return Fieller's intervals of the means of groups.
+
+        ``counts`` and ``variances``: rows of each group by bin of the number, shape (…, bins); ``sizes``: the rows of
+        each group and their variances, to which the counts are adjusted; ``means`` and ``spreads``: the mean and the
+        variance of the numbers in each bin. An interval is without ends if the group may have no rows.
+
+        >>> counts, sizes = np.array([[50.0, 50.0], [0.0, 3.0]]), (np.array([100.0, 3.0]), np.full(2, 25.0))
+        >>> own = OwnEvidence.of(counts, np.full((2, 2), 16.0), sizes, np.array([0.0, 1.0]), np.zeros(2), 1.96)
+        >>> own.lower.round(2).tolist(), own.upper.round(2).tolist()
+        ([0.44, -inf], [0.56, inf])
+        """
+        rows, of_rows = sizes
+        whole = variances.sum(axis=-1)
+        pull = (variances @ means) / whole
+        adjusted = counts + variances * ((rows - counts.sum(axis=-1)) / whole)[..., None]
+        total = adjusted @ means
+        noise = variances @ means**2 - whole * pull**2 + np.maximum(adjusted, 0.0) @ spreads
+        square = rows**2 - z**2 * of_rows
+        bounded = (square > 0) & (rows > 0)
+        safe, size = np.where(bounded, square, 1.0), np.where(rows > 0, rows, 1.0)
+        middle = (total * rows - z**2 * of_rows * pull) / safe
+        rest = (total**2 - z**2 * (noise + of_rows * pull**2)) / safe
+        half = np.sqrt(np.maximum(middle**2 - rest, 0.0))
+        error = np.sqrt(noise + of_rows * (total / size - pull) ** 2) / size
+        return cls(
+            np.where(bounded, middle - half, -np.inf),
+            np.where(bounded, middle + half, np.inf),
+            np.where(bounded, error, np.inf),
+        )
+
+    def hull(self, other: OwnEvidence) -> OwnEvidence:
+        """Return the least intervals that hold both, with the larger standard errors."""
+        return OwnEvidence(
+            np.minimum(self.lower, other.lower),
+            np.maximum(self.upper, other.upper),
+            np.maximum(self.std_error, other.std_error),
+        )
+
+    def opened(self, scale: float) -> OwnEvidence:
+        """Return intervals opened by an interaction of this scale; see `INTERACTION_MEAN_SD`."""
+        more = INTERACTION_QUANTILE * scale
+        return OwnEvidence(self.lower - more, self.upper + more, np.hypot(self.std_error, scale))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupMeans:
+    """Means of a number by cell of some keys, less that of all rows, in codes.
+
+    ``estimate`` is the fit's and ``noise`` the variance that the noise of counts gives it; ``draws`` are draws of the
+    original table's means, the first axis; ``own`` is each group's own evidence. ``assumes`` says that no table holds
+    all of the columns, so that their interaction is assumed to be moderate.
+    """
+
+    estimate: FloatArray
+    noise: FloatArray
+    draws: FloatArray
+    own: OwnEvidence
+    assumes: bool

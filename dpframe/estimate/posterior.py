@@ -1,0 +1,320 @@
+"""Draws of the original table given its release: what intervals of joints, conditions, groups and moments are read off.
+
+One draw perturbs the evidence once, y* = y + σz, and uses it in every step: the mixture is refitted to it; each column's
+own law is drawn; each pair's law is a tilted mixture (`dpframe.estimate.discrepancy`); the table's cells are drawn about
+that law and moved towards y*. Draws are made of the requested columns only, once, with a generator that the release's
+digest seeds: a release gives one answer, whatever was asked before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from dpframe.estimate.discrepancy import DEGREES, Discrepancy, rank_basis
+from dpframe.estimate.evidence.combine import pooled
+from dpframe.estimate.model import Model, Models
+from dpframe.estimate.table_column import TableColumn, moved_by_slopes
+from dpframe.estimate.tables.fit import fit_to_margins
+from dpframe.estimate.tables.guard import interaction_variance
+from dpframe.estimate.tables.mixture import Mixture, refit_mixtures
+from dpframe.estimate.tables.tables import Evidence, Table
+from dpframe.spaces.arrays import FloatArray
+
+DRAWS = 40
+"""Draws of a table: the error of a variance of them is a fifth."""
+
+MARGIN_SWEEPS = 3
+"""Sweeps over the margins of a drawn pair, or over the pairs of a drawn joint."""
+
+
+FEWEST_ROWS = 0.05
+"""Rows of a cell below which a draw has none (tolerance)."""
+
+MOST_RATIO = 20.0
+"""Factor by which a refit moves a cell at most (tolerance)."""
+
+INTERACTION_LOG_ODDS_SD = 0.26
+"""Scale of the shift of one column's law, along its ranks, in a cell of two others that no table shows."""
+
+
+HIDDEN_SHARE = 0.3
+"""Share of the rows that independent columns would have in a cell which noise may hide there."""
+
+WITHIN_BIN_LOG_ODDS_SD = 0.5
+"""Scale of the log odds by which the rows of a bin meet a condition within it, by cell of the other columns."""
+
+
+class Posterior:
+    """The draws of one release."""
+
+    def __init__(self, models: Models, digest: str) -> None:
+        self._models, self._digest = models, digest
+        self._made: dict[tuple[str, ...], TableDraws] = {}
+
+    def of(self, names: Sequence[str]) -> TableDraws:
+        """Return the draws of some columns."""
+        key = tuple(name for name in self._models.tables.source.plan.names if name in names)
+        if key not in self._made:
+            seed = hashlib.sha256("\0".join([self._digest, *key]).encode()).digest()
+            generator = np.random.default_rng(int.from_bytes(seed[:16], "big"))
+            self._made[key] = TableDraws(self._models.around(key), key, generator)
+        return self._made[key]
+
+
+class TableDraws:
+    """Draws of the counts of some columns' cells: of each column, of each pair, and of all of them together."""
+
+    def __init__(self, model: Model, names: Sequence[str], generator: np.random.Generator) -> None:
+        self.model, self.names, self.generator = model, list(names), generator
+        self.rows = float(model.evidence.n)
+        self.columns = [model.columns[name] for name in names]
+        places = model.places(names)
+        base = model.fit.mixture
+        starts = [base.fit(draw % base.fits) for draw in range(DRAWS)]
+        self.starts = [Mixture(one.weights, tuple(one.laws[place] for place in places)) for one in starts]
+        self.evidence = among(model.evidence, places)
+        self.copies = [among(perturbed(model.evidence, places, generator), places) for _ in range(DRAWS)]
+        self.mixtures = refit_mixtures(self.evidence, self.copies, self.starts)
+
+    @cached_property
+    def fine(self) -> dict[str, FloatArray]:
+        """Shares of the fine cells of each number with a law of its own, null's last, shape (draws, cells)."""
+        found = {}
+        for name, column in zip(self.names, self.columns, strict=True):
+            law = self.model.tables.law(name) if column.law is not None else None
+            if law is not None:
+                values, vectors = np.linalg.eigh(law.covariance)
+                noise = (
+                    self.generator.standard_normal((DRAWS, len(law.rows)))
+                    @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+                )
+                found[name] = np.array([_monotone(rows, law.bins, self.rows) for rows in law.rows + noise])
+        return found
+
+    @cached_property
+    def singles(self) -> list[FloatArray]:
+        """Shares of the fit's cells of each column, shape (draws, cells)."""
+        found = []
+        for place, (name, column) in enumerate(zip(self.names, self.columns, strict=True)):
+            own = self.fine[name] @ column.merge.T if name in self.fine else None
+            found.append(np.array([copy.one_ways[place] for copy in self.copies]) if own is None else own)
+        return found
+
+    @cached_property
+    def pairs(self) -> dict[tuple[int, int], FloatArray]:
+        """Counts of the cells of each pair, shape (draws, cells of each column)."""
+        return {pair: self._pair(pair) for pair in combinations(range(len(self.names)), 2)}
+
+    def _law(self, places: Sequence[int], draw: int) -> FloatArray:
+        """Return the shares of columns' cells by the fit, moved as a refit of one of its starts to a copy moves.
+
+        The fit is the mean of several starts, whose own distances from it are no noise of the fit.
+        """
+        fitted = self.model.fit.joint([self.model.names.index(self.names[place]) for place in places])
+        least = FEWEST_ROWS / self.rows
+        ratio = (self.mixtures[draw].joint(places) + least) / (self.starts[draw].joint(places) + least)
+        return np.asarray(fitted * np.clip(ratio, 1 / MOST_RATIO, MOST_RATIO))
+
+    def _pair(self, pair: tuple[int, int]) -> FloatArray:
+        known = (self.evidence.row_pairs | self.evidence.pairs).get(pair)
+        ordered = [self.columns[place].axis.column.space.metric != "discrete" for place in pair]
+        joint = self.model.fit.joint([self.model.names.index(self.names[place]) for place in pair])
+        noise = np.full(joint.shape, np.inf) if known is None else known.variances
+        prior = Discrepancy(joint, self.rows, noise, ordered, () if known is None else known.channels)
+        margins = [self.singles[place] * self.rows for place in pair]
+        fitted = np.array([self._law(pair, draw) for draw in range(DRAWS)]) * self.rows
+        if known is not None and not known.channels:
+            # A cell that noise hides may have rows of which a fit has none, up to what its count shows.
+            seen = np.array([copy.pairs[pair].counts for copy in self.copies])
+            independent = np.einsum("ka,kb->kab", *margins) / self.rows
+            fitted = np.maximum(fitted, np.clip(seen, 0.0, HIDDEN_SHARE * independent))
+        laws = to_margins(prior.draw_laws(fitted, self.generator), margins)
+        return to_margins(prior.draw_tables(laws, self.generator), margins)
+
+    @cached_property
+    def tables(self) -> dict[tuple[int, ...], FloatArray]:
+        """Counts of each pair, and of each larger table that was measured of these columns, shape (draws, cells …)."""
+        found: dict[tuple[int, ...], FloatArray] = dict(self.pairs)
+        for table in self.evidence.measured:
+            columns = tuple(sorted(table.columns))
+            if len(columns) > 2:
+                counts = np.array([copy.known(columns).counts for copy in self.copies])  # type: ignore[union-attr]
+                noise = self.evidence.known(columns).variances  # type: ignore[union-attr]
+                drawn = np.array([self._together(columns, draw) for draw in range(DRAWS)])
+                spread = np.array([interaction_variance(one, 3, INTERACTION_LOG_ODDS_SD) for one in drawn])
+                found[columns] = np.maximum(drawn + spread / (spread + noise) * (counts - drawn), 0.0)
+        return found
+
+    def _together(self, places: tuple[int, ...], draw: int) -> FloatArray:
+        """Return one draw of the counts of three columns and more from those of their pairs.
+
+        Three columns may interact: the law of an ordered column is shifted along its ranks in each cell of two others
+        by a Student law of three degrees, and cells of a table lie about the law by chance. Pairs stay as they are.
+        """
+        law = self._law(places, draw) * self.rows + FEWEST_ROWS
+        pairs = {
+            pair: self.pairs[places[pair[0]], places[pair[1]]][draw] for pair in combinations(range(len(places)), 2)
+        }
+        law = fit_to_margins(law, pairs, 1)
+        for triple in combinations(range(len(places)), 3):
+            ordered = [at for at in triple if self._is_ordered(places[at])]
+            along = max(ordered, key=lambda at: law.shape[at], default=None)
+            if along is not None:
+                keys = [law.shape[at] if at in triple and at != along else 1 for at in range(law.ndim)]
+                shift = self.generator.standard_t(DEGREES, keys) * INTERACTION_LOG_ODDS_SD
+                ranks = rank_basis(law.sum(axis=tuple(at for at in range(law.ndim) if at != along)))[:, :1]
+                law = law * np.exp(shift * np.expand_dims(ranks[:, 0], [at for at in range(law.ndim) if at != along]))
+        law = fit_to_margins(law, pairs, MARGIN_SWEEPS)
+        spread = interaction_variance(law, 3, INTERACTION_LOG_ODDS_SD)
+        mean = np.maximum(law, 1e-9)
+        return fit_to_margins(
+            self.generator.gamma(mean**2 / np.maximum(spread, 1e-18), spread / mean), pairs, MARGIN_SWEEPS
+        )
+
+    def _is_ordered(self, place: int) -> bool:
+        column = self.columns[place]
+        return column.axis.column.space.metric != "discrete" and column.cells - column.axis.has_null > 2
+
+    def joint(self, draw: int) -> FloatArray:
+        """Return one draw of the counts of all columns' cells together."""
+        every = tuple(range(len(self.names)))
+        if len(every) == 1:
+            return np.asarray(self.singles[0][draw] * self.rows)
+        if every in self.tables:
+            return self.tables[every][draw]
+        return fit_to_margins(self._together(every, draw), {c: t[draw] for c, t in self.tables.items()}, MARGIN_SWEEPS)
+
+    def sums(self, weights: Mapping[str, FloatArray]) -> FloatArray:
+        """Return draws of weighted sums of the rows, shape (draws, sums of each column in the order of the mapping).
+
+        ``weights`` are those of each column's fine cells, shape (sums, fine cells): parts of a cell, or what its rows
+        count. How rows lie within a fit's cell varies with the other columns along ranks, and within a fine cell that is
+        taken in part as unevenly as its law says.
+        """
+        order = [self.names.index(name) for name in weights]
+        found = []
+        for draw in range(DRAWS):
+            joint = self.joint(draw)
+            for place, name in enumerate(self.names):
+                joint = np.moveaxis(self._summed(np.moveaxis(joint, place, 0), name, weights[name], draw), 0, place)
+            found.append(joint.transpose(order))
+        return np.array(found)
+
+    def means(self, groups: Mapping[str, FloatArray], name: str) -> FloatArray:
+        """Return draws of the mean code of a number in each group, less that of all rows, shape (draws, groups …).
+
+        ``groups`` are the parts of each key's fine cells, shape (groups, fine cells). Rows of a group lie within a
+        bin by chance.
+        """
+        column = self.columns[self.names.index(name)]
+        values = np.arange(column.axis.cells) < column.axis.cells - column.axis.has_null
+        codes = np.append(column.axis.middles, [0.0] * column.axis.has_null)
+        bins = np.bincount(column.bins, column.shares * codes) / np.maximum(
+            np.bincount(column.bins, column.shares), 1e-300
+        )
+        within = np.append(column.axis.within, [0.0] * column.axis.has_null) + (codes - bins[column.bins]) ** 2
+        sums = self.sums(groups | {name: np.array([codes, values, within * values])})
+        everybody = np.array([self._summed_alone(name, np.array([codes, values]), draw) for draw in range(DRAWS)])
+        common = (everybody[:, 0] / everybody[:, 1]).reshape(-1, *([1] * len(groups)))
+        total, rows, spread = sums[..., 0], sums[..., 1], np.maximum(sums[..., 2], 0.0)
+        few = np.maximum(rows, 0.0) + FEWEST_ROWS
+        mean = (total + FEWEST_ROWS * common) / few
+        return np.asarray(
+            mean + self.generator.standard_normal(mean.shape) * np.sqrt(spread) / np.maximum(few, 1.0) - common
+        )
+
+    def _summed_alone(self, name: str, weights: FloatArray, draw: int) -> FloatArray:
+        place = self.names.index(name)
+        fine = self.fine[name][draw] if name in self.fine else self.singles[place][draw]
+        return np.asarray(weights @ fine * self.rows)
+
+    def counts(self, parts: Mapping[str, FloatArray]) -> FloatArray:
+        """Return draws of the number of rows that meet a condition on every column, shape (draws,).
+
+        ``parts`` are the parts of each column's fine cells that meet its condition. How many rows meet the condition on a
+        number is drawn from its law, which knows of heaps within cells; the pairs say which of the others they meet.
+        """
+        margins = {}
+        for name, part in parts.items():
+            law = self.model.tables.law(name) if name in self.fine else None
+            if law is not None:
+                found, error = (float(v[0]) for v in law.linear(part[None]))
+                margins[name] = np.clip(found + error * self.generator.standard_normal(DRAWS), 0.0, self.rows)
+        sides = self.sums({name: np.array([part, 1 - part]) for name, part in parts.items()})
+        aims = [
+            {(at,): np.array([rows[draw], self.rows - rows[draw]]) for at, name in enumerate(parts) if (rows := margins.get(name)) is not None}
+            for draw in range(DRAWS)
+        ]
+        return np.array([fit_to_margins(np.maximum(one, 0.0) + FEWEST_ROWS, aim, MARGIN_SWEEPS).flat[0] for one, aim in zip(sides, aims, strict=True)])
+
+    def _summed(self, joint: FloatArray, name: str, weights: FloatArray, draw: int) -> FloatArray:
+        """Return weighted sums of a draw's counts along the first axis, which is the column's."""
+        column = self.columns[self.names.index(name)]
+        if not column.is_cut:
+            return np.tensordot(weights, joint, axes=1)
+        fine = (self.fine[name][draw] if name in self.fine else column.shares) + 1e-12 * column.axis.volumes
+        spread = (column.bins[:, None] == np.arange(column.cells)) * fine[:, None]
+        parts = weights @ (spread / spread.sum(axis=0))
+        moved = moved_by_slopes(joint, weights, spread / spread.sum(axis=0), column.cells - column.axis.has_null)
+        found = np.tensordot(parts, joint, axes=1) + self.generator.normal(1.0, 0.5) * moved
+        cut = ((parts > 0) & (parts < 1)).any(axis=0)
+        if cut.any() and weights.max() <= 1:
+            # Rows of a bin may meet a condition more often in one cell of the others than in another.
+            inside = joint[cut].reshape(int(cut.sum()), -1)
+            part = parts[:, cut, None]
+            odds = np.exp(np.clip(WITHIN_BIN_LOG_ODDS_SD * self.generator.standard_t(DEGREES, inside.shape), -4, 4))
+            tilted = part * odds / (1 - part + part * odds) - part
+            tilted = tilted - (tilted * inside).sum(axis=2, keepdims=True) / np.maximum(inside.sum(axis=1), 1e-9)[:, None]
+            found = found + (tilted * inside).sum(axis=1).reshape(found.shape)
+        return np.asarray(found)
+
+
+def _monotone(rows: FloatArray, bins: int, n: float) -> FloatArray:
+    """Return shares of cells of values, then null's, whose sums from the first on never fall."""
+    null = np.clip(rows[bins:], 0.0, n)
+    present = n - float(null.sum())
+    sums = np.clip(pooled(np.cumsum(rows[:bins])[:-1]), 0.0, present)
+    return np.append(np.diff(sums, prepend=0.0, append=present), null) / n
+
+
+def perturbed(evidence: Evidence, places: Sequence[int], generator: np.random.Generator) -> Evidence:
+    """Return the evidence about some columns with noise drawn once more."""
+    tables = (table for table in evidence.tables if set(table.columns) & set(places))
+    return replace(evidence, tables=tuple(table.again(table.counts, generator) for table in tables))
+
+
+def among(evidence: Evidence, places: Sequence[int]) -> Evidence:
+    """Return what evidence says of some columns, which get numbers in the order given."""
+    number = {place: at for at, place in enumerate(places)}
+    found = []
+    for table in evidence.tables:
+        inside = [place for place in table.columns if place in number]
+        if len(inside) == len(table.columns):
+            found.append(replace(table, columns=tuple(number[place] for place in inside)))
+        elif inside and not table.channels:
+            part = table.sum_to(inside)
+            found.append(Table(tuple(number[place] for place in inside), part.counts, part.sigma))
+    sizes = tuple(evidence.sizes[place] for place in places)
+    known = {place for table in found for place in table.columns}
+    # A column that only pairs of rows cover keeps the shares that these gave.
+    found += [
+        Table((at,), evidence.one_ways[place] * evidence.n, np.sqrt(evidence.n))
+        for place, at in number.items()
+        if at not in known
+    ]
+    return Evidence(evidence.n, sizes, tuple(found))
+
+
+def to_margins(counts: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
+    """Return draws of a pair's counts scaled to draws of both columns' counts."""
+    for _ in range(MARGIN_SWEEPS):
+        for axis, margin in ((2, margins[0]), (1, margins[1])):
+            have = counts.sum(axis=axis)
+            counts = counts * np.expand_dims(margin / np.maximum(have, 1e-9), axis)
+    return counts
