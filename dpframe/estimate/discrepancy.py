@@ -161,14 +161,19 @@ class Discrepancy:
         tilts = np.exp(np.clip(theta @ directions.T, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
         return fitted * tilts.reshape(fitted.shape)
 
-    def draw_tables(self, laws: FloatArray, generator: np.random.Generator) -> FloatArray:
+    def draw_tables(self, laws: FloatArray, followed: FloatArray, generator: np.random.Generator) -> FloatArray:
         """Return draws of a table's counts about draws of its law: the part of their spread that a fit does not follow."""
         chance = chance_within_margins(laws)
         scale = CELL_LOG_ODDS_SD / np.sqrt(generator.gamma(DEGREES / 2, 2 / DEGREES, laws.shape))
         spread = chance + (scale * chance) ** 2
-        open_part = 1.0 if self.channels else self.noise / (spread + self.noise)
+        open_part = 1.0 if self.channels else np.minimum(self.noise / (spread + self.noise), 1 - followed)
         shifts = scale * open_part * generator.standard_normal(laws.shape)
-        mean = np.maximum(laws * np.exp(np.clip(shifts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)), 1e-9)
-        # Gamma laws: counts are not negative, and small ones are skewed.
-        chance = np.maximum(chance_within_margins(mean) * open_part**2, 1e-18)
-        return np.asarray(generator.gamma(mean**2 / chance, chance / mean))
+        mean = laws * np.exp(np.clip(shifts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
+        return gamma_about(mean, chance_within_margins(mean) * open_part**2, generator)
+
+
+def gamma_about(mean: FloatArray, variance: FloatArray, generator: np.random.Generator) -> FloatArray:
+    """Return draws of counts with these means and variances: not negative, and skewed where they are small."""
+    mean = np.maximum(mean, 1e-9)
+    variance = np.clip(np.nan_to_num(variance), 1e-12 * mean**2, 1e12 * mean)
+    return np.asarray(generator.gamma(mean**2 / variance, variance / mean))

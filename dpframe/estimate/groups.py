@@ -7,6 +7,7 @@ a ratio X/N, with Fieller's (1954) interval.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +27,9 @@ INTERACTION_QUANTILE = 3.182
 
 @dataclass(frozen=True, eq=False)
 class OwnEvidence:
-    """What the counts of each group say of its mean by themselves: an interval, and its standard error."""
+    """What the counts of each group say of its mean by themselves: a mean, its standard error, and an interval."""
 
+    estimate: FloatArray
     lower: FloatArray
     upper: FloatArray
     std_error: FloatArray
@@ -67,23 +69,29 @@ class OwnEvidence:
         half = np.sqrt(np.maximum(middle**2 - rest, 0.0))
         error = np.sqrt(noise + of_rows * (total / size - pull) ** 2) / size
         return cls(
+            total / size,
             np.where(bounded, middle - half, -np.inf),
             np.where(bounded, middle + half, np.inf),
             np.where(bounded, error, np.inf),
         )
 
-    def hull(self, other: OwnEvidence) -> OwnEvidence:
-        """Return the least intervals that hold both, with the larger standard errors."""
-        return OwnEvidence(
-            np.minimum(self.lower, other.lower),
-            np.maximum(self.upper, other.upper),
-            np.maximum(self.std_error, other.std_error),
-        )
+    @classmethod
+    def of_several_keys(cls, keys: Sequence[OwnEvidence], scale: float) -> OwnEvidence:
+        """Return the evidence of cells of several keys from that of each key: the worst, and a moderate interaction.
 
-    def opened(self, scale: float) -> OwnEvidence:
-        """Return intervals opened by an interaction of this scale; see `INTERACTION_MEAN_SD`."""
+        ``scale`` is the scale of the interaction; see `INTERACTION_MEAN_SD`.
+        """
+        shape = [len(one.estimate) for one in keys]
+
+        def spread(name: str) -> list[FloatArray]:
+            others = [[place for place in range(len(keys)) if place != own] for own in range(len(keys))]
+            values = [np.expand_dims(getattr(one, name), axes) for one, axes in zip(keys, others, strict=True)]
+            return [np.broadcast_to(value, shape) for value in values]
+
         more = INTERACTION_QUANTILE * scale
-        return OwnEvidence(self.lower - more, self.upper + more, np.hypot(self.std_error, scale))
+        lower, upper = np.min(spread("lower"), axis=0) - more, np.max(spread("upper"), axis=0) + more
+        errors = np.hypot(np.max(spread("std_error"), axis=0), scale)
+        return cls(np.mean(spread("estimate"), axis=0), lower, upper, errors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -526,28 +526,15 @@ class Joints:
         order = [draws.names.index(name) for name in names]
         refits = np.array([off_all(mixture.joint(order)) for mixture in draws.mixtures])
         drawn = draws.means({axis.name: aggregation(model.columns[axis.name].axis, axis) for axis in keys}, column)
+        measured = model.known(names) is not None
+        if measured:
+            own = self._own_evidence(model, keys, column, bins, z)
+        else:
+            each = [self._own_evidence(model, [axis], column, bins, z) for axis in keys]
+            own = OwnEvidence.of_several_keys(each, INTERACTION_MEAN_SD * math.sqrt(max(law.moments[1], 0.0)))
         mean = float(law.moments[0])
-        own = [self._own_evidence(model, [axis], column, bins, z) for axis in keys]
-        if len(keys) > 1:
-            direct = self._own_evidence(model, keys, column, bins, z) if model.known(names) is not None else None
-            spread = INTERACTION_MEAN_SD * math.sqrt(max(law.moments[1], 0.0))
-            shape = [axis.cells for axis in keys]
-            spreadable = (
-                OwnEvidence(
-                    *(np.broadcast_to(np.expand_dims(v, [k for k in range(len(keys)) if k != i]), shape) for v in one)
-                )
-                for i, one in enumerate((o.lower, o.upper, o.std_error) for o in own)
-            )
-            own = [direct or reduce(OwnEvidence.hull, spreadable).opened(spread)]
-        found = own[0]
-        shifted = OwnEvidence(found.lower - mean, found.upper - mean, found.std_error)
-        return GroupMeans(
-            off_all(model.joint(names)),
-            refits.var(axis=0, ddof=1),
-            drawn,
-            shifted,
-            len(keys) > 1 and model.known(names) is None,
-        )
+        own = replace(own, estimate=own.estimate - mean, lower=own.lower - mean, upper=own.upper - mean)
+        return GroupMeans(off_all(model.joint(names)), refits.var(axis=0, ddof=1), drawn, own, not measured)
 
     def _own_evidence(self, model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float) -> OwnEvidence:
         """Return what the table of some keys and a number says of the mean in each cell of the keys."""

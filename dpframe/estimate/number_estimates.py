@@ -214,7 +214,7 @@ class NumberEstimates(VectorEstimates):
         noise = spread
         centre, unsure, width = self._common_mean(scale)
         if fit is not None:
-            own = np.maximum(fit.draws.var(axis=0, ddof=1), 1e-12) * step**2
+            own = np.minimum(np.maximum(fit.own.std_error * step, 1e-9), scale.width) ** 2
             weight = np.where(np.isfinite(spread), own / (own + _WIDE**2 * spread), 0.0)
             # Of no rows a ratio, and its error, are not finite.
             found = (1 - weight) * (centre + step * fit.estimate) + weight * np.where(weight > 0, ratio, 0.0)
@@ -225,19 +225,20 @@ class NumberEstimates(VectorEstimates):
         if fit is None:
             variance = left.reshape(found.shape) * width**2 + unsure
             return self._results(means, variance), {"source": "rows"}, np.sqrt(spread) / width
-        results = Results.of_draws(means, centre + step * fit.draws, unsure, self._z)
-        errors = np.minimum(fit.own.std_error * step, np.sqrt(spread)) / width
+        errors = np.fmin(fit.own.std_error * step, np.sqrt(spread)) / width
+        # A group is no surer than its own evidence: intervals are not shrunk as estimates are.
+        squares = np.maximum(fit.draws.var(axis=0, ddof=1) * step**2, np.minimum(errors, 1.0) ** 2 * width**2)
+        other = centre + step * (fit.draws.mean(axis=0) if fit.assumes else fit.own.estimate)
         hidden = errors > HIDDEN_SD
+        means = np.where(~hidden & (np.abs(other - means) > 2 * np.sqrt(squares)), np.clip(other, *ends), means)
+        results = self._results(means, squares + (other - means) ** 2 + unsure)
         low, high = (np.clip(centre + step * end, *ends) for end in (fit.own.lower, fit.own.upper))
+        low, high = np.minimum(low, means), np.maximum(high, means)
         results = Results(
-            results.estimate,
-            np.where(
-                hidden,
-                (np.maximum(high, results.estimate) - np.minimum(low, results.estimate)) / (2 * self._z),
-                results.std_error,
-            ),
-            np.where(hidden, np.minimum(low, results.estimate), results.lower),
-            np.where(hidden, np.maximum(high, results.estimate), results.upper),
+            means,
+            np.where(hidden, (high - low) / (2 * self._z), results.std_error),
+            np.where(hidden, low, results.lower),
+            np.where(hidden, high, results.upper),
         )
         said: dict[str, Any] = {"source": "both"}
         if fit.assumes:

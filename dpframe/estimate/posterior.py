@@ -16,11 +16,11 @@ from itertools import combinations
 
 import numpy as np
 
-from dpframe.estimate.discrepancy import DEGREES, Discrepancy, rank_basis
+from dpframe.estimate.discrepancy import DEGREES, LOG_ODDS_LIMIT, Discrepancy, gamma_about, rank_basis
 from dpframe.estimate.evidence.combine import pooled
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.table_column import TableColumn, moved_by_slopes
-from dpframe.estimate.tables.fit import fit_to_margins
+from dpframe.estimate.tables.fit import Steps, TableFit, fit_to_margins
 from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.estimate.tables.mixture import Mixture, refit_mixtures
 from dpframe.estimate.tables.tables import Evidence, Table
@@ -29,6 +29,9 @@ from dpframe.spaces.arrays import FloatArray
 DRAWS = 40
 """Draws of a table: the error of a variance of them is a fifth."""
 
+STARTS = 4
+"""Starts of the fit that are refitted to each copy at most: their mean has less noise than one of them."""
+
 MARGIN_SWEEPS = 3
 """Sweeps over the margins of a drawn pair, or over the pairs of a drawn joint."""
 
@@ -36,8 +39,8 @@ MARGIN_SWEEPS = 3
 FEWEST_ROWS = 0.05
 """Rows of a cell below which a draw has none (tolerance)."""
 
-MOST_RATIO = 20.0
-"""Factor by which a refit moves a cell at most (tolerance)."""
+MOST_MOVE = 3.0
+"""Logarithm by which a refit moves a cell at most (tolerance)."""
 
 INTERACTION_LOG_ODDS_SD = 0.26
 """Scale of the shift of one column's law, along its ranks, in a cell of two others that no table shows."""
@@ -73,14 +76,17 @@ class TableDraws:
     def __init__(self, model: Model, names: Sequence[str], generator: np.random.Generator) -> None:
         self.model, self.names, self.generator = model, list(names), generator
         self.rows = float(model.evidence.n)
+        self._made_laws: dict[tuple[int, ...], FloatArray] = {}
         self.columns = [model.columns[name] for name in names]
         places = model.places(names)
         base = model.fit.mixture
-        starts = [base.fit(draw % base.fits) for draw in range(DRAWS)]
+        self.each = min(base.fits, STARTS)
+        starts = [base.fit(start % base.fits) for start in range(DRAWS * self.each)]
         self.starts = [Mixture(one.weights, tuple(one.laws[place] for place in places)) for one in starts]
         self.evidence = among(model.evidence, places)
         self.copies = [among(perturbed(model.evidence, places, generator), places) for _ in range(DRAWS)]
-        self.mixtures = refit_mixtures(self.evidence, self.copies, self.starts)
+        repeated = [copy for copy in self.copies for _ in range(self.each)]
+        self.mixtures = refit_mixtures(self.evidence, repeated, self.starts)
 
     @cached_property
     def fine(self) -> dict[str, FloatArray]:
@@ -111,15 +117,27 @@ class TableDraws:
         """Counts of the cells of each pair, shape (draws, cells of each column)."""
         return {pair: self._pair(pair) for pair in combinations(range(len(self.names)), 2)}
 
-    def _law(self, places: Sequence[int], draw: int) -> FloatArray:
-        """Return the shares of columns' cells by the fit, moved as a refit of one of its starts to a copy moves.
+    def _laws(self, places: Sequence[int]) -> FloatArray:
+        """Return shares of columns' cells by the fit, moved as refits to the copies move; shape (draws, cells …).
 
-        The fit is the mean of several starts, whose own distances from it are no noise of the fit.
+        The fit is the mean of several starts, whose own distances from it are no noise of the fit; and what refits have
+        in common is no noise either, but that they take a few steps more.
         """
         fitted = self.model.fit.joint([self.model.names.index(self.names[place]) for place in places])
         least = FEWEST_ROWS / self.rows
-        ratio = (self.mixtures[draw].joint(places) + least) / (self.starts[draw].joint(places) + least)
-        return np.asarray(fitted * np.clip(ratio, 1 / MOST_RATIO, MOST_RATIO))
+        refits, starts = (
+            np.array([mixture.joint(places) for mixture in some]).reshape(DRAWS, self.each, *fitted.shape).mean(axis=1)
+            for some in (self.mixtures, self.starts)
+        )
+        step = self.model.fit.steps.own.get(tuple(sorted(self.model.places([self.names[place] for place in places]))), 0.0)
+        if step > 0 and len(places) == 2:
+            # The fit goes a step from its mixture to the counts, and so do refits.
+            simple = np.array([TableFit(copy, self.mixtures[0], Steps({}, 0.0)).simple(places) for copy in self.copies])
+            refits = (1 - step) * refits + step * simple
+            starts = (1 - step) * starts + step * TableFit(self.evidence, self.mixtures[0], Steps({}, 0.0)).simple(places)
+        moves = np.log((refits + least) / (starts + least))
+        moves = np.clip(moves - moves.mean(axis=0), -MOST_MOVE, MOST_MOVE)
+        return np.asarray(fitted * np.exp(moves))
 
     def _pair(self, pair: tuple[int, int]) -> FloatArray:
         known = (self.evidence.row_pairs | self.evidence.pairs).get(pair)
@@ -128,14 +146,16 @@ class TableDraws:
         noise = np.full(joint.shape, np.inf) if known is None else known.variances
         prior = Discrepancy(joint, self.rows, noise, ordered, () if known is None else known.channels)
         margins = [self.singles[place] * self.rows for place in pair]
-        fitted = np.array([self._law(pair, draw) for draw in range(DRAWS)]) * self.rows
+        fitted = self._laws(pair) * self.rows
+        followed = np.zeros(joint.shape)
         if known is not None and not known.channels:
             # A cell that noise hides may have rows of which a fit has none, up to what its count shows.
             seen = np.array([copy.pairs[pair].counts for copy in self.copies])
             independent = np.einsum("ka,kb->kab", *margins) / self.rows
+            followed = followed_noise(to_margins(fitted, margins), seen)
             fitted = np.maximum(fitted, np.clip(seen, 0.0, HIDDEN_SHARE * independent))
         laws = to_margins(prior.draw_laws(fitted, self.generator), margins)
-        return to_margins(prior.draw_tables(laws, self.generator), margins)
+        return to_margins(prior.draw_tables(laws, followed, self.generator), margins)
 
     @cached_property
     def tables(self) -> dict[tuple[int, ...], FloatArray]:
@@ -151,13 +171,18 @@ class TableDraws:
                 found[columns] = np.maximum(drawn + spread / (spread + noise) * (counts - drawn), 0.0)
         return found
 
+    def _joint_laws(self, places: tuple[int, ...]) -> FloatArray:
+        if places not in self._made_laws:
+            self._made_laws[places] = self._laws(places)
+        return self._made_laws[places]
+
     def _together(self, places: tuple[int, ...], draw: int) -> FloatArray:
         """Return one draw of the counts of three columns and more from those of their pairs.
 
         Three columns may interact: the law of an ordered column is shifted along its ranks in each cell of two others
         by a Student law of three degrees, and cells of a table lie about the law by chance. Pairs stay as they are.
         """
-        law = self._law(places, draw) * self.rows + FEWEST_ROWS
+        law = self._joint_laws(places)[draw] * self.rows + FEWEST_ROWS
         pairs = {
             pair: self.pairs[places[pair[0]], places[pair[1]]][draw] for pair in combinations(range(len(places)), 2)
         }
@@ -169,13 +194,12 @@ class TableDraws:
                 keys = [law.shape[at] if at in triple and at != along else 1 for at in range(law.ndim)]
                 shift = self.generator.standard_t(DEGREES, keys) * INTERACTION_LOG_ODDS_SD
                 ranks = rank_basis(law.sum(axis=tuple(at for at in range(law.ndim) if at != along)))[:, :1]
-                law = law * np.exp(shift * np.expand_dims(ranks[:, 0], [at for at in range(law.ndim) if at != along]))
+                axes = [at for at in range(law.ndim) if at != along]
+                tilt = shift * np.expand_dims(ranks[:, 0], axes)
+                law = law * np.exp(np.clip(tilt, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
         law = fit_to_margins(law, pairs, MARGIN_SWEEPS)
         spread = interaction_variance(law, 3, INTERACTION_LOG_ODDS_SD)
-        mean = np.maximum(law, 1e-9)
-        return fit_to_margins(
-            self.generator.gamma(mean**2 / np.maximum(spread, 1e-18), spread / mean), pairs, MARGIN_SWEEPS
-        )
+        return fit_to_margins(gamma_about(law, spread, self.generator), pairs, MARGIN_SWEEPS)
 
     def _is_ordered(self, place: int) -> bool:
         column = self.columns[place]
@@ -309,6 +333,21 @@ def among(evidence: Evidence, places: Sequence[int]) -> Evidence:
         if at not in known
     ]
     return Evidence(evidence.n, sizes, tuple(found))
+
+
+def followed_noise(fitted: FloatArray, counts: FloatArray) -> FloatArray:
+    """Return by which part draws of a fit follow noise that leaves the margins as they are, by cell.
+
+    Both have a first axis of draws: a slope of the fit's moves in the noise of perturbed counts.
+    """
+    moves, noise = (_within_margins(draws - draws.mean(axis=0)) for draws in (fitted, counts))
+    return np.asarray(np.clip((moves * noise).sum(axis=0) / np.maximum((noise**2).sum(axis=0), 1e-300), 0.0, 1.0))
+
+
+def _within_margins(draws: FloatArray) -> FloatArray:
+    """Return what draws of tables have besides the means of their rows and columns."""
+    rows, columns = draws.mean(axis=2, keepdims=True), draws.mean(axis=1, keepdims=True)
+    return np.asarray(draws - rows - columns + draws.mean(axis=(1, 2), keepdims=True))
 
 
 def to_margins(counts: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
