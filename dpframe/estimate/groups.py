@@ -22,7 +22,7 @@ INTERACTION_MEAN_SD = 0.16
 
 It is Student's with three degrees of freedom, of which `INTERACTION_QUANTILE` is the 97.5 % quantile (theory)."""
 
-INTERACTION_QUANTILE = 3.182
+INTERACTION_QUANTILE, NORMAL_QUANTILE = 3.182, 1.96
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class OwnEvidence:
     def of_several_keys(cls, keys: Sequence[OwnEvidence], scale: float) -> OwnEvidence:
         """Return the evidence of cells of several keys from that of each key: the worst, and a moderate interaction.
 
-        ``scale`` is the scale of the interaction; see `INTERACTION_MEAN_SD`.
+        Means are less that of all rows, so that without an interaction those of a cell's keys add up. ``scale`` is the scale of the interaction; see `INTERACTION_MEAN_SD`.
         """
         shape = [len(one.estimate) for one in keys]
 
@@ -90,8 +90,13 @@ class OwnEvidence:
 
         more = INTERACTION_QUANTILE * scale
         lower, upper = np.min(spread("lower"), axis=0) - more, np.max(spread("upper"), axis=0) + more
-        errors = np.hypot(np.max(spread("std_error"), axis=0), scale)
-        return cls(np.mean(spread("estimate"), axis=0), lower, upper, errors)
+        # Half of a 95 % interval of Student's law, in standard errors of the normal one.
+        errors = np.hypot(np.max(spread("std_error"), axis=0), more / NORMAL_QUANTILE)
+        return cls(np.sum(spread("estimate"), axis=0), lower, upper, errors)
+
+    def less(self, mean: float) -> OwnEvidence:
+        """Return the evidence of the means less a number."""
+        return OwnEvidence(self.estimate - mean, self.lower - mean, self.upper - mean, self.std_error)
 
 
 @dataclass(frozen=True, eq=False)

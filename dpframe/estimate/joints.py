@@ -526,14 +526,12 @@ class Joints:
         order = [draws.names.index(name) for name in names]
         refits = np.array([off_all(mixture.joint(order)) for mixture in draws.mixtures])
         drawn = draws.means({axis.name: aggregation(model.columns[axis.name].axis, axis) for axis in keys}, column)
-        measured = model.known(names) is not None
+        measured, mean = model.known(names) is not None, float(law.moments[0])
         if measured:
-            own = self._own_evidence(model, keys, column, bins, z)
+            own = self._own_evidence(model, keys, column, bins, z).less(mean)
         else:
-            each = [self._own_evidence(model, [axis], column, bins, z) for axis in keys]
+            each = [self._own_evidence(model, [axis], column, bins, z).less(mean) for axis in keys]
             own = OwnEvidence.of_several_keys(each, INTERACTION_MEAN_SD * math.sqrt(max(law.moments[1], 0.0)))
-        mean = float(law.moments[0])
-        own = replace(own, estimate=own.estimate - mean, lower=own.lower - mean, upper=own.upper - mean)
         return GroupMeans(off_all(model.joint(names)), refits.var(axis=0, ddof=1), drawn, own, not measured)
 
     def _own_evidence(self, model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float) -> OwnEvidence:

@@ -228,7 +228,7 @@ class NumberEstimates(VectorEstimates):
         errors = np.fmin(fit.own.std_error * step, np.sqrt(spread)) / width
         # A group is no surer than its own evidence: intervals are not shrunk as estimates are.
         squares = np.maximum(fit.draws.var(axis=0, ddof=1) * step**2, np.minimum(errors, 1.0) ** 2 * width**2)
-        other = centre + step * (fit.draws.mean(axis=0) if fit.assumes else fit.own.estimate)
+        other = centre + step * fit.own.estimate
         hidden = errors > HIDDEN_SD
         means = np.where(~hidden & (np.abs(other - means) > 2 * np.sqrt(squares)), np.clip(other, *ends), means)
         results = self._results(means, squares + (other - means) ** 2 + unsure)
