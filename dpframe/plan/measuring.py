@@ -179,7 +179,10 @@ class Wish:
         alone = partial(self.listed.measures, spaces, promise, inference, n, contributions, proved=proved)
         if not found or (auto and n < FEWEST):
             return alone() if self.added else ()
-        weights = _weights(found) if self.goals is None else _goal_weights(found, spaces, self.goals)
+        if self.goals is not None:
+            weights = _goal_weights(found, spaces, self.goals)
+        else:
+            weights = _weights(found) if auto else _weights_of_list(found, spaces)
         mu = self.most(promise, inference).mu
 
         noisy = partial(_noised, spaces=spaces, mu=mu, contributions=contributions, delta=promise.delta)
@@ -552,6 +555,16 @@ def _weights(tables: Sequence[Measure], shares: Mapping[str, float] = _PARTS, li
         within[part] = within.get(part, 0.0) + cost
     whole = sum(shares[part] for part in within)
     return [shares[part] * cost / within[part] / whole for part, cost in zip(parts, costs, strict=True)]
+
+
+def _weights_of_list(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> list[float]:
+    """Return each listed table's share of what all may cost: that of joints and lists' one-ways follows their cells."""
+    weights = _weights(tables)
+    sized = [i for i, m in enumerate(tables) if m.kind == "joint" or (m.kind == "one_way" and not m.most)]
+    shares = _by_size([tables[i] for i in sized], spaces, math.fsum(weights[i] for i in sized), _LEAST_L1)
+    for i, share in zip(sized, shares, strict=True):
+        weights[i] = share
+    return weights
 
 
 def _part(table: Measure, lists: str) -> str:

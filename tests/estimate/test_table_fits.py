@@ -186,9 +186,9 @@ def test_gradients_are_those_of_the_misfit(long, monkeypatch):
     for values, gradient in ((descent.logits, by_logits), (descent.tilts, by_tilts)):
         for place in np.ndindex(values.shape):
             values[place] += 1e-4
-            above = misfit()[0][0]
+            above = misfit()[0][:, 0].sum()
             values[place] -= 2e-4
-            below = misfit()[0][0]
+            below = misfit()[0][:, 0].sum()
             values[place] += 1e-4
             # Gradients are of a quarter of χ² over the full symmetric matrix: half of it over pairs.
             assert 2 * gradient[place] == pytest.approx((above - below) / 2e-4, rel=1e-3, abs=1e-4)
@@ -197,6 +197,20 @@ def test_gradients_are_those_of_the_misfit(long, monkeypatch):
 def _weights(tilts):
     raised = np.exp(tilts)
     return raised / raised.sum(axis=-1, keepdims=True)
+
+
+def test_rows_do_not_decide_when_a_fit_to_tables_ends(codes, sizes):
+    """The goal is that of tables alone, whatever rows are known of other pairs."""
+    tables = tuple(t for t in measure(codes, sizes, 1).tables if t.columns != (0, 1))
+    counts = np.histogram2d(codes[0], codes[1], [np.arange(size + 1) for size in sizes[:2]])[0]
+    rows = row_table((0, 1), counts, [keep(size, 0.5) for size in sizes[:2]])
+    found = []
+    for known in (tables, (*tables, rows)):
+        evidence = Evidence(ROWS, tuple(sizes), known)
+        descent = Descent(targets_of(evidence), ROWS, evidence.one_ways, 3, 1, 0)
+        found.append((descent.goal, descent.deciding, len(descent.blocks)))
+    assert found[0][:2] == found[1][:2]
+    assert [blocks for *_, blocks in found] == [1, 2]
 
 
 def test_fits_end_near_the_noise_and_near_the_truth(codes, sizes, fit):

@@ -241,6 +241,15 @@ def test_an_added_table_costs_by_the_least_sum_of_l1_distances():
     assert math.isclose(share, sizes[triple] / math.fsum(sizes.values()), rel_tol=1e-3)
 
 
+def test_listed_tables_cost_by_the_least_sum_of_l1_distances():
+    """Costs go with cells^(2/3), rounded to half a doubling: 2, 42 and 672 cells, and a triple of 90."""
+    wanted = (("c6",), ("c7",), ("c1", "c7"), ("c0", "c5", "c8"))
+    costs = {m.columns: 1 / m.sigma2 for m in Wish(wanted).measures(NINE, PROMISE, None, 32_561, 1)}
+    for columns, cells in zip(wanted, (2, 42, 672, 90), strict=True):
+        times = 2 ** ((round(4 / 3 * math.log2(cells)) - 1) / 2)
+        assert math.isclose(costs[columns] / costs["c6",], times, rel_tol=1e-3)
+
+
 def test_added_tables_are_measured_alone_where_none_are_by_default():
     few = Wish("auto", added=(("sex", "home"),)).measures(SPACES, PROMISE, None, 10, 1)
     assert [m.columns for m in few] == [("sex", "home")]

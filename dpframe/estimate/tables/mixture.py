@@ -7,7 +7,8 @@ block with each other column. Counts of released rows enter through their channe
 classes, each by its multinomial variance.
 
 Fits start from independence with noise (log one-way + log Gamma(1,1)), go down by Adam (Kingma and Ba 2015), and end
-by Morozov's principle: at about the χ² that noise by itself would leave, of (a − 1)(b − 1) degrees a pair.
+by Morozov's principle: at about the χ² that noise by itself would leave, of (a − 1)(b − 1) degrees a pair. Where tables
+were measured they alone decide when a fit ends: rows say little of a cell, and would dilute what a step still gains.
 """
 
 from __future__ import annotations
@@ -244,7 +245,10 @@ class Descent:
         self.logits = np.log(laws * noise + 1e-9).astype(np.float32)
         self.tilts = np.zeros((starts, classes), dtype=np.float32)
         self.segments = np.repeat(np.eye(len(one_ways), dtype=np.float32), self.sizes, axis=0)
-        self.goal = sum(target.pace.discrepancy * target.degrees for target in targets)
+        # Tables come before rows.
+        self.goal = targets[0].pace.discrepancy * targets[0].degrees
+        self.deciding = len(targets[0].blocks)
+        """Blocks whose χ² decides when a fit ends, the first ones."""
         # With several paces the step is their geometric mean.
         self.rate = float(np.exp(np.mean([np.log(target.pace.rate) for target in targets])))
         self.blocks = [block.in_shares(n) for target in targets for block in target.blocks]
@@ -259,7 +263,8 @@ class Descent:
         for step in range(1, most_steps + 1):
             raised = np.exp(values[1] - values[1].max(axis=-1, keepdims=True))
             laws, weights = self.laws(values[0]), raised / raised.sum(axis=-1, keepdims=True)
-            misfit, gradients = self.gradients(laws, weights)
+            by_block, gradients = self.gradients(laws, weights)
+            misfit = by_block[: self.deciding].sum(axis=0)
             over = misfit <= self.goal
             if step % patience == 0:
                 over |= misfit > last * (1 - GAIN)
@@ -288,11 +293,10 @@ class Descent:
         return np.asarray(raised)
 
     def gradients(self, laws: Single, weights: Single) -> tuple[FloatArray, list[Single]]:
-        """Return χ² of every start, and its gradients by logits and tilts."""
-        misfit, held = np.zeros(len(laws)), np.zeros_like(laws)
-        for block in self.blocks:
-            apart, sides = block.misfit(laws, weights)
-            misfit += apart
+        """Return χ² of every block and start, and the gradients of their sum by logits and tilts."""
+        misfit, held = np.zeros((len(self.blocks), len(laws))), np.zeros_like(laws)
+        for block, apart in zip(self.blocks, misfit, strict=True):
+            apart[:], sides = block.misfit(laws, weights)
             for side, part in sides:
                 held[..., side.cells] += part
         held *= laws
