@@ -59,7 +59,7 @@ _TABLES = 'measure must be "auto", None, or a list of columns and tuples of them
 def _tables(name: str, value: Any) -> str | tuple[str | tuple[str, ...], ...] | None:
     """Return the tables that are asked for as tuples of their columns, each once; "auto" comes first, as text."""
     if value is None or _is_auto(value):
-        return value
+        return None if value is None else "auto"
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ParameterError(_TABLES)
     value = list(value)

@@ -57,8 +57,8 @@ class CountEstimates(VectorEstimates):
         dropna
             Leave nulls out.
         method
-            See the class; by default ``"inverse"``, and with ``bins`` ``"em"``: unbiased counts between bins
-            have errors beyond use.
+            See the class; by default ``"auto"`` for listed values that were measured, of least error. For others
+            ``"inverse"``, and with ``bins`` ``"em"``: unbiased counts between bins have errors beyond use.
         target
             See the class.
 
@@ -73,7 +73,9 @@ class CountEstimates(VectorEstimates):
         """
         check_flags(normalize=normalize, sort=sort, ascending=ascending, dropna=dropna)
         axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
-        method = self._default_method(axes) if method is None else method
+        if method is None:
+            fits = axes[0].column.space.is_listed and self._joints.tables.source_of([column]) != "rows"
+            method = "auto" if fits else self._default_method(axes)
         answer = self._cells(axes, normalize, (), dropna, method, target)
         results, index, said = *self._shown(answer, axes, dropna), answer.said
         tails, rows, space = self._tails(column), self._all_rows, axes[0].column.space

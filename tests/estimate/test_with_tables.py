@@ -329,7 +329,7 @@ def test_all_counts_of_a_number_tell_of_it(cells):
     assert both["std_error"] < one["std_error"] * (0.5 if cells != 7 else 1.0)
     assert abs(both["estimate"] - truth) < 4 * both["std_error"]
     models = [readings.models_of(release, tables=(*first, *pair, *extra)).whole for extra in ((), (more,))]
-    assert [len(model.evidence.tables) for model in models] == [2, 2]
+    assert [len(model.evidence.tables) for model in models] == [3, 3]
 
 
 @pytest.mark.slow
