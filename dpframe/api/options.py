@@ -53,23 +53,31 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
-_TABLES = 'measure must be "auto", None, or a list of columns and of tuples of them, e.g. ["age", ("sex", "income")]'
+_TABLES = 'measure must be "auto", None, or a list of columns and tuples of them, e.g. ["auto", ("age", "sex")]'
 
 
-def _tables(name: str, value: Any) -> str | tuple[tuple[Any, ...], ...] | None:
-    """Return the tables that are asked for as tuples of their columns, each once."""
-    if value is None or (isinstance(value, str) and value == "auto"):
-        return value
+def _tables(name: str, value: Any) -> str | tuple[str | tuple[str, ...], ...] | None:
+    """Return the tables that are asked for as tuples of their columns, each once; "auto" comes first, as text."""
+    if value is None or _is_auto(value):
+        return None if value is None else "auto"
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ParameterError(_TABLES)
-    found = [(table,) if isinstance(table, str) else table for table in value]
+    value = list(value)
+    found = [(table,) if isinstance(table, str) else table for table in value if not _is_auto(table)]
     if not all(isinstance(table, list | tuple) and table for table in found):
         raise ParameterError(_TABLES)
     if not all(isinstance(column, str) for table in found for column in table):
         raise ParameterError(_TABLES)
     if any(len(set(table)) < len(table) != _PAIR for table in found):
         raise ParameterError("measure names a column twice in one table; name it once")
-    return tuple({tuple(sorted(table)): tuple(table) for table in found}.values()) or None
+    listed = tuple({tuple(sorted(table)): tuple(table) for table in found}.values())
+    if len(found) < len(value):
+        return ("auto", *listed) if listed else "auto"
+    return listed or None
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
 _PAIR = 2
@@ -131,11 +139,14 @@ class PlanOptions(TypedDict, total=False):
         str | Iterable[Any] | None,
         Option(
             "auto",
-            "Tables to measure with noise on their totals: auto, none, or a list.",
+            "Tables to measure with noise on their totals: auto, none, a list, or a list with auto.",
             'With ``"auto"`` all pairs of columns, and all triples where rows are many for the noise; tables of one '
             "column and sums of numbers; sizes of sets, supports of their items, and of pairs of these where noise is "
             "small. That is where rows leave shuffled and δ > 0, else nothing. "
-            "A list has columns, pairs and triples; a column of sets twice means pairs of its items. All rows are "
+            "A list has columns, pairs and triples; a column of sets twice means pairs of its items. A list with "
+            '``"auto"`` adds its other tables to the default ones, e.g. ``["auto", ("ward", "sex", "visits")]``; each '
+            "added table costs the share at which the L1 errors of all tables have the least sum (by its cells to the "
+            'power 2/3). A column named auto is ``("auto",)``. All rows are '
             "counted, even where a sample is released; columns of ``groups`` are counted like others, those of "
             "``passthrough`` not.",
             check=_tables,

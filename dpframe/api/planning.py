@@ -207,8 +207,7 @@ class CheckedRequest:
         stand_ins = {c.name: known.get(c.name) or any_space(c) for c in columns}
         rest = promise.less(allowed.budget, "inference") if allowed.step is None else promise
         _rehearse(stand_ins, rest, left, options)
-        if not isinstance(wish.measure, str):
-            wish.measures(stand_ins, rest, allowed.step, table.n, options["contributions"])
+        wish.listed.measures(stand_ins, rest, allowed.step, table.n, options["contributions"])
         tables = None if wish.measure is None else wish.most(rest, allowed.step)
         check_ready_mechanisms(options, rest, allowed.step, tables)
         row_cap(promise, Inferred(allowed.budget, (), step=allowed.step), tables, options["local_epsilon"])
@@ -234,7 +233,7 @@ class CheckedRequest:
         spaces = {name: self.spaces.get(name) or typical_space(fields[name]) for name in self.names}
         step = self.allowed.step
         inferred = Inferred(self.allowed.budget, tuple(names), step=step, unit=self.unit)
-        return built(spaces, self.promise, self.options, self.wish.without(spaces), inferred)
+        return built(spaces, self.promise, self.options, self.wish, inferred)
 
     @property
     def finds_texts(self) -> bool:
@@ -298,7 +297,7 @@ class CheckedRequest:
         """Return the plan; a mechanism that an inferred space turns out not to take gives way, as all is paid for."""
 
         def plan_of(options: Mapping[str, Any]) -> Plan:
-            return built(spaces, self.promise, options, self.wish.without(spaces), inferred)
+            return built(spaces, self.promise, options, self.wish, inferred)
 
         given = self.options["mechanisms"]
         open_ones = [name for name in inferred.columns if name in given]
@@ -380,11 +379,14 @@ def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
 def wish_of(options: dict[str, Any], promise: Budget) -> Wish:
     """Take from options what is to be measured: by default nothing where the order earns no credit, or δ is 0."""
     measure, share = options.pop("measure"), options.pop("measure_share")
-    if measure == "auto" and not (hides(options) and options["n"] and promise.delta > 0):
-        return Wish(None, share)
-    if measure is not None and promise.delta == 0:
+    named = [] if isinstance(measure, str) else list(measure or ())
+    listed = tuple(table for table in named if table != "auto")
+    wish = Wish("auto", share, added=listed) if measure == "auto" or len(listed) < len(named) else Wish(measure, share)
+    if wish.is_default and not (hides(options) and options["n"] and promise.delta > 0):
+        wish = Wish(listed or None, share)
+    if wish.measure is not None and promise.delta == 0:
         raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
-    return Wish(measure, share)
+    return wish
 
 
 @one_thread
@@ -399,10 +401,11 @@ def built(
     step = None if inferred is None else inferred.step
     whole = promise.less(inferred.budget, "inference") if inferred is not None and step is None else promise
     known = dict(spaces)
-    if inferred is not None and wish.measure == "auto":
+    if inferred is not None and wish.measure is not None:
         # Nothing is measured of what was not found: its estimates are NaN.
         lost = {missing.column for missing in judge(inferred, spaces, options["n"] or 0)}
         known = {name: space for name, space in spaces.items() if name not in lost}
+        wish = wish.without(known, lost)
     measures = wish.measures(known, whole, step, options["n"], options["contributions"])
     # The inferred spaces decide which tables there are, but not what a capped row may lose to the rest.
     most = None if inferred is None or wish.measure is None else wish.most(whole, step)

@@ -100,7 +100,7 @@ class TargetPlans:
             )
         promise = promise_of(most, delta, table.n, quiet=True)
         wish = wish_of(checked(options) | {"n": table.n}, promise)
-        if isinstance(wish.measure, str) and table.n < FEWEST:
+        if wish.is_default and table.n < FEWEST:
             wish = Wish(None)
         if not isinstance(target, Mapping) or not target:
             raise ParameterError(f"target must be a mapping of columns to standard errors, {_EXAMPLE}")
@@ -123,7 +123,7 @@ class TargetPlans:
             for target in self.targets
             if math.prod(self.valid.spaces[name].size for name in target.names) > 1
         }
-        return replace(self.valid.wish, measure=tuple(goals) or None, goals=goals)
+        return replace(self.valid.wish, measure=tuple(goals) or None, goals=goals, added=())
 
     @property
     def start(self) -> float:

@@ -41,10 +41,11 @@ def _groups(texts: list[str]) -> list[tuple[str, ...]]:
     return [tuple(name.strip() for name in text.split(",")) for text in texts]
 
 
-def _tables(text: str) -> str | list[tuple[str, ...]] | None:
+def _tables(text: str) -> str | list[str | tuple[str, ...]] | None:
     if text in ("auto", "none"):
         return None if text == "none" else text
-    return [tuple(name.strip() for name in table.split(",")) for table in text.split(";")]
+    tables = [tuple(name.strip() for name in table.split(",")) for table in text.split(";")]
+    return [table[0] if len(table) == 1 else table for table in tables]
 
 
 def _rows_or_word(text: str) -> int | str:
@@ -78,7 +79,7 @@ def _rules(path: Path) -> list[Any]:
 
 FORMS: Mapping[str, Form] = {
     "spaces": Form(Path | None, read_spaces, _SPACES),
-    "measure": Form(str, _tables, ' of tables, e.g. "age; sex,income"'),
+    "measure": Form(str, _tables, ', e.g. "age; sex,income" or "auto; sex,age,income"'),
     "drop": Form(list[str] | None, list, "; repeat"),
     "passthrough": Form(list[str] | None, list, "; repeat"),
     "allocation": Form(str, str, ""),

@@ -57,8 +57,8 @@ class CountEstimates(VectorEstimates):
         dropna
             Leave nulls out.
         method
-            See the class; by default ``"inverse"``, and with ``bins`` ``"em"``: unbiased counts between bins
-            have errors beyond use.
+            See the class; by default ``"auto"`` for listed values that were measured, of least error. For others
+            ``"inverse"``, and with ``bins`` ``"em"``: unbiased counts between bins have errors beyond use.
         target
             See the class.
 
@@ -73,9 +73,13 @@ class CountEstimates(VectorEstimates):
         """
         check_flags(normalize=normalize, sort=sort, ascending=ascending, dropna=dropna)
         axes = self._axes([column], {column: bins} if isinstance(column, str) and bins is not None else {})
-        method = self._default_method(axes) if method is None else method
+        fits = method is None and axes[0].column.space.is_listed
+        fits = fits and self._joints.tables.source_of([column]) != "rows"
+        method = "auto" if fits else self._default_method(axes) if method is None else method
         answer = self._cells(axes, normalize, (), dropna, method, target)
-        results, index, said = *self._shown(answer, axes, dropna), answer.said
+        # A fit holds the counts of inference too.
+        said = answer.said | ({"measured": self._evidence.counted(axes[0]) is not None} if fits else {})
+        results, index = self._shown(answer, axes, dropna)
         tails, rows, space = self._tails(column), self._all_rows, axes[0].column.space
         if space.is_numeric and not space.is_listed and tails is not None:
             base = (tails.present if dropna else rows) if normalize else 1.0

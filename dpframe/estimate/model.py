@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
@@ -13,7 +13,7 @@ import numpy as np
 from dpframe.estimate.axes import NoiseBlock, make_axis
 from dpframe.estimate.evidence.likelihood import expectation_maximization, through
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
-from dpframe.estimate.surrogates import count_classes, count_joints
+from dpframe.estimate.surrogates import count_classes, count_joints, joint_cells
 from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.bootstrap import Fitted
 from dpframe.estimate.tables.fit import TableFit
@@ -134,7 +134,7 @@ class Model:
                 seen.setdefault(table.columns, []).append(table)
         if any(len(some) > 1 for some in seen.values()):
             tables = [table for table in tables if len(table.columns) > 1] + [merged(some) for some in seen.values()]
-        tables += self._inferred()
+        tables += [*self._inferred(), *self._alone({place for table in tables for place in table.columns})]
         held = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
         tables += self._grouped(held)
         tables += self._rows(held)
@@ -170,6 +170,29 @@ class Model:
             of_cells, sigma = np.zeros(member.cells), np.full(member.cells, _UNKNOWN)
             of_cells[known], sigma[known] = more.counts[single], np.sqrt(more.variances[single])
             yield Table((place,), of_cells, sigma)
+
+    def _alone(self, measured: Collection[int]) -> Iterator[Table]:
+        """Yield the rows' unbiased counts of single columns that tables hold and that are not cut.
+
+        Columns that were randomised together have theirs in `_grouped`.
+        """
+        axes = {
+            place: member.axis
+            for place, (name, member) in enumerate(self.columns.items())
+            if place in measured
+            and not member.is_cut
+            and member.axis.grid is None
+            and member.axis.inverts
+            and self._source.plan.group_of(name) is None
+        }
+        if not (axes and self._source.n):
+            return
+        codes, sampling = self._source.codes([axis.name for axis in axes.values()]), self._source.sampling("table")
+        for (place,), counts in count_joints(axes, [(place,) for place in axes], codes).items():
+            found, variances = joint_cells(
+                counts, [axes[place]], normalize=False, given=(), dropna=False, sampling=sampling
+            )
+            yield Table((place,), found, math.sqrt(float(variances.mean()))).times(self._source.weight)
 
     def _are_together(self, i: int, j: int) -> bool:
         """Return whether two columns were randomised together, so that their noise is not independent."""

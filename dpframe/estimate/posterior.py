@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -64,19 +65,16 @@ class Posterior:
         """Return the draws of some columns."""
         key = tuple(name for name in self._models.tables.source.plan.names if name in names)
         if key not in self._made:
-            seed = hashlib.sha256("\0".join([self._digest, *key]).encode()).digest()
-            generator = np.random.default_rng(int.from_bytes(seed[:16], "big"))
-            self._made[key] = TableDraws(self._models.around(key), key, generator)
+            self._made[key] = TableDraws(self._models.around(key), key, self._digest)
         return self._made[key]
 
 
 class TableDraws:
     """Draws of the counts of some columns' cells: of each column, of each pair, and of all of them together."""
 
-    def __init__(self, model: Model, names: Sequence[str], generator: np.random.Generator) -> None:
-        self.model, self.names, self.generator = model, list(names), generator
+    def __init__(self, model: Model, names: Sequence[str], digest: str) -> None:
+        self.model, self.names, self._digest = model, list(names), digest
         self.rows = float(model.evidence.n)
-        self._made_laws: dict[tuple[int, ...], FloatArray] = {}
         self.columns = [model.columns[name] for name in names]
         places = model.places(names)
         base = model.fit.mixture
@@ -84,9 +82,15 @@ class TableDraws:
         starts = [base.fit(start % base.fits) for start in range(DRAWS * self.each)]
         self.starts = [Mixture(one.weights, tuple(one.laws[place] for place in places)) for one in starts]
         self.evidence = among(model.evidence, places)
+        generator = self._generator("copies")
         self.copies = [among(perturbed(model.evidence, places, generator), places) for _ in range(DRAWS)]
         repeated = [copy for copy in self.copies for _ in range(self.each)]
         self.mixtures = refit_mixtures(self.evidence, repeated, self.starts)
+
+    def _generator(self, *purpose: Any) -> np.random.Generator:
+        """Return a generator of its own for each purpose: the order of questions changes no answer."""
+        words = hashlib.sha256("\0".join([self._digest, *self.names, *map(str, purpose)]).encode()).digest()
+        return np.random.default_rng(int.from_bytes(words[:16], "big"))
 
     @cached_property
     def fine(self) -> dict[str, FloatArray]:
@@ -96,10 +100,8 @@ class TableDraws:
             law = self.model.tables.law(name) if column.law is not None else None
             if law is not None:
                 values, vectors = np.linalg.eigh(law.covariance)
-                noise = (
-                    self.generator.standard_normal((DRAWS, len(law.rows)))
-                    @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-                )
+                root = vectors * np.sqrt(np.maximum(values, 0.0))
+                noise = self._generator("law", name).standard_normal((DRAWS, len(law.rows))) @ root.T
                 found[name] = np.array([_monotone(rows, law.bins, self.rows) for rows in law.rows + noise])
         return found
 
@@ -123,24 +125,22 @@ class TableDraws:
         The fit is the mean of several starts, whose own distances from it are no noise of the fit; and what refits have
         in common is no noise either, but that they take a few steps more.
         """
-        fitted = self.model.fit.joint([self.model.names.index(self.names[place]) for place in places])
-        least = FEWEST_ROWS / self.rows
-        refits, starts = (
-            np.array([mixture.joint(places) for mixture in some]).reshape(DRAWS, self.each, *fitted.shape).mean(axis=1)
-            for some in (self.mixtures, self.starts)
-        )
-        step = self.model.fit.steps.own.get(tuple(sorted(self.model.places([self.names[place] for place in places]))), 0.0)
-        if step > 0 and len(places) == 2:
-            # The fit goes a step from its mixture to the counts, and so do refits.
-            simple = np.array([TableFit(copy, self.mixtures[0], Steps({}, 0.0)).simple(places) for copy in self.copies])
-            refits = (1 - step) * refits + step * simple
-            starts = (1 - step) * starts + step * TableFit(self.evidence, self.mixtures[0], Steps({}, 0.0)).simple(places)
+        every, steps = self.model.places([self.names[place] for place in places]), self.model.fit.steps
+        own = Steps({tuple(sorted(places)): steps.odds(every)}, steps.common, steps.larger)
+        fitted, least = self.model.fit.joint(every), FEWEST_ROWS / self.rows
+
+        def joints(evidence: Sequence[Evidence], mixtures: Sequence[Mixture]) -> FloatArray:
+            groups = [mixtures[draw * self.each : (draw + 1) * self.each] for draw in range(DRAWS)]
+            fits = (TableFit(one, mean_mixture(some), own) for one, some in zip(evidence, groups, strict=True))
+            return np.array([fit.joint(places) if len(places) == 2 else fit.mixture.joint(places) for fit in fits])
+
+        refits, starts = joints(self.copies, self.mixtures), joints([self.evidence] * DRAWS, self.starts)
         moves = np.log((refits + least) / (starts + least))
         moves = np.clip(moves - moves.mean(axis=0), -MOST_MOVE, MOST_MOVE)
         return np.asarray(fitted * np.exp(moves))
 
     def _pair(self, pair: tuple[int, int]) -> FloatArray:
-        known = (self.evidence.row_pairs | self.evidence.pairs).get(pair)
+        known, generator = (self.evidence.row_pairs | self.evidence.pairs).get(pair), self._generator("pair", pair)
         ordered = [self.columns[place].axis.column.space.metric != "discrete" for place in pair]
         joint = self.model.fit.joint([self.model.names.index(self.names[place]) for place in pair])
         noise = np.full(joint.shape, np.inf) if known is None else known.variances
@@ -154,8 +154,8 @@ class TableDraws:
             independent = np.einsum("ka,kb->kab", *margins) / self.rows
             followed = followed_noise(to_margins(fitted, margins), seen)
             fitted = np.maximum(fitted, np.clip(seen, 0.0, HIDDEN_SHARE * independent))
-        laws = to_margins(prior.draw_laws(fitted, self.generator), margins)
-        return to_margins(prior.draw_tables(laws, followed, self.generator), margins)
+        laws = to_margins(prior.draw_laws(fitted, generator), margins)
+        return to_margins(prior.draw_tables(laws, followed, generator), margins)
 
     @cached_property
     def tables(self) -> dict[tuple[int, ...], FloatArray]:
@@ -171,10 +171,9 @@ class TableDraws:
                 found[columns] = np.maximum(drawn + spread / (spread + noise) * (counts - drawn), 0.0)
         return found
 
-    def _joint_laws(self, places: tuple[int, ...]) -> FloatArray:
-        if places not in self._made_laws:
-            self._made_laws[places] = self._laws(places)
-        return self._made_laws[places]
+    @cached_property
+    def _laws_together(self) -> dict[tuple[int, ...], FloatArray]:
+        return {}
 
     def _together(self, places: tuple[int, ...], draw: int) -> FloatArray:
         """Return one draw of the counts of three columns and more from those of their pairs.
@@ -182,7 +181,10 @@ class TableDraws:
         Three columns may interact: the law of an ordered column is shifted along its ranks in each cell of two others
         by a Student law of three degrees, and cells of a table lie about the law by chance. Pairs stay as they are.
         """
-        law = self._joint_laws(places)[draw] * self.rows + FEWEST_ROWS
+        generator = self._generator("joint", places, draw)
+        if places not in self._laws_together:
+            self._laws_together[places] = self._laws(places)
+        law = self._laws_together[places][draw] * self.rows + FEWEST_ROWS
         pairs = {
             pair: self.pairs[places[pair[0]], places[pair[1]]][draw] for pair in combinations(range(len(places)), 2)
         }
@@ -192,14 +194,14 @@ class TableDraws:
             along = max(ordered, key=lambda at: law.shape[at], default=None)
             if along is not None:
                 keys = [law.shape[at] if at in triple and at != along else 1 for at in range(law.ndim)]
-                shift = self.generator.standard_t(DEGREES, keys) * INTERACTION_LOG_ODDS_SD
+                shift = generator.standard_t(DEGREES, keys) * INTERACTION_LOG_ODDS_SD
                 ranks = rank_basis(law.sum(axis=tuple(at for at in range(law.ndim) if at != along)))[:, :1]
                 axes = [at for at in range(law.ndim) if at != along]
                 tilt = shift * np.expand_dims(ranks[:, 0], axes)
                 law = law * np.exp(np.clip(tilt, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
         law = fit_to_margins(law, pairs, MARGIN_SWEEPS)
         spread = interaction_variance(law, 3, INTERACTION_LOG_ODDS_SD)
-        return fit_to_margins(gamma_about(law, spread, self.generator), pairs, MARGIN_SWEEPS)
+        return fit_to_margins(gamma_about(law, spread, generator), pairs, MARGIN_SWEEPS)
 
     def _is_ordered(self, place: int) -> bool:
         column = self.columns[place]
@@ -250,7 +252,7 @@ class TableDraws:
         few = np.maximum(rows, 0.0) + FEWEST_ROWS
         mean = (total + FEWEST_ROWS * common) / few
         return np.asarray(
-            mean + self.generator.standard_normal(mean.shape) * np.sqrt(spread) / np.maximum(few, 1.0) - common
+            mean + self._generator("means", name).standard_normal(mean.shape) * np.sqrt(spread) / np.maximum(few, 1.0) - common
         )
 
     def _summed_alone(self, name: str, weights: FloatArray, draw: int) -> FloatArray:
@@ -269,7 +271,7 @@ class TableDraws:
             law = self.model.tables.law(name) if name in self.fine else None
             if law is not None:
                 found, error = (float(v[0]) for v in law.linear(part[None]))
-                margins[name] = np.clip(found + error * self.generator.standard_normal(DRAWS), 0.0, self.rows)
+                margins[name] = np.clip(found + error * self._generator("margin", name).standard_normal(DRAWS), 0.0, self.rows)
         sides = self.sums({name: np.array([part, 1 - part]) for name, part in parts.items()})
         aims = [
             {(at,): np.array([rows[draw], self.rows - rows[draw]]) for at, name in enumerate(parts) if (rows := margins.get(name)) is not None}
@@ -279,24 +281,31 @@ class TableDraws:
 
     def _summed(self, joint: FloatArray, name: str, weights: FloatArray, draw: int) -> FloatArray:
         """Return weighted sums of a draw's counts along the first axis, which is the column's."""
-        column = self.columns[self.names.index(name)]
+        column, generator = self.columns[self.names.index(name)], self._generator("within", name, draw)
         if not column.is_cut:
             return np.tensordot(weights, joint, axes=1)
         fine = (self.fine[name][draw] if name in self.fine else column.shares) + 1e-12 * column.axis.volumes
         spread = (column.bins[:, None] == np.arange(column.cells)) * fine[:, None]
         parts = weights @ (spread / spread.sum(axis=0))
         moved = moved_by_slopes(joint, weights, spread / spread.sum(axis=0), column.cells - column.axis.has_null)
-        found = np.tensordot(parts, joint, axes=1) + self.generator.normal(1.0, 0.5) * moved
+        found = np.tensordot(parts, joint, axes=1) + generator.normal(1.0, 0.5) * moved
         cut = ((parts > 0) & (parts < 1)).any(axis=0)
         if cut.any() and weights.max() <= 1:
             # Rows of a bin may meet a condition more often in one cell of the others than in another.
             inside = joint[cut].reshape(int(cut.sum()), -1)
             part = parts[:, cut, None]
-            odds = np.exp(np.clip(WITHIN_BIN_LOG_ODDS_SD * self.generator.standard_t(DEGREES, inside.shape), -4, 4))
+            odds = np.exp(np.clip(WITHIN_BIN_LOG_ODDS_SD * generator.standard_t(DEGREES, inside.shape), -4, 4))
             tilted = part * odds / (1 - part + part * odds) - part
             tilted = tilted - (tilted * inside).sum(axis=2, keepdims=True) / np.maximum(inside.sum(axis=1), 1e-9)[:, None]
             found = found + (tilted * inside).sum(axis=1).reshape(found.shape)
         return np.asarray(found)
+
+
+def mean_mixture(mixtures: Sequence[Mixture]) -> Mixture:
+    """Return several mixtures as one, of all their classes."""
+    weights = np.concatenate([one.weights for one in mixtures]) / len(mixtures)
+    laws = zip(*(one.laws for one in mixtures), strict=True)
+    return Mixture(weights, tuple(np.concatenate(some) for some in laws), len(mixtures))
 
 
 def _monotone(rows: FloatArray, bins: int, n: float) -> FloatArray:

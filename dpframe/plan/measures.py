@@ -105,6 +105,11 @@ class Measure:
         """The columns as one line of text."""
         return tuple_label(self.columns)
 
+    @property
+    def identity(self) -> tuple[str, frozenset[str], int]:
+        """What two measures of one table have in common; cells of equal width and a first level have the same words."""
+        return self.kind, frozenset(self.columns), max(1, self.level)
+
     def noise(self, spaces: Mapping[str, Space]) -> IntegerNoise:
         """Return what the accountant needs of the noise, of columns with these spaces."""
         distance = _distance(self.sigma2)
@@ -194,11 +199,9 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
     counted = {measure.columns[0]: measure for measure in measures if measure.kind == "one_way" and measure.level < 2}
     seen = set()
     for measure in measures:
-        # Cells of equal width and the first level of others are two tables with noise of the same words.
-        key = (measure.kind, frozenset(measure.columns), max(1, measure.level))
-        if key in seen:
+        if measure.identity in seen:
             raise ParameterError(f"the {measure.kind} of {measure.label} is measured twice; name it once")
-        seen.add(key)
+        seen.add(measure.identity)
         _check_columns(measure, spaces)
         if measure.level:
             name, first = measure.columns[0], counted.get(measure.columns[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -14,7 +14,7 @@ import numpy as np
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
-from dpframe.errors import DpframeWarning, ParameterError, name_list, warn
+from dpframe.errors import DpframeWarning, ParameterError, name_list, tuple_label, warn
 from dpframe.plan.forecast import vector_scale
 from dpframe.plan.levels import FEW, FIRST, has_levels, level_sizes
 from dpframe.plan.measures import LARGEST_TABLE, SLACK, Measure, check_measures, measures_step
@@ -123,13 +123,25 @@ class Wish:
     """Whether spaces have been paid for, so that nothing may be refused any more."""
     goals: Mapping[tuple[str, ...], float] | None = None
     """Standard errors that tables shall have, of shares or of a mean, which decide what each of them costs."""
+    added: tuple[tuple[str, ...], ...] = ()
+    """Tables that are measured in addition to the default ones."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the default tables are measured."""
+        return isinstance(self.measure, str)
+
+    @property
+    def listed(self) -> Wish:
+        """The wish for only the tables that are listed, at the same share."""
+        return replace(self, measure=self.added or None, added=(), share=self.taken) if self.is_default else self
 
     def tables(self, spaces: Mapping[str, Space]) -> list[Measure]:
-        """Return the tables, with noise of an arbitrary size."""
+        """Return the default or listed tables, with noise of an arbitrary size; refuse those that cannot be made."""
         if self.measure is None:
             return []
         found = list(_all_tables(spaces) if isinstance(self.measure, str) else _asked(self.measure, spaces))
-        check_measures(found, spaces)
+        check_measures([*found, *_missing(found, self.added, spaces, MOST_BINS)], spaces)
         return found
 
     @property
@@ -163,20 +175,23 @@ class Wish:
         By default nothing is measured of fewer than fifty rows, or where noise would exceed their number. With
         ``proved=False`` the noise is the normal law's, for forecasts only: the lattice's costs some 1e-4 more.
         """
-        auto = isinstance(self.measure, str)
-        found = self.tables(spaces)
+        auto, found = self.is_default, self.tables(spaces)
+        alone = partial(self.listed.measures, spaces, promise, inference, n, contributions, proved=proved)
         if not found or (auto and n < FEWEST):
-            return ()
-        weights = _weights(found) if self.goals is None else _goal_weights(found, spaces, self.goals)
+            return alone() if self.added else ()
+        if self.goals is not None:
+            weights = _goal_weights(found, spaces, self.goals)
+        else:
+            weights = _weights(found) if auto else _weights_of_list(found, spaces)
         mu = self.most(promise, inference).mu
 
         noisy = partial(_noised, spaces=spaces, mu=mu, contributions=contributions, delta=promise.delta)
         if auto and proved:
-            noised = _by_default(found, weights, noisy, spaces, n)
+            noised = _by_default(found, weights, noisy, spaces, n, self.added)
         else:
             noised = noisy(found, weights, proved)
             if auto and noised is not None:
-                noised = noisy(*_fitted_to_noise(noised, spaces, n), proved)
+                noised = noisy(*_fitted_to_noise(noised, spaces, n, self.added), proved)
         # Vectors are counted with a weight, other rows with 1.
         units = [ball_of(spaces[m.columns[0]]).last if m.kind == "vectors" else 1 for m in noised or ()]
         counts = [m.sigma2 / unit**2 for m, unit in zip(noised or (), units, strict=True) if m.kind != "sum"]
@@ -185,7 +200,9 @@ class Wish:
             if not self.paid:
                 raise ParameterError(_TOO_SMALL)
             warn(f"nothing was measured: {_TOO_SMALL}", DpframeWarning)
-        return () if noised is None or (auto and least > n**2) else tuple(noised)
+        if auto and (noised is None or least > n**2):
+            return alone() if self.added else ()
+        return tuple(noised or ())
 
     def met_from(self, spaces: Mapping[str, Space], n: int, contributions: int) -> float:
         """Return about the least μ of a promise whose tables alone meet their goals: by the normal law, unproved."""
@@ -193,21 +210,28 @@ class Wish:
         square = math.fsum(_goal_costs(tables, spaces, goals)) * math.fsum(_goal_weights(tables, spaces, goals))
         return contributions / n * math.sqrt(square / self.taken)
 
-    def without(self, spaces: Mapping[str, Space]) -> Wish:
-        """Return the wish less the tables that cannot be made, with a warning: of spaces that were paid for."""
-        if self.measure is None or isinstance(self.measure, str):
-            return self
+    def without(self, spaces: Mapping[str, Space], lost: Collection[str] = ()) -> Wish:
+        """Return the wish less the listed tables that cannot be made, with a warning: of spaces that were paid for.
+
+        ``lost`` are columns whose spaces were not found.
+        """
+        wanted = self.added if isinstance(self.measure, str) else self.measure or ()
         kept, left = [], []
-        for names in self.measure:
+        for names in wanted:
+            if hidden := [name for name in names if name in lost]:
+                left.append(f"{tuple_label(names)} needs the space of {name_list(hidden)}, which was not found")
+                continue
             try:
-                Wish((names,)).tables(spaces)
+                (replace(self, added=(names,)) if self.is_default else Wish((names,))).tables(spaces)
             except ParameterError as error:
                 left.append(str(error))
             else:
                 kept.append(names)
         if left:
             warn(f"not measured, as the spaces that were inferred do not allow it: {'; '.join(left)}", DpframeWarning)
-        return Wish(tuple(kept) or None, self.share, paid=True)
+        if self.is_default:
+            return replace(self, added=tuple(kept), paid=True)
+        return replace(self, measure=tuple(kept) or None, paid=True)
 
 
 def _alone(name: str, space: Space, sums: bool = True) -> Iterator[Measure]:
@@ -291,7 +315,12 @@ Noisy = Callable[..., list[Measure] | None]
 
 
 def _by_default(
-    found: Sequence[Measure], weights: Sequence[float], noisy: Noisy, spaces: Mapping[str, Space], n: int
+    found: Sequence[Measure],
+    weights: Sequence[float],
+    noisy: Noisy,
+    spaces: Mapping[str, Space],
+    n: int,
+    added: Sequence[tuple[str, ...]],
 ) -> list[Measure] | None:
     """Return what is measured by default, with its noise, where these tables might be; None if there is no such noise.
 
@@ -302,14 +331,14 @@ def _by_default(
     least = noisy(found, weights, False)
     if least is None:
         return None
-    tables, shares = _fitted_to_noise(least, spaces, n)
-    others, same = _fitted_to_noise(_raised(least), spaces, n)
+    tables, shares = _fitted_to_noise(least, spaces, n, added)
+    others, same = _fitted_to_noise(_raised(least), spaces, n, added)
     if shares == same and _unsized(tables) == _unsized(others):
         made, normal = noisy(tables, shares), noisy(tables, shares, False)
         if made and normal and all(m.sigma2 <= most.sigma2 for m, most in zip(made, _raised(normal), strict=True)):
             return made
     exact = noisy(found, weights)
-    return None if exact is None else noisy(*_fitted_to_noise(exact, spaces, n))
+    return None if exact is None else noisy(*_fitted_to_noise(exact, spaces, n, added))
 
 
 def _raised(tables: Sequence[Measure]) -> list[Measure]:
@@ -323,8 +352,35 @@ def _unsized(tables: Iterable[Measure]) -> list[Measure]:
 
 
 def _fitted_to_noise(
-    tables: Sequence[Measure], spaces: Mapping[str, Space], n: int
+    tables: Sequence[Measure], spaces: Mapping[str, Space], n: int, added: Sequence[tuple[str, ...]]
 ) -> tuple[list[Measure], list[float]]:
+    """Return the default tables and those that are added to them, and their weights.
+
+    The default ones are the same with any added: those that this noise of all default tables calls for.
+    """
+    found, weights = _chosen(tables, spaces, n)
+    more = _missing(found, added, spaces, max((pair.most for pair in _pairs(found)), default=0) or BINS)
+    if not more:
+        return found, weights
+    # Finer levels have cells only where counts exceed their noise.
+    sized = [table for table in found if table.level <= 1]
+    sizes = _by_size([*sized, *more], spaces, 1.0, _LEAST_L1)
+    left = math.fsum(sizes[: len(sized)])
+    weighted = zip([*found, *more], [*(left * weight for weight in weights), *sizes[len(sized) :]], strict=True)
+    # Tables of one column come before joints, which they cut.
+    ordered = sorted(weighted, key=lambda one: one[0].kind == "joint")
+    return [table for table, _ in ordered], [weight for _, weight in ordered]
+
+
+def _missing(
+    tables: Sequence[Measure], wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space], bins: int
+) -> list[Measure]:
+    """Return the tables that are asked for and are not among the given ones."""
+    known = {table.identity for table in tables}
+    return [table for table in _asked(wanted, spaces, bins) if table.identity not in known]
+
+
+def _chosen(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> tuple[list[Measure], list[float]]:
     """Return what is measured by default where these tables have this noise, and the weights: of public facts only.
 
     Where noise hides pairs every column has a one-way; elsewhere numbers have as many cells in joints as rows are worth
@@ -363,6 +419,10 @@ root raises all of them again. On four tables of 20 to 33 columns, most of few v
 to 8 % less and triples by 1 to 6 %. Where most pairs are large for numbers' cells (Adult's 15 columns) they err by 4 %
 more.
 """
+
+
+_LEAST_L1 = 2 / 3
+"""Power of cells at which costs make the sum of the L1 distances of raw counts least (theory, see `_by_size`)."""
 
 
 def _by_size(tables: Sequence[Measure], spaces: Mapping[str, Space], share: float, power: float) -> list[float]:
@@ -460,7 +520,7 @@ def _with_one_ways(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> It
     yield from (table for table in tables if table.kind == "joint")
 
 
-def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> Iterator[Measure]:
+def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[Measure]:
     """Yield what is asked for, and the one-ways whose quantiles cut the numbers of joints."""
     wanted = list(wanted)
     for name in dict.fromkeys(name for names in wanted for name in names):
@@ -469,7 +529,7 @@ def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> It
                 f"measure names {name!r}, which is not a randomised column; these are {name_list(list(spaces))}"
             )
         alone, paired = (name,) in wanted, (name, name) in wanted
-        cut = is_cut(spaces[name], BINS) and not spaces[name].code_words
+        cut = is_cut(spaces[name], bins) and not spaces[name].code_words
         if alone or cut:
             yield from _alone(name, spaces[name], sums=alone)
         if paired:
@@ -483,7 +543,7 @@ def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space]) -> It
         if len(names) > _MOST_JOINED:
             raise ParameterError("measure takes columns, pairs and triples; a table of more columns is too thin")
         if len(set(names)) > 1:
-            yield _joint(names, spaces)
+            yield _joint(names, spaces, bins)
 
 
 def _weights(tables: Sequence[Measure], shares: Mapping[str, float] = _PARTS, lists: str = "joint") -> list[float]:
@@ -495,6 +555,16 @@ def _weights(tables: Sequence[Measure], shares: Mapping[str, float] = _PARTS, li
         within[part] = within.get(part, 0.0) + cost
     whole = sum(shares[part] for part in within)
     return [shares[part] * cost / within[part] / whole for part, cost in zip(parts, costs, strict=True)]
+
+
+def _weights_of_list(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> list[float]:
+    """Return each listed table's share of what all may cost: that of joints and lists' one-ways follows their cells."""
+    weights = _weights(tables)
+    sized = [i for i, m in enumerate(tables) if m.kind == "joint" or (m.kind == "one_way" and not m.most)]
+    shares = _by_size([tables[i] for i in sized], spaces, math.fsum(weights[i] for i in sized), _LEAST_L1)
+    for i, share in zip(sized, shares, strict=True):
+        weights[i] = share
+    return weights
 
 
 def _part(table: Measure, lists: str) -> str:

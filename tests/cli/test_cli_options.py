@@ -64,3 +64,16 @@ def test_every_help_has_an_example_and_is_not_cut(capsys, words):
     assert example.startswith(f"dpframe {' '.join(words)}".strip())
     listed = text.partition("\nCommands:\n")[2]
     assert "..." not in listed
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("none", None),
+        ("auto", "auto"),
+        ("age; sex,income", ["age", ("sex", "income")]),
+        ("auto; sex,age,income", ["auto", ("sex", "age", "income")]),
+    ],
+)
+def test_tables_to_measure_are_read_as_python_gives_them(text, read):
+    assert FORMS["measure"].read(text) == read

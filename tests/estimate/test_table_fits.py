@@ -13,15 +13,14 @@ from dpframe.estimate.table_column import left_open, moved_by_slopes, quantile_b
 from dpframe.estimate.tables import mixture
 from dpframe.estimate.tables.bootstrap import Fitted
 from dpframe.estimate.tables.fit import (
-    Half,
+    Profile,
     choose_classes,
-    common_step,
     fit_tables,
     fit_to_margins,
     geometric_joint,
     near_margins,
-    own_step,
     prediction_error,
+    steps_of_cells,
 )
 from dpframe.estimate.tables.guard import guard_joint, interaction_variance
 from dpframe.estimate.tables.mixture import Descent, Mixture, fit_mixture, targets_of
@@ -186,9 +185,9 @@ def test_gradients_are_those_of_the_misfit(long, monkeypatch):
     for values, gradient in ((descent.logits, by_logits), (descent.tilts, by_tilts)):
         for place in np.ndindex(values.shape):
             values[place] += 1e-4
-            above = misfit()[0][0]
+            above = misfit()[0][:, 0].sum()
             values[place] -= 2e-4
-            below = misfit()[0][0]
+            below = misfit()[0][:, 0].sum()
             values[place] += 1e-4
             # Gradients are of a quarter of χ² over the full symmetric matrix: half of it over pairs.
             assert 2 * gradient[place] == pytest.approx((above - below) / 2e-4, rel=1e-3, abs=1e-4)
@@ -197,6 +196,20 @@ def test_gradients_are_those_of_the_misfit(long, monkeypatch):
 def _weights(tilts):
     raised = np.exp(tilts)
     return raised / raised.sum(axis=-1, keepdims=True)
+
+
+def test_rows_do_not_decide_when_a_fit_to_tables_ends(codes, sizes):
+    """The goal is that of tables alone, whatever rows are known of other pairs."""
+    tables = tuple(t for t in measure(codes, sizes, 1).tables if t.columns != (0, 1))
+    counts = np.histogram2d(codes[0], codes[1], [np.arange(size + 1) for size in sizes[:2]])[0]
+    rows = row_table((0, 1), counts, [keep(size, 0.5) for size in sizes[:2]])
+    found = []
+    for known in (tables, (*tables, rows)):
+        evidence = Evidence(ROWS, tuple(sizes), known)
+        descent = Descent(targets_of(evidence), ROWS, evidence.one_ways, 3, 1, 0)
+        found.append((descent.goal, descent.deciding, len(descent.blocks)))
+    assert found[0][:2] == found[1][:2]
+    assert [blocks for *_, blocks in found] == [1, 2]
 
 
 def test_fits_end_near_the_noise_and_near_the_truth(codes, sizes, fit):
@@ -234,7 +247,7 @@ def test_classes_follow_the_data():
     for exact in (flat, diagonal):
         counts = exact + 10 * generator.standard_normal(exact.shape)
         chosen.append(choose_classes(Evidence(102_400, (16, 16), (Table((0, 1), counts, 10.0),))).classes)
-    assert chosen[0] == 5
+    assert chosen[0] == 1
     assert chosen[1] >= 20
 
 
@@ -246,13 +259,34 @@ def test_where_noise_is_weak_the_simple_estimate_is_taken(codes, sizes):
 
 
 def test_steps_of_exact_halves():
-    held = Table((0,), np.array([2.0, 2.0]), 1.0)
-    at_simple = Half.of(np.array([0.0, 4.0]), np.array([2.0, 2.0]), held)
-    at_mixture = Half.of(np.array([2.0, 2.0]), np.array([0.0, 4.0]), held)
-    assert common_step([at_simple]) == 1
-    assert common_step([at_mixture]) == 0
-    assert common_step([]) == 0
-    assert own_step([at_simple], 0.0) == pytest.approx(8 / 12)
+    even, all_one = np.array([2.0, 2.0]), np.array([4.0, 4.0])
+    at_simple = Profile.of(even, all_one, Table((0,), all_one, 1.0))
+    at_mixture = Profile.of(even, all_one, Table((0,), even, 1.0))
+    assert (at_simple.odds(at_simple), at_simple.mean_step) == (math.inf, 1.0)
+    assert (at_mixture.odds(at_mixture), at_mixture.mean_step) == (0.0, 0.0)
+    assert Profile.sum_of([]).mean_step == 0.0
+    # Precision 8 at a step of 1, and 4 at 0: two thirds, at odds of 2.
+    assert at_simple.odds(at_mixture) == 2.0
+
+
+def test_cells_of_many_rows_go_further_to_their_counts():
+    own = np.array([0.0, 0.01, 0.09, 0.9])
+    steps = steps_of_cells(own, 4.0)
+    assert (np.diff(steps) > 0).all()
+    assert steps[-1] == pytest.approx(4 * 0.9 / (4 * 0.9 + 0.8182), abs=1e-4)
+    assert (steps_of_cells(own, 0.0) == 0).all()
+    assert (steps_of_cells(own, math.inf) == 1).all()
+
+
+def test_triples_err_less_than_their_counts_and_than_what_pairs_say(codes, sizes):
+    """Many cells of few rows, whose counts have noise of about what pairs miss in cells of many (fixed seeds)."""
+    pairs, triple = measure(codes, sizes, 1), (1, 2, 3)
+    counts = count_codes([codes[c] for c in triple], [sizes[c] for c in triple])
+    noisy = counts + 6.0 * np.random.default_rng(3).standard_normal(counts.shape)
+    fit = fit_tables(Evidence(pairs.n, pairs.sizes, (*pairs.tables, Table(triple, noisy, 6.0))))
+    found = (fit.joint(triple), fit.without_simple(triple), fit.simple(triple))
+    joint, of_pairs, of_counts = (distance(one, counts / ROWS) for one in found)
+    assert joint < 0.9 * min(of_pairs, of_counts), (joint, of_pairs, of_counts)
 
 
 def test_rows_alone_beat_the_nearest_point_of_the_simplex(codes, sizes):

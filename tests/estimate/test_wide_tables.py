@@ -56,7 +56,7 @@ class TestFits:
         """Sums of pairs with columns outside of a fit count in it."""
         models = readings.models_of(wide)
         one, whole = models.among(["c3"]).evidence, models.whole.evidence
-        (seen,) = one.seen([0])
+        seen = one.known([0])
         every = whole.seen(models.whole.places(["c3"]))
         precision = sum(1 / table.variances for table in every)
         assert 1 / seen.variances == pytest.approx(precision)

@@ -82,13 +82,31 @@ def test_every_method_is_nearer_than_rows_alone(people, safe, told, columns):
         assert error(found, truth) < error(rows, truth), method
 
 
+def test_values_are_counted_with_least_error_where_they_were_measured(safe, told):
+    least, unbiased = (told.value_counts("region", sort=False, method=method) for method in ("auto", "inverse"))
+    assert told.value_counts("region", sort=False).equals(least)
+    assert not least.equals(unbiased)
+    assert Estimates(safe).value_counts("region").attrs["method"] == "inverse"
+
+
+def test_rows_count_in_what_a_fit_knows_of_one_column(people, plan, safe):
+    """Beside the pairs that hold the region its released rows are a table of their own."""
+    tables = measure.measure_pairs(people, plan, SIGMA**2)
+    model = readings.models_of(safe, tables=tables).whole
+    seen = model.evidence.seen(model.places(["region"]))
+    of_pairs = sum("region" in table.measure.columns for table in tables)
+    assert len(seen) == of_pairs + 1
+    assert np.abs(seen[-1].counts - counts_of(people, ["region"])).max() < 5 * np.sqrt(seen[-1].variances).max()
+
+
 def test_faces_agree(people, safe, told):
     wide = told.crosstab("sex", "region")["estimate"]
     tall = told.joint(["sex", "region"], method="inverse")["estimate"]
     assert wide.to_numpy().ravel() == pytest.approx(tall.to_numpy())
     shares = told.joint(["sex", "region"], given="sex")
     assert shares["estimate"].groupby("sex").sum().to_numpy() == pytest.approx(1)
-    assert told.value_counts("region").attrs["source"] == "both"
+    assert told.value_counts("region").attrs["source"] == "tables"
+    assert told.value_counts("region", method="inverse").attrs["source"] == "both"
     assert told.value_counts("region", method="em").attrs["source"] == "rows"
     margins = told.crosstab("sex", "region", margins=True)["estimate"]
     assert margins.loc["All", "All"] == pytest.approx(wide.to_numpy().sum())
@@ -329,7 +347,7 @@ def test_all_counts_of_a_number_tell_of_it(cells):
     assert both["std_error"] < one["std_error"] * (0.5 if cells != 7 else 1.0)
     assert abs(both["estimate"] - truth) < 4 * both["std_error"]
     models = [readings.models_of(release, tables=(*first, *pair, *extra)).whole for extra in ((), (more,))]
-    assert [len(model.evidence.tables) for model in models] == [2, 2]
+    assert [len(model.evidence.tables) for model in models] == [3, 3]
 
 
 @pytest.mark.slow

@@ -210,6 +210,51 @@ def test_few_rows_have_no_tables_by_default():
     assert Wish((("sex",),)).measures(SPACES, PROMISE, None, 10, 1)
 
 
+ADDED = (("sex", "home", "age"), ("age", "sex"), ("home",))
+
+
+@pytest.mark.parametrize(("n", "epsilon", "more"), [(3_000, 1.0, 1), (200, 0.5, 2), (10_000, 1.0, 0)])
+def test_added_tables_come_with_the_default_ones(n, epsilon, more):
+    """By default the triple is measured from 10,000 rows on, one-ways of lists where noise hides pairs, all pairs."""
+    promise = Budget(epsilon, 1e-6)
+    auto, both = (wish.measures(SPACES, promise, None, n, 1) for wish in (Wish("auto"), Wish("auto", added=ADDED)))
+    assert {m.identity for m in both} == {m.identity for m in auto} | {("one_way", frozenset({"home"}), 1)} | {
+        ("joint", frozenset({"sex", "home", "age"}), 1)
+    }
+    assert len(both) == len(auto) + more
+    assert len({m.most for m in both if m.kind == "joint" and m.most}) == 1
+    most = Wish("auto").most(promise, None)
+    assert 0.99 * most.mu < measures_step(both, SPACES, 1, 1e-6).mu <= most.mu
+    # The tables' costs have the proportions that they have without the added ones.
+    cost = {m.identity: 1 / m.sigma2 for m in both}
+    kept = [cost[m.identity] * m.sigma2 for m in auto]
+    assert max(kept) < (1.001 if more else 1.0001) * min(kept)
+
+
+def test_an_added_table_costs_by_the_least_sum_of_l1_distances():
+    """Nine lists at 200,000 rows: the costs of 36 pairs and nine one-ways, and of the triple, by cells^(2/3)."""
+    triple = ("c1", "c3", "c7")
+    found = Wish("auto", added=(triple,)).measures(NINE, PROMISE, None, 200_000, 1)
+    sizes = {m.columns: 2 ** (round(4 / 3 * math.log2(math.prod(m.shape(NINE)))) / 2) for m in found}
+    share = (1 / found[-1].sigma2) / math.fsum(1 / m.sigma2 for m in found)
+    assert found[-1].columns == triple
+    assert math.isclose(share, sizes[triple] / math.fsum(sizes.values()), rel_tol=1e-3)
+
+
+def test_listed_tables_cost_by_the_least_sum_of_l1_distances():
+    """Costs go with cells^(2/3), rounded to half a doubling: 2, 42 and 672 cells, and a triple of 90."""
+    wanted = (("c6",), ("c7",), ("c1", "c7"), ("c0", "c5", "c8"))
+    costs = {m.columns: 1 / m.sigma2 for m in Wish(wanted).measures(NINE, PROMISE, None, 32_561, 1)}
+    for columns, cells in zip(wanted, (2, 42, 672, 90), strict=True):
+        times = 2 ** ((round(4 / 3 * math.log2(cells)) - 1) / 2)
+        assert math.isclose(costs[columns] / costs["c6",], times, rel_tol=1e-3)
+
+
+def test_added_tables_are_measured_alone_where_none_are_by_default():
+    few = Wish("auto", added=(("sex", "home"),)).measures(SPACES, PROMISE, None, 10, 1)
+    assert [m.columns for m in few] == [("sex", "home")]
+
+
 REFUSED = [
     ((("street",),), "measure names 'street', which is not a randomised column"),
     ((("tags", "sex", "home"),), "column 'tags' holds sets, whose items are measured on their own; name it by itself"),
@@ -223,8 +268,19 @@ def test_what_cannot_be_measured_is_refused(wanted, words):
     spaces = SPACES | {"big": Categorical(list(range(500))), "huge": Categorical(list(range(600)))}
     with pytest.raises(ParameterError, match=words):
         Wish(wanted).tables(spaces)
+    with pytest.raises(ParameterError, match=words):
+        Wish("auto", added=wanted).measures(spaces, PROMISE, None, 10_000, 1)
     with pytest.warns(DpframeWarning, match="not measured, as the spaces that were inferred do not allow it"):
         assert Wish(wanted).without(spaces).measure is None
+    with pytest.warns(DpframeWarning, match="not measured, as the spaces that were inferred do not allow it"):
+        assert Wish("auto", added=wanted).without(spaces).added == ()
+
+
+def test_tables_of_columns_that_were_not_found_are_left_out():
+    for wish in (Wish((("sex", "age"), ("sex",))), Wish("auto", added=(("sex", "age"), ("sex",)))):
+        with pytest.warns(DpframeWarning, match="sex × age needs the space of age, which was not found"):
+            kept = wish.without({"sex": SPACES["sex"]}, ["age"])
+        assert kept in (Wish((("sex",),), paid=True), Wish("auto", added=(("sex",),), paid=True))
 
 
 @pytest.mark.parametrize(

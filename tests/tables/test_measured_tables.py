@@ -13,7 +13,7 @@ import pytest
 import dpframe as dpf
 from dpframe.api.report.report import Report
 from dpframe.channels import RandomizedResponse
-from dpframe.errors import ParameterError, PlanError
+from dpframe.errors import DpframeWarning, ParameterError, PlanError
 from dpframe.plan.build import build_plan
 from dpframe.plan.measures import Measure
 from dpframe.plan.measuring import Wish
@@ -257,9 +257,60 @@ def test_a_kept_order_is_measured_by_request():
     assert [m.columns for m in step.plan_.measures] == [("sex",), ("sex", "home")]
 
 
+TRIPLE = ["auto", ("sex", "home", "age")]
+
+
+def test_a_list_with_auto_adds_to_the_default_tables(tmp_path):
+    """Of 400 rows no triple is measured by default; frames, files and the Sanitizer take one alike."""
+    raw, given = frame()[:400], {"epsilon": 1.0, "delta": 1e-6, "spaces": SPACES}
+    auto, both = (dpf.plan(raw, measure=measure, **given) for measure in ("auto", TRIPLE))
+    added = {m.identity for m in both.measures} - {m.identity for m in auto.measures}
+    assert added == {("joint", frozenset({"sex", "home", "age"}), 1)}
+    assert {m.identity for m in auto.measures} < {m.identity for m in both.measures}
+    assert dpf.plan(raw, measure=["auto"], **given) == auto
+    assert dpf.plan(raw, measure=["auto", ("home", "sex")], **given) == auto
+    assert both.verify().ok
+    assert dpf.Plan.from_json(both.to_json()) == both
+    assert "sex × home × age" in str(both)
+    raw.to_parquet(tmp_path / "in.parquet")
+    in_file = dpf.sanitize(tmp_path / "in.parquet", tmp_path / "out.parquet", measure=TRIPLE, **given)
+    safe = dpf.sanitize(raw, measure=TRIPLE, **given)
+    assert [t.measure for t in in_file.tables] == [t.measure for t in safe.dp.release.tables] == list(both.measures)
+    assert safe.dp.verify()
+
+
+def test_where_nothing_is_measured_by_default_added_tables_are():
+    given = {"epsilon": 1.0, "delta": 1e-6, "spaces": SPACES}
+    kept = dpf.plan(frame(), measure=["auto", ("sex", "home")], shuffle=False, **given)
+    step = dpf.Sanitizer(measure=["auto", (0, 1)], **given).fit(frame())
+    for plan in (kept, step.plan_):
+        assert [m.columns for m in plan.measures] == [("sex", "home")]
+
+
+def test_a_column_named_auto_is_named_in_a_tuple():
+    raw = frame().rename(columns={"sex": "auto"})
+    plan = dpf.plan(raw, 1.0, 1e-6, spaces={"auto": ["F", "M"]}, measure=[("auto",)], drop=["home", "age"])
+    assert [m.columns for m in plan.measures] == [("auto",)]
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.errors.InferenceWarning")
+def test_a_column_that_was_not_found_has_no_added_table():
+    """Texts that are all different are not found by inference, whatever its noise."""
+    raw = frame().assign(note=[f"{i} words" for i in range(N)])
+    with pytest.warns(DpframeWarning, match="sex × note needs the space of note, which was not found"):
+        safe = dpf.sanitize(raw, epsilon=1.0, measure=["auto", ("sex", "note"), ("sex", "home")], key=KEY)
+    assert {t.measure.columns for t in safe.dp.release.tables} >= {("sex", "home"), ("sex", "age")}
+    assert "note" not in {name for t in safe.dp.release.tables for name in t.measure.columns}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"measure": ["auto", "street"]}, "measure names 'street', which is not a randomised column"),
+        ({"measure": ["auto", ("sex", "home", "a", "b")]}, "measure names 'a', which is not a randomised column"),
+        ({"measure": ["auto", ("sex", "sex")]}, "measure names 'sex' twice in one table, for pairs of items"),
+        ({"measure": ["auto", 5]}, 'measure must be "auto", None, or a list of columns'),
+        ({"measure": ["auto", ("sex", "home")], "delta": 0.0}, "measure needs delta above 0; raise delta"),
         ({"measure": "all"}, 'measure must be "auto", None, or a list of columns'),
         ({"measure": [("sex", "sex", "home")]}, "measure names a column twice in one table; name it once"),
         ({"measure": [("sex", "sex")]}, "measure names 'sex' twice in one table, for pairs of items, and it holds no"),

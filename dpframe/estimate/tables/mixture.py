@@ -7,7 +7,8 @@ block with each other column. Counts of released rows enter through their channe
 classes, each by its multinomial variance.
 
 Fits start from independence with noise (log one-way + log Gamma(1,1)), go down by Adam (Kingma and Ba 2015), and end
-by Morozov's principle: at about the χ² that noise by itself would leave, of (a − 1)(b − 1) degrees a pair.
+by Morozov's principle: at about the χ² that noise by itself would leave, of (a − 1)(b − 1) degrees a pair. Where tables
+were measured they alone decide when a fit ends: rows say little of a cell, and would dilute what a step still gains.
 """
 
 from __future__ import annotations
@@ -232,11 +233,10 @@ def fit_mixture(
         return Mixture(np.ones(1), tuple(law[None, :] for law in evidence.one_ways))
     targets, laws = targets_of(evidence), np.concatenate(evidence.one_ways)
     noise = np.random.default_rng(seed).gamma(1.0, 1.0, (starts, classes, len(laws)))
-    goal = sum(target.pace.discrepancy * target.degrees for target in targets)
-    # With several paces the step is their geometric mean.
-    rate = float(np.exp(np.mean([np.log(target.pace.rate) for target in targets])))
     blocks = [block.in_shares(evidence.n) for target in targets for block in target.blocks]
-    descent = Descent(blocks, evidence.sizes, np.log(laws * noise + 1e-9), np.zeros((starts, classes)), rate)
+    logits = np.log(laws * noise + 1e-9)
+    descent = Descent(targets, blocks, evidence.sizes, logits, np.zeros((starts, classes)))
+    goal = targets[0].pace.discrepancy * targets[0].degrees
     laws, weights = descent.run(np.full(starts, goal), most_steps)
     columns = np.split(np.concatenate(laws), np.cumsum(evidence.sizes)[:-1], axis=1)
     weights = np.concatenate(weights) / weights.sum()
@@ -249,18 +249,20 @@ def refit_mixtures(evidence: Evidence, copies: Sequence[Evidence], mixtures: Seq
     A copy has its noise twice: a refit ends where its χ² exceeds that of its start by what one noise leaves of the
     cells. All refits take their steps together.
     """
-    one, stacked = targets_of(evidence), [targets_of(copy) for copy in copies]
-    if not one:
+    targets = targets_of(evidence)
+    if not targets:
         return list(mixtures)
-    rate = float(np.exp(np.mean([np.log(target.pace.rate) for target in one])))
-    blocks = [block.in_shares(evidence.n) for target in one for block in target.blocks]
-    counts = zip(*([b.in_shares(evidence.n).counts for t in own for b in t.blocks] for own in stacked), strict=True)
-    again = [replace(block, counts=np.concatenate(own)) for block, own in zip(blocks, counts, strict=True)]
+    blocks = [block.in_shares(evidence.n) for target in targets for block in target.blocks]
+    stacked = [[b.in_shares(evidence.n).counts for t in targets_of(copy) for b in t.blocks] for copy in copies]
+    again = [
+        replace(block, counts=np.concatenate(counts)) for block, counts in zip(blocks, zip(*stacked, strict=True), strict=True)
+    ]
     laws = np.stack([np.concatenate(mixture.laws, axis=1) for mixture in mixtures])
     weights = np.stack([mixture.weights for mixture in mixtures])
-    cells = sum(table.counts.size for table in (evidence.row_pairs | evidence.pairs).values())
-    own = sum(block.misfit(laws.astype(np.float32), weights.astype(np.float32))[0] for block in blocks)
-    descent = Descent(again, evidence.sizes, np.log(laws + 1e-9), np.log(weights + 1e-9), rate)
+    descent = Descent(targets, again, evidence.sizes, np.log(laws + 1e-9), np.log(weights + 1e-9))
+    deciding = blocks[: descent.deciding]
+    own = sum(block.misfit(laws.astype(np.float32), weights.astype(np.float32))[0] for block in deciding)
+    cells = sum(table.counts.size for table in (evidence.pairs or evidence.row_pairs).values())
     laws, weights = descent.run(own + OF_TABLES.discrepancy * cells, REFIT_STEPS)
     edges = np.cumsum(evidence.sizes)[:-1]
     return [
@@ -274,13 +276,22 @@ def refit_mixtures(evidence: Evidence, copies: Sequence[Evidence], mixtures: Seq
 class Descent:
     """Several starts side by side, shape (starts, classes, all cells); one that has come near enough leaves.
 
-    ``logits`` and ``tilts`` are logarithms of laws and weights, ``rate`` is Adam's step.
+    ``blocks`` are those of the targets in shares; ``logits`` and ``tilts`` are logarithms of laws and weights.
     """
 
     def __init__(
-        self, blocks: Sequence[Block], sizes: Sequence[int], logits: FloatArray, tilts: FloatArray, rate: float
+        self,
+        targets: Sequence[Target],
+        blocks: Sequence[Block],
+        sizes: Sequence[int],
+        logits: FloatArray,
+        tilts: FloatArray,
     ) -> None:
-        self.blocks, self.rate = list(blocks), rate
+        self.blocks = list(blocks)
+        self.deciding = len(targets[0].blocks)
+        """Blocks whose χ² decides when a fit ends, the first ones: tables come before rows."""
+        # With several paces the step is their geometric mean.
+        self.rate = float(np.exp(np.mean([np.log(target.pace.rate) for target in targets])))
         self.logits, self.tilts = logits.astype(np.float32), tilts.astype(np.float32)
         self.segments = np.repeat(np.eye(len(sizes), dtype=np.float32), sizes, axis=0)
 
@@ -294,7 +305,8 @@ class Descent:
         for step in range(1, most_steps + 1):
             raised = np.exp(values[1] - values[1].max(axis=-1, keepdims=True))
             laws, weights = self.laws(values[0]), raised / raised.sum(axis=-1, keepdims=True)
-            misfit, gradients = self.gradients(laws, weights)
+            by_block, gradients = self.gradients(laws, weights)
+            misfit = by_block[: self.deciding].sum(axis=0)
             over = misfit <= goals[active]
             if step % patience == 0:
                 over |= misfit > last * (1 - GAIN)
@@ -325,11 +337,10 @@ class Descent:
         return np.asarray(raised)
 
     def gradients(self, laws: Single, weights: Single) -> tuple[FloatArray, list[Single]]:
-        """Return χ² of every start, and its gradients by logits and tilts."""
-        misfit, held = np.zeros(len(laws)), np.zeros_like(laws)
-        for block in self.blocks:
-            apart, sides = block.misfit(laws, weights)
-            misfit += apart
+        """Return χ² of every block and start, and the gradients of their sum by logits and tilts."""
+        misfit, held = np.zeros((len(self.blocks), len(laws))), np.zeros_like(laws)
+        for block, apart in zip(self.blocks, misfit, strict=True):
+            apart[:], sides = block.misfit(laws, weights)
             for side, part in sides:
                 held[..., side.cells] += part
         held *= laws

@@ -38,12 +38,12 @@ class Table:
         """Variance of every cell's count, in rows²."""
         return np.broadcast_to(np.asarray(self.sigma, dtype=np.float64) ** 2, self.counts.shape)
 
-    def split(self, scale: float, generator: np.random.Generator) -> tuple[Table, Table]:
+    def split(self, scale: float, generator: np.random.Generator, sign: float = 1.0) -> tuple[Table, Table]:
         """Return two tables of independent noise: y + √a·σz and y − σz/√a, a = ``scale``.
 
-        Their noise has the variances σ²(1 + a) and σ²(1 + 1/a).
+        Their noise has the variances σ²(1 + a) and σ²(1 + 1/a). With ``sign`` −1 the noise is that of −z.
         """
-        noise = np.sqrt(scale) * self.sigma * generator.standard_normal(self.counts.shape)
+        noise = sign * np.sqrt(scale) * self.sigma * generator.standard_normal(self.counts.shape)
         return (
             replace(self, counts=self.counts + noise, sigma=self.sigma * np.sqrt(1 + scale)),
             replace(self, counts=self.counts - noise / scale, sigma=self.sigma * np.sqrt(1 + 1 / scale)),
@@ -144,9 +144,9 @@ class Evidence:
         if not self.n > 0:
             raise ParameterError("n: the table has no rows; estimates need at least one")
 
-    def split(self, scale: float, generator: np.random.Generator) -> tuple[Evidence, Evidence]:
+    def split(self, scale: float, generator: np.random.Generator, sign: float = 1.0) -> tuple[Evidence, Evidence]:
         """Return what two measurements with independent noise would have said, as `Table.split`."""
-        both = [table.split(scale, generator) for table in self.tables]
+        both = [table.split(scale, generator, sign) for table in self.tables]
         return replace(self, tables=tuple(t for t, _ in both)), replace(self, tables=tuple(t for _, t in both))
 
     @cached_property
