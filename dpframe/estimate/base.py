@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import combinations, combinations_with_replacement
@@ -24,6 +25,7 @@ from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.plan.forecast import mean_errors
+from dpframe.plan.inferred import null_count
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.spaces.arrays import FloatArray, IntArray
@@ -378,6 +380,25 @@ class Reading:
                 "them out, declare Nullable(…) in a new release",
                 InferenceWarning,
             )
+
+    def _unseen_nulls(self, column: str, target: str) -> Results | None:
+        """Return the share of nulls of a column whose space holds none: 0, up to what counts of inference allow.
+
+        None where nulls count as values, and nothing counted them.
+        """
+        inferred, rows = self.plan.inferred, self.rows
+        counted = inferred is not None and column in inferred.columns and rows == self.plan.inferred_rows
+        if not counted and self.plan.nulls_of(column) == "impute":
+            return None
+        own = [measured for measured in inferred.measured if measured.column == column] if counted else []
+        # Types without nulls have no count of them.
+        nulls, variance = null_count(own) or (0.0, 0.0)
+        share, variance = max(nulls, 0.0) / max(rows, 1), variance / max(rows, 1) ** 2
+        if target == "population":
+            most = min(share + self._z * math.sqrt(variance), 1.0)
+            variance += most * (1 - most) / max(rows, 1)
+        error = math.sqrt(variance)
+        return Results(0.0, error, 0.0, min(share + self._z * error, 1.0))
 
     def _sums(self, terms: Mapping[Any, Sequence[surrogates.Term]], names: Sequence[str]) -> dict[Any, surrogates.Sums]:
         columns = {name: self._source.column(name) for name in names}

@@ -587,18 +587,21 @@ class CountEstimates(VectorEstimates):
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
         """Return the share of rows where a column is null, from 0 to 1.
 
-        Raises `ParameterError` where its space holds no nulls.
+        Where its space holds no nulls the estimate is 0; if inference saw none beyond its noise, the interval ends at
+        what its counts allow.
+
+        Raises `ParameterError` where nulls were written as values of the column.
         """
         sampling = self._source.sampling(target)
         chosen = self._source.column(column)
         if not chosen.space.has_null:
-            inferred = () if self.plan.inferred is None else self.plan.inferred.measured
-            why = (
-                "private inference saw none beyond its noise; declare its space Nullable in another release"
-                if any(measured.column == column for measured in inferred)
-                else "its space is not Nullable"
-            )
-            raise ParameterError(f"column {column!r} has no null rate: {why}")
+            unseen = self._unseen_nulls(column, target)
+            if unseen is None:
+                raise ParameterError(
+                    f"column {column!r} has no null rate, as its nulls count as values (nulls='impute', or spaces of "
+                    "another table); declare its space Nullable in another release"
+                )
+            return unseen.series(column, {"source": "tables"})
         if chosen.space.code_words:
             (rate, variance), source = sets.null_rate(chosen, self._source.codes([column]), sampling), "rows"
         else:

@@ -188,11 +188,13 @@ class Estimates(CountEstimates, NumberEstimates):
                 raise ParameterError(f"column {name!r} holds times; ask for their mean and quantile")
             with asked_by_another():
                 rows = float(self._all_rows)
-                filled = pd.Series(dict(zip(RESULTS, (rows, 0.0, rows, rows), strict=True)))
                 if self._source.column(name).space.has_null:
                     counted = Results(*self.count({name: {"not": None}}, target=target).to_numpy()[:, None])
-                    filled = counted.clipped(0.0, rows).series("count")
-                parts = [filled, self.mean(name, target=target), self.std(name, target=target)]
+                    counted = counted.clipped(0.0, rows)
+                else:
+                    nulls = self._unseen_nulls(name, target) or Results(0.0, 0.0, 0.0, 0.0)
+                    counted = Results(rows, rows * nulls.std_error, rows * (1 - nulls.upper), rows)
+                parts = [counted.series("count"), self.mean(name, target=target), self.std(name, target=target)]
                 quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
             tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(_DESCRIBED)
             missing |= quartiles.attrs.get(NOT_FOUND, {})

@@ -71,7 +71,8 @@ there; of 439 other columns two had none.
 """
 
 ERRORS = 2.0
-"""Standard errors by which the rows that bounds leave out must lie below that share."""
+"""Standard errors by which the rows that bounds leave out must lie below that share, and from which on there is a hint
+of nulls."""
 
 _SPREAD, _SURELY = (12, 16, 20), 2.75
 """Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show."""
@@ -155,6 +156,22 @@ def judge(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotF
     return tuple(
         NotFound(name, m.why, m.placeholder or _DECLARATIONS.get(tag, "SPACE"), m.times, m.unread)
         for name, tag, m in why
+    )
+
+
+def hinted_nulls(inferred: Inferred, spaces: Mapping[str, Space]) -> tuple[str, ...]:
+    """Return the columns without nulls in their spaces whose counts hint at nulls, too few to show beyond the noise.
+
+    >>> from dpframe import Budget, Integer
+    >>> counts = Measured("a", "nulls", (), (), 100.0, 25), Measured("b", "nulls", (), (), 100.0, 15)
+    >>> hinted_nulls(Inferred(Budget(1.0, 0.0), ("a", "b"), counts), {"a": Integer(0, 9), "b": Integer(0, 9)})
+    ('a',)
+    """
+    counts = {name: null_count(m for m in inferred.measured if m.column == name) for name in inferred.columns}
+    return tuple(
+        name
+        for name, space in spaces.items()
+        if not space.has_null and (nulls := counts.get(name)) and nulls[0] > ERRORS * math.sqrt(nulls[1])
     )
 
 

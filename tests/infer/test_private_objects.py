@@ -302,7 +302,7 @@ def test_values_of_several_kinds_are_warned_of_and_estimates_are_nan() -> None:
     answers = objects(rng.integers(0, 11, N).tolist())
     answers[rng.random(N) < 0.45] = "refused"
     frame = pd.DataFrame({"q": answers, "scale": answers.astype("category"), "plain": rng.integers(0, 11, N)})
-    said = r"of 2 of 3 columns, .*\('q', 'scale': its values of another kind \(text\).*declare spaces={'q': \[CATEGORY, …"
+    said = r"of 2 of 3 columns, .*'q', 'scale': its values of another kind \(text\).*spaces={'q': \[CATEGORY, …\]"
     with pytest.warns(dpf.InferenceWarning, match=said):
         safe = frame.dp.sanitize(epsilon=5, key=KEY)
     for statistic in ("mean", "null_rate"):
@@ -311,7 +311,8 @@ def test_values_of_several_kinds_are_warned_of_and_estimates_are_nan() -> None:
     assert safe.dp.mean("plain").notna().all()
     assert safe.dp.release.plan.verify()
     texts = frame.astype({"q": str, "scale": str})  # what the message says
-    spaces = dict.fromkeys(("q", "scale"), [*map(str, range(11)), "refused"])
+    values = [*map(str, range(11)), "refused"]
+    spaces = {"q": values, "scale": values}
     kept = texts.dp.sanitize(epsilon=5, spaces=spaces, key=KEY).dp.value_counts("q", normalize=True)
     assert kept.loc["refused", "estimate"] == pytest.approx(0.45, abs=0.05)
 

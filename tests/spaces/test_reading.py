@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import examples
 
-from dpframe.spaces.object_reading import KINDS, LEADING_ZEROS, kind_counts, read_as
+from dpframe.spaces.object_reading import LEADING_ZEROS, kind_counts, read_as
 from dpframe.spaces.written_values import (
     WRITTEN_KINDS,
     can_be_written,
