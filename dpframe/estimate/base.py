@@ -113,6 +113,35 @@ class Reading:
                 self._rows_at_bounds(axis.grid)
         return axes
 
+    def _shown_cells(self, axes: Sequence[Axis], dropna: bool) -> tuple[IntArray, ...]:
+        """Return the cells of each axis that are shown: not null with ``dropna``, and not an empty `other`."""
+        most = [axis.cells - (dropna and axis.has_null) for axis in axes]
+        return tuple(np.setdiff1d(np.arange(n), self._empty_other(axis)) for n, axis in zip(most, axes, strict=True))
+
+    def _empty_other(self, axis: Axis) -> list[int]:
+        """Return the code of the values that inference did not find, where their count is within its noise of 0.
+
+        Whoever did not declare the bucket does not know it. A list that has a value for others shows that value.
+        """
+        name, inferred = axis.name, self.plan.inferred
+        if axis.grid is not None or inferred is None or name in reasons(self.plan.not_found):
+            return []
+        if name not in self._empty_others:
+            space: Any = axis.column.space.inner_space
+            added = [one for m in inferred.measured if m.column == name and m.kind == "values" for one in m.cells]
+            other = getattr(space, "other", None)
+            places = [] if name not in inferred.columns or other is None or other in added else [space.labels().index(other)]
+            self._empty_others[name] = places
+            if places:
+                alone = self._cells([make_axis(axis.column, None)], False, (), False, "inverse", "table")
+                lower = alone.estimate[places] - self._z * np.sqrt(alone.variance[places])
+                self._empty_others[name] = places if (lower <= 0).all() else []
+        return self._empty_others[name]
+
+    @cached_property
+    def _empty_others(self) -> dict[str, list[int]]:
+        return {}
+
     def _squares_of_bins(self, axes: Sequence[Axis]) -> dict[str, FloatArray]:
         """Return the mean squared surrogates of bins of numbers, by the law of their noise."""
         grids = [axis.grid for axis in axes if axis.grid is not None and axis.group is None and self.n]
@@ -434,11 +463,6 @@ class Reading:
         tails = {name: self._tails(name) for name in columns}
         shares = {name: found.share for name, found in tails.items() if found is not None and found.share > 0}
         return {BEYOND_BOUNDS: shares} if shares else {}
-
-
-def kept_parts(axes: Sequence[Axis], dropna: bool) -> tuple[slice, ...]:
-    """Return the cells of each axis that are shown: all, or all but null."""
-    return tuple(slice(0, axis.cells - (dropna and axis.has_null)) for axis in axes)
 
 
 def column_names(value: str | Sequence[str], name: str) -> list[str]:
