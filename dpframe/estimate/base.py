@@ -119,27 +119,31 @@ class Reading:
         return tuple(np.setdiff1d(np.arange(n), self._empty_other(axis)) for n, axis in zip(most, axes, strict=True))
 
     def _empty_other(self, axis: Axis) -> list[int]:
-        """Return the code of the values that inference did not find, where their count is within its noise of 0.
-
-        Whoever did not declare the bucket does not know it. A list that has a value for others shows that value.
-        """
-        name, inferred = axis.name, self.plan.inferred
-        if axis.grid is not None or inferred is None or name in reasons(self.plan.not_found):
+        """Return the code of the bucket that inference added, where its count is within its noise of 0."""
+        name, code = axis.name, self._added_others.get(axis.name)
+        if code is None or axis.grid is not None:
             return []
-        if name not in self._empty_others:
-            space: Any = axis.column.space.inner_space
-            added = [one for m in inferred.measured if m.column == name and m.kind == "values" for one in m.cells]
-            other = getattr(space, "other", None)
-            places = [] if name not in inferred.columns or other is None or other in added else [space.labels().index(other)]
-            self._empty_others[name] = places
-            if places:
-                alone = self._cells([make_axis(axis.column, None)], False, (), False, "inverse", "table")
-                lower = alone.estimate[places] - self._z * np.sqrt(alone.variance[places])
-                self._empty_others[name] = places if (lower <= 0).all() else []
-        return self._empty_others[name]
+        if name not in self._are_empty:
+            alone = self._cells([make_axis(axis.column, None)], False, (), False, "inverse", "table")
+            error = math.sqrt(max(float(alone.variance[code]), 0.0))
+            self._are_empty[name] = float(alone.estimate[code]) <= self._z * error
+        return [code] if self._are_empty[name] else []
 
     @cached_property
-    def _empty_others(self) -> dict[str, list[int]]:
+    def _added_others(self) -> dict[str, int]:
+        """Codes by column of the values that inference did not find, under a name that no value of the list has."""
+        inferred, lost = self.plan.inferred, reasons(self.plan.not_found)
+        found: dict[str, int] = {}
+        for measured in () if inferred is None else inferred.measured:
+            if measured.kind == "values" and measured.column in self.plan.names and measured.column not in lost:
+                space: Any = self.plan[measured.column].space
+                other = getattr(space.inner_space, "other", None)
+                if other is not None and other not in measured.cells:
+                    found[measured.column] = space.labels().index(other)
+        return found
+
+    @cached_property
+    def _are_empty(self) -> dict[str, bool]:
         return {}
 
     def _squares_of_bins(self, axes: Sequence[Axis]) -> dict[str, FloatArray]:

@@ -422,13 +422,6 @@ class PandasFrame(Frame):
             raise ColumnError(
                 f"is categorical, and {space.noun} cannot be; convert the column with astype(object)", column=name
             )
-        if not field.nullable and "nullable" in space.tag:
-            dtype = self.frame[name].dtype
-            raise ColumnError(
-                f"has dtype {dtype}, which holds no nulls, but a Nullable space; declare the inner space, or "
-                "convert_dtypes() first",
-                column=name,
-            )
         try:
             if tolerant and field.order:
                 return space.encode(_nearest(self._entries(name), space), nulls=nulls)
@@ -459,7 +452,8 @@ class PandasFrame(Frame):
             series = self.frame[name]
             if name in codes:
                 released = codes[name] if order is None else codes[name].take(order, axis=0)
-                data[name] = _restore(spaces[name], released, series.dtype, index)
+                dtype = _with_nulls(series.dtype) if spaces[name].has_null else series.dtype
+                data[name] = _restore(spaces[name], released, dtype, index)
             else:
                 data[name] = passed(series, order).set_axis(index)
         out = pd.DataFrame(data, index=index)
@@ -519,6 +513,17 @@ def _type_of(dtype: Any) -> pa.DataType | None:
         return pa.array(pd.Series([], dtype=dtype), from_pandas=True).type
     except (pa.ArrowException, TypeError, ValueError):
         return None
+
+
+def _with_nulls(dtype: Any) -> Any:
+    """Return a dtype that holds nulls: of NumPy's whole numbers and truth values the one of pandas with a mask.
+
+    >>> [str(_with_nulls(np.dtype(name))) for name in ("int32", "bool", "float64")]
+    ['Int32', 'boolean', 'float64']
+    """
+    inner = getattr(dtype, "subtype", dtype) if isinstance(dtype, pd.SparseDtype) else dtype
+    holds_none = isinstance(inner, np.dtype) and inner.kind in "biu"
+    return pd.Series([], dtype=inner).convert_dtypes().dtype if holds_none else dtype
 
 
 def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series:
