@@ -25,7 +25,7 @@ from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.plan.forecast import mean_errors
-from dpframe.plan.inferred import null_count
+from dpframe.plan.inferred import Measured, null_count
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.spaces.arrays import FloatArray, IntArray
@@ -419,11 +419,11 @@ class Reading:
 
         None where nulls count as values, and nothing counted them.
         """
-        inferred, rows = self.plan.inferred, self.rows
-        counted = inferred is not None and column in inferred.columns and rows == self.plan.inferred_rows
-        if not counted and self.plan.nulls_of(column) == "impute":
+        inferred, rows, own = self.plan.inferred, self.rows, list[Measured]()
+        if inferred is not None and column in inferred.columns and rows == self.plan.inferred_rows:
+            own = [measured for measured in inferred.measured if measured.column == column]
+        elif self.plan.nulls_of(column) == "impute":
             return None
-        own = [measured for measured in inferred.measured if measured.column == column] if counted else []
         # Types without nulls have no count of them.
         nulls, variance = null_count(own) or (0.0, 0.0)
         share, variance = max(nulls, 0.0) / max(rows, 1), variance / max(rows, 1) ** 2

@@ -73,7 +73,7 @@ def unread_kind(
     read = {"null", *_CANDIDATES[wider], *_ALSO_READ.get(way, ())}
     others = {kind: count for kind, count in counts.items() if kind not in read}
     kind = max(others, key=lambda name: others[name])
-    evidence = [(others[kind], variance)]
+    evidence = [(float(others[kind]), variance)]
     if nulls is not None:
         rest, rest_variance = nulls[0] - counts["null"], nulls[1] + variance
         evidence.append((others[kind] + rest, variance + rest_variance))
