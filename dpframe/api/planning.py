@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.accounting.unit import ROW, Unit
-from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_not_found
+from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_hinted_nulls, warn_not_found
 from dpframe.api.identity import request_digest
 from dpframe.api.ledger.account import Cost
 from dpframe.api.options import (
@@ -161,6 +161,7 @@ class CheckedRequest:
     def ready(cls, plan: Plan, table: Table, request: Request) -> CheckedRequest:
         """Check a ready plan against a table."""
         warn_not_found(plan)
+        warn_hinted_nulls(plan)
         check_columns(table.names, plan)
         _check_unit(plan.reused, plan.unit)
         if request.release:
@@ -292,6 +293,7 @@ class CheckedRequest:
                 InferenceWarning,
             )
         warn_not_found(plan, self.expected(table) if plan.not_found else [])
+        warn_hinted_nulls(plan)
         return plan
 
     def _with_mechanisms(self, spaces: Mapping[str, Space], inferred: Inferred) -> Plan:

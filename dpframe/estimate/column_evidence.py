@@ -25,7 +25,7 @@ from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question, Results
 from dpframe.estimate.surrogates import count_classes
 from dpframe.plan.infer.steps import is_on_steps
-from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured
+from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured, null_count
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
@@ -60,12 +60,10 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
     on_steps = is_on_steps(mine, axis.column.space)
     found = [one for m in mine for one in (*_values(m, axis, limit), *_intervals(m, axis, parts, on_steps))]
-    nulls = [(m.missing, 1 / m.variance) for m in mine if m.missing is not None]
-    if nulls and axis.has_null:
+    nulls = null_count(mine)
+    if nulls is not None and axis.has_null:
         # Null is a value if the mean of all its counts showed by three standard errors.
-        weight = math.fsum(w for _, w in nulls)
-        mean = math.fsum(count * w for count, w in nulls) / weight
-        found.append((np.eye(axis.cells)[-1], mean, 1 / weight, NULLS_SHOW / math.sqrt(weight)))
+        found.append((np.eye(axis.cells)[-1], *nulls, NULLS_SHOW * math.sqrt(nulls[1])))
     if not found:
         return None
     return Observation(*(np.array(part, dtype=np.float64) for part in zip(*found, strict=True)))

@@ -12,7 +12,7 @@ import pandas as pd
 from dpframe.errors import DpframeWarning, InferenceWarning, ParameterError, check_flags, is_one_of, name_list, warn
 from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, make_axis
-from dpframe.estimate.base import Bins, column_names, kept_parts
+from dpframe.estimate.base import Bins, column_names
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.conditions import ItemCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs
@@ -46,7 +46,8 @@ class CountEstimates(VectorEstimates):
         Parameters
         ----------
         column
-            A randomised column; every value of its space has a row in the result.
+            A randomised column; every value of its space has a row in the result, but for the ``other`` of a list that
+            inference found, where its count is within its noise of 0.
         normalize
             Give shares instead of counts (of the rows that are not null, if ``dropna``).
         sort, ascending
@@ -143,9 +144,10 @@ class CountEstimates(VectorEstimates):
         return results.frame(index, answer.said)
 
     def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> tuple[Results, pd.Index[Any]]:
-        kept = kept_parts(axes, dropna)
-        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
+        shown = self._shown_cells(axes, dropna)
+        labels = [axis.labels[cells] for axis, cells in zip(axes, shown, strict=True)]
         index = labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels)
+        kept = np.ix_(*shown)
         return self._results(answer.estimate[kept].ravel(), answer.variance[kept].ravel()), index
 
     @nan_if_not_found
@@ -285,12 +287,13 @@ class CountEstimates(VectorEstimates):
         if margins and chosen != "inverse":
             raise ParameterError("margins are given with method='inverse' only")
         answer = self._cells(axes, bool(normalize), given[normalize], dropna, chosen, target)
-        kept = kept_parts(axes, dropna)
+        shown = self._shown_cells(axes, dropna)
+        kept = np.ix_(*shown)
         most = 1.0 if normalize else self._all_rows
         says_nothing = bool((answer.variance[kept] > most**2).any())
         if method is None and chosen == "inverse" and not margins and says_nothing:
             answer = self._cells(axes, bool(normalize), given[normalize], dropna, "auto", target)
-        rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
+        rows, cols = (axis.labels[cells] for axis, cells in zip(axes, shown, strict=True))
         estimate, variance = answer.estimate[kept], answer.variance[kept]
         if margins:
             # Plain labels: an index of intervals has no place for "All".
@@ -309,14 +312,15 @@ class CountEstimates(VectorEstimates):
 
         Those of tables are sums of cells, whose noise is independent. Those of rows are estimated on their own.
         """
-        kept = kept_parts(axes, dropna)
+        shown = self._shown_cells(axes, dropna)
         if answer.source != "rows":
+            kept = np.ix_(*shown)
             cells = answer.estimate[kept], answer.variance[kept]
             first, second, both = ([np.atleast_1d(v.sum(axis=others)) for v in cells] for others in (1, 0, (0, 1)))
             return [(first[0], first[1]), (second[0], second[1]), (both[0], both[1])]
         counts, found = self._counts(axes), []
         for keep in ((0,), (1,), ()):
-            part = kept[keep[0]] if keep else slice(None)
+            part = shown[keep[0]] if keep else slice(None)
             cells = surrogates.margin_cells(counts, axes, keep, dropna, self._source.sampling(target))
             estimate, variance = self._weighted(*cells, False)
             found.append((estimate.ravel()[part], variance.ravel()[part]))
@@ -401,7 +405,7 @@ class CountEstimates(VectorEstimates):
             if not normalize:
                 raise ParameterError("by goes with shares only; leave normalize out")
             group = make_axis(self._source.column(by), bins)
-            part, batches = slice(0, group.cells - group.has_null), self._source.codes([column, by])
+            (part,), batches = self._shown_cells([group], True), self._source.codes([column, by])
             shares, variances = self._counted(mine, places, how, batches, group).share_by(group, sampling)
             return self._results(shares.T, variances.T)[:, part].wide(index, group.labels[part])
         if places is None or len(places) == 1:
@@ -587,18 +591,21 @@ class CountEstimates(VectorEstimates):
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
         """Return the share of rows where a column is null, from 0 to 1.
 
-        Raises `ParameterError` where its space holds no nulls.
+        Where its space holds no nulls the estimate is 0; if inference saw none beyond its noise, the interval ends at
+        what its counts allow.
+
+        Raises `ParameterError` where nulls were written as values of the column.
         """
         sampling = self._source.sampling(target)
         chosen = self._source.column(column)
         if not chosen.space.has_null:
-            inferred = () if self.plan.inferred is None else self.plan.inferred.measured
-            why = (
-                "private inference saw none beyond its noise; declare its space Nullable in another release"
-                if any(measured.column == column for measured in inferred)
-                else "its space is not Nullable"
-            )
-            raise ParameterError(f"column {column!r} has no null rate: {why}")
+            unseen = self._unseen_nulls(column, target)
+            if unseen is None:
+                raise ParameterError(
+                    f"column {column!r} has no null rate, as its nulls count as values (nulls='impute', or spaces of "
+                    "another table); declare its space Nullable in another release"
+                )
+            return unseen.series(column, {"source": "tables"})
         if chosen.space.code_words:
             (rate, variance), source = sets.null_rate(chosen, self._source.codes([column]), sampling), "rows"
         else:

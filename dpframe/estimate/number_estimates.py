@@ -13,7 +13,7 @@ import pandas as pd
 from dpframe.errors import InferenceWarning, ParameterError, check_flags, check_whole, is_one_of, name_list, warn
 from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts, make_axis
-from dpframe.estimate.base import column_names, kept_parts
+from dpframe.estimate.base import column_names
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons, warn_of_hidden
@@ -22,7 +22,7 @@ from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.plan.words import first_digit
 from dpframe.spaces import Space
-from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.base import line_of
 
 _WIDE = 2.0
@@ -168,8 +168,8 @@ class NumberEstimates(VectorEstimates):
         values, variance, source, errors = self._with_groups(
             scale, axes, scale.back(ratio), spread * scale.width**2, method
         )
-        kept = kept_parts(axes, dropna=True)
-        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
+        shown = self._shown_cells(axes, dropna=True)
+        labels, kept = [axis.labels[cells] for axis, cells in zip(axes, shown, strict=True)], np.ix_(*shown)
         index = labels[0] if isinstance(by, str) else pd.MultiIndex.from_product(labels)
         found, errors = self._group_means(column, values, variance, source, kept, index), errors[kept].ravel()
         self._warn_of_drawn(column, keys, errors)
@@ -253,7 +253,7 @@ class NumberEstimates(VectorEstimates):
         means: FloatArray,
         variance: FloatArray,
         source: str,
-        kept: tuple[slice, ...],
+        kept: tuple[IntArray, ...],
         index: pd.Index,
     ) -> pd.DataFrame:
         self._warn_of_clipped([column])

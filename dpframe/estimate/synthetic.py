@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -25,7 +26,7 @@ import pandas as pd
 
 from dpframe.errors import AlteredReleaseWarning, ParameterError, check_whole, warn
 from dpframe.estimate import sets
-from dpframe.estimate.axes import ListedAxis
+from dpframe.estimate.axes import Axis, ListedAxis
 from dpframe.estimate.evidence.likelihood import expectation_maximization
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import Codes, count_classes
@@ -188,9 +189,15 @@ def make_generator(random_state: Any) -> np.random.Generator:
 class Synthesizer:
     """Draws rows of one release."""
 
-    def __init__(self, source: Source, models: Models, supports: Mapping[str, sets.Held]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        models: Models,
+        supports: Mapping[str, sets.Held],
+        empty: Callable[[Axis], Sequence[int]] = lambda axis: (),
+    ) -> None:
         self._source, self._model = source, models.whole
-        self._supports = supports
+        self._supports, self._empty = supports, empty
 
     @property
     def text(self) -> str:
@@ -260,7 +267,15 @@ class Synthesizer:
 
     @cached_property
     def _mixture(self) -> Mixture:
-        return self._model.fit.mixture
+        """The model's mixture without the cells that results do not show."""
+        mixture, laws = self._model.fit.mixture, []
+        for law, member in zip(mixture.laws, self._model.columns.values(), strict=True):
+            kept = np.ones(member.cells)
+            kept[[] if member.is_cut else list(self._empty(member.axis))] = 0.0
+            shown = law * kept
+            totals = shown.sum(axis=1, keepdims=True)
+            laws.append(np.where(totals > 0, shown / np.where(totals > 0, totals, 1.0), kept / max(kept.sum(), 1.0)))
+        return replace(mixture, laws=tuple(laws))
 
     @cached_property
     def _heard(self) -> dict[str, bool]:
