@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from dpframe.api.budgets import ReleaseBudget
-from dpframe.api.ledger.account import INFERENCE, Cost, Job, OpenAccount
+from dpframe.api.ledger.account import INFERENCE, RELEASE, Cost, Job, OpenAccount
 from dpframe.api.options import PlanOptions, check_names
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import (
@@ -33,8 +33,6 @@ from dpframe.tables.table import SHUFFLED, Codes, Table, check_released_types, l
 
 T = TypeVar("T", bound=Table)
 D = TypeVar("D")
-
-RELEASE = "release"
 
 _FEW = 2
 """Rows below which a table has nothing to average."""
@@ -139,8 +137,9 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         if self.request.release:
             cost = valid.cost if valid.plan is None else budget.cost(valid.plan)
             if budget.account is not None:  # only what a ledger has entered is known again
-                cost = replace(cost, wanted=self.request.digest if valid.plan is None else valid.plan.digest)
-            budget.pay(self.table, RELEASE, cost, codes)
+                wanted = self.request.digest if valid.plan is None else valid.plan.digest
+                cost = replace(cost, wanted=wanted, inference=valid.measurement)
+            return budget.pay(self.table, RELEASE, cost, codes)
         elif valid.allowed is not None:
             cost = Cost(valid.allowed.budget, valid.allowed.step, unit=valid.unit)
             return budget.pay(self.table, INFERENCE, cost, codes)
@@ -157,12 +156,14 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
     @one_thread
     def _ready(self, valid: CheckedRequest, codes: Codes, receipt: str | None, key: bytes) -> Ready:
         table, account = self.table, self.budget.account
-        plan = valid.measured(table, key, receipt) if valid.plan is None else valid.plan
+        apart = None if self.request.release else receipt
+        plan = valid.measured(table, key, apart) if valid.plan is None else valid.plan
         if valid.plan is None and self.request.release and table.held:
             left = {name: plan[name].space for name in plan.names if name not in codes}
             codes |= table.codes(left, plan.nulls, tuple(left))
             codes = {name: codes[name] for name in plan.names}
             _watch_order(plan, codes)
+            self.budget.bind(table, valid.cost, codes, receipt, plan)
         own = self.request.plan is None and plan.inferred is not None
         return Ready(plan, key, codes, own, None if account is None else account.part)
 

@@ -168,7 +168,8 @@ def sanitize(
         A ready plan instead of these and of the options below.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. Two tables under one
-        noise show how they differ: with a ledger the second is refused.
+        noise show how they differ: in the same ledger the second is refused, whether a request or a ready plan draws
+        the noise. Without a ledger, or in another one, nothing is known of the first.
     ledger, dataset
         A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn. Or
         only ``ledger``, as ``Ledger(…).account(dataset, part)``, where the table holds only the rows of a part of the
