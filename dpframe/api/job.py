@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from dpframe.api.budgets import ReleaseBudget
 from dpframe.api.ledger.account import INFERENCE, RELEASE, Cost, Job, OpenAccount
 from dpframe.api.options import PlanOptions, check_names
@@ -28,7 +30,7 @@ from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.noisy_tables import measured_tables
 from dpframe.tables.order_watch import SortedWatch
 from dpframe.tables.release import Digest, permutation, release
-from dpframe.tables.released import described
+from dpframe.tables.released import described_rows, is_known_release
 from dpframe.tables.table import SHUFFLED, Codes, Table, check_released_types, located
 
 T = TypeVar("T", bound=Table)
@@ -102,6 +104,12 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
                 f"the table has {SHUFFLED!r} as a column or index, as releases have, which another release only adds "
                 "noise to; if it is one, read it with dpframe.read(path) or give its plan back with "
                 "dpframe.attach(table, plan), else rename that",
+                DpframeWarning,
+            )
+        elif isinstance(table, Frame) and is_known_release(table):
+            warn(
+                "the table has the very rows of a release, to which another release only adds noise; use the original "
+                "table, or give the plan back with dpframe.attach(table, plan)",
                 DpframeWarning,
             )
         valid = (
@@ -212,4 +220,5 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n
     info = ReleaseInfo(plan, count, digest.hexdigest(tables), rows, ready.own, tables, ready.part)
-    return frame.rebuild(plan, plan.released_spaces, released, order, described(info))
+    unchanged = all(np.array_equal(codes, ready.codes[name]) for name, codes in released.items())
+    return frame.rebuild(plan, plan.released_spaces, released, order, described_rows(info, unchanged))
