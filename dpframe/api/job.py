@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +25,7 @@ from dpframe.errors import (
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread
+from dpframe.spaces import Space
 from dpframe.tables.frames import Frame
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.noisy_tables import measured_tables
@@ -82,13 +83,14 @@ Checked = tuple[CheckedRequest, Codes]
 class ReleaseJob(Job[Checked, D], Generic[T, D]):
     """A release of a table, or the inference of its spaces, under a request.
 
-    ``then`` draws the rows, and returns or writes what is released.
+    ``then`` draws the rows, and returns or writes what is released; ``fits`` refuses spaces whose values it cannot write.
     """
 
     table: T
     request: Request
     budget: ReleaseBudget
     then: Callable[[T, Ready], D]
+    fits: Callable[[Mapping[str, Space]], None] = lambda _: None
 
     @one_thread
     def check(self) -> Checked:
@@ -126,6 +128,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
                 )
             if not (valid.plan.columns or valid.plan.passthrough):
                 warn("no column is left to release; check the input and drop=", InferenceWarning)
+        self.fits(valid.spaces)
         likely = valid.widened(table)
         if likely is not None:
             check_released_types(table, likely)
@@ -176,15 +179,21 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         return Ready(plan, key, codes, own, None if account is None else account.part)
 
 
-def carry_out(table: T, request: Request, budget: ReleaseBudget, then: Callable[[T, Ready], D]) -> D:
-    """Run the job of a request: of a table in memory, of files, or of an engine's.
+def carry_out(
+    table: T,
+    request: Request,
+    budget: ReleaseBudget,
+    then: Callable[[T, Ready], D],
+    fits: Callable[[Mapping[str, Space]], None] = lambda _: None,
+) -> D:
+    """Run the job of a request: of a table in memory, of files, or of an engine's; see `ReleaseJob`.
 
     Raises `AlreadySanitizedError` if the table is a release; `ParameterError`, `PlanError` or `ColumnError` for a
     request or a value that breaks its rule; nothing is spent then; `BudgetExceeded` or `LedgerError` if the ledger does
     not allow the spend; nothing is drawn then.
     """
     chosen = of_persons(table, request, budget.choice)
-    return ReleaseJob(chosen, request, budget, then).run()
+    return ReleaseJob(chosen, request, budget, then, fits).run()
 
 
 def planned(
