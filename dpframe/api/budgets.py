@@ -34,7 +34,6 @@ from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
 from dpframe.tables.table import Codes, Table
 
-
 _MAC_LETTERS = 10
 """Hexadecimal digits of the MAC of a noise, or a table; ids of releases begin with the two. Theory: 2^-40 a pair."""
 

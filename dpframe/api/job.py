@@ -83,7 +83,7 @@ Checked = tuple[CheckedRequest, Codes]
 class ReleaseJob(Job[Checked, D], Generic[T, D]):
     """A release of a table, or the inference of its spaces, under a request.
 
-    ``then`` draws the rows, and returns or writes what is released; ``fits`` refuses spaces whose values it cannot write.
+    ``then`` draws the rows, and returns or writes what is released; ``fits`` refuses spaces that it cannot write.
     """
 
     table: T
@@ -151,7 +151,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
                 wanted = self.request.digest if valid.plan is None else valid.plan.digest
                 cost = replace(cost, wanted=wanted, inference=valid.measurement)
             return budget.pay(self.table, RELEASE, cost, codes)
-        elif valid.allowed is not None:
+        if valid.allowed is not None:
             cost = Cost(valid.allowed.budget, valid.allowed.step, unit=valid.unit)
             return budget.pay(self.table, INFERENCE, cost, codes)
         return None

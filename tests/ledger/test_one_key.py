@@ -142,7 +142,9 @@ OFTEN = ("nothing", "measure", "sample", "order", "contributions", "nulls")
 """Changes that are walked in every run of the tests; the others take as long again."""
 
 
-@pytest.mark.parametrize("change", [pytest.param(one, marks=[pytest.mark.slow] * (one not in OFTEN)) for one in CHANGES])
+@pytest.mark.parametrize(
+    "change", [pytest.param(one, marks=[pytest.mark.slow] * (one not in OFTEN)) for one in CHANGES]
+)
 def test_a_key_serves_one_table_whatever_option_changes(ledger: dpf.Ledger, change: str) -> None:
     _walked(ledger, "pandas", PROMISE, CHANGES[change])
 

@@ -100,9 +100,9 @@ ENTRIES: dict[str, Callable[..., Any]] = {
     ),
     "polars": lambda frame, path, **paid: dpf.sanitize(pl.from_arrow(_arrow_table(frame)), **PROMISE, **paid),
     "Sanitizer": lambda frame, path, **paid: dpf.Sanitizer(**PROMISE, **paid).fit_transform(frame),
-    "Queries": lambda frame, path, **paid: dpf.Queries(
-        frame, **PROMISE, spaces={"x": ["a", "b"]}, **paid
-    ).histogram("x", share=0.5),
+    "Queries": lambda frame, path, **paid: dpf.Queries(frame, **PROMISE, spaces={"x": ["a", "b"]}, **paid).histogram(
+        "x", share=0.5
+    ),
 }
 ARROW = ("Arrow", "Arrow to CSV", "polars")
 OTHERS = ("complex", "sparse", "sparse text", "objects")
@@ -161,7 +161,8 @@ KINDS: dict[str, Callable[[pa.Table, Path], Any]] = {
 
 
 def _nulls(table: Any) -> int:
-    return int(table.to_pandas()["void"].isna().sum()) if hasattr(table, "to_pandas") else int(table["void"].isna().sum())
+    frame = table if isinstance(table, pd.DataFrame) else table.to_pandas()
+    return int(frame["void"].isna().sum())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,8 +13,8 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
 from dpframe.api.ledger.currencies import covers, difference
-from dpframe.api.ledger.ledger import Account, as_ledger
 from dpframe.api.ledger.draws import Draws
+from dpframe.api.ledger.ledger import Account, as_ledger
 from dpframe.errors import ParameterError, name_list
 from dpframe.plan.infer.private import Measurement
 from dpframe.plan.inferred import Inferred
@@ -124,9 +124,7 @@ class OpenAccount(Account):
                 receipt = hashlib.sha256(name.encode()).hexdigest()[:32]
                 self._enter(receipt, Cost(one.budget, one.step, unit=unit), INFERENCE)
 
-    def spend(
-        self, cost: Cost, what: str = "release", receipt: str | None = None, draws: Draws | None = None
-    ) -> str:
+    def spend(self, cost: Cost, what: str = "release", receipt: str | None = None, draws: Draws | None = None) -> str:
         """Enter a spend, for good, and return its receipt; one of a name that is given is entered once.
 
         ``draws``: see `Ledger.spend`; a release that drew all of it before has a receipt already.

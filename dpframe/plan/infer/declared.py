@@ -59,7 +59,9 @@ def infer_spaces(
     missing: list[Field] = []
     for column in columns:
         space = declared_space(column, declared) if column.name in declared else from_type(column)
-        if space is None or (infer == "private" and column.name not in declared and column.nullable and not column.empty):
+        if space is None or (
+            infer == "private" and column.name not in declared and column.nullable and not column.empty
+        ):
             missing.append(column)
         else:
             known[column.name] = space

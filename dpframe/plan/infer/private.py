@@ -127,9 +127,7 @@ class Measurement:
         """SHA-256 of all that is asked; it enters the key of the noise."""
         # Of three rounds as it always did.
         rounds = () if self.rounds == len(ROUND_SHARES) else (self.rounds,)
-        return _digest(
-            self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *rounds
-        )
+        return _digest(self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *rounds)
 
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
