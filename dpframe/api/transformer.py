@@ -96,8 +96,9 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     *What is spent.* ``fit`` by itself spends only if it infers spaces privately. Every transform is a release of its
     rows: ``fit_transform`` and a later ``transform`` of the same rows add up to 2ε less one inference (the very
-    same seeded release, repeated, adds nothing); two sanitizers in a `ColumnTransformer` add up, too, also for different
-    columns; disjoint folds do not. A grid search over 3 values with 5 folds fits or scores on every row 15 times and refits once: 16ε. A
+    same seeded release, repeated, adds nothing); two sanitizers in a `ColumnTransformer` add up, too, also for
+    different columns; disjoint folds do not. A grid search over 3 values with 5 folds fits or scores on every row 15
+    times and refits once: 16ε. A
     shared ``ledger`` holds all of this to a total, and counts every call, disjoint folds included. Without one, rows
     released again in one process are warned of (`RepeatedReleaseWarning`, at the 2nd, 4th, 8th, … time of most rows,
     with the sum so far); other processes are not seen. It is nearly always better to sanitise once, outside, where
