@@ -49,7 +49,6 @@ from dpframe.plan.findings import expected_losses, judge
 from dpframe.plan.infer.categories import is_text
 from dpframe.plan.infer.cost import Allowance, allowance
 from dpframe.plan.infer.declared import (
-    empty_columns,
     identifiers,
     infer_spaces,
     warn_of_copied_identifiers,
@@ -176,7 +175,6 @@ class CheckedRequest:
         promise = promise_of(request.epsilon, request.delta, table.n, quiet)
         check_lists(table.names, options["drop"], options["passthrough"], options["spaces"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
-        columns = _without_empty(columns, options, table.objects, quiet)
         columns = _without_identifiers(columns, options, quiet)
         if not quiet:
             warn_of_copied_identifiers(options["passthrough"])
@@ -188,9 +186,6 @@ class CheckedRequest:
         options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused(declared), _unit_of(options))}
         wish = wish_of(options, promise)
         names = [column.name for column in columns]
-        empty = [one.name for one in left if pa.types.is_null(one.type) and not table.objects]
-        if empty:
-            raise ColumnError("has type null, which no space can hold; cast it, or pass drop=[…]", column=empty[0])
         check_bounded(left, options)
         rounds = rounds_of(left, table.n, promise, options["contributions"])
         histograms = histograms_of(left, table.n, most, rounds)
@@ -317,21 +312,6 @@ class CheckedRequest:
             )
         kept = {name: mechanism for name, mechanism in given.items() if name not in unfit}
         return plan_of({**self.options, "mechanisms": kept})
-
-
-def _without_empty(columns: Sequence[Field], options: dict[str, Any], objects: bool, quiet: bool) -> list[Field]:
-    """Return the columns less those whose type holds nothing but nulls, which join ``drop``, with one warning."""
-    found = [] if objects else empty_columns(columns, options["spaces"])
-    if not found or len(found) == len(columns):
-        return list(columns)
-    options["drop"] = (*options["drop"], *found)
-    if not quiet:
-        warn(
-            f"left out, as their type is null and holds nothing else: {name_list(found)}; drop={found} says that they "
-            "are to go",
-            InferenceWarning,
-        )
-    return [column for column in columns if column.name not in found]
 
 
 def _without_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: bool) -> list[Field]:

@@ -87,7 +87,7 @@ class CountEstimates(VectorEstimates):
             population, level = target == "population", self.confidence_level
             results = of_ranks_alone(results, list(index), ranks, rows, normalize, population, level, dropna)
             said |= {"measured": True}
-        if np.median(results.std_error) > (1.0 if normalize else rows):
+        if 2 * np.count_nonzero(results.std_error > (1.0 if normalize else rows)) > len(index):
             warn(
                 f"counts of single values of {column!r} have errors above all rows; give bins=10, or count ranges",
                 DpframeWarning,

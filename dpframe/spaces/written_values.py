@@ -191,6 +191,7 @@ def _moment(text: str) -> int | None:
 
 
 _READERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]]] = [
+    (pa.types.is_null, lambda entries: pa.nulls(len(entries))),
     (pa.types.is_boolean, _booleans),
     (pa.types.is_int64, _wholes),
     (pa.types.is_float64, _floats),

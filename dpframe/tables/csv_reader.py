@@ -89,6 +89,7 @@ _BLOCK = 1 << 24
 
 _DAY_FIRST = "pd.to_datetime(…, dayfirst=True) reads columns of dates like 31.1.2024"
 _RULES: list[tuple[Callable[[pa.DataType], bool], str]] = [
+    (pa.types.is_null, "no empty field"),
     (pa.types.is_boolean, "neither true nor false"),
     (pa.types.is_integer, "no whole number"),
     (pa.types.is_floating, 'no number like 54.2 (pandas.read_csv(…, decimal=",") reads decimal commas)'),
@@ -115,7 +116,6 @@ class CsvInput(FileInput):
 
     form: ClassVar[str] = "CSV"
     ending: ClassVar[str] = ".csv"
-    objects: ClassVar[bool] = True
     apart: ClassVar[bool] = True
     checked_rows: ClassVar[int] = 1 << 18
 
@@ -175,7 +175,8 @@ class CsvInput(FileInput):
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns: as long as no spaces are known, that they are written as text."""
-        return [replace(field, written=pa.types.is_null(field.type)) for field in super().fields(names)]
+        found = super().fields(names)
+        return [replace(field, written=field.empty and field.name not in self.types, empty=False) for field in found]
 
     def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
         first = 0
@@ -205,8 +206,7 @@ class CsvInput(FileInput):
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return columns as one table."""
-        fields = [self.schema.field(name) for name in names]
-        schema = pa.schema([pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in fields])
+        schema = pa.schema([pa.field(name, self.types.get(name, pa.string())) for name in names])
         batches = [pa.RecordBatch.from_pydict(batch, schema) for batch in self._every(names, self.n or 1, names)]
         return pa.Table.from_batches(batches, schema)
 

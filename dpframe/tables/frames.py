@@ -53,7 +53,6 @@ class Frame(ABC):
     index_names: Sequence[Any] = ()
     """Names of what rows are known by besides their columns, where a frame has that; files and engines have none."""
     checked_rows: ClassVar[int] = 1 << 18
-    objects: ClassVar[bool] = False
     indices: ClassVar[tuple[str, ...]] = ()
 
     chosen: tuple[Frame, npt.NDArray[np.intp]] | None = None
@@ -317,7 +316,6 @@ class PandasFrame(Frame):
     """A pandas DataFrame; every dtype arrives as Arrow and comes back as it was."""
 
     kind = "pandas"
-    objects = True
 
     def __init__(self, frame: pd.DataFrame) -> None:
         for name in frame.columns:

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.spaces import as_arrow
-from dpframe.spaces.field import Field
+from dpframe.spaces.field import Field, is_open
 
 _EXACT = 18
 """Digits of whole numbers that 64 bits hold; of more they are floats."""
@@ -102,7 +102,8 @@ def coded_type(type_: pa.DataType) -> pa.DataType:
 def coded_field(name: str, type_: pa.DataType, nullable: bool) -> Field:
     """Return what is public about a column, as it is coded."""
     decimal = (type_.precision, type_.scale) if _is_decimal(type_) else None
-    return Field(name, coded_type(type_), nullable, of_day=bool(pa.types.is_time(type_)), decimal=decimal)
+    of_day, empty = bool(pa.types.is_time(type_)), is_open(type_)
+    return Field(name, coded_type(type_), nullable, of_day=of_day, decimal=decimal, empty=empty)
 
 
 def _is_decimal(type_: pa.DataType) -> bool:

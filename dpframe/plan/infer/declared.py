@@ -58,7 +58,9 @@ def infer_spaces(
     missing: list[Field] = []
     for column in columns:
         space = declared_space(column, declared) if column.name in declared else from_type(column)
-        if space is None or (infer == "private" and column.name not in declared and column.nullable):
+        if space is None or (
+            infer == "private" and column.name not in declared and column.nullable and not column.empty
+        ):
             missing.append(column)
         else:
             known[column.name] = space
@@ -136,17 +138,6 @@ def identifiers(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | Non
         and IDENTIFIER.search(column.name)
         and from_type(replace(column, nullable=False)) is None
     ]
-
-
-def empty_columns(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> list[str]:
-    """Return the columns without a declared space whose Arrow type is null: a table of this schema has nulls there.
-
-    >>> import pyarrow as pa
-    >>> empty_columns([Field("a", pa.null(), True), Field("b", pa.int8(), True)], None)
-    ['a']
-    """
-    declared = _declared(spaces)
-    return [column.name for column in columns if pa.types.is_null(column.type) and column.name not in declared]
 
 
 def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:

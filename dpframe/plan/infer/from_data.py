@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.plan.infer.categories import is_text, text_of
-from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, Vector
+from dpframe.spaces import Boolean, Categorical, Datetime, Empty, Integer, Nullable, Real, Space, Subset, Vector
 from dpframe.spaces.arrays import float_norms, float_rows, is_list_of_floats, list_lengths
 from dpframe.spaces.base import LARGEST_GRID, decoded
 from dpframe.spaces.field import Field
@@ -235,6 +235,8 @@ FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterab
 def from_type(column: Field) -> Space | None:
     """Return the space that a type determines."""
     space: Space
+    if column.empty:
+        return Empty()
     if pa.types.is_boolean(column.type):
         space = Boolean()
     elif pa.types.is_int8(column.type):
