@@ -400,7 +400,7 @@ class CountEstimates(VectorEstimates):
         if by is not None:
             if not normalize:
                 raise ParameterError("by goes with shares only; leave normalize out")
-            group = make_axis(self._source.column(by), bins)
+            group = self._axis(by, bins)
             part, batches = slice(0, group.cells - group.has_null), self._source.codes([column, by])
             shares, variances = self._counted(mine, places, how, batches, group).share_by(group, sampling)
             return self._results(shares.T, variances.T)[:, part].wide(index, group.labels[part])

@@ -182,19 +182,22 @@ def _place(space: Any, value: float) -> float:
 
 def has_one_reading(space: Any, text: str) -> bool:
     """Return whether a text names one time for sure: a duration, or what begins as ISO 8601 does."""
-    first = space.instants(space.numbers(np.array([0])))[0]
-    return isinstance(first, np.timedelta64) or ISO.fullmatch(text.strip()) is not None
+    return space.is_duration or ISO.fullmatch(text.strip()) is not None
+
+
+def given_instant(space: Any, given: Any) -> pd.Timestamp | pd.Timedelta:
+    """Return a time as pandas has it, without a zone in UTC, or a duration."""
+    if space.is_duration:
+        return pd.Timedelta(given)
+    time = pd.Timestamp(given)
+    return time if time.tzinfo is None else time.tz_convert("UTC").tz_localize(None)
 
 
 def _time_code(space: Any, given: Any, rounding: Callable[[float], int]) -> int:
     """Return the code of a time, or if the space lacks it of the next (``ceil``) or the previous one (``floor``)."""
-    first = space.instants(space.numbers(np.array([0])))[0]
-    kind: Any = pd.Timedelta if isinstance(first, np.timedelta64) else pd.Timestamp
-    time = kind(given)
-    if isinstance(time, pd.Timestamp) and time.tzinfo is not None:
-        time = time.tz_convert("UTC").tz_localize(None)
+    time = given_instant(space, given)
     code = int(space.encode([time])[0])
-    shown = kind(space.instants(space.numbers(np.array([code])))[0])
+    shown = type(time)(space.instants(space.numbers(np.array([code])))[0])
     if rounding is math.ceil:
         return code + int(shown < time)
     return code - int(shown > time)

@@ -32,6 +32,9 @@ _RESOLUTIONS = {
 }
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
+CALENDAR = np.datetime64(dt.datetime.min, "us"), np.datetime64(dt.datetime.max, "us")
+"""First and last instant of the years 1 to 9999: a limit of Python's calendar, and so of pandas' scalars."""
+
 
 def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
     """Return a bound as nanoseconds since 1970 (or as a duration) and as canonical text."""
@@ -281,10 +284,11 @@ class Datetime(NumberGrid):
         return codes.astype(np.float64)
 
     def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        """Return points in time to the microsecond (durations, where values are durations)."""
-        kind = "timedelta64[us]" if self.is_duration else "datetime64[us]"
-        start = np.array(self._start // 1000).astype(kind)
-        return np.asarray(start + self.durations(numbers))
+        """Return points in time to the microsecond, within the years 1 to 9999, or durations."""
+        if self.is_duration:
+            return np.asarray(np.timedelta64(self._start // 1000, "us") + self.durations(numbers))
+        found = np.datetime64(self._start // 1000, "us") + self.durations(numbers)
+        return np.asarray(np.clip(found, *CALENDAR))
 
     def durations(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return numbers of steps as durations to the microsecond."""
