@@ -461,7 +461,7 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
     if space.is_time:
         if not all(has_one_reading(space, bound) for bound in bounds if isinstance(bound, str)):
             raise ParameterError(f"bins of column {column.name!r} must name times as ISO text, e.g. '2020-01-31'")
-        bounds = [_time(bound) for bound in bounds]
+        bounds = [_time(space, bound) for bound in bounds]
     try:
         space.encode(bounds)
         codes = first_codes(space, bounds)
@@ -491,9 +491,9 @@ def _check_apart(column: Column, bounds: list[float], codes: IntArray) -> None:
         )
 
 
-def _time(bound: Any) -> Any:
+def _time(space: Any, bound: Any) -> Any:
     try:
-        return pd.Timestamp(bound) if isinstance(bound, str) else bound
+        return given_instant(space, bound) if isinstance(bound, str) else bound
     except ValueError:
         return bound
 

@@ -194,6 +194,10 @@ class Space(ABC):
         """Return the space with values that a decimal of so many digits holds, so many behind the point."""
         return self
 
+    def in_durations(self) -> Space:
+        """Return the space with times of day as durations, as columns of a type are coded."""
+        return self
+
     @property
     def is_listed(self) -> bool:
         """Whether the space is a list of values, rather than a grid: each has a name of its own."""

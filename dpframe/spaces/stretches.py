@@ -14,6 +14,7 @@ import pandas as pd
 
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.spaces.base import Space
+from dpframe.spaces.times import since_midnight
 
 ISO = re.compile(r"\d{4}(-?\d{2}.*)?")
 """How text of a time begins that has one reading: in 01.02.2023 either may be the month."""
@@ -188,7 +189,7 @@ def has_one_reading(space: Any, text: str) -> bool:
 def given_instant(space: Any, given: Any) -> pd.Timestamp | pd.Timedelta:
     """Return a time as pandas has it, without a zone in UTC, or a duration."""
     if space.is_duration:
-        return pd.Timedelta(given)
+        return pd.Timedelta(since_midnight(given))
     time = pd.Timestamp(given)
     return time if time.tzinfo is None else time.tz_convert("UTC").tz_localize(None)
 

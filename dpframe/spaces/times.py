@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from dpframe.errors import ParameterError
 from dpframe.spaces.arrays import by_pieces
 from dpframe.spaces.base import LARGEST_GRID, Codes, Mask, missing_of, refuse_object, refuse_type, register
 from dpframe.spaces.grids import Bools, NumberGrid, nearest
+from dpframe.spaces.json_form import to_object
 from dpframe.spaces.object_codes import plain_times
 from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import nanoseconds
@@ -55,10 +57,7 @@ def _parsed(value: Any) -> tuple[int, str] | None:
             value = value.astype("timedelta64[us]").item()
         if isinstance(value, str) and value.startswith("P"):
             value = _duration(value)
-        if isinstance(value, str) and ":" in value[:3]:
-            value = dt.time.fromisoformat(value)
-        if isinstance(value, dt.time):
-            value = dt.datetime.combine(dt.date.min, value) - dt.datetime.combine(dt.date.min, dt.time())
+        value = since_midnight(value)
         if isinstance(value, str):
             value = dt.datetime.fromisoformat(value)
         if isinstance(value, dt.timedelta):
@@ -72,6 +71,16 @@ def _parsed(value: Any) -> tuple[int, str] | None:
         return micros * 1000, text.removesuffix("T00:00:00")
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         return None
+
+
+def since_midnight(value: Any) -> Any:
+    """Return a time of day, or the text of one, as the time since midnight; others as they are."""
+    if isinstance(value, str) and ":" in value[:3]:
+        with contextlib.suppress(ValueError):
+            value = dt.time.fromisoformat(value)
+    if isinstance(value, dt.time):
+        return dt.datetime.combine(dt.date.min, value.replace(tzinfo=None)) - dt.datetime.min
+    return value
 
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?")
@@ -96,7 +105,8 @@ class Datetime(NumberGrid):
     ----------
     lower, upper
         Public bounds: dates, datetimes or ISO text, two timedeltas for durations, or two times of day (``"08:00"``),
-        which are coded as the time since midnight. Bounds without a zone are read as UTC when the column has one.
+        which are coded as the time since midnight; objects come back as ``datetime.time`` then. Bounds without a zone
+        are read as UTC when the column has one.
     resolution
         Width of the grid: ``"D"``, ``"h"``, ``"min"``, ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. Values
         are rounded to it, counted from ``lower``.
@@ -104,7 +114,8 @@ class Datetime(NumberGrid):
     Raises
     ------
     ParameterError
-        Unless both bounds are of one kind and in order, and the grid has fewer than 2^32 steps.
+        Unless both bounds are of one kind and in order, times of day lie within a day, and the grid has fewer than
+        2^32 steps.
 
     Examples
     --------
@@ -121,6 +132,8 @@ class Datetime(NumberGrid):
     lower: Any
     upper: Any
     resolution: str = "D"
+    of_day: bool = field(default=False, compare=False, repr=False, kw_only=True)
+    """Whether objects are times of day; set by bounds that are."""
 
     tag: ClassVar[str] = "datetime"
 
@@ -136,6 +149,10 @@ class Datetime(NumberGrid):
         high, high_text = _nanoseconds(self.upper, "upper")
         if low_text.startswith("P") != high_text.startswith("P"):
             raise ParameterError("lower and upper must be two points in time or two durations")
+        of_day = all(since_midnight(bound) is not bound for bound in (self.lower, self.upper))
+        object.__setattr__(self, "of_day", self.of_day or of_day)
+        if self.of_day and not (low_text.startswith("P") and low >= 0 and high < _RESOLUTIONS["D"]):
+            raise ParameterError("bounds of times of day must lie within a day; give e.g. ('08:00', '18:00')")
         object.__setattr__(self, "lower", low_text)
         object.__setattr__(self, "upper", high_text)
         if not low < high:
@@ -145,24 +162,40 @@ class Datetime(NumberGrid):
         if (high - low) // self._width > LARGEST_GRID:
             raise ParameterError(f"the grid may have at most {LARGEST_GRID} steps; give a coarser resolution")
 
+    def in_durations(self) -> Datetime:
+        """Return the space with times of day as durations."""
+        return replace(self, of_day=False)
+
+    def within_day(self) -> Datetime:
+        """Return the part of the grid that is times of day, or all minutes of a day if there are fewer than two."""
+        first = max(0, -(self._start // self._width))
+        last = min(self.size - 1, (_RESOLUTIONS["D"] - 1 - self._start) // self._width)
+        if first >= last:
+            return Datetime("00:00", "23:59", "min")
+        lower, upper = (dt.timedelta(microseconds=(self._start + code * self._width) // 1000) for code in (first, last))
+        return Datetime(lower, upper, self.resolution, of_day=True)
+
     def widened(self, steps: int) -> Datetime:
         """Return the grid that goes so many steps beyond both bounds.
 
         Raises
         ------
         ParameterError
-            If it would leave the years 1 to 9999.
+            If it would leave the years 1 to 9999, or the day of times of day.
         """
         more = steps * self._width // 1000
         first, last = self._start // 1000 - more, (self._start + (self.size - 1) * self._width) // 1000 + more
+        limit = "a day" if self.of_day else "the years 1 to 9999"
         try:
             low, high = dt.timedelta(microseconds=first), dt.timedelta(microseconds=last)
+            if self.of_day and (first < 0 or high.days):
+                raise OverflowError
             if self.is_duration:
-                return Datetime(low, high, self.resolution)
+                return Datetime(low, high, self.resolution, of_day=self.of_day)
             return Datetime((_EPOCH + low).replace(tzinfo=None), (_EPOCH + high).replace(tzinfo=None), self.resolution)
         except OverflowError:
             raise ParameterError(
-                "noise would reach beyond the years 1 to 9999; use laplace or square_wave, which stay within the "
+                f"noise would reach beyond {limit}; use laplace or square_wave, which stay within the "
                 "bounds, or give the column a larger epsilon"
             ) from None
 
@@ -266,12 +299,23 @@ class Datetime(NumberGrid):
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
         times = np.asarray(self._decode(codes, self.natural_type, None))
         unit, kind = np.datetime_data(times.dtype)[0], times.dtype.kind
-        if unit == "ns":  # Python's own times end at the microsecond
+        if unit == "ns" and not self.of_day:  # Python's own times end at the microsecond
             return super()._objects(codes, missing)
         found: Objects = times.astype(times.dtype if unit == "D" else f"{kind}8[us]").astype(object)
+        if self.of_day:
+            found = np.array([(dt.datetime.min + span).time() for span in found], dtype=object)
         if missing is not None:
             found[missing] = None
         return found
+
+    def labels(self) -> list[Any]:
+        """Return every value of the grid; refused above a million steps."""
+        labels = super().labels()
+        return self.objects(np.arange(self.size)).tolist() if self.of_day else labels
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as a JSON object with its tag."""
+        return {"space": self.tag} | to_object(self, sparse=("of_day",))
 
     def _holds(self, value: Any, code: int) -> bool:
         ticks = nanoseconds(value, self.is_duration)

@@ -242,7 +242,7 @@ def from_type(column: Field) -> Space | None:
     elif pa.types.is_uint8(column.type):
         space = Integer(0, 255)
     elif column.of_day:
-        space = Datetime("00:00", "23:59", "min")
+        space = Datetime("00:00", "23:59", "min").in_durations()
     else:
         return None
     return Nullable(space) if column.nullable else space

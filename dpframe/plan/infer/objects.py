@@ -185,6 +185,8 @@ class Objects(Task):
         return self._ways[self._gone].others_are_null
 
     def inner(self) -> Space:
-        """Return the space of the way that was gone."""
+        """Return the space of the way that was gone; of times of day where more of them were counted than durations."""
         assert self._gone is not None
-        return self._ways[self._gone].inner()
+        space: Any = self._ways[self._gone].inner()
+        kinds = dict(zip(KINDS, self.measured[0].counts, strict=True))
+        return space.within_day() if self._gone == "duration" and kinds["time of day"] > kinds["duration"] else space
