@@ -35,7 +35,7 @@ KEPT = "How the promise is kept"
 
 _OF_ERRORS = (
     "expected_error: mean error of one released value, of the worst; error_bound: the least that any mechanism "
-    "could have at this epsilon. Answers err far less: forecast() has their std_error, half of a ±"
+    "could have at this epsilon. Answers err far less: plan.forecast() has their std_error, half of a ±"
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
@@ -18,7 +18,6 @@ from dpframe.errors import ParameterError
 from dpframe.spaces.arrays import by_pieces
 from dpframe.spaces.base import LARGEST_GRID, Codes, Mask, missing_of, refuse_object, refuse_type, register
 from dpframe.spaces.grids import Bools, NumberGrid, nearest
-from dpframe.spaces.json_form import to_object
 from dpframe.spaces.object_codes import plain_times
 from dpframe.spaces.object_reading import Objects
 from dpframe.spaces.python_values import nanoseconds
@@ -83,6 +82,13 @@ def since_midnight(value: Any) -> Any:
     return value
 
 
+def _time_of_day(microseconds: int) -> dt.time:
+    """Return the time of day so long after midnight; `OverflowError` for one of another day."""
+    if not 0 <= microseconds < _RESOLUTIONS["D"] // 1000:
+        raise OverflowError
+    return (dt.datetime.min + dt.timedelta(microseconds=microseconds)).time()
+
+
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?")
 
 
@@ -114,8 +120,7 @@ class Datetime(NumberGrid):
     Raises
     ------
     ParameterError
-        Unless both bounds are of one kind and in order, times of day lie within a day, and the grid has fewer than
-        2^32 steps.
+        Unless both bounds are of one kind and in order, and the grid has fewer than 2^32 steps.
 
     Examples
     --------
@@ -132,15 +137,25 @@ class Datetime(NumberGrid):
     lower: Any
     upper: Any
     resolution: str = "D"
-    of_day: bool = field(default=False, compare=False, repr=False, kw_only=True)
-    """Whether objects are times of day; set by bounds that are."""
 
     tag: ClassVar[str] = "datetime"
 
     @property
     def contents(self) -> str:
         """What a column may hold."""
-        return f"{self.lower} to {self.upper}"
+        return " to ".join(self._written)
+
+    @property
+    def _written(self) -> tuple[str, str]:
+        """The bounds as they are declared."""
+        if not self._of_day:
+            return self.lower, self.upper
+        last = self._start + (self.size - 1) * self._width
+        return _time_of_day(self._start // 1000).isoformat(), _time_of_day(last // 1000).isoformat()
+
+    def __repr__(self) -> str:
+        lower, upper = self._written
+        return f"Datetime({lower=!r}, {upper=!r}, resolution={self.resolution!r})"
 
     def __post_init__(self) -> None:
         if not isinstance(self.resolution, str) or self.resolution not in _RESOLUTIONS:
@@ -150,9 +165,7 @@ class Datetime(NumberGrid):
         if low_text.startswith("P") != high_text.startswith("P"):
             raise ParameterError("lower and upper must be two points in time or two durations")
         of_day = all(since_midnight(bound) is not bound for bound in (self.lower, self.upper))
-        object.__setattr__(self, "of_day", self.of_day or of_day)
-        if self.of_day and not (low_text.startswith("P") and low >= 0 and high < _RESOLUTIONS["D"]):
-            raise ParameterError("bounds of times of day must lie within a day; give e.g. ('08:00', '18:00')")
+        object.__setattr__(self, "_of_day", of_day)
         object.__setattr__(self, "lower", low_text)
         object.__setattr__(self, "upper", high_text)
         if not low < high:
@@ -164,7 +177,7 @@ class Datetime(NumberGrid):
 
     def in_durations(self) -> Datetime:
         """Return the space with times of day as durations."""
-        return replace(self, of_day=False)
+        return Datetime(self.lower, self.upper, self.resolution)
 
     def within_day(self) -> Datetime:
         """Return the part of the grid that is times of day, or all minutes of a day if there are fewer than two."""
@@ -172,8 +185,8 @@ class Datetime(NumberGrid):
         last = min(self.size - 1, (_RESOLUTIONS["D"] - 1 - self._start) // self._width)
         if first >= last:
             return Datetime("00:00", "23:59", "min")
-        lower, upper = (dt.timedelta(microseconds=(self._start + code * self._width) // 1000) for code in (first, last))
-        return Datetime(lower, upper, self.resolution, of_day=True)
+        lower, upper = (_time_of_day((self._start + code * self._width) // 1000) for code in (first, last))
+        return Datetime(lower, upper, self.resolution)
 
     def widened(self, steps: int) -> Datetime:
         """Return the grid that goes so many steps beyond both bounds.
@@ -185,13 +198,13 @@ class Datetime(NumberGrid):
         """
         more = steps * self._width // 1000
         first, last = self._start // 1000 - more, (self._start + (self.size - 1) * self._width) // 1000 + more
-        limit = "a day" if self.of_day else "the years 1 to 9999"
+        limit = "a day" if self._of_day else "the years 1 to 9999"
         try:
             low, high = dt.timedelta(microseconds=first), dt.timedelta(microseconds=last)
-            if self.of_day and (first < 0 or high.days):
-                raise OverflowError
+            if self._of_day:
+                return Datetime(_time_of_day(first), _time_of_day(last), self.resolution)
             if self.is_duration:
-                return Datetime(low, high, self.resolution, of_day=self.of_day)
+                return Datetime(low, high, self.resolution)
             return Datetime((_EPOCH + low).replace(tzinfo=None), (_EPOCH + high).replace(tzinfo=None), self.resolution)
         except OverflowError:
             raise ParameterError(
@@ -299,10 +312,10 @@ class Datetime(NumberGrid):
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
         times = np.asarray(self._decode(codes, self.natural_type, None))
         unit, kind = np.datetime_data(times.dtype)[0], times.dtype.kind
-        if unit == "ns" and not self.of_day:  # Python's own times end at the microsecond
+        if unit == "ns" and not self._of_day:  # Python's own times end at the microsecond
             return super()._objects(codes, missing)
         found: Objects = times.astype(times.dtype if unit == "D" else f"{kind}8[us]").astype(object)
-        if self.of_day:
+        if self._of_day:
             found = np.array([(dt.datetime.min + span).time() for span in found], dtype=object)
         if missing is not None:
             found[missing] = None
@@ -311,11 +324,12 @@ class Datetime(NumberGrid):
     def labels(self) -> list[Any]:
         """Return every value of the grid; refused above a million steps."""
         labels = super().labels()
-        return self.objects(np.arange(self.size)).tolist() if self.of_day else labels
+        return self.objects(np.arange(self.size)).tolist() if self._of_day else labels
 
     def to_json(self) -> dict[str, Any]:
-        """Return the space as a JSON object with its tag."""
-        return {"space": self.tag} | to_object(self, sparse=("of_day",))
+        """Return the space as a JSON object with its tag, times of day as such."""
+        lower, upper = self._written
+        return super().to_json() | {"lower": lower, "upper": upper}
 
     def _holds(self, value: Any, code: int) -> bool:
         ticks = nanoseconds(value, self.is_duration)
