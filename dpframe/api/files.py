@@ -17,6 +17,7 @@ from dpframe.tables.inputs import open_input
 from dpframe.tables.parquet_reader import to_pandas
 from dpframe.tables.released import Source, read_info, warn_of_lost_tables
 from dpframe.tables.sinks import Sink
+from dpframe.tables.types import without_listed_times
 
 
 def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
@@ -162,7 +163,7 @@ def write(
     True
     """
     check_codec(compression)
-    arrow = as_table(table)
+    arrow = without_listed_times(as_table(table))
     if plan is not None and not _tells(arrow, plan):
         attached = attach(arrow, plan)
         arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **attached.schema.metadata})

@@ -227,8 +227,8 @@ class ListedAxis(Axis):
         if self.zone is None:
             return pd.Index(self.column.space.labels(), name=self.name)
         instants = self.column.space.instants(numbers_of(self.column.space, np.arange(self.bins)))
-        # The last NaT is null.
-        return in_zone(np.append(instants, [np.datetime64("NaT", "us")] * self.has_null), self.zone).rename(self.name)
+        null = np.full(int(self.has_null), "NaT", dtype="datetime64[us]")
+        return in_zone(np.append(instants, null), self.zone).rename(self.name)
 
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the codes."""
