@@ -228,7 +228,8 @@ class ListedAxis(Axis):
             return pd.Index(self.column.space.labels(), name=self.name)
         instants = self.column.space.instants(numbers_of(self.column.space, np.arange(self.bins)))
         null = np.full(int(self.has_null), "NaT", dtype="datetime64[us]")
-        return in_zone(np.append(instants, null), self.zone).rename(self.name)
+        index: pd.Index[Any] = in_zone(np.append(instants, null), self.zone).rename(self.name)
+        return index
 
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the codes."""
@@ -330,14 +331,14 @@ class BinnedAxis(Axis):
     @property
     def labels(self) -> pd.Index[Any]:
         """The bins as intervals closed on the left (the last one on both sides), and null."""
-        intervals: Any = self.intervals(self.bounds)
+        intervals = self.intervals(self.bounds)
         return intervals.append(pd.Index([np.nan])).rename(self.name) if self.has_null else intervals
 
     def intervals(self, bounds: Sequence[Any]) -> pd.IntervalIndex[Any]:
         """Return the intervals between bounds, those between times in the zone."""
         space = self.column.space
-        breaks = np.array(bounds, dtype=space.instants(np.zeros(1)).dtype)
-        breaks = breaks if self.zone is None else in_zone(breaks, self.zone)
+        instants = np.array(bounds, dtype=space.instants(np.zeros(1)).dtype)
+        breaks = instants if self.zone is None else in_zone(instants, self.zone)
         return pd.IntervalIndex.from_breaks(breaks, closed="left", name=self.name)
 
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

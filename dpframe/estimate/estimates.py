@@ -376,7 +376,8 @@ class Estimates(CountEstimates, NumberEstimates):
     @cached_property
     def _synthesizer(self) -> Synthesizer:
         held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
-        return Synthesizer(self._source, self._joints.models, {name: self._held(name) for name in held})
+        supports = {name: self._held(name) for name in held}
+        return Synthesizer(self._source, self._joints.models, supports, self._joints.law)
 
     def _held(self, column: str) -> sets.Held:
         supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)

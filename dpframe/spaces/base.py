@@ -149,6 +149,11 @@ class Space(ABC):
     is_time: ClassVar[bool] = False
     """Whether values are times, whose numbers count steps from the lower bound."""
 
+    @property
+    def midnights(self) -> range:
+        """Codes of midnights on a grid of points in time that is finer than days; none on others."""
+        return range(0)
+
     def __dir__(self) -> list[str]:
         """Fields and what a user of a space asks it for; what the library asks it for is not listed."""
         names = super().__dir__()

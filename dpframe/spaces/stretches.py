@@ -196,7 +196,7 @@ def given_instant(space: Any, given: Any) -> pd.Timestamp | pd.Timedelta:
 
 def _time_code(space: Any, given: Any, rounding: Callable[[float], int]) -> int:
     """Return the code of a time, or if the space lacks it of the next (``ceil``) or the previous one (``floor``)."""
-    time = given_instant(space, given)
+    time: Any = given_instant(space, given)
     code = int(space.encode([time])[0])
     shown = type(time)(space.instants(space.numbers(np.array([code])))[0])
     if rounding is math.ceil:

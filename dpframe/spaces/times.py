@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
@@ -137,6 +137,7 @@ class Datetime(NumberGrid):
     lower: Any
     upper: Any
     resolution: str = "D"
+    _of_day: bool = field(init=False, repr=False, compare=False)
 
     tag: ClassVar[str] = "datetime"
 
@@ -336,6 +337,13 @@ class Datetime(NumberGrid):
         return ticks is not None and self._start <= ticks <= self._start + (self.size - 1) * self._width
 
     is_time = True
+
+    @property
+    def midnights(self) -> range:
+        """Codes of midnights in UTC, if the grid has them and is finer than days."""
+        steps = _RESOLUTIONS["D"] // self._width
+        on_grid = steps > 1 and not self.is_duration and not self._start % self._width
+        return range(-self._start // self._width % steps, self.size, steps) if on_grid else range(0)
 
     def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return the steps from the lower bound."""

@@ -149,3 +149,22 @@ def test_noise_of_times_of_day_stays_within_the_day() -> None:
     with pytest.raises(dpf.errors.ParameterError, match="noise would reach beyond a day; use laplace"):
         dpf.sanitize(frame, epsilon=1, spaces={"t": ("00:00", "23:59")}, mechanisms={"t": "gaussian"})
     assert dpf.Datetime("00:00", "23:59", "min") == dpf.Datetime(dt.timedelta(0), dt.timedelta(minutes=1439), "min")
+
+
+@pytest.mark.parametrize("rows", [1_000, 40_000])
+def test_synthetic_dates_carry_no_hours(rows: int) -> None:
+    """Means within six standard errors: fails with probability 1e-8."""
+    generator = np.random.default_rng(0)
+    days = pd.Timestamp("2010-01-01") + pd.to_timedelta(generator.integers(0, 300, rows), unit="D")
+    shift = pd.to_timedelta(generator.integers(9, 17, rows), unit="h")
+    offices = pd.Timestamp("2010-01-01") + pd.to_timedelta(generator.integers(0, 20, rows), unit="D") + shift
+    frame = pd.DataFrame({"day": days, "office": offices})
+    frame.loc[::10, "day"] = pd.NaT
+    safe = dpf.sanitize(frame, epsilon=4, key=KEY).dp
+    assert getattr(safe.release.plan["day"].space, "inner", safe.release.plan["day"].space).resolution == "h"
+    for drawn in (safe.synthesize(random_state=0), safe.synthesize(n_rows=500, random_state=0)):
+        assert (drawn["day"].dropna() == drawn["day"].dropna().dt.floor("D")).all()
+        assert (drawn["office"].dt.hour != 0).mean() > 0.5, "times that counts show stay"
+        mean = safe.mean("day")
+        error = mean["std_error"] + days.to_series().std() / len(drawn) ** 0.5
+        assert abs(drawn["day"].mean() - mean["estimate"]) < 6 * error
