@@ -225,7 +225,8 @@ class ListedAxis(Axis):
     def labels(self) -> pd.Index[Any]:
         """The values."""
         if self.zone is None:
-            return pd.Index(self.column.space.labels(), name=self.name)
+            listed: pd.Index[Any] = pd.Index(self.column.space.labels(), name=self.name)
+            return listed
         instants = self.column.space.instants(numbers_of(self.column.space, np.arange(self.bins)))
         null = np.full(int(self.has_null), "NaT", dtype="datetime64[us]")
         index: pd.Index[Any] = in_zone(np.append(instants, null), self.zone).rename(self.name)
