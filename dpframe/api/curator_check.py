@@ -142,7 +142,7 @@ class CuratorCheck:
     def _repr_html_(self) -> str:
         return (
             notebook_html(TITLE, [], self.columns, digits, [*self._head, *self.lines])
-            + notebook_html(_OF_ONE, [], self.errors, digits)
+            + (notebook_html(_OF_ONE, [], self.errors, digits) if len(self.errors) else "")
             + (notebook_html("Rules", [], self.rules, digits) if len(self.rules) else "")
         )
 

@@ -106,7 +106,7 @@ class Reading:
         stray = [name for name in bins if name not in names]
         if stray:
             raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
-        axes = join_axes([make_axis(self._source.column(name), bins.get(name)) for name in names], self.plan.groups)
+        axes = join_axes([self._axis(name, bins.get(name)) for name in names], self.plan.groups)
         surrogates.check_cells([axis.classes for axis in axes])
         for axis in axes:
             if axis.grid is not None and isinstance(bins[axis.name], Iterable):
@@ -145,6 +145,10 @@ class Reading:
     @cached_property
     def _are_empty(self) -> dict[str, bool]:
         return {}
+
+    def _axis(self, name: str, bins: int | Sequence[Any] | None) -> Axis:
+        """Return the axis of a column, with its times in its zone."""
+        return make_axis(self._source.column(name), bins, self._source.zone(name))
 
     def _squares_of_bins(self, axes: Sequence[Axis]) -> dict[str, FloatArray]:
         """Return the mean squared surrogates of bins of numbers, by the law of their noise."""

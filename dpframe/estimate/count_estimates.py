@@ -404,7 +404,7 @@ class CountEstimates(VectorEstimates):
         if by is not None:
             if not normalize:
                 raise ParameterError("by goes with shares only; leave normalize out")
-            group = make_axis(self._source.column(by), bins)
+            group = self._axis(by, bins)
             (part,), batches = self._shown_cells([group], True), self._source.codes([column, by])
             shares, variances = self._counted(mine, places, how, batches, group).share_by(group, sampling)
             return self._results(shares.T, variances.T)[:, part].wide(index, group.labels[part])

@@ -379,7 +379,7 @@ class Estimates(CountEstimates, NumberEstimates):
     def _synthesizer(self) -> Synthesizer:
         held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
         supports = {name: self._held(name) for name in held}
-        return Synthesizer(self._source, self._joints.models, supports, self._empty_other)
+        return Synthesizer(self._source, self._joints.models, supports, self._joints.law, self._empty_other)
 
     def _held(self, column: str) -> sets.Held:
         supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, check_flags, check_whole, is_one_of, name_list, warn
 from dpframe.estimate import moments, surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts, make_axis
+from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts
 from dpframe.estimate.base import column_names
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
@@ -561,7 +561,7 @@ class NumberEstimates(VectorEstimates):
             See the class.
         """
         sampling = self._source.sampling(target)
-        axis = make_axis(self._source.column(column), 10 if bins is None else bins)
+        axis = self._axis(column, 10 if bins is None else bins)
         assert isinstance(axis, BinnedAxis)
         fitted, rows = self._joints.law(column), self._all_rows
         parts = aggregation(fitted, axis)
@@ -580,7 +580,7 @@ class NumberEstimates(VectorEstimates):
         if tails is not None:
             results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)
         found = results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))
-        return found if isinstance(bins, int | np.integer) or bins is None else as_asked(found, axis.column, list(bins))
+        return found if isinstance(bins, int | np.integer) or bins is None else as_asked(found, axis, list(bins))
 
     @nan_if_not_found
     def quantile(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.estimate.axes import Axis
+from dpframe.estimate.axes import Axis, in_zone
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
@@ -129,7 +129,7 @@ class Results:
 
         def instants(values: FloatArray) -> Any:
             found = space.instants(values)
-            return found if zone is None else pd.DatetimeIndex(found, tz="UTC").tz_convert(zone)
+            return found if zone is None else in_zone(found, zone)
 
         ends = instants(self.lower), instants(self.upper)
         return Results(instants(self.estimate), space.durations(self.std_error), *ends)

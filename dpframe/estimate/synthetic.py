@@ -27,6 +27,7 @@ import pandas as pd
 from dpframe.errors import AlteredReleaseWarning, ParameterError, check_whole, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import Axis, ListedAxis
+from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.likelihood import expectation_maximization
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import Codes, count_classes
@@ -96,6 +97,21 @@ def draw_within(
         return _draw_cells(laws, drawn, generator)
     given = (laws[:, None, :] * channel[None, :, :]).reshape(-1, len(bins))
     return _draw_cells(given, drawn * channel.shape[0] + np.asarray(codes, dtype=np.int64), generator)
+
+
+def count_below(codes: range, ends: IntArray) -> IntArray:
+    """Return how many of some codes lie below each end.
+
+    >>> count_below(range(2, 12, 4), np.array([0, 2, 3, 7, 20])).tolist()
+    [0, 0, 1, 2, 3]
+    """
+    return np.clip(-((codes.start - ends) // codes.step), 0, len(codes))
+
+
+def nearest_of(codes: range, drawn: IntArray) -> IntArray:
+    """Return the nearest of some codes to each that was drawn: means stay, as rows are spread evenly within cells."""
+    places = np.rint((drawn - codes.start) / codes.step).astype(np.int64)
+    return codes.start + codes.step * np.clip(places, 0, len(codes) - 1)
 
 
 def _draw_classes(
@@ -194,9 +210,10 @@ class Synthesizer:
         source: Source,
         models: Models,
         supports: Mapping[str, sets.Held],
-        empty: Callable[[Axis], Sequence[int]] = lambda axis: (),
+        law: Callable[[str], Law],
+        empty: Callable[[Axis], Sequence[int]],
     ) -> None:
-        self._source, self._model = source, models.whole
+        self._source, self._model, self._law = source, models.whole, law
         self._supports, self._empty = supports, empty
 
     @property
@@ -294,6 +311,23 @@ class Synthesizer:
         return {name: self._model.fine(name) for name in self._model.names}
 
     @cached_property
+    def _midnights(self) -> dict[str, range]:
+        """Codes of midnights of each column of times whose counts show no time of day; none of other columns."""
+        return {name: self._midnights_of(name) for name in self._model.columns}
+
+    def _midnights_of(self, name: str) -> range:
+        midnights = self._source.plan[name].space.inner_space.midnights
+        if not midnights or not self._source.n or self._source.zone(name) is not None or name in self.not_found:
+            return range(0)
+        law = self._law(name)
+        between = np.zeros(law.cells)
+        between[: law.bins] = np.diff(count_below(midnights, law.ends)) == 0
+        share, _, lower, _ = law.parts_of(between[None, :], 0.0, SHOWS)[:, 0]
+        spread_evenly = float(between[: law.bins] @ law.widths) / float(law.widths.sum())
+        # Cells were cut where their own noise was large, so that the share is above 0 by more than its error, too.
+        return range(0) if lower > 0 and share > spread_evenly / 2 else midnights
+
+    @cached_property
     def _measured(self) -> dict[tuple[int, ...], FloatArray]:
         """Shares of triples, of the tables that were measured, of their pairs and of columns, the largest first.
 
@@ -347,6 +381,8 @@ class Synthesizer:
                 wide = widths > 1
                 if wide.any():
                     found[wide] += generator.integers(0, widths[wide])
+                if self._midnights[name]:
+                    found = np.where(cell < member.axis.bins, nearest_of(self._midnights[name], found), found)
                 drawn[name] = found.astype(np.uint64)
         for column in self._others:
             own = None if released is None else released[column.name]

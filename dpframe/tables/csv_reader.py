@@ -31,6 +31,7 @@ from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import is_blank, read_written, written_type
 from dpframe.tables.batches import Writer
 from dpframe.tables.files import FileInput, attempt, repeated, shown, sidecar
+from dpframe.tables.frames import without_views
 from dpframe.tables.types import is_text
 
 _SEPARATORS = {";": ("semicolons", 'sep=";", decimal=","'), "\t": ("tabs", r'sep="\t"')}
@@ -104,7 +105,7 @@ class _CsvWriter(Writer):
             # Other readers skip the empty line that a null would be.
             texts = table.column(0).cast(pa.string()).fill_null("")
             table = pa.table([texts], names=table.column_names)
-        self.inner.write_table(table)
+        self.inner.write_table(without_views(table))
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class CsvInput(FileInput):
     def writer(file: IO[bytes], schema: pa.Schema, compression: str) -> Writer:
         """Begin to write to an open file, which is not compressed."""
         texts = pa.schema([pa.field(schema.names[0], pa.string())]) if len(schema) == 1 else schema
-        return _CsvWriter(pa.csv.CSVWriter(file, texts))
+        return _CsvWriter(pa.csv.CSVWriter(file, without_views(texts.empty_table()).schema))
 
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
         """Return the table with the types of its columns' spaces; others are text."""

@@ -380,11 +380,19 @@ class PandasFrame(Frame):
 
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array; NaN is null."""
+        return as_coded(self._read(name))
+
+    def arrays(self, name: str) -> Iterator[pa.Array]:
+        """Yield a column as one Arrow array; objects that are times of day stay so, as no type says it."""
+        array = self._read(name)
+        yield array if _is_open(self._column(name).dtype) else as_coded(array)
+
+    def _read(self, name: str) -> pa.Array:
         series = self._column(name)
         if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
             # Its strings may hold lone surrogates, which Arrow refuses: a refusal would reveal one row.
             series = series.map(lambda text: text.encode("utf-8", "replace").decode(), na_action="ignore")
-        return as_coded(as_arrow(list(series) if _is_open(series.dtype) else series))
+        return as_arrow(list(series) if _is_open(series.dtype) else series)
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield all rows at once, as Arrow arrays; of object columns the objects."""

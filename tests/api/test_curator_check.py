@@ -289,6 +289,8 @@ def test_a_check_says_that_all_is_well_and_what_its_tables_are():
     told = str(frame.dp.check(plan))
     assert "no value is changed" in told
     assert "Errors of one release, thrown away, beside their forecast" in told
+    tried = frame.dp.check(spaces={"sex": ["F", "M"]})
+    assert "Errors of one release" not in str(tried) + tried._repr_html_()
     assert "no value is changed" not in str(TABLE.dp.check(PLAN))
     refused = frame.replace("M", "X").dp.check(plan)
     assert "refused" in refused.columns

@@ -207,6 +207,7 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
         space = as_space(declared[column.name], type_)
         if type_ is not None:
             space.check_type(type_)
+            space = space.in_durations()
         if column.written:
             written_type(space)
         if column.of_day:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -152,6 +152,12 @@ def times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     return Datetime(lower, upper, resolution)
 
 
+def _times_of_day(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    duration = pa.duration(type_.unit)
+    space: Any = times(duration, (array.view(pa.int64()).view(duration) for array in arrays))
+    return cast(Space, space.within_day())
+
+
 _SMALLEST = 1e-90
 """Least bound of vectors that is read off the data, and the inverse of the largest."""
 
@@ -224,6 +230,7 @@ FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterab
     (pa.types.is_date, times),
     (pa.types.is_timestamp, times),
     (pa.types.is_duration, times),
+    (pa.types.is_time64, _times_of_day),
     (pa.types.is_string, texts),
     (pa.types.is_large_string, texts),
     (pa.types.is_string_view, texts),
@@ -244,7 +251,7 @@ def from_type(column: Field) -> Space | None:
     elif pa.types.is_uint8(column.type):
         space = Integer(0, 255)
     elif column.of_day:
-        space = Datetime("00:00", "23:59", "min")
+        space = Datetime("00:00", "23:59", "min").in_durations()
     else:
         return None
     return Nullable(space) if column.nullable else space

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from dpframe.plan.infer.numbers import Numbers, Times
 from dpframe.plan.infer.vectors import Lists
 from dpframe.plan.inferred import Measured
 from dpframe.plan.kinds import SETS, way_of
-from dpframe.spaces import Boolean, Space
+from dpframe.spaces import Boolean, Datetime, Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
 from dpframe.spaces.written_values import WRITTEN_KINDS, can_be_written, read_written, written_kind_counts
@@ -182,6 +182,9 @@ class Objects(Task):
         return self._ways[self._gone].others_are_null
 
     def inner(self) -> Space:
-        """Return the space of the way that was gone."""
+        """Return the space of the way that was gone; of times of day where more of them were counted than durations."""
         assert self._gone is not None
-        return self._ways[self._gone].inner()
+        space = self._ways[self._gone].inner()
+        kinds = dict(zip(KINDS, self.measured[0].counts, strict=True))
+        of_day = self._gone == "duration" and kinds["time of day"] > kinds["duration"]
+        return cast(Datetime, space).within_day() if of_day else space
