@@ -18,7 +18,7 @@ SWEEPS = 4
 """Times that all tables are gone through: more changes little, as tables of noise have no common solution."""
 
 MOST_EXCHANGES = 100
-"""Times that rows which break a rule try to exchange a value of each column: a limit."""
+"""Times that rows which break a rule try to exchange a value of each column: a limit, beyond which few remain."""
 
 FURTHEST = 2.0
 """Most that the rows of a cell are multiplied or divided by in one step: a cell of few rows is mostly chance."""
@@ -87,17 +87,18 @@ def exchange(
         for name, own in concerned.items():
             column, wrong = columns[name], broken[own].any(axis=0)
             some, kept = np.flatnonzero(wrong), np.flatnonzero(~wrong)
-            tried = generator.permutation(np.append(some, generator.choice(kept, min(len(some), len(kept)), False)))
+            partners = np.unique(generator.choice(kept, len(some))) if len(kept) else kept
+            tried = generator.permutation(np.append(some, partners))
             if within is not None:
                 tried = tried[np.argsort(within[name][tried], kind="stable")]
             one, other = tried[0:-1:2], tried[1::2]
             apart = column[one] != column[other]
             if within is not None:
                 apart &= within[name][one] == within[name][other]
-            rows, partners = np.append(one[apart], other[apart]), np.append(other[apart], one[apart])
+            rows, others = np.append(one[apart], other[apart]), np.append(other[apart], one[apart])
             if not len(rows):
                 continue
-            near = {n: columns[n][partners if n == name else rows] for i in own for n in rules[i][0]}
+            near = {n: columns[n][others if n == name else rows] for i in own for n in rules[i][0]}
             after = np.array([rules[i][1](near) for i in own])
             change = (after.any(axis=0).astype(int) - wrong[rows]).reshape(2, -1).sum(axis=0)
             better = np.tile(change <= 0, 2)
