@@ -82,7 +82,9 @@ def exchange(
     and which rows of columns break it; ``within``: by column the cells in which values stay.
     """
     broken = np.array([breaks(columns) for _, breaks in rules])
-    concerned = {name: [i for i, (names, _) in enumerate(rules) if name in names] for names, _ in rules for name in names}
+    concerned = {
+        name: [i for i, (names, _) in enumerate(rules) if name in names] for names, _ in rules for name in names
+    }
     for _ in range(MOST_EXCHANGES):
         for name, own in concerned.items():
             column, wrong = columns[name], broken[own].any(axis=0)
