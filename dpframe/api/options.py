@@ -197,8 +197,8 @@ class PlanOptions(TypedDict, total=False):
         Option(
             "least_error",
             "Noise of sets: least_error by forecast, bitflip (item by item) or randomized_response (as wholes).",
-            "By default a set is randomised as a whole if the forecast error of supports is at least a fifth smaller; of "
-            "few items, mostly. Where there are too many sets it is item by item. ``mechanisms`` goes before it.",
+            "By default a set is randomised as a whole if the forecast error of supports is a fifth smaller: of few "
+            "items, mostly. Where there are too many sets it is item by item. ``mechanisms`` goes before it.",
             check=check_noise,
         ),
     ]

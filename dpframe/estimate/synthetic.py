@@ -368,8 +368,8 @@ class Synthesizer:
     def _cells(self, released: Codes | None, rows: int, generator: np.random.Generator) -> dict[str, IntArray]:
         """Draw the cells of the mixture's columns, and the codes of the rules' other columns."""
         members, found = self._model.columns, []
-        if members and released is None:
-            found = draw_fresh(self._mixture, rows, generator)
+        if released is None:
+            found = draw_fresh(self._mixture, rows, generator) if members else []
         elif members:
             channels = [m.channel if self._heard[n] else np.ones((1, m.cells)) for n, m in members.items()]
             found = draw_given(self._mixture, channels, list(self._classes(released, members).values()), generator)

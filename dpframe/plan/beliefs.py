@@ -29,8 +29,8 @@ def after(before: float, budget: Budget) -> float:
     """Return the largest belief in a person's true row, of two, on average over what the release may show.
 
     With δ = 0 it holds for everything that is seen: odds grow by no more than e^ε. With δ > 0 some outcomes may say
-    more, and more often than with a chance of δ (6 to 57 times as often for losses like a Gaussian's). The mean belief in
-    the truth, Σ πP²/(πP + (1−π)Q), is convex and homogeneous in (P, Q). So it is largest for the mechanism of which
+    more, and more often than with a chance of δ (6 to 57 times as often for losses like a Gaussian's). The mean belief
+    in the truth, Σ πP²/(πP + (1−π)Q), is convex and homogeneous in (P, Q). So it is largest for the mechanism of which
     all (ε, δ)-private pairs are functions (Kairouz, Oh and Viswanath 2015, Theorem 3.1), which with chance δ reveals
     all, and otherwise is ε-private.
     """

@@ -238,7 +238,7 @@ def build_units(
     """Divide what a release may cost over columns and groups, and calibrate their mechanisms.
 
     Where no mechanism is named, numbers have what ``numbers`` says. By default ranks have the square wave or Laplace
-    noise, whichever is forecast the smaller error, and sets whole-set response if that is forecast to be clearly better.
+    noise, whichever is forecast to err less, and sets whole-set response if that is forecast to be clearly better.
     """
     found = as_mechanisms(mechanisms)
     for name in found:

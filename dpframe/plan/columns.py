@@ -387,9 +387,9 @@ def check_noise(option: str, noise: Any) -> str:
 def stand_in(space: Space, noise: str) -> str | None:
     """Return the tag of the mechanism that a plan tries first on a space of numbers or ranks, or None.
 
-    ``noise`` is Laplace noise, the square wave, or what is forecast to err less. What was spread by a smooth law is drawn out of it with large errors; the edges of a square wave stay sharp. At one loss
-    its means have 0.15 to 0.95 of the error that they have by Laplace noise, squares 0.1 to 0.5, shares of a twelfth of
-    the grid about a tenth.
+    ``noise`` is Laplace noise, the square wave, or what is forecast to err less. What was spread by a smooth law is
+    drawn out of it with large errors; the edges of a square wave stay sharp. At one loss its means have 0.15 to 0.95 of
+    the error that they have by Laplace noise, squares 0.1 to 0.5, shares of a twelfth of the grid about a tenth.
     """
     fits = space.mechanism in ADDITIVE and 2 <= space.values <= LARGEST_SPAN + 1
     return "staircase" if fits and noise != "laplace" else None

@@ -153,7 +153,7 @@ def test_a_condition_that_follows_from_the_others_is_none():
 ONE_OF = [f"is_{way}" for way in "abcde"]
 EXACTLY_ONE = [
     *(dpf.Implies({name: 1}, {other: 0 for other in ONE_OF if other != name}) for name in ONE_OF),
-    dpf.Implies({name: 0 for name in ONE_OF[:-1]}, {ONE_OF[-1]: 1}),
+    dpf.Implies(dict.fromkeys(ONE_OF[:-1], 0), {ONE_OF[-1]: 1}),
 ]
 
 
@@ -173,7 +173,7 @@ def test_synthetic_rows_keep_rules_and_the_means_of_columns():
     standard errors off.
     """
     table, rules = journeys(), [*EXACTLY_ONE, dpf.Ordered("start", "end")]
-    spaces = {name: (0, 1) for name in ONE_OF} | {"start": (0, 1_000), "end": (0, 2_000)}
+    spaces = dict.fromkeys(ONE_OF, (0, 1)) | {"start": (0, 1_000), "end": (0, 2_000)}
     safe = table.dp.sanitize(epsilon=1, delta=1e-6, spaces=spaces, rules=rules, key=bytes(32))
     told = {name: safe.dp.mean(name) for name in table}
     for n_rows in (None, 12_000):
@@ -187,7 +187,7 @@ def test_synthetic_rows_keep_rules_and_the_means_of_columns():
 def test_rows_exclude_each_other_without_shuffling_or_tables():
     """Rows in order have no table to be brought to, and still each keeps the rules."""
     table = journeys(2_000)[ONE_OF]
-    spaces = {name: (0, 1) for name in ONE_OF}
+    spaces = dict.fromkeys(ONE_OF, (0, 1))
     safe = table.dp.sanitize(epsilon=4, delta=0, shuffle=False, spaces=spaces, rules=EXACTLY_ONE, key=bytes(32))
     for n_rows in (None, 1, 500):
         assert (safe.dp.synthesize(n_rows, random_state=0).astype(float).sum(axis=1) == 1).all()

@@ -372,7 +372,7 @@ def test_guesses_and_mean_beliefs_between_any_two_laws_stay_below(pairs, epsilon
 
 
 def test_odds_beyond_epsilon_are_more_likely_than_delta():
-    """A Gaussian loss moves odds by more than e^ε with six and more times the chance δ: nothing is said "except for δ"."""
+    """A Gaussian loss moves odds by more than e^ε with a chance of six δ and more: nothing is said "except for δ"."""
     epsilon, mu = 1.0, 0.25
     delta = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
     assert norm.cdf(mu / 2 - epsilon / mu) > 6 * delta

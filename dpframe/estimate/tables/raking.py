@@ -76,15 +76,16 @@ def exchange(
     generator: np.random.Generator,
     within: Mapping[str, IntArray] | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """Exchange values of one column between two rows where no more then break a rule; return which still break one.
+    """Exchange values of one column between two rows if fewer then break a rule; return which rows still break one.
 
     Every column keeps its values, and so its shares. ``columns`` are changed in place; ``rules``: of each its columns,
-    and which rows of columns break it; ``within``: by column the cells in which values stay.
+    and which rows of columns break it; ``within``: by column the cells in which values stay. Within cells another row
+    may also take over the breach: no other column depends on the value there, and many such steps repair tight rules.
     """
-    broken = np.array([breaks(columns) for _, breaks in rules])
-    concerned = {
-        name: [i for i, (names, _) in enumerate(rules) if name in names] for names, _ in rules for name in names
-    }
+    broken = np.stack([np.asarray(breaks(columns)) for _, breaks in rules])
+    names = dict.fromkeys(name for own, _ in rules for name in own)
+    concerned = {name: [i for i, (own, _) in enumerate(rules) if name in own] for name in names}
+    most = -1 if within is None else 0
     for _ in range(MOST_EXCHANGES):
         for name, own in concerned.items():
             column, wrong = columns[name], broken[own].any(axis=0)
@@ -94,16 +95,16 @@ def exchange(
             if within is not None:
                 tried = tried[np.argsort(within[name][tried], kind="stable")]
             one, other = tried[0:-1:2], tried[1::2]
-            apart = column[one] != column[other]
+            apart = (column[one] != column[other]) & (wrong[one] | wrong[other])
             if within is not None:
                 apart &= within[name][one] == within[name][other]
             rows, others = np.append(one[apart], other[apart]), np.append(other[apart], one[apart])
             if not len(rows):
                 continue
             near = {n: columns[n][others if n == name else rows] for i in own for n in rules[i][0]}
-            after = np.array([rules[i][1](near) for i in own])
+            after = np.stack([rules[i][1](near) for i in own])
             change = (after.any(axis=0).astype(int) - wrong[rows]).reshape(2, -1).sum(axis=0)
-            better = np.tile(change <= 0, 2)
+            better = np.tile(change <= most, 2)
             column[rows[better]] = near[name][better]
             broken[np.ix_(own, rows[better])] = after[:, better]
         if not broken.any():
