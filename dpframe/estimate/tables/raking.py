@@ -88,7 +88,7 @@ def exchange(
     most = -1 if within is None else 0
     for _ in range(MOST_EXCHANGES):
         for name, own in concerned.items():
-            column, wrong = columns[name], broken[own].any(axis=0)
+            column, wrong = columns[name], np.asarray(broken[own].any(axis=0))
             some, kept = np.flatnonzero(wrong), np.flatnonzero(~wrong)
             partners = np.unique(generator.choice(kept, len(some))) if len(kept) else kept
             tried = generator.permutation(np.append(some, partners))
