@@ -52,7 +52,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     measure, measure_share
         As for `dpframe.plan`. As rows keep their order here, where noise on totals is dear, nothing is measured
         unless ``measure`` lists it.
-    allocation, mechanisms, numbers, groups, nulls, contributions
+    allocation, mechanisms, numbers, ordinals, sets, groups, nulls, contributions
         As for `dpframe.plan`; columns are named or numbered. With ``infer="private"``, and columns that are
         not declared, ``fit`` spends ``infer_share`` of the promise.
     plan
@@ -132,6 +132,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         allocation: Any = DEFAULTS["allocation"],
         mechanisms: Mapping[Any, str | Mechanism] | None = DEFAULTS["mechanisms"],
         numbers: str = DEFAULTS["numbers"],
+        ordinals: str = DEFAULTS["ordinals"],
+        sets: str = DEFAULTS["sets"],
         groups: Iterable[Sequence[Any]] = DEFAULTS["groups"],
         rules: Iterable[Any] = DEFAULTS["rules"],
         nulls: str = DEFAULTS["nulls"],
@@ -155,6 +157,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.allocation = allocation
         self.mechanisms = mechanisms
         self.numbers = numbers
+        self.ordinals = ordinals
+        self.sets = sets
         self.groups = groups
         self.rules = rules
         self.nulls = nulls

@@ -545,7 +545,7 @@ class NumberEstimates(VectorEstimates):
         ``bins`` and ``method="inverse"`` gives unbiased counts instead, whose errors are much larger. Where nothing
         was measured (δ = 0, or ``measure=None``) a fit is smooth on the scale of Laplace noise: a spike, as of 40 hours
         a week, is spread over its neighbours. Intervals are by profile likelihood, and wide where the rows do not rule
-        out such a spike. ``numbers="square_wave"`` shows it.
+        out such a spike. ``numbers="square_wave"`` shows it, of up to about 1,000 steps.
 
         Parameters
         ----------

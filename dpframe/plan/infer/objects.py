@@ -185,6 +185,6 @@ class Objects(Task):
         """Return the space of the way that was gone; of times of day where more of them were counted than durations."""
         assert self._gone is not None
         space = self._ways[self._gone].inner()
-        kinds = dict(zip(KINDS, self.measured[0].counts, strict=True))
+        kinds = dict(zip(self._reading.cells, self.measured[0].counts, strict=True))
         of_day = self._gone == "duration" and kinds["time of day"] > kinds["duration"]
         return cast(Datetime, space).within_day() if of_day else space
