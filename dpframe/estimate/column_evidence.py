@@ -60,7 +60,7 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
     on_steps = is_on_steps(mine, axis.column.space)
     found = [one for m in mine for one in (*_values(m, axis, limit), *_intervals(m, axis, parts, on_steps))]
-    nulls = [(m.missing, 1 / m.variance) for m in mine if m.missing is not None]
+    nulls = [(m.missing, 1 / m.variance) for m in mine if m.missing is not None and not _are_null_beside(m, axis)]
     if nulls and axis.has_null:
         # Null is a value if the mean of all its counts showed by three standard errors.
         weight = math.fsum(w for _, w in nulls)
@@ -69,6 +69,11 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
     if not found:
         return None
     return Observation(*(np.array(part, dtype=np.float64) for part in zip(*found, strict=True)))
+
+
+def _are_null_beside(measured: Measured, axis: Axis) -> bool:
+    """Return whether values that were not found are released as null, too, so that no count is of all of these."""
+    return measured.kind == "values" and getattr(axis.column.space.inner_space, "other", None) is None
 
 
 def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
