@@ -37,7 +37,7 @@ MOST_CELLS = 1_000
 UNLIKELY = 1e-6
 """Probability below which counts that are so far from the rows are those of another table."""
 
-_BEYOND_USE = 1e3
+BEYOND_USE = 1e3
 """Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost."""
 
 _COARSE = 4_096
@@ -282,7 +282,7 @@ class ColumnEvidence:
             return None
         alone, covariance = rows_by_cell(axis, counts, self._weight, self._sampling)
         total = float(counts.sum()) * self._weight
-        if np.diag(covariance).max() > (_BEYOND_USE * total) ** 2:
+        if np.diag(covariance).max() > (BEYOND_USE * total) ** 2:
             self._hopeless.add(_key(axis))
             if tables is not None:
                 return None
