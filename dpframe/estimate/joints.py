@@ -436,20 +436,17 @@ class Joints:
         unit, sampling = question.unit(cells, self._source.n * self._source.weight), self._sampling(question.population)
 
         def intervals(z: float) -> Results:
-            gaps = np.zeros((2, *cells.shape))
+            spread = np.zeros(cells.shape)
             for i, axis in enumerate(question.axes):
                 if not axis.is_number:
                     continue
                 law = self.law(axis.name)
                 stretch = np.arange(axis.cells) * min(_STRETCHES, axis.cells) // axis.cells
                 together = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64) @ aggregation(law, axis)
-                point, error, *_ = law.parts_of(together, sampling, z)
-                own = np.stack([np.minimum(z * error, point), np.minimum(z * error, 1 - point)])[:, stretch]
-                most = np.moveaxis(cells.sum(axis=i, keepdims=True), i, -1)
-                found = np.minimum(own.reshape(2, *[1] * (cells.ndim - 1), -1) * np.sqrt(most), most)
-                gaps = np.maximum(gaps, np.moveaxis(found, -1, i + 1))
-            below, above = gaps / unit / z
-            return Results.of(answer.estimate, answer.variance, z).opened(((0.0, below), (0.0, above)), z)
+                errors, most = law.parts_of(together, sampling, z)[1][stretch], cells.sum(axis=i, keepdims=True)
+                own = np.minimum(errors * np.sqrt(np.moveaxis(most, i, -1)), np.moveaxis(most, i, -1) / z)
+                spread = np.maximum(spread, np.moveaxis(own, -1, i))
+            return Results.of(answer.estimate, answer.variance + (spread / unit) ** 2, z)
 
         return replace(answer, intervals=intervals)
 
