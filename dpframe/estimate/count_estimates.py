@@ -57,8 +57,8 @@ class CountEstimates(VectorEstimates):
         dropna
             Leave nulls out.
         method
-            See the class; by default ``"inverse"``, and with ``bins`` ``"em"``: unbiased counts between bins
-            have errors beyond use.
+            See the class; by default ``"inverse"``, and with ``bins`` ``"em"``, the law of `histogram`: unbiased
+            counts between bins have errors beyond use, and are refused where the noise is much wider than the steps.
         target
             See the class.
 

@@ -469,7 +469,7 @@ class Joints:
         if of_rows:
             errors = np.sqrt(errors**2 + self._drawn(question.axes, shares))
         guarded = model.guarded([names])[0] if len(names) > 2 else None
-        if len(names) > 2 and model.is_heard(names):
+        if not of_rows and len(names) > 2 and model.is_heard(names):
             source = "both"
         if guarded is not None:
             # What was corrected is known no better than that it had to be.
