@@ -371,13 +371,16 @@ class Joints:
     def _with_own_laws(self, question: Question, cells: FloatArray) -> FloatArray:
         """Return a joint scaled to how each of its numbers is spread by itself, so that a histogram is its margin.
 
-        Half a row is spread as of independent columns, for cells of a number that the joint leaves empty.
+        Half a released row is spread as of independent columns, for cells of a number that the joint leaves empty.
         """
         laws = {i: self.law(axis.name) for i, axis in enumerate(question.axes) if axis.is_number}
+        if not laws:
+            return cells
+        margins: dict[tuple[int, ...], FloatArray]
         margins = {(i,): aggregation(law, question.axes[i]) @ law.shares for i, law in laws.items()}
         sums = {(i,): cells.sum(axis=tuple(j for j in range(cells.ndim) if j != i)) for i in range(cells.ndim)}
         alone = reduce(np.multiply.outer, (sums | margins).values())
-        half = 0.5 / max(self._source.n * self._source.weight, 1.0)
+        half = 0.5 / max(self._source.n, 1)
         return fit_to_margins(cells + half * alone, margins, _SWEEPS if len(margins) > 1 else 1)
 
     def _fitted(
