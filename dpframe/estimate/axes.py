@@ -163,6 +163,11 @@ class Axis(Cells):
         return not self.column.mechanism.widens or self.cells - self.has_null == 1
 
     @property
+    def is_number(self) -> bool:
+        """Whether the column is a grid of numbers or times, in whose noise heaps may hide."""
+        return self.column.space.is_numeric and not self.column.space.is_listed
+
+    @property
     def ends(self) -> IntArray:
         """First codes of the cells of values, and the code after the last: by default a cell for each."""
         return np.arange(self.column.space.values + 1, dtype=np.int64)

@@ -110,7 +110,7 @@ class Reading:
         surrogates.check_cells([axis.classes for axis in axes])
         for axis in axes:
             if axis.grid is not None and isinstance(bins[axis.name], Iterable):
-                self._rows_at_bounds(axis.grid)
+                self._warn_of_shared(axis.name, *self._rows_at_bounds(axis.grid))
         return axes
 
     def _shown_cells(self, axes: Sequence[Axis], dropna: bool) -> tuple[IntArray, ...]:
@@ -155,31 +155,41 @@ class Reading:
         grids = [axis.grid for axis in axes if axis.grid is not None and axis.group is None and self.n]
         return {grid.name: grid.mean_squares(self._joints.law(grid.name)) for grid in grids}
 
-    def _rows_at_bounds(self, axis: BinnedAxis) -> FloatArray:
-        """Return how many rows seem to lie at the codes of bounds of bins, where they may be on either side."""
+    def _rows_at_bounds(self, axis: BinnedAxis) -> tuple[FloatArray, FloatArray]:
+        """Return how many rows seem to lie at the codes of bounds of bins, on either side, and errors of that."""
         space = axis.column.space
         shared = [0 < place < axis.bins and shares_its_step(space, bound) for place, bound in enumerate(axis.bounds)]
-        rows = np.zeros(len(shared))
-        rows[shared] = self._rows_at(axis.name, axis.ends[shared])
-        return rows
+        found = np.zeros((2, len(shared)))
+        found[:, shared] = self._rows_at(axis.name, axis.ends[shared])
+        return found[0], found[1]
 
-    def _rows_at(self, column: str, codes: IntArray) -> FloatArray:
-        """Return how many rows seem to lie at codes that an end of a range cuts, and warn where these are many."""
+    def _rows_at(self, column: str, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return how many rows seem to lie at codes that an end of a range cuts, and errors of that."""
         if not len(codes):
-            return np.zeros(0)
+            return np.zeros(0), np.zeros(0)
         law, space = self._joints.law(column), self._source.column(column).space
         inside = np.pad(overlaps(law.edges, codes, codes + 1), ((0, 0), (0, int(space.has_null))))  # null is on no side
-        parts = law.parts_of(inside, self._source.sampling("table"), 1.0)
-        rows, errors = parts[:2] * self._all_rows
+        rows, errors = law.parts_of(inside, self._source.sampling("table"), 1.0)[:2] * self._all_rows
+        return np.maximum(rows, 0.0), errors
+
+    def _warn_of_shared(self, column: str, rows: FloatArray, errors: FloatArray) -> None:
+        """Warn where rows that may lie on either side of an end of a range are many."""
         if (rows > np.maximum(_CLEAR * errors, _MANY * self._all_rows)).any():
-            seen, step = float(f"{rows.max():.2g}"), line_of(space)[1]
+            seen, step = float(f"{rows.max():.2g}"), line_of(self._source.column(column).space)[1]
             warn(
                 f"about {seen:,g} rows of {column!r} lie on the same step of {step:.3g} as an end of a range, on "
                 "either side of it; take ends farther from where many rows are, or declare closer bounds or more steps "
                 "in another release",
                 InferenceWarning,
             )
-        return np.asarray(np.maximum(rows, 0.0))
+
+    def _opened_at_bounds(self, results: Results, axis: BinnedAxis, unit: Any) -> Results:
+        """Return bins whose intervals hold rows that lie on a bound that was given, on either side of it."""
+        shared, _ = self._rows_at_bounds(axis)
+        over, under = (
+            np.append(rows, [0.0] * axis.has_null)[: len(results.estimate)] for rows in (shared[:-1], shared[1:])
+        )
+        return results.opened(((over, 0.0), (under, 0.0)), self._z, unit)
 
     def _cells(
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,8 +58,8 @@ class CountEstimates(VectorEstimates):
         dropna
             Leave nulls out.
         method
-            See the class; by default ``"inverse"``, and with ``bins`` ``"em"``: unbiased counts between bins
-            have errors beyond use.
+            See the class; by default ``"inverse"``, and with ``bins`` ``"em"``, the law of `histogram`: unbiased
+            counts between bins have errors beyond use, and are refused where the noise is much wider than the steps.
         target
             See the class.
 
@@ -78,6 +78,8 @@ class CountEstimates(VectorEstimates):
         answer = self._cells(axes, normalize, (), dropna, method, target)
         results, index, said = *self._shown(answer, axes, dropna), answer.said
         tails, rows, space = self._tails(column), self._all_rows, axes[0].column.space
+        if answer.intervals is not None and axes[0].grid is not None and isinstance(bins, Iterable):
+            results = self._opened_at_bounds(results, axes[0].grid, 1 / max(rows, 1.0) if normalize else 1.0)
         if space.is_numeric and not space.is_listed and tails is not None:
             base = (tails.present if dropna else rows) if normalize else 1.0
             ends = tails.of_bins(len(index), space.has_null and not dropna), (0.0, 0.0)
@@ -87,11 +89,12 @@ class CountEstimates(VectorEstimates):
             population, level = target == "population", self.confidence_level
             results = of_ranks_alone(results, list(index), ranks, rows, normalize, population, level, dropna)
             said |= {"measured": True}
+        results = self._possible(results, answer, normalize)
         if 2 * np.count_nonzero(results.std_error > (1.0 if normalize else rows)) > len(index):
-            warn(
-                f"counts of single values of {column!r} have errors above all rows; give bins=10, or count ranges",
-                DpframeWarning,
+            what, remedy = (
+                ("single values", "give bins=10, or count ranges") if bins is None else ("bins", "give fewer")
             )
+            warn(f"counts of {what} of {column!r} have errors above all rows; {remedy}", DpframeWarning)
         out = results.frame(index, said)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
@@ -139,16 +142,19 @@ class CountEstimates(VectorEstimates):
         positions = tuple(columns.index(name) for name in held)
         answer = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
         results, index = self._shown(answer, axes, dropna)
-        if answer.method != "inverse":
-            results = results.from_none().within(most=1.0 if normalize or held else np.inf)
-        return results.frame(index, answer.said)
+        return self._possible(results, answer, normalize or bool(held)).frame(index, answer.said)
+
+    def _possible(self, results: Results, answer: Answer, normalize: bool) -> Results:
+        """Return shares, and counts by fits, cut at what is possible; unbiased counts are as they are."""
+        if normalize:
+            return results.clipped(0.0, 1.0)
+        return results if answer.method == "inverse" else results.from_none().within(most=self._all_rows)
 
     def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> tuple[Results, pd.Index[Any]]:
         shown = self._shown_cells(axes, dropna)
         labels = [axis.labels[cells] for axis, cells in zip(axes, shown, strict=True)]
         index = labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels)
-        kept = np.ix_(*shown)
-        return self._results(answer.estimate[kept].ravel(), answer.variance[kept].ravel()), index
+        return answer.results(self._z)[np.ix_(*shown)].each(np.ravel), index
 
     @nan_if_not_found
     def count(
@@ -214,7 +220,8 @@ class CountEstimates(VectorEstimates):
             if condition.shared:
                 # Rows at the ends of a range may lie on either side of these.
                 codes = np.unique(np.array(condition.shared, dtype=np.int64))
-                rows, inside = self._rows_at(condition.column.name, codes), condition.holds(codes)
+                (rows, errors), inside = self._rows_at(condition.column.name, codes), condition.holds(codes)
+                self._warn_of_shared(condition.column.name, rows, errors)
                 over, under = float(rows @ inside), float(rows @ (1 - inside))
                 results = results.opened(((over, 0.0), (under, 0.0)), self._z, 1 / scale)
         cut = {name: condition.beyond for name, condition in asked.values.items() if any(condition.beyond)}
@@ -223,6 +230,8 @@ class CountEstimates(VectorEstimates):
                 results = results.opened(tails.of_range(beyond), self._z, 1 / scale)
         if method == "auto":
             results = self._bounded(results.from_none(), asked, 1.0 if normalize else self._all_rows)
+        if normalize:
+            results = results.clipped(0.0, 1.0)
         if "allowed_by_pairs" in said:
             said["allowed_by_pairs"] = tuple(end / scale for end in said["allowed_by_pairs"])
         return results.series("count", said | self._said_of_tails(cut))
@@ -294,16 +303,18 @@ class CountEstimates(VectorEstimates):
         if method is None and chosen == "inverse" and not margins and says_nothing:
             answer = self._cells(axes, bool(normalize), given[normalize], dropna, "auto", target)
         rows, cols = (axis.labels[cells] for axis, cells in zip(axes, shown, strict=True))
-        estimate, variance = answer.estimate[kept], answer.variance[kept]
+        results = self._possible(answer.results(self._z)[kept], answer, bool(normalize))
         if margins:
             # Plain labels: an index of intervals has no place for "All".
             rows, cols = (pd.Index([*index, "All"], name=index.name) for index in (rows, cols))
-            totals = self._totals(answer, axes, dropna, target)
-            estimate, variance = (
-                np.block([[cells, whole[0][:, None]], [whole[1][None, :], whole[2][None, :]]])
-                for cells, whole in zip((estimate, variance), zip(*totals, strict=True), strict=True)
+            cells, totals = (answer.estimate[kept], answer.variance[kept]), self._totals(answer, axes, dropna, target)
+            results = self._results(
+                *(
+                    np.block([[own, whole[0][:, None]], [whole[1][None, :], whole[2][None, :]]])
+                    for own, whole in zip(cells, zip(*totals, strict=True), strict=True)
+                )
             )
-        return self._results(estimate, variance).wide(rows, cols, {"method": answer.method, "source": answer.source})
+        return results.wide(rows, cols, {"method": answer.method, "source": answer.source})
 
     def _totals(
         self, answer: Answer, axes: Sequence[Axis], dropna: bool, target: str
@@ -407,7 +418,7 @@ class CountEstimates(VectorEstimates):
             group = self._axis(by, bins)
             (part,), batches = self._shown_cells([group], True), self._source.codes([column, by])
             shares, variances = self._counted(mine, places, how, batches, group).share_by(group, sampling)
-            return self._results(shares.T, variances.T)[:, part].wide(index, group.labels[part])
+            return self._results(shares.T, variances.T)[:, part].clipped(0.0, 1.0).wide(index, group.labels[part])
         if places is None or len(places) == 1:
             estimate, variance, source = self._supports(column, normalize, target)
             if places is not None:
@@ -424,7 +435,8 @@ class CountEstimates(VectorEstimates):
         else:
             counted = self._counted(mine, places, how, self._source.codes([column]), None)
             estimate, variance = self._weighted(*_only(counted.share(normalize, sampling)), normalize)
-        return self._results(estimate, variance).within(least).frame(index, {"source": source})
+        results = self._results(estimate, variance).within(least)
+        return (results.clipped(0.0, 1.0) if normalize else results).frame(index, {"source": source})
 
     @staticmethod
     def _counted(
@@ -492,11 +504,9 @@ class CountEstimates(VectorEstimates):
         else:
             drawn, counted = False, mine.count_pairs(places, self._source.codes([column]))
             estimate, variance = self._weighted(*counted.share(normalize, sampling), normalize)
-        return (
-            self._results(estimate, variance)
-            .within(0.0 if drawn else -np.inf)
-            .wide(index, index, {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"})
-        )
+        results = self._results(estimate, variance).within(0.0 if drawn else -np.inf)
+        said = {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"}
+        return (results.clipped(0.0, 1.0) if normalize else results).wide(index, index, said)
 
     def _likely_pairs(self, mine: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Return shares and variances of pairs of items, the supports of items on the diagonal, from all that is known.
@@ -585,7 +595,8 @@ class CountEstimates(VectorEstimates):
             estimate, variance = measured.by_size(normalize, population)
             mean = measured.mean_size(population)
         attrs = {"mean_size": self._results(*mean).within(least=0.0).series("size").to_dict(), "source": source}
-        return self._results(estimate, variance).from_none().frame(index, attrs)
+        results = self._results(estimate, variance).from_none()
+        return (results.clipped(0.0, 1.0) if normalize else results).frame(index, attrs)
 
     @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:

@@ -105,6 +105,9 @@ class Estimates(CountEstimates, NumberEstimates):
     their errors come from a parametric bootstrap, which sees their spread but not the bias that shrinking
     costs; ``"auto"`` picks, and says in ``attrs["method"]`` what it picked.
 
+    Each interval holds by itself at the confidence level; ``confidence_level=1 - 0.05 / 300`` holds for all of 300
+    values together. Shares are cut to [0, 1], so that unbiased ones need not add up to 1; unbiased counts are not cut.
+
     Where the release holds measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse
     variance, ``"project"`` the point of the simplex near it, ``"model"`` a mixture fitted to all tables, corrected
     where the rows contradict it, and ``"em"`` only the rows. ``attrs["source"]`` says ``"tables"``, ``"rows"`` or

@@ -574,11 +574,12 @@ class NumberEstimates(VectorEstimates):
         part, tails = slice(0, axis.bins), self._tails(column)
         results = Results(*fitted.parts_of(parts[part], sampling, self._z) * rows * unit)
         if isinstance(bins, Iterable):
-            shared = self._rows_at_bounds(axis)
-            results = results.opened(((shared[:-1], 0.0), (shared[1:], 0.0)), self._z, unit)
+            self._warn_of_shared(column, *self._rows_at_bounds(axis))
+            results = self._opened_at_bounds(results, axis, unit)
         results = results.from_none()
         if tails is not None:
             results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)
+        results = results.within(most=rows * unit)
         found = results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))
         return found if isinstance(bins, int | np.integer) or bins is None else as_asked(found, axis, list(bins))
 

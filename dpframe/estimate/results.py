@@ -228,7 +228,8 @@ class Answer:
     """Estimates and variances of all cells, by which method, from ``"tables"``, ``"rows"`` or ``"both"``.
 
     ``hidden`` says that rows showed structure that pairs do not hold, ``counted`` that counts of inference are part.
-    ``sum_error`` is the standard error of the question's sum by replicas, where these know it.
+    ``sum_error`` is the standard error of the question's sum by replicas, where these know it; ``intervals`` returns
+    intervals of so many standard errors, where these are no normal ones.
     """
 
     estimate: FloatArray
@@ -238,6 +239,11 @@ class Answer:
     hidden: bool = False
     counted: bool = False
     sum_error: float | None = None
+    intervals: Callable[[float], Results] | None = None
+
+    def results(self, z: float) -> Results:
+        """Return the estimates with intervals of z standard errors."""
+        return Results.of(self.estimate, self.variance, z) if self.intervals is None else self.intervals(z)
 
     @property
     def said(self) -> dict[str, Any]:

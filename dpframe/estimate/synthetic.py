@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.errors import AlteredReleaseWarning, ParameterError, check_whole, warn
+from dpframe.errors import DpframeWarning, ParameterError, check_whole, warn
 from dpframe.estimate import sets
 from dpframe.estimate.axes import Axis, ListedAxis
 from dpframe.estimate.evidence.law import Law
@@ -283,7 +283,7 @@ class Synthesizer:
             warn(
                 f"the release's rows show structure of {', '.join(map(repr, found[0]))} together{more} that synthetic "
                 "rows do not hold; ask the release itself with joint([…])",
-                AlteredReleaseWarning,
+                DpframeWarning,
             )
 
     @cached_property
