@@ -212,7 +212,10 @@ class OrderLeakWarning(DpframeWarning):
 
 
 class RepeatedReleaseWarning(DpframeWarning):
-    """The same data was asked again without a ledger: the budgets add up."""
+    """The same data was asked again without a ledger: the budgets add up.
+
+    It compares exact rows, and is for the curator only: a log that others read would show whether a row has changed.
+    """
 
 
 class SeededReleaseWarning(DpframeWarning):

@@ -15,6 +15,7 @@ from dpframe import Plan
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, join_axes, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
+from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
 from dpframe.estimate.synthetic import Synthesizer
@@ -71,4 +72,5 @@ def models_of(safe: Any, plan: Plan | None = None, tables: Sequence[MeasuredTabl
 
 def synthesizer_of(safe: Any, models: Models | None = None) -> Synthesizer:
     """Return what draws the synthetic rows of a release without sets."""
-    return Synthesizer(Source(safe, None), models or models_of(safe), {})
+    models = models or models_of(safe)
+    return Synthesizer(Source(safe, None), models, {}, Joints(models.tables).law, lambda _: ())

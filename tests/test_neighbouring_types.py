@@ -238,5 +238,7 @@ def test_leak_one_row_of_csv_chooses_no_type(odd: str, tmp_path: Path) -> None:
             lambda out=out: dpf.sanitize_parquet(tmp_path / "in.csv", out, 8.0, 1e-5, key=KEY, measure=None)
         )
         safe = pd.read_parquet(out)
-        found.append([shape_of(plan_of(safe)), types_of(safe), warned])
+        # One row moves noisy counts by one, and a hint of nulls is said from such a count on.
+        others = [one for one in warned if "noisy counts hint at nulls" not in one[1]]
+        found.append([shape_of(plan_of(safe)), types_of(safe), others])
     assert found[0] == found[1]

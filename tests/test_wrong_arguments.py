@@ -40,7 +40,20 @@ def refused_in_one_line(call: Any, *args: Any, **options: Any) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["infer", "allocation", "mechanisms", "nulls", "privacy_id", "sample", "compression", "numbers", "measure", "drop"],
+    [
+        "infer",
+        "allocation",
+        "mechanisms",
+        "nulls",
+        "privacy_id",
+        "sample",
+        "compression",
+        "numbers",
+        "ordinals",
+        "sets",
+        "measure",
+        "drop",
+    ],
 )
 def test_options_of_a_release(option: str, tmp_path: Any) -> None:
     ledger = dpf.Ledger(tmp_path / "ledger.sqlite")

@@ -29,6 +29,7 @@ _EXTREMES = "the least and the largest value are single rows'; the plan's spaces
 _INSTEAD = {
     "max": _EXTREMES,
     "min": _EXTREMES,
+    "forecast": "release.plan.forecast() has the standard errors to expect; before a release, expect(epsilon=1)",
     "groupby": "mean, support and mean_curve take by=, joint takes given=",
     "mode": 'top("column", 1) gives the most frequent value',
     "size": "count takes conditions on columns",

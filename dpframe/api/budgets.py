@@ -13,7 +13,8 @@ from typing import ClassVar
 from dpframe.accounting.unit import Unit
 from dpframe.api.identity import content, table_digest, warn_if_released, warn_of_parts
 from dpframe.api.ledger import job_keys, runs
-from dpframe.api.ledger.account import INFERENCE, Cost, OpenAccount
+from dpframe.api.ledger.account import INFERENCE, RELEASE, Cost, OpenAccount
+from dpframe.api.ledger.draws import Draws
 from dpframe.api.planning import Request
 from dpframe.errors import (
     FileError,
@@ -32,6 +33,9 @@ from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
 from dpframe.tables.released import read_info
 from dpframe.tables.table import Codes, Table
+
+_MAC_LETTERS = 10
+"""Hexadecimal digits of the MAC of a noise, or a table; ids of releases begin with the two. Theory: 2^-40 a pair."""
 
 
 @dataclass
@@ -64,12 +68,7 @@ class ReleaseBudget:
         if self.account is not None:
             if self.account.part is not None:
                 warn_of_parts(self.account, content(table))
-            identity = self._identity(table, cost.wanted, codes)
-            receipt = self.account.spend(cost, what, identity)
-            if identity is not None and self.keyed:
-                # Another process may have entered another table since: of two, one at the most goes on to draw.
-                self._check_key(self.account, identity[:10], identity[10:20])
-            return receipt
+            return self.account.spend(cost, what, *self._names(table, cost, codes))
         if what == INFERENCE:
             request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
             if request in _requests:
@@ -84,34 +83,40 @@ class ReleaseBudget:
             warn_if_released(table, cost.budget)
         return None
 
-    def _identity(self, table: Table, wanted: bytes | None, codes: Codes) -> str | None:
-        """Return the id of a release under a key that was given, the same if repeated; None for a fresh one."""
-        if self.ready is None or self.account is None or wanted is None:
-            return None
-        # What has no digest is another table each time: under one key it would draw the same noise, and not be known.
-        found = table_digest(table, codes, self.ready)
-        tabled = secrets.token_bytes(32) if found is None else found
-        # What begins alike has the same noise, and what goes on alike is of the same table, too.
-        noise, rows = job_keys.release_id(self.ready, "", wanted)[:10], job_keys.release_id(self.ready, "", tabled)[:10]
-        if self.keyed:
-            self._check_key(self.account, noise, rows)
-        bound = job_keys.bind(tabled, wanted)
-        return noise + rows + job_keys.release_id(self.ready, self.account.name, bound)[:12]
+    def bind(self, table: Table, cost: Cost, codes: Codes, receipt: str | None, plan: Plan) -> None:
+        """Enter the noise of a plan that inference has found, for good, before a row is drawn.
 
-    def _check_key(self, account: OpenAccount, noise: str, rows: str) -> None:
-        """Raise `LedgerError` for a key that has drawn the same noise for another table, or another part."""
-        for entry in account.ledger.begun(noise):
-            if not entry.release_id.startswith(noise + rows):
-                raise LedgerError(
-                    "key has drawn the same noise for another table, or for one that cannot be known again, and two "
-                    "tables under one noise show how they differ; leave key out, which takes a fresh one"
-                )
-            parts = {entry.part, account.part} - {None}
-            if entry.dataset == account.dataset and len(parts) > 1:
-                raise LedgerError(
-                    f"these rows were released under this key as part {name_list([entry.part or ''])}, and parts have "
-                    "no row in common; name that part"
-                )
+        Raises `LedgerError` if the key has drawn this noise for another table; what was spent stays spent.
+        """
+        if self.account is not None and self.ready is not None and self.keyed:
+            draws = dict([self._draw(plan.digest, table_digest(table, codes, self.ready))])
+            self.account.spend(cost, RELEASE, receipt, draws)
+
+    def _names(self, table: Table, cost: Cost, codes: Codes) -> tuple[str | None, Draws]:
+        """Return the id of a release under a key that was given, the same if repeated, and the noise that it draws.
+
+        Without a key that was given the id is None.
+        """
+        if self.ready is None or self.account is None or cost.wanted is None:
+            return None, {}
+        # What has no digest is another table each time: under one key it would draw the same noise, and not be known.
+        tabled = table_digest(table, codes, self.ready) or secrets.token_bytes(32)
+        noise, source = self._draw(cost.wanted, tabled)
+        # What begins alike has the same noise, and what goes on alike is of the same table, too.
+        bound = job_keys.bind(tabled, cost.wanted)
+        identity = noise + source + job_keys.release_id(self.ready, self.account.name, bound)[:12]
+        if not self.keyed:
+            return identity, {}
+        asked = cost.inference
+        read = [] if asked is None else [(asked.digest, table_digest(table, {}, self.ready, asked.names))]
+        return identity, dict([(noise, source), *(self._draw(*one) for one in read)])
+
+    def _draw(self, noise: bytes, source: bytes | None) -> tuple[str, str]:
+        """Return the name of noise and of the table that it is drawn for, as MACs under the key."""
+        assert self.ready is not None
+        found = (noise, secrets.token_bytes(32) if source is None else source)
+        first, second = (job_keys.release_id(self.ready, "", digest)[:_MAC_LETTERS] for digest in found)
+        return first, second
 
     def check_input(self, digest: bytes) -> None:
         """Raise `FileError` if rows that were drawn are not those that a stored key is bound to."""

@@ -91,7 +91,7 @@ class CuratorCheck:
 
     @property
     def lines(self) -> list[str]:
-        """What to mend, in plain words: a line per column that is refused or changed, and one for lost decimals.
+        """What to mend, in plain words: a line per column that is refused or changed, for lost decimals, and per rule.
 
         Examples
         --------
@@ -113,7 +113,12 @@ class CuratorCheck:
         refused = [
             f"{name_list([str(name)])}: a release is refused, as a value {why}" for name, why in self.refused.items()
         ]
-        return [*refused, *said, *([f"{name_list(list(losing))}: {_ROUNDED}"] if len(losing) else [])]
+        mended = [
+            f"{rule}: {100 * share:.2g} % of the rows break it and are mended"
+            for rule, share in self.rules.get("mended", pd.Series(dtype=np.float64)).items()
+            if share > 0
+        ]
+        return [*refused, *said, *([f"{name_list(list(losing))}: {_ROUNDED}"] if len(losing) else []), *mended]
 
     @property
     def refused(self) -> dict[str, str]:
@@ -142,7 +147,7 @@ class CuratorCheck:
     def _repr_html_(self) -> str:
         return (
             notebook_html(TITLE, [], self.columns, digits, [*self._head, *self.lines])
-            + notebook_html(_OF_ONE, [], self.errors, digits)
+            + (notebook_html(_OF_ONE, [], self.errors, digits) if len(self.errors) else "")
             + (notebook_html("Rules", [], self.rules, digits) if len(self.rules) else "")
         )
 

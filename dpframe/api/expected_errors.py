@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dpframe.errors import InferenceWarning, warn
+from dpframe.errors import InferenceWarning, name_list, warn
+from dpframe.plan.findings import hinted_nulls
 from dpframe.plan.infer.categories import is_text
 from dpframe.plan.infer.from_data import any_space
 from dpframe.plan.infer.numbers import is_number
@@ -80,6 +81,19 @@ Whether cells look like lists is not looked up: the hint would be an answer abou
 
 _WHOSE = "; one that names persons is to be passed as privacy_id= if they may have several rows"
 """Said of any text: that its values are many and repeat would be an answer about the data, too."""
+
+
+def warn_hinted_nulls(plan: Plan) -> None:
+    """Warn, in one line for all columns, of nulls that inference may have dropped below its noise."""
+    missing = {one.column for one in plan.not_found}
+    names = () if plan.inferred is None else hinted_nulls(plan.inferred, plan.spaces)
+    hinted = [name for name in names if name not in missing]
+    if hinted:
+        warn(
+            f"noisy counts hint at nulls in {name_list(hinted)}, too few to show; if there are any, they count as "
+            f"values: declare spaces={{{hinted[0]!r}: Nullable(…)}} in a new release",
+            InferenceWarning,
+        )
 
 
 def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:

@@ -14,8 +14,10 @@ from dpframe.errors import ColumnError, DpframeError, FileError, NotSanitizedErr
 from dpframe.plan.plan import Plan
 from dpframe.tables.info import METADATA_KEY, ReleaseInfo, arrow_metadata, keep_text, kept_text, metadata_text
 from dpframe.tables.inputs import open_input
+from dpframe.tables.parquet_reader import to_pandas
 from dpframe.tables.released import Source, read_info, warn_of_lost_tables
 from dpframe.tables.sinks import Sink
+from dpframe.tables.types import without_listed_times
 
 
 def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
@@ -107,20 +109,9 @@ def read(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
         if name not in table.names:
             raise ColumnError("is not in the file", column=name)
     # Not pandas' own reader: of a directory it keeps the first file's attrs, even where others differ.
-    frame: pd.DataFrame = with_signed_indices(table.read(names)).to_pandas()
-    index = [name for name in names if name not in frame.columns]
-    frame = frame.reset_index(index)[list(names)] if index else frame
+    frame = to_pandas(table.read(names))
     frame.attrs = {} if table.text is None else {"dpframe": table.text}
     return frame
-
-
-def with_signed_indices(table: pa.Table) -> pa.Table:
-    """Return a table whose dictionaries have signed indices, which is all that older pyarrow gives to pandas."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
-            type_ = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
-            table = table.set_column(place, field.with_type(type_), table.column(place).cast(type_))
-    return table
 
 
 def write(
@@ -172,7 +163,7 @@ def write(
     True
     """
     check_codec(compression)
-    arrow = as_table(table)
+    arrow = without_listed_times(as_table(table))
     if plan is not None and not _tells(arrow, plan):
         attached = attach(arrow, plan)
         arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **attached.schema.metadata})
@@ -199,13 +190,13 @@ GROUP_ROWS = 1 << 20
 def as_table(table: Any) -> pa.Table:
     """Return a table as Arrow, a pandas release with its dtypes and its description."""
     if isinstance(table, pd.DataFrame):
-        text, arrow = table.attrs.get("dpframe"), None
-        with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
-            stored = table.apply(_listed, axis=0) if len(table.columns) else table.copy(deep=False)
-            stored.attrs = {}
-            arrow = pa.Table.from_pandas(stored, preserve_index=False)
+        text, arrow = table.attrs.get("dpframe"), _stored(table)
         if arrow is None:  # out here, for what Arrow raises quotes the value, and would be kept as this error's context
-            raise ParameterError("a column of the table cannot be stored as Parquet; drop it or convert it")
+            name = next(name for name in table.columns if _stored(table[[name]]) is None)
+            raise ParameterError(
+                f"column {name!r} cannot be stored as Parquet; convert it, if it is sparse with .sparse.to_dense(), or "
+                "drop it"
+            )
         if not isinstance(text, str):
             return arrow
         return _described(arrow, text)
@@ -223,6 +214,15 @@ def as_table(table: Any) -> pa.Table:
         return pa.table(table if hasattr(table, "__arrow_c_stream__") else None)
     except (pa.ArrowInvalid, TypeError):
         raise ParameterError(f"{type(table).__name__} is no table; pass a pandas, polars or Arrow release") from None
+
+
+def _stored(frame: pd.DataFrame) -> pa.Table | None:
+    """Return a DataFrame as Arrow stores it, or None if Arrow cannot."""
+    with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
+        listed = frame.apply(_listed, axis=0) if len(frame.columns) else frame.copy(deep=False)
+        listed.attrs = {}
+        return pa.Table.from_pandas(listed, preserve_index=False)
+    return None
 
 
 def _is_polars(table: Any) -> bool:

@@ -9,7 +9,7 @@ import math
 import os
 import platform
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -91,8 +91,8 @@ def _described(value: Any) -> str:
     return repr(value)
 
 
-def table_digest(table: Table, codes: Codes, key: bytes) -> bytes | None:
-    """Return a digest of a table in memory, under a key of a release's own, or None if it has no digest.
+def table_digest(table: Table, codes: Codes, key: bytes, names: Sequence[str] | None = None) -> bytes | None:
+    """Return a digest of a table in memory, or of columns of it, under a key of a release's own; None without one.
 
     Columns that are coded are known by their codes, which are all that leaves of them; of others, and where persons'
     rows were chosen the places of these, all is read. Objects have no bytes to compare.
@@ -101,7 +101,7 @@ def table_digest(table: Table, codes: Codes, key: bytes) -> bytes | None:
         return None
     keyed = hmac.new(derived_key(key, b"digest of the input"), digestmod=hashlib.sha256)
     try:
-        for part in _parts(table, codes):
+        for part in _parts(table, codes, table.names if names is None else names):
             keyed.update(len(part).to_bytes(8, "little"))
             keyed.update(part)
     except Exception:  # the code of a foreign class may raise anything; to refuse it would reveal a row
@@ -172,11 +172,11 @@ def warn_of_parts(account: OpenAccount, digest: bytes | None) -> None:
         )
 
 
-def _parts(table: Frame, codes: Codes) -> Iterable[bytes]:
+def _parts(table: Frame, codes: Codes, names: Sequence[str]) -> Iterable[bytes]:
     yield table.n.to_bytes(8, "little")
     if table.chosen is not None:
         yield np.ascontiguousarray(table.chosen[1], dtype="<i8").tobytes()
-    for name in table.names:
+    for name in names:
         yield name.encode("utf-8", "surrogatepass")
         if name in codes:
             kept = np.ascontiguousarray(codes[name])

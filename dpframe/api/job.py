@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from dpframe.api.budgets import ReleaseBudget
-from dpframe.api.ledger.account import INFERENCE, Cost, Job, OpenAccount
+from dpframe.api.ledger.account import INFERENCE, RELEASE, Cost, Job, OpenAccount
 from dpframe.api.options import PlanOptions, check_names
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import (
@@ -23,18 +25,17 @@ from dpframe.errors import (
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread
+from dpframe.spaces import Space
 from dpframe.tables.frames import Frame
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.noisy_tables import measured_tables
 from dpframe.tables.order_watch import SortedWatch
 from dpframe.tables.release import Digest, permutation, release
-from dpframe.tables.released import described
+from dpframe.tables.released import described_rows, is_known_release
 from dpframe.tables.table import SHUFFLED, Codes, Table, check_released_types, located
 
 T = TypeVar("T", bound=Table)
 D = TypeVar("D")
-
-RELEASE = "release"
 
 _FEW = 2
 """Rows below which a table has nothing to average."""
@@ -82,13 +83,14 @@ Checked = tuple[CheckedRequest, Codes]
 class ReleaseJob(Job[Checked, D], Generic[T, D]):
     """A release of a table, or the inference of its spaces, under a request.
 
-    ``then`` draws the rows, and returns or writes what is released.
+    ``then`` draws the rows, and returns or writes what is released; ``fits`` refuses spaces that it cannot write.
     """
 
     table: T
     request: Request
     budget: ReleaseBudget
     then: Callable[[T, Ready], D]
+    fits: Callable[[Mapping[str, Space]], None] = lambda _: None
 
     @one_thread
     def check(self) -> Checked:
@@ -106,6 +108,12 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
                 "dpframe.attach(table, plan), else rename that",
                 DpframeWarning,
             )
+        elif isinstance(table, Frame) and is_known_release(table):
+            warn(
+                "the table has the very rows of a release, to which another release only adds noise; use the original "
+                "table, or give the plan back with dpframe.attach(table, plan)",
+                DpframeWarning,
+            )
         valid = (
             CheckedRequest.of(table, request)
             if request.plan is None
@@ -120,6 +128,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
                 )
             if not (valid.plan.columns or valid.plan.passthrough):
                 warn("no column is left to release; check the input and drop=", InferenceWarning)
+        self.fits(valid.spaces)
         likely = valid.widened(table)
         if likely is not None:
             check_released_types(table, likely)
@@ -139,9 +148,10 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         if self.request.release:
             cost = valid.cost if valid.plan is None else budget.cost(valid.plan)
             if budget.account is not None:  # only what a ledger has entered is known again
-                cost = replace(cost, wanted=self.request.digest if valid.plan is None else valid.plan.digest)
-            budget.pay(self.table, RELEASE, cost, codes)
-        elif valid.allowed is not None:
+                wanted = self.request.digest if valid.plan is None else valid.plan.digest
+                cost = replace(cost, wanted=wanted, inference=valid.measurement)
+            return budget.pay(self.table, RELEASE, cost, codes)
+        if valid.allowed is not None:
             cost = Cost(valid.allowed.budget, valid.allowed.step, unit=valid.unit)
             return budget.pay(self.table, INFERENCE, cost, codes)
         return None
@@ -157,25 +167,33 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
     @one_thread
     def _ready(self, valid: CheckedRequest, codes: Codes, receipt: str | None, key: bytes) -> Ready:
         table, account = self.table, self.budget.account
-        plan = valid.measured(table, key, receipt) if valid.plan is None else valid.plan
+        apart = None if self.request.release else receipt
+        plan = valid.measured(table, key, apart) if valid.plan is None else valid.plan
         if valid.plan is None and self.request.release and table.held:
             left = {name: plan[name].space for name in plan.names if name not in codes}
             codes |= table.codes(left, plan.nulls, tuple(left))
             codes = {name: codes[name] for name in plan.names}
             _watch_order(plan, codes)
+            self.budget.bind(table, valid.cost, codes, receipt, plan)
         own = self.request.plan is None and plan.inferred is not None
         return Ready(plan, key, codes, own, None if account is None else account.part)
 
 
-def carry_out(table: T, request: Request, budget: ReleaseBudget, then: Callable[[T, Ready], D]) -> D:
-    """Run the job of a request: of a table in memory, of files, or of an engine's.
+def carry_out(
+    table: T,
+    request: Request,
+    budget: ReleaseBudget,
+    then: Callable[[T, Ready], D],
+    fits: Callable[[Mapping[str, Space]], None] = lambda _: None,
+) -> D:
+    """Run the job of a request: of a table in memory, of files, or of an engine's; see `ReleaseJob`.
 
     Raises `AlreadySanitizedError` if the table is a release; `ParameterError`, `PlanError` or `ColumnError` for a
     request or a value that breaks its rule; nothing is spent then; `BudgetExceeded` or `LedgerError` if the ledger does
     not allow the spend; nothing is drawn then.
     """
     chosen = of_persons(table, request, budget.choice)
-    return ReleaseJob(chosen, request, budget, then).run()
+    return ReleaseJob(chosen, request, budget, then, fits).run()
 
 
 def planned(
@@ -211,4 +229,5 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n
     info = ReleaseInfo(plan, count, digest.hexdigest(tables), rows, ready.own, tables, ready.part)
-    return frame.rebuild(plan, plan.released_spaces, released, order, described(info))
+    unchanged = all(np.array_equal(codes, ready.codes[name]) for name, codes in released.items())
+    return frame.rebuild(plan, plan.released_spaces, released, order, described_rows(info, unchanged))

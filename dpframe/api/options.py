@@ -20,7 +20,7 @@ from dpframe.channels.base import by_name, family_for
 from dpframe.errors import ParameterError, check_fraction, check_whole, did_you_mean, is_one_of
 from dpframe.plan.build import as_mechanisms
 from dpframe.plan.calibration import Terms, check_ready
-from dpframe.plan.columns import check_numbers
+from dpframe.plan.columns import check_noise
 from dpframe.plan.infer.from_data import any_space
 from dpframe.plan.infer.private import MOST_ITEMS
 from dpframe.plan.plan import Plan
@@ -191,7 +191,26 @@ class PlanOptions(TypedDict, total=False):
             "Noise of numbers: laplace, square_wave, or least_error by forecast.",
             "The square wave (Li et al. 2020) keeps a value close by with a fixed chance and else replaces it by any; "
             "where nothing is measured its estimates have 0.1 to 1.0 of the error. ``mechanisms`` goes before it.",
-            check=lambda name, value: check_numbers(value),
+            check=check_noise,
+        ),
+    ]
+    ordinals: Annotated[
+        str,
+        Option(
+            "least_error",
+            "Noise of ordinals of more than 16 ranks: least_error by forecast, laplace or square_wave.",
+            "Up to 16 ranks the optimal mechanism has the least error of all. ``mechanisms`` goes before it.",
+            check=check_noise,
+        ),
+    ]
+    sets: Annotated[
+        str,
+        Option(
+            "least_error",
+            "Noise of sets: least_error by forecast, bitflip (item by item) or randomized_response (as wholes).",
+            "By default a set is randomised as a whole if the forecast error of supports is a fifth smaller: of few "
+            "items, mostly. Where there are too many sets it is item by item. ``mechanisms`` goes before it.",
+            check=check_noise,
         ),
     ]
     groups: Annotated[

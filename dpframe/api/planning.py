@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.accounting.unit import ROW, Unit
-from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_not_found
+from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_hinted_nulls, warn_not_found
 from dpframe.api.identity import request_digest
 from dpframe.api.ledger.account import Cost
 from dpframe.api.options import (
@@ -49,7 +49,6 @@ from dpframe.plan.findings import expected_losses, judge
 from dpframe.plan.infer.categories import is_text
 from dpframe.plan.infer.cost import Allowance, allowance
 from dpframe.plan.infer.declared import (
-    empty_columns,
     identifiers,
     infer_spaces,
     warn_of_copied_identifiers,
@@ -161,6 +160,7 @@ class CheckedRequest:
     def ready(cls, plan: Plan, table: Table, request: Request) -> CheckedRequest:
         """Check a ready plan against a table."""
         warn_not_found(plan)
+        warn_hinted_nulls(plan)
         check_columns(table.names, plan)
         _check_unit(plan.reused, plan.unit)
         if request.release:
@@ -175,7 +175,6 @@ class CheckedRequest:
         promise = promise_of(request.epsilon, request.delta, table.n, quiet)
         check_lists(table.names, options["drop"], options["passthrough"], options["spaces"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
-        columns = _without_empty(columns, options, table.objects, quiet)
         columns = _without_identifiers(columns, options, quiet)
         if not quiet:
             warn_of_copied_identifiers(options["passthrough"])
@@ -187,9 +186,6 @@ class CheckedRequest:
         options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused(declared), _unit_of(options))}
         wish = wish_of(options, promise)
         names = [column.name for column in columns]
-        empty = [one.name for one in left if pa.types.is_null(one.type) and not table.objects]
-        if empty:
-            raise ColumnError("has type null, which no space can hold; cast it, or pass drop=[…]", column=empty[0])
         check_bounded(left, options)
         rounds = rounds_of(left, table.n, promise, options["contributions"])
         histograms = histograms_of(left, table.n, most, rounds)
@@ -291,6 +287,7 @@ class CheckedRequest:
                 InferenceWarning,
             )
         warn_not_found(plan, self.expected(table) if plan.not_found else [])
+        warn_hinted_nulls(plan)
         return plan
 
     def _with_mechanisms(self, spaces: Mapping[str, Space], inferred: Inferred) -> Plan:
@@ -314,21 +311,6 @@ class CheckedRequest:
             )
         kept = {name: mechanism for name, mechanism in given.items() if name not in unfit}
         return plan_of({**self.options, "mechanisms": kept})
-
-
-def _without_empty(columns: Sequence[Field], options: dict[str, Any], objects: bool, quiet: bool) -> list[Field]:
-    """Return the columns less those whose type holds nothing but nulls, which join ``drop``, with one warning."""
-    found = [] if objects else empty_columns(columns, options["spaces"])
-    if not found or len(found) == len(columns):
-        return list(columns)
-    options["drop"] = (*options["drop"], *found)
-    if not quiet:
-        warn(
-            f"left out, as their type is null and holds nothing else: {name_list(found)}; drop={found} says that they "
-            "are to go",
-            InferenceWarning,
-        )
-    return [column for column in columns if column.name not in found]
 
 
 def _without_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: bool) -> list[Field]:

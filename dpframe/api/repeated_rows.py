@@ -90,6 +90,7 @@ class ReleasedRows:
         self.rows: U64 = np.zeros(0, dtype=np.uint64)
         self.spent = np.zeros((0, 6))
         """By hash: releases and inferences, their ε and δ, most rows at once, and what was warned of."""
+        self._labelled: tuple[pd.Index, U64] | None = None
         self._keys: set[bytes] = set()
         self._warned: set[tuple[float, ...]] = set()
 
@@ -136,9 +137,28 @@ class ReleasedRows:
             releases, inferences, epsilon, delta = each[middle].tolist()
             return (int(releases), int(inferences), epsilon, delta) if tell else None
 
-    def watch(self, rows: U64, cost: Budget, key: bytes | None, *, inference: bool = False) -> None:
+    def hashes(self, frame: Frame, labels: pd.Index | None) -> U64:
+        """Return a hash of every row; of another part of the columns of the DataFrame seen last, those seen then."""
+        last = self._labelled
+        # pandas shares one index between a table and its columns.
+        if labels is not None and last is not None and labels.is_(last[0]):
+            return last[1]
+        rows = row_hashes(frame, frame.names, labels)
+        if labels is not None:
+            self._labelled = labels.view(), rows
+        return rows
+
+    def watch(
+        self,
+        frame: Frame,
+        labels: pd.Index | None,
+        cost: Budget,
+        key: bytes | None,
+        *,
+        inference: bool = False,
+    ) -> None:
         """Count a release, and warn of rows that are released again and again (of two folds at once)."""
-        tally = self.add(rows, cost, key, inference=inference)
+        tally = self.add(self.hashes(frame, labels), cost, key, inference=inference)
         if tally is None or tally in self._warned:
             return
         self._warned.add(tally)

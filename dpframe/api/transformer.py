@@ -22,7 +22,7 @@ from dpframe.api.job import carry_out, drawn
 from dpframe.api.ledger.account import INFERENCE, Cost, OpenAccount
 from dpframe.api.options import DEFAULTS, PlanOptions
 from dpframe.api.planning import Request
-from dpframe.api.repeated_rows import ReleasedRows, column_hashes, row_hashes
+from dpframe.api.repeated_rows import ReleasedRows, column_hashes
 from dpframe.channels import Mechanism
 from dpframe.errors import ParameterError, PrivacyLeakWarning, SeededReleaseWarning, warn
 from dpframe.plan.infer.drafted import DraftedSpaces
@@ -52,7 +52,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     measure, measure_share
         As for `dpframe.plan`. As rows keep their order here, where noise on totals is dear, nothing is measured
         unless ``measure`` lists it.
-    allocation, mechanisms, numbers, groups, nulls, contributions
+    allocation, mechanisms, numbers, ordinals, sets, groups, nulls, contributions
         As for `dpframe.plan`; columns are named or numbered. With ``infer="private"``, and columns that are
         not declared, ``fit`` spends ``infer_share`` of the promise.
     plan
@@ -96,8 +96,9 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     *What is spent.* ``fit`` by itself spends only if it infers spaces privately. Every transform is a release of its
     rows: ``fit_transform`` and a later ``transform`` of the same rows add up to 2ε less one inference (the very
-    same seeded release, repeated, adds nothing); two sanitizers in a `ColumnTransformer` add up, too; disjoint folds
-    do not. A grid search over 3 values with 5 folds fits or scores on every row 15 times and refits once: 16ε. A
+    same seeded release, repeated, adds nothing); two sanitizers in a `ColumnTransformer` add up, too, also for
+    different columns; disjoint folds do not. A grid search over 3 values with 5 folds fits or scores on every row 15
+    times and refits once: 16ε. A
     shared ``ledger`` holds all of this to a total, and counts every call, disjoint folds included. Without one, rows
     released again in one process are warned of (`RepeatedReleaseWarning`, at the 2nd, 4th, 8th, … time of most rows,
     with the sum so far); other processes are not seen. It is nearly always better to sanitise once, outside, where
@@ -131,6 +132,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         allocation: Any = DEFAULTS["allocation"],
         mechanisms: Mapping[Any, str | Mechanism] | None = DEFAULTS["mechanisms"],
         numbers: str = DEFAULTS["numbers"],
+        ordinals: str = DEFAULTS["ordinals"],
+        sets: str = DEFAULTS["sets"],
         groups: Iterable[Sequence[Any]] = DEFAULTS["groups"],
         rules: Iterable[Any] = DEFAULTS["rules"],
         nulls: str = DEFAULTS["nulls"],
@@ -154,6 +157,8 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.allocation = allocation
         self.mechanisms = mechanisms
         self.numbers = numbers
+        self.ordinals = ordinals
+        self.sets = sets
         self.groups = groups
         self.rules = rules
         self.nulls = nulls
@@ -360,7 +365,7 @@ class _StepBudget(ReleaseBudget):
         if self.account is not None:
             return super().pay(table, what, cost, codes)
         same = None if self.ready is None else self.ready + repr(cost.budget).encode() + self.mark
-        _SPENT.watch(row_hashes(table, table.names, self.labels), cost.budget, same, inference=what == INFERENCE)
+        _SPENT.watch(table, self.labels, cost.budget, same, inference=what == INFERENCE)
         return None
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
 import pandas as pd
+import pyarrow as pa
 
 from dpframe.api.budgets import ReleaseBudget, budget_of_input, done_before
-from dpframe.api.files import read, write
+from dpframe.api.files import as_table, read, write
 from dpframe.api.identity import table_digest
 from dpframe.api.job import Ready, carry_out, drawn, planned
 from dpframe.api.ledger.account import OpenAccount
@@ -23,6 +24,8 @@ from dpframe.api.planning import Request
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, refusing_misfit_calls, warn
 from dpframe.plan.plan import Plan
+from dpframe.spaces import Space
+from dpframe.spaces.field import is_open
 from dpframe.tables.batches import usual_threads
 from dpframe.tables.conversion import Conversion, Progress
 from dpframe.tables.files import BATCH_ROWS, FileInput
@@ -168,7 +171,8 @@ def sanitize(
         A ready plan instead of these and of the options below.
     key
         32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. Two tables under one
-        noise show how they differ: with a ledger the second is refused.
+        noise show how they differ: in the same ledger the second is refused, whether a request or a ready plan draws
+        the noise. Without a ledger, or in another one, nothing is known of the first.
     ledger, dataset
         A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn. Or
         only ``ledger``, as ``Ledger(…).account(dataset, part)``, where the table holds only the rows of a part of the
@@ -245,7 +249,9 @@ def sanitize(
         warn(before.line, RepeatedReleaseWarning)
         return before.info
     if isinstance(source, pd.DataFrame):
-        return _frame_written(wrap(source), Sink(path, compression), request, paid, key)
+        frame, sink = wrap(source), Sink(path, compression)
+        sink.check(as_table(source.iloc[:0][_leaving(frame.names, request)]).schema)
+        return _frame_written(frame, sink, request, paid, key)
     with staged(source, path.parent) as table:
         check_target(path, table)
         with budget_of_input(table.digest, path, request, paid, key, table.keyed_digest) as budget:
@@ -263,11 +269,18 @@ def _target_of(target: Any) -> Path | None:
     return Path(target)
 
 
+def _leaving(names: Sequence[str], request: Request) -> list[str]:
+    """Return the columns that a request does not leave out by name."""
+    options, plan = request.options, request.plan
+    drop = (options.get("drop") or ()) if plan is None else plan.drop
+    person = options.get("privacy_id") if plan is None else plan.privacy_id
+    return [name for name in names if name not in drop and name != person]
+
+
 def _written(table: FileInput, path: Path, request: Request, budget: ReleaseBudget, writing: Writing) -> ReleaseInfo:
     """Write the release of files, or of a stream, and return what it says about itself."""
     sink = Sink(path, writing.compression)
-    left_out = (request.options.get("drop") or ()) if request.plan is None else request.plan.drop
-    sink.check(table.schema.field(name) for name in table.names if name not in left_out)
+    sink.check(table.schema.field(name) for name in _leaving(table.names, request))
     shown = writing.progress or (lambda done, total: None)
     threads = usual_threads() if writing.threads is None else writing.threads
 
@@ -291,12 +304,18 @@ def _frame_written(
         # What has no digest is not known again, so that an interrupted run of it cannot be repeated.
         return table_digest(frame, {}, key) or secrets.token_bytes(32)
 
+    def fits(spaces: Mapping[str, Space]) -> None:
+        # Objects have the type of their space.
+        for field in frame.fields([name for name in spaces if name in frame.names]):
+            if is_open(field.type):
+                sink.check([pa.field(field.name, spaces[field.name].natural_type)])
+
     with budget_of_input(lambda: facts, sink.path, request, account, key, keyed) as budget:
 
         def written(chosen: Frame, ready: Ready) -> ReleaseInfo:
             return write(drawn(chosen, ready), sink.path, compression=sink.compression)
 
-        return budget.done(carry_out(frame, request, budget, written))
+        return budget.done(carry_out(frame, request, budget, written, fits))
 
 
 def sanitize_parquet(

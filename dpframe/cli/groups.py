@@ -23,7 +23,7 @@ OPTIONS = {
     ),
     "Privacy, from the accuracy that is needed": ("target max_epsilon", "--target region=0.01 --target age=0.5"),
     "Columns": (
-        "spaces space drop passthrough nulls rules group mechanism numbers allocation",
+        "spaces space drop passthrough nulls rules group mechanism numbers ordinals sets allocation",
         "--space age=0,120 --space sex=F,M --drop id",
     ),
     "Inference of columns that are not declared": ("infer infer_share max_items", "--infer private --infer-share 0.2"),

@@ -81,7 +81,8 @@ _TURNS: list[tuple[str, Turn]] = [
     (r"\bprivacy_id=(?=\s|$)", "--privacy-id"),
     (
         r"\b(infer|infer_share|measure_share|local_epsilon|max_epsilon|max_items|nulls|contributions|privacy_id|sample|"
-        r"allocation|numbers|dataset|accounting|by|bins|method|target|confidence_level|published|q)=(['\"]?)([^\s,;'\")]+)\2",
+        r"allocation|numbers|ordinals|sets|dataset|accounting|by|bins|method|target|confidence_level|published|"
+        r"q)=(['\"]?)([^\s,;'\")]+)\2",
         lambda m: f"--{m[1].replace('_', '-')} {m[3]}",
     ),
 ]

@@ -17,6 +17,7 @@ import numpy as np
 from dpframe.api.budgets import ReleaseBudget, budget_of_input
 from dpframe.api.job import Ready, carry_out, planned
 from dpframe.api.ledger.account import Cost, OpenAccount
+from dpframe.api.ledger.draws import Draws
 from dpframe.api.ledger.job_keys import check_not_interrupted, job_name
 from dpframe.api.planning import Request
 from dpframe.api.public import Plan
@@ -169,10 +170,10 @@ class _BeforeJob(OpenAccount):
 
     job: str = ""
 
-    def spend(self, cost: Cost, what: str = "release", receipt: str | None = None) -> str:
+    def spend(self, cost: Cost, what: str = "release", receipt: str | None = None, draws: Draws | None = None) -> str:
         """Spend, or raise `LedgerError` if what is inferred would fit no run of the job that has paid."""
         check_not_interrupted(self.ledger, self.dataset, self.job)
-        return super().spend(cost, what, receipt)
+        return super().spend(cost, what, receipt, draws)
 
 
 def plan_for(

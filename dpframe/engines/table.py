@@ -156,11 +156,6 @@ class EngineTable(ABC):
         return replace(self, reader=self.reader.only(names, plain))
 
     @property
-    def objects(self) -> bool:
-        """Whether type null means objects, as in pandas partitions."""
-        return isinstance(self.template, PandasFrame)
-
-    @property
     def text(self) -> str | None:
         """The description that a release carries, if the table is one."""
         return self.template.text
@@ -238,7 +233,7 @@ class EngineTable(ABC):
     ) -> tuple[int, int]:
         """Read every value, and return the sum of the rows' checks, if any are made."""
         # What objects are is read row by row.
-        check_types([f for f in self.fields(list(spaces)) if not (self.objects and is_open(f.type))], spaces)
+        check_types([f for f in self.fields(list(spaces)) if f.empty or not is_open(f.type)], spaces)
         plain = () if checks is None else checks.plain
         rows, low, high = 0, 0, 0
         task = Check(dict(spaces), nulls, tuple(inferred), checks)

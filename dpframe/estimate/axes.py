@@ -12,9 +12,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,8 @@ from dpframe.estimate.evidence.law import Cells, Law
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.base import line_of, numbers_of
-from dpframe.spaces.stretches import first_codes, has_one_reading
+from dpframe.spaces.stretches import first_codes, given_instant, has_one_reading
+from dpframe.spaces.times import CALENDAR
 
 MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""
@@ -39,6 +40,16 @@ def overlaps(edges: IntArray, starts: npt.ArrayLike, stops: npt.ArrayLike) -> Fl
     """
     inside = np.minimum.outer(stops, edges[1:]) - np.maximum.outer(starts, edges[:-1])
     return np.asarray(np.maximum(inside, 0) / np.diff(edges))
+
+
+def in_zone(instants: npt.NDArray[Any], zone: str) -> pd.DatetimeIndex:
+    """Return points in time of UTC in a zone, the nearest that the zone's own calendar holds."""
+    first, last = CALENDAR
+    inside = np.array([first, last]) + np.array([1, -1], dtype="timedelta64[D]")
+    offsets = pd.DatetimeIndex(inside, tz="UTC").tz_convert(zone).tz_localize(None).to_numpy() - inside
+    # A zone's calendar begins later in UTC if the zone is behind, and ends earlier if it is ahead.
+    held = np.clip(instants, first - min(offsets[0], np.timedelta64(0)), last - max(offsets[1], np.timedelta64(0)))
+    return pd.DatetimeIndex(held, tz="UTC").tz_convert(zone)
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,8 @@ class Axis(Cells):
 
     column: Column
     group: Group | None = field(default=None, kw_only=True)
+    zone: str | None = field(default=None, kw_only=True, compare=False)
+    """Time zone in which labels are shown."""
 
     @property
     def name(self) -> str:
@@ -148,6 +161,11 @@ class Axis(Cells):
     def inverts(self) -> bool:
         """Whether counts of the cells have an unbiased estimate from rows; else they are fitted."""
         return not self.column.mechanism.widens or self.cells - self.has_null == 1
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column is a grid of numbers or times, in whose noise heaps may hide."""
+        return self.column.space.is_numeric and not self.column.space.is_listed
 
     @property
     def ends(self) -> IntArray:
@@ -211,7 +229,12 @@ class ListedAxis(Axis):
     @property
     def labels(self) -> pd.Index[Any]:
         """The values."""
-        index: pd.Index[Any] = pd.Index(self.column.space.labels(), name=self.name)
+        if self.zone is None:
+            listed: pd.Index[Any] = pd.Index(self.column.space.labels(), name=self.name)
+            return listed
+        instants = self.column.space.instants(numbers_of(self.column.space, np.arange(self.bins)))
+        null = np.full(int(self.has_null), "NaT", dtype="datetime64[us]")
+        index: pd.Index[Any] = in_zone(np.append(instants, null), self.zone).rename(self.name)
         return index
 
     def cell_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -314,8 +337,15 @@ class BinnedAxis(Axis):
     @property
     def labels(self) -> pd.Index[Any]:
         """The bins as intervals closed on the left (the last one on both sides), and null."""
-        intervals = pd.IntervalIndex.from_breaks(list(self.bounds), closed="left", name=self.name)
+        intervals = self.intervals(self.bounds)
         return intervals.append(pd.Index([np.nan])).rename(self.name) if self.has_null else intervals
+
+    def intervals(self, bounds: Sequence[Any]) -> pd.IntervalIndex[Any]:
+        """Return the intervals between bounds, those between times in the zone."""
+        space = self.column.space
+        instants = np.array(bounds, dtype=space.instants(np.zeros(1)).dtype)
+        breaks = instants if self.zone is None else in_zone(instants, self.zone)
+        return pd.IntervalIndex.from_breaks(breaks, closed="left", name=self.name)
 
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the stretch that a code lies in."""
@@ -395,28 +425,22 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
         numbers = np.append(numbers[:-1], numbers[-1] + line_of(space)[1])
     shown = space.instants(numbers).tolist()
     if not isinstance(bins, int | np.integer):
-        below, above = _outer_bounds(list(bins), codes, size)
-        shown[0] = _farther(below[-1], shown[0], min) if below else shown[0]
-        shown[-1] = _farther(above[0], shown[-1], max) if above else shown[-1]
+        below, above = _outer_bounds(column, list(bins), codes)
+        shown[0], shown[-1] = min([shown[0], *below[-1:]]), max([shown[-1], *above[:1]])
     return tuple(edges.tolist()), tuple(shown)
 
 
-def as_asked(table: pd.DataFrame, column: Column, bounds: list[Any]) -> pd.DataFrame:
+def as_asked(table: pd.DataFrame, axis: BinnedAxis, bounds: list[Any]) -> pd.DataFrame:
     """Return a table of the bins between given bounds as just these: those beyond the space's bounds are NaN.
 
     What reaches from the outer ones to the space's bounds is left out, as by `numpy.histogram`.
     """
-    below, above = _outer_bounds(bounds, _codes_of_bounds(column, bounds), column.space.values)
+    column = axis.column
+    below, above = _outer_bounds(column, bounds, _codes_of_bounds(column, bounds))
     kept = table.iloc[int(not below) : len(table) - int(not above)]
-    ends: Any = kept.index
-    kind = type(cast(Any, table.index).left[0])
-    least, greatest = list(map(kind, below)), list(map(kind, above))
-    index = pd.IntervalIndex.from_arrays(
-        [*least[:-1], *ends.left, *greatest[:-1]],
-        [*least[1:], *ends.right, *greatest[1:]],
-        closed="left",
-        name=ends.name,
-    )
+    inner = axis.bounds[int(not below) : len(axis.bounds) - int(not above)]
+    # The bin at the space's upper bound ends a step beyond it, and the next one begins at the bound that was given.
+    index = reduce(pd.IntervalIndex.append, (axis.intervals(part) for part in (below, inner, above))).rename(axis.name)
     values = np.full((len(index), kept.shape[1]), np.nan)
     first = max(0, len(below) - 1)
     values[first : first + len(kept)] = kept.to_numpy()
@@ -431,18 +455,12 @@ def as_asked(table: pd.DataFrame, column: Column, bounds: list[Any]) -> pd.DataF
     return asked
 
 
-def _outer_bounds(bounds: list[Any], codes: IntArray, size: int) -> tuple[list[Any], list[Any]]:
+def _outer_bounds(column: Column, bounds: list[Any], codes: IntArray) -> tuple[list[Any], list[Any]]:
     """Return which bounds of bins lie at a space's lower bound or below it, and which at the upper one or above."""
-    below, above = int((codes <= 0).sum()), int((codes >= size).sum())
-    return bounds[:below], bounds[len(bounds) - above :]
-
-
-def _farther(given: Any, own: Any, farther: Callable[[Any, Any], Any]) -> Any:
-    """Return a bound that was given where it lies beyond a space's own, else that one; so where they do not compare."""
-    try:
-        return farther(own, type(pd.Index([own])[0])(given))
-    except (TypeError, ValueError):
-        return own
+    below, above = int((codes <= 0).sum()), int((codes >= column.space.values).sum())
+    space = column.space.inner_space
+    shown = [given_instant(space, bound) if space.is_time else float(bound) for bound in bounds]
+    return shown[:below], shown[len(bounds) - above :]
 
 
 def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]:
@@ -451,7 +469,7 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
     if space.is_time:
         if not all(has_one_reading(space, bound) for bound in bounds if isinstance(bound, str)):
             raise ParameterError(f"bins of column {column.name!r} must name times as ISO text, e.g. '2020-01-31'")
-        bounds = [_time(bound) for bound in bounds]
+        bounds = [_time(space, bound) for bound in bounds]
     try:
         space.encode(bounds)
         codes = first_codes(space, bounds)
@@ -481,15 +499,15 @@ def _check_apart(column: Column, bounds: list[float], codes: IntArray) -> None:
         )
 
 
-def _time(bound: Any) -> Any:
+def _time(space: Any, bound: Any) -> Any:
     try:
-        return pd.Timestamp(bound) if isinstance(bound, str) else bound
+        return given_instant(space, bound) if isinstance(bound, str) else bound
     except ValueError:
         return bound
 
 
-def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:
-    """Return the axis of a column, binned if asked."""
+def make_axis(column: Column, bins: int | Sequence[Any] | None, zone: str | None = None) -> Axis:
+    """Return the axis of a column, binned if asked, with labels of times in a zone."""
     if column.space.code_words:
         raise ParameterError(
             f"column {column.name!r} holds {column.space.noun}, which are not counted as values; ask for "
@@ -502,10 +520,10 @@ def make_axis(column: Column, bins: int | Sequence[Any] | None) -> Axis:
                 f"column {column.name!r} has {column.space.size:,} values; give bins=10, "
                 f"or of several columns bins={{{column.name!r}: 10}}"
             )
-        return ListedAxis(column)
+        return ListedAxis(column, zone=zone)
     if not column.space.is_numeric or column.space.metric == "discrete":
         raise ParameterError(f"column {column.name!r} holds no numbers and takes no bins")
-    return BinnedAxis(column, *bin_edges(column, bins))
+    return BinnedAxis(column, *bin_edges(column, bins), zone=zone)
 
 
 def check_inverts(axes: Iterable[Axis], remedy: str) -> None:

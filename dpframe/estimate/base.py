@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import combinations, combinations_with_replacement
@@ -24,6 +25,7 @@ from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.plan.forecast import mean_errors
+from dpframe.plan.inferred import Measured, null_count
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
 from dpframe.spaces.arrays import FloatArray, IntArray
@@ -104,43 +106,90 @@ class Reading:
         stray = [name for name in bins if name not in names]
         if stray:
             raise ParameterError(f"bins names {stray[0]!r}, which is not among the columns")
-        axes = join_axes([make_axis(self._source.column(name), bins.get(name)) for name in names], self.plan.groups)
+        axes = join_axes([self._axis(name, bins.get(name)) for name in names], self.plan.groups)
         surrogates.check_cells([axis.classes for axis in axes])
         for axis in axes:
             if axis.grid is not None and isinstance(bins[axis.name], Iterable):
-                self._rows_at_bounds(axis.grid)
+                self._warn_of_shared(axis.name, *self._rows_at_bounds(axis.grid))
         return axes
+
+    def _shown_cells(self, axes: Sequence[Axis], dropna: bool) -> tuple[IntArray, ...]:
+        """Return the cells of each axis that are shown: not null with ``dropna``, and not an empty `other`."""
+        most = [axis.cells - (dropna and axis.has_null) for axis in axes]
+        return tuple(np.setdiff1d(np.arange(n), self._empty_other(axis)) for n, axis in zip(most, axes, strict=True))
+
+    def _empty_other(self, axis: Axis) -> list[int]:
+        """Return the code of the bucket that inference added, where its count is within its noise of 0."""
+        name, code = axis.name, self._added_others.get(axis.name)
+        if code is None or axis.grid is not None:
+            return []
+        if name not in self._are_empty:
+            alone = self._cells([make_axis(axis.column, None)], False, (), False, "inverse", "table")
+            error = math.sqrt(max(float(alone.variance[code]), 0.0))
+            self._are_empty[name] = float(alone.estimate[code]) <= self._z * error
+        return [code] if self._are_empty[name] else []
+
+    @cached_property
+    def _added_others(self) -> dict[str, int]:
+        """Codes by column of the values that inference did not find, under a name that no value of the list has."""
+        inferred, lost = self.plan.inferred, reasons(self.plan.not_found)
+        found: dict[str, int] = {}
+        for measured in () if inferred is None else inferred.measured:
+            if measured.kind == "values" and measured.column in self.plan.names and measured.column not in lost:
+                space: Any = self.plan[measured.column].space
+                other = getattr(space.inner_space, "other", None)
+                if other is not None and other not in measured.cells:
+                    found[measured.column] = space.labels().index(other)
+        return found
+
+    @cached_property
+    def _are_empty(self) -> dict[str, bool]:
+        return {}
+
+    def _axis(self, name: str, bins: int | Sequence[Any] | None) -> Axis:
+        """Return the axis of a column, with its times in its zone."""
+        return make_axis(self._source.column(name), bins, self._source.zone(name))
 
     def _squares_of_bins(self, axes: Sequence[Axis]) -> dict[str, FloatArray]:
         """Return the mean squared surrogates of bins of numbers, by the law of their noise."""
         grids = [axis.grid for axis in axes if axis.grid is not None and axis.group is None and self.n]
         return {grid.name: grid.mean_squares(self._joints.law(grid.name)) for grid in grids}
 
-    def _rows_at_bounds(self, axis: BinnedAxis) -> FloatArray:
-        """Return how many rows seem to lie at the codes of bounds of bins, where they may be on either side."""
+    def _rows_at_bounds(self, axis: BinnedAxis) -> tuple[FloatArray, FloatArray]:
+        """Return how many rows seem to lie at the codes of bounds of bins, on either side, and errors of that."""
         space = axis.column.space
         shared = [0 < place < axis.bins and shares_its_step(space, bound) for place, bound in enumerate(axis.bounds)]
-        rows = np.zeros(len(shared))
-        rows[shared] = self._rows_at(axis.name, axis.ends[shared])
-        return rows
+        found = np.zeros((2, len(shared)))
+        found[:, shared] = self._rows_at(axis.name, axis.ends[shared])
+        return found[0], found[1]
 
-    def _rows_at(self, column: str, codes: IntArray) -> FloatArray:
-        """Return how many rows seem to lie at codes that an end of a range cuts, and warn where these are many."""
+    def _rows_at(self, column: str, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return how many rows seem to lie at codes that an end of a range cuts, and errors of that."""
         if not len(codes):
-            return np.zeros(0)
+            return np.zeros(0), np.zeros(0)
         law, space = self._joints.law(column), self._source.column(column).space
         inside = np.pad(overlaps(law.edges, codes, codes + 1), ((0, 0), (0, int(space.has_null))))  # null is on no side
-        parts = law.parts_of(inside, self._source.sampling("table"), 1.0)
-        rows, errors = parts[:2] * self._all_rows
+        rows, errors = law.parts_of(inside, self._source.sampling("table"), 1.0)[:2] * self._all_rows
+        return np.maximum(rows, 0.0), errors
+
+    def _warn_of_shared(self, column: str, rows: FloatArray, errors: FloatArray) -> None:
+        """Warn where rows that may lie on either side of an end of a range are many."""
         if (rows > np.maximum(_CLEAR * errors, _MANY * self._all_rows)).any():
-            seen, step = float(f"{rows.max():.2g}"), line_of(space)[1]
+            seen, step = float(f"{rows.max():.2g}"), line_of(self._source.column(column).space)[1]
             warn(
                 f"about {seen:,g} rows of {column!r} lie on the same step of {step:.3g} as an end of a range, on "
                 "either side of it; take ends farther from where many rows are, or declare closer bounds or more steps "
                 "in another release",
                 InferenceWarning,
             )
-        return np.asarray(np.maximum(rows, 0.0))
+
+    def _opened_at_bounds(self, results: Results, axis: BinnedAxis, unit: Any) -> Results:
+        """Return bins whose intervals hold rows that lie on a bound that was given, on either side of it."""
+        shared, _ = self._rows_at_bounds(axis)
+        over, under = (
+            np.append(rows, [0.0] * axis.has_null)[: len(results.estimate)] for rows in (shared[:-1], shared[1:])
+        )
+        return results.opened(((over, 0.0), (under, 0.0)), self._z, unit)
 
     def _cells(
         self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
@@ -379,6 +428,25 @@ class Reading:
                 InferenceWarning,
             )
 
+    def _unseen_nulls(self, column: str, target: str) -> Results | None:
+        """Return the share of nulls of a column whose space holds none: 0, up to what counts of inference allow.
+
+        None where nulls count as values, and nothing counted them.
+        """
+        inferred, rows, own = self.plan.inferred, self.rows, list[Measured]()
+        if inferred is not None and column in inferred.columns and rows == self.plan.inferred_rows:
+            own = [measured for measured in inferred.measured if measured.column == column]
+        elif self.plan.nulls_of(column) == "impute":
+            return None
+        # Types without nulls have no count of them.
+        nulls, variance = null_count(own) or (0.0, 0.0)
+        share, variance = max(nulls, 0.0) / max(rows, 1), variance / max(rows, 1) ** 2
+        if target == "population":
+            most = min(share + self._z * math.sqrt(variance), 1.0)
+            variance += most * (1 - most) / max(rows, 1)
+        error = math.sqrt(variance)
+        return Results(0.0, error, 0.0, min(share + self._z * error, 1.0))
+
     def _sums(self, terms: Mapping[Any, Sequence[surrogates.Term]], names: Sequence[str]) -> dict[Any, surrogates.Sums]:
         columns = {name: self._source.column(name) for name in names}
         return surrogates.product_sums(terms, columns, self._source.codes(names), self.plan.groups) if names else {}
@@ -413,11 +481,6 @@ class Reading:
         tails = {name: self._tails(name) for name in columns}
         shares = {name: found.share for name, found in tails.items() if found is not None and found.share > 0}
         return {BEYOND_BOUNDS: shares} if shares else {}
-
-
-def kept_parts(axes: Sequence[Axis], dropna: bool) -> tuple[slice, ...]:
-    """Return the cells of each axis that are shown: all, or all but null."""
-    return tuple(slice(0, axis.cells - (dropna and axis.has_null)) for axis in axes)
 
 
 def column_names(value: str | Sequence[str], name: str) -> list[str]:

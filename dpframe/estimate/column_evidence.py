@@ -25,7 +25,7 @@ from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question, Results
 from dpframe.estimate.surrogates import count_classes
 from dpframe.plan.infer.steps import is_on_steps
-from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured
+from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured, null_count
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
@@ -37,7 +37,7 @@ MOST_CELLS = 1_000
 UNLIKELY = 1e-6
 """Probability below which counts that are so far from the rows are those of another table."""
 
-_BEYOND_USE = 1e3
+BEYOND_USE = 1e3
 """Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost."""
 
 _COARSE = 4_096
@@ -60,15 +60,18 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
     on_steps = is_on_steps(mine, axis.column.space)
     found = [one for m in mine for one in (*_values(m, axis, limit), *_intervals(m, axis, parts, on_steps))]
-    nulls = [(m.missing, 1 / m.variance) for m in mine if m.missing is not None]
-    if nulls and axis.has_null:
+    nulls = null_count(measured for measured in mine if not _are_null_beside(measured, axis))
+    if nulls is not None and axis.has_null:
         # Null is a value if the mean of all its counts showed by three standard errors.
-        weight = math.fsum(w for _, w in nulls)
-        mean = math.fsum(count * w for count, w in nulls) / weight
-        found.append((np.eye(axis.cells)[-1], mean, 1 / weight, NULLS_SHOW / math.sqrt(weight)))
+        found.append((np.eye(axis.cells)[-1], *nulls, NULLS_SHOW * math.sqrt(nulls[1])))
     if not found:
         return None
     return Observation(*(np.array(part, dtype=np.float64) for part in zip(*found, strict=True)))
+
+
+def _are_null_beside(measured: Measured, axis: Axis) -> bool:
+    """Return whether values that were not found are released as null, too, so that no count is of all of these."""
+    return measured.kind == "values" and getattr(axis.column.space.inner_space, "other", None) is None
 
 
 def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
@@ -277,7 +280,7 @@ class ColumnEvidence:
             return None
         alone, covariance = rows_by_cell(axis, counts, self._weight, self._sampling)
         total = float(counts.sum()) * self._weight
-        if np.diag(covariance).max() > (_BEYOND_USE * total) ** 2:
+        if np.diag(covariance).max() > (BEYOND_USE * total) ** 2:
             self._hopeless.add(_key(axis))
             if tables is not None:
                 return None

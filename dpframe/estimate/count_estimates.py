@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 from dpframe.errors import DpframeWarning, InferenceWarning, ParameterError, check_flags, is_one_of, name_list, warn
 from dpframe.estimate import sets, surrogates
 from dpframe.estimate.axes import Axis, make_axis
-from dpframe.estimate.base import Bins, column_names, kept_parts
+from dpframe.estimate.base import Bins, column_names
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.conditions import ItemCondition, Where
 from dpframe.estimate.item_pairs import likely_pairs
@@ -46,7 +46,8 @@ class CountEstimates(VectorEstimates):
         Parameters
         ----------
         column
-            A randomised column; every value of its space has a row in the result.
+            A randomised column; every value of its space has a row in the result, but for the ``other`` of a list that
+            inference found, where its count is within its noise of 0.
         normalize
             Give shares instead of counts (of the rows that are not null, if ``dropna``).
         sort, ascending
@@ -58,7 +59,8 @@ class CountEstimates(VectorEstimates):
             Leave nulls out.
         method
             See the class; by default ``"auto"`` for listed values that were measured, of least error. For others
-            ``"inverse"``, and with ``bins`` ``"em"``: unbiased counts between bins have errors beyond use.
+            ``"inverse"``, and with ``bins`` ``"em"``, the law of `histogram`: unbiased counts between bins have errors
+            beyond use, and are refused where the noise is much wider than the steps.
         target
             See the class.
 
@@ -81,6 +83,8 @@ class CountEstimates(VectorEstimates):
         said = answer.said | ({"measured": self._evidence.counted(axes[0]) is not None} if fits else {})
         results, index = self._shown(answer, axes, dropna)
         tails, rows, space = self._tails(column), self._all_rows, axes[0].column.space
+        if answer.intervals is not None and axes[0].grid is not None and isinstance(bins, Iterable):
+            results = self._opened_at_bounds(results, axes[0].grid, 1 / max(rows, 1.0) if normalize else 1.0)
         if space.is_numeric and not space.is_listed and tails is not None:
             base = (tails.present if dropna else rows) if normalize else 1.0
             ends = tails.of_bins(len(index), space.has_null and not dropna), (0.0, 0.0)
@@ -90,11 +94,12 @@ class CountEstimates(VectorEstimates):
             population, level = target == "population", self.confidence_level
             results = of_ranks_alone(results, list(index), ranks, rows, normalize, population, level, dropna)
             said |= {"measured": True}
-        if np.median(results.std_error) > (1.0 if normalize else rows):
-            warn(
-                f"counts of single values of {column!r} have errors above all rows; give bins=10, or count ranges",
-                DpframeWarning,
+        results = self._possible(results, answer, normalize)
+        if 2 * np.count_nonzero(results.std_error > (1.0 if normalize else rows)) > len(index):
+            what, remedy = (
+                ("single values", "give bins=10, or count ranges") if bins is None else ("bins", "give fewer")
             )
+            warn(f"counts of {what} of {column!r} have errors above all rows; {remedy}", DpframeWarning)
         out = results.frame(index, said)
         return out.sort_values("estimate", ascending=ascending, kind="stable") if sort else out
 
@@ -142,15 +147,19 @@ class CountEstimates(VectorEstimates):
         positions = tuple(columns.index(name) for name in held)
         answer = self._cells(axes, normalize or bool(held), positions, dropna, method, target)
         results, index = self._shown(answer, axes, dropna)
-        if answer.method != "inverse":
-            results = results.from_none().within(most=1.0 if normalize or held else np.inf)
-        return results.frame(index, answer.said)
+        return self._possible(results, answer, normalize or bool(held)).frame(index, answer.said)
+
+    def _possible(self, results: Results, answer: Answer, normalize: bool) -> Results:
+        """Return shares, and counts by fits, cut at what is possible; unbiased counts are as they are."""
+        if normalize:
+            return results.clipped(0.0, 1.0)
+        return results if answer.method == "inverse" else results.from_none().within(most=self._all_rows)
 
     def _shown(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> tuple[Results, pd.Index[Any]]:
-        kept = kept_parts(axes, dropna)
-        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
+        shown = self._shown_cells(axes, dropna)
+        labels = [axis.labels[cells] for axis, cells in zip(axes, shown, strict=True)]
         index = labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels)
-        return answer.results(self._z, kept).each(np.ravel), index
+        return answer.results(self._z)[np.ix_(*shown)].each(np.ravel), index
 
     @nan_if_not_found
     def count(
@@ -216,7 +225,8 @@ class CountEstimates(VectorEstimates):
             if condition.shared:
                 # Rows at the ends of a range may lie on either side of these.
                 codes = np.unique(np.array(condition.shared, dtype=np.int64))
-                rows, inside = self._rows_at(condition.column.name, codes), condition.holds(codes)
+                (rows, errors), inside = self._rows_at(condition.column.name, codes), condition.holds(codes)
+                self._warn_of_shared(condition.column.name, rows, errors)
                 over, under = float(rows @ inside), float(rows @ (1 - inside))
                 results = results.opened(((over, 0.0), (under, 0.0)), self._z, 1 / scale)
         cut = {name: condition.beyond for name, condition in asked.values.items() if any(condition.beyond)}
@@ -225,6 +235,8 @@ class CountEstimates(VectorEstimates):
                 results = results.opened(tails.of_range(beyond), self._z, 1 / scale)
         if method == "auto":
             results = self._bounded(results.from_none(), asked, 1.0 if normalize else self._all_rows)
+        if normalize:
+            results = results.clipped(0.0, 1.0)
         if "allowed_by_pairs" in said:
             said["allowed_by_pairs"] = tuple(end / scale for end in said["allowed_by_pairs"])
         return results.series("count", said | self._said_of_tails(cut))
@@ -289,23 +301,22 @@ class CountEstimates(VectorEstimates):
         if margins and chosen != "inverse":
             raise ParameterError("margins are given with method='inverse' only")
         answer = self._cells(axes, bool(normalize), given[normalize], dropna, chosen, target)
-        kept = kept_parts(axes, dropna)
+        shown = self._shown_cells(axes, dropna)
+        kept = np.ix_(*shown)
         most = 1.0 if normalize else self._all_rows
         says_nothing = bool((answer.variance[kept] > most**2).any())
         if method is None and chosen == "inverse" and not margins and says_nothing:
             answer = self._cells(axes, bool(normalize), given[normalize], dropna, "auto", target)
-        rows, cols = (axis.labels[part] for axis, part in zip(axes, kept, strict=True))
-        results = answer.results(self._z, kept)
+        rows, cols = (axis.labels[cells] for axis, cells in zip(axes, shown, strict=True))
+        results = self._possible(answer.results(self._z)[kept], answer, bool(normalize))
         if margins:
             # Plain labels: an index of intervals has no place for "All".
             rows, cols = (pd.Index([*index, "All"], name=index.name) for index in (rows, cols))
-            totals = self._totals(answer, axes, dropna, target)
+            cells, totals = (answer.estimate[kept], answer.variance[kept]), self._totals(answer, axes, dropna, target)
             results = self._results(
                 *(
-                    np.block([[cells, whole[0][:, None]], [whole[1][None, :], whole[2][None, :]]])
-                    for cells, whole in zip(
-                        (answer.estimate[kept], answer.variance[kept]), zip(*totals, strict=True), strict=True
-                    )
+                    np.block([[own, whole[0][:, None]], [whole[1][None, :], whole[2][None, :]]])
+                    for own, whole in zip(cells, zip(*totals, strict=True), strict=True)
                 )
             )
         return results.wide(rows, cols, {"method": answer.method, "source": answer.source})
@@ -317,14 +328,15 @@ class CountEstimates(VectorEstimates):
 
         Those of tables are sums of cells, whose noise is independent. Those of rows are estimated on their own.
         """
-        kept = kept_parts(axes, dropna)
+        shown = self._shown_cells(axes, dropna)
         if answer.source != "rows":
+            kept = np.ix_(*shown)
             cells = answer.estimate[kept], answer.variance[kept]
             first, second, both = ([np.atleast_1d(v.sum(axis=others)) for v in cells] for others in (1, 0, (0, 1)))
             return [(first[0], first[1]), (second[0], second[1]), (both[0], both[1])]
         counts, found = self._counts(axes), []
         for keep in ((0,), (1,), ()):
-            part = kept[keep[0]] if keep else slice(None)
+            part = shown[keep[0]] if keep else slice(None)
             cells = surrogates.margin_cells(counts, axes, keep, dropna, self._source.sampling(target))
             estimate, variance = self._weighted(*cells, False)
             found.append((estimate.ravel()[part], variance.ravel()[part]))
@@ -408,10 +420,10 @@ class CountEstimates(VectorEstimates):
         if by is not None:
             if not normalize:
                 raise ParameterError("by goes with shares only; leave normalize out")
-            group = make_axis(self._source.column(by), bins)
-            part, batches = slice(0, group.cells - group.has_null), self._source.codes([column, by])
+            group = self._axis(by, bins)
+            (part,), batches = self._shown_cells([group], True), self._source.codes([column, by])
             shares, variances = self._counted(mine, places, how, batches, group).share_by(group, sampling)
-            return self._results(shares.T, variances.T)[:, part].wide(index, group.labels[part])
+            return self._results(shares.T, variances.T)[:, part].clipped(0.0, 1.0).wide(index, group.labels[part])
         if places is None or len(places) == 1:
             estimate, variance, source = self._supports(column, normalize, target)
             if places is not None:
@@ -428,7 +440,8 @@ class CountEstimates(VectorEstimates):
         else:
             counted = self._counted(mine, places, how, self._source.codes([column]), None)
             estimate, variance = self._weighted(*_only(counted.share(normalize, sampling)), normalize)
-        return self._results(estimate, variance).within(least).frame(index, {"source": source})
+        results = self._results(estimate, variance).within(least)
+        return (results.clipped(0.0, 1.0) if normalize else results).frame(index, {"source": source})
 
     @staticmethod
     def _counted(
@@ -496,11 +509,9 @@ class CountEstimates(VectorEstimates):
         else:
             drawn, counted = False, mine.count_pairs(places, self._source.codes([column]))
             estimate, variance = self._weighted(*counted.share(normalize, sampling), normalize)
-        return (
-            self._results(estimate, variance)
-            .within(0.0 if drawn else -np.inf)
-            .wide(index, index, {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"})
-        )
+        results = self._results(estimate, variance).within(0.0 if drawn else -np.inf)
+        said = {"method": "model" if drawn else "inverse", "source": "both" if drawn else "rows"}
+        return (results.clipped(0.0, 1.0) if normalize else results).wide(index, index, said)
 
     def _likely_pairs(self, mine: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Return shares and variances of pairs of items, the supports of items on the diagonal, from all that is known.
@@ -589,24 +600,28 @@ class CountEstimates(VectorEstimates):
             estimate, variance = measured.by_size(normalize, population)
             mean = measured.mean_size(population)
         attrs = {"mean_size": self._results(*mean).within(least=0.0).series("size").to_dict(), "source": source}
-        return self._results(estimate, variance).from_none().frame(index, attrs)
+        results = self._results(estimate, variance).from_none()
+        return (results.clipped(0.0, 1.0) if normalize else results).frame(index, attrs)
 
     @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
         """Return the share of rows where a column is null, from 0 to 1.
 
-        Raises `ParameterError` where its space holds no nulls.
+        Where its space holds no nulls the estimate is 0; if inference saw none beyond its noise, the interval ends at
+        what its counts allow.
+
+        Raises `ParameterError` where nulls were written as values of the column.
         """
         sampling = self._source.sampling(target)
         chosen = self._source.column(column)
         if not chosen.space.has_null:
-            inferred = () if self.plan.inferred is None else self.plan.inferred.measured
-            why = (
-                "private inference saw none beyond its noise; declare its space Nullable in another release"
-                if any(measured.column == column for measured in inferred)
-                else "its space is not Nullable"
-            )
-            raise ParameterError(f"column {column!r} has no null rate: {why}")
+            unseen = self._unseen_nulls(column, target)
+            if unseen is None:
+                raise ParameterError(
+                    f"column {column!r} has no null rate, as its nulls count as values (nulls='impute', or spaces of "
+                    "another table); declare its space Nullable in another release"
+                )
+            return unseen.series(column, {"source": "tables"})
         if chosen.space.code_words:
             (rate, variance), source = sets.null_rate(chosen, self._source.codes([column]), sampling), "rows"
         else:

@@ -105,6 +105,9 @@ class Estimates(CountEstimates, NumberEstimates):
     their errors come from a parametric bootstrap, which sees their spread but not the bias that shrinking
     costs; ``"auto"`` picks, and says in ``attrs["method"]`` what it picked.
 
+    Each interval holds by itself at the confidence level; ``confidence_level=1 - 0.05 / 300`` holds for all of 300
+    values together. Shares are cut to [0, 1], so that unbiased ones need not add up to 1; unbiased counts are not cut.
+
     Where the release holds measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse
     variance, ``"project"`` the point of the simplex near it, ``"model"`` a mixture fitted to all tables, corrected
     where the rows contradict it, and ``"em"`` only the rows. ``attrs["source"]`` says ``"tables"``, ``"rows"`` or
@@ -188,11 +191,13 @@ class Estimates(CountEstimates, NumberEstimates):
                 raise ParameterError(f"column {name!r} holds times; ask for their mean and quantile")
             with asked_by_another():
                 rows = float(self._all_rows)
-                filled = pd.Series(dict(zip(RESULTS, (rows, 0.0, rows, rows), strict=True)))
                 if self._source.column(name).space.has_null:
                     counted = Results(*self.count({name: {"not": None}}, target=target).to_numpy()[:, None])
-                    filled = counted.clipped(0.0, rows).series("count")
-                parts = [filled, self.mean(name, target=target), self.std(name, target=target)]
+                    counted = counted.clipped(0.0, rows)
+                else:
+                    nulls = self._unseen_nulls(name, target) or Results(0.0, 0.0, 0.0, 0.0)
+                    counted = Results(rows, rows * nulls.std_error, rows * (1 - nulls.upper), rows)
+                parts = [counted.series("count"), self.mean(name, target=target), self.std(name, target=target)]
                 quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
             tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(_DESCRIBED)
             missing |= quartiles.attrs.get(NOT_FOUND, {})
@@ -376,7 +381,8 @@ class Estimates(CountEstimates, NumberEstimates):
     @cached_property
     def _synthesizer(self) -> Synthesizer:
         held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
-        return Synthesizer(self._source, self._joints.models, {name: self._held(name) for name in held})
+        supports = {name: self._held(name) for name in held}
+        return Synthesizer(self._source, self._joints.models, supports, self._joints.law, self._empty_other)
 
     def _held(self, column: str) -> sets.Held:
         supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)

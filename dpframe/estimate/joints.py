@@ -11,18 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from dpframe.errors import ParameterError, is_one_of
+from dpframe.errors import ParameterError, is_one_of, name_list
 from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, check_inverts, join_axes, make_axis
+from dpframe.estimate.column_evidence import BEYOND_USE
 from dpframe.estimate.conditions import ValueCondition, Where
 from dpframe.estimate.evidence.combine import project
-from dpframe.estimate.evidence.law import Law
+from dpframe.estimate.evidence.law import Law, RowsLaw
 from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, refits
 from dpframe.estimate.groups import INTERACTION_MEAN_SD, GroupMeans, OwnEvidence
 from dpframe.estimate.joint_domain import JointDomain
@@ -106,20 +107,27 @@ class Joints:
         never = self._source.plan.bound_rules.impossible({axis.name: axis.stretches for axis in question.axes})
         if never is None:
             return found
-        kept = np.where(never, 0.0, found.estimate)
+        kept, scale = np.where(never, 0.0, found.estimate), np.ones([1] * never.ndim)
         if question.normalize or found.method != "inverse":
             # Shares and fits have a total, which stays; counts of cells that may be are unbiased as they are.
             free = tuple(i for i in range(kept.ndim) if i not in question.given)
             whole = kept.sum(axis=free, keepdims=True)
-            kept = kept * np.where(whole > 0, found.estimate.sum(axis=free, keepdims=True) / whole, 1.0)
+            scale = np.where(whole > 0, found.estimate.sum(axis=free, keepdims=True) / whole, 1.0)
+
+        def intervals(z: float) -> Results:
+            return found.results(z).each(lambda values: np.where(never, 0.0, values * scale))
+
+        variance = np.where(never, 0.0, found.variance)
+        own = None if found.intervals is None else intervals
         draws = None if found.draws is None else np.where(never, 0.0, found.draws)
-        return replace(found, estimate=kept, variance=np.where(never, 0.0, found.variance), draws=draws)
+        return replace(found, estimate=kept * scale, variance=variance, intervals=own, draws=draws)
 
     def law(self, column: str) -> Law:
         """Return how a number's rows are spread: by measured tables, or by its rows and what inference counted."""
         measured = self.tables.law(column)
-        if measured is not None:
-            return measured
+        return self._law_of_rows(column) if measured is None else measured
+
+    def _law_of_rows(self, column: str) -> RowsLaw:
         chosen = self._source.column(column)
         axis = make_axis(chosen, None if chosen.space.is_listed else min(GRID_CELLS, chosen.space.values))
         return self._evidence.law(axis if axis.grid is None else self._evidence.snapped(axis.grid))
@@ -290,15 +298,19 @@ class Joints:
     def _inverse(self, question: Question) -> Answer:
         if len(question.axes) == 1:
             (axis,) = question.axes
-            facts = self.tables.cell_counts(axis)
+            facts, law = self.tables.cell_counts(axis), self.tables.law(axis.name)
+            if facts is None and law is not None:
+                rows, errors = law.linear(aggregation(law, axis))
+                return Answer(*question.presented(rows, errors**2, float(self._source.rows)), "inverse", "tables")
             own = self._evidence.cells(question, facts)
             if own is not None:
                 counted = self._evidence.counted(axis) is not None
-                return Answer(*own, "inverse", "rows" if facts is None else "both", counted=counted)
+                source = "rows" if facts is None else "both"
+                return self._of_use(question, Answer(*own, "inverse", source, counted=counted))
         raw = self.tables.raw(question.axes)
         if raw is None:
             check_inverts(question.axes, 'method="em" fits them')
-            return Answer(*self._of_rows(question), "inverse", "rows")
+            return self._of_use(question, Answer(*self._of_rows(question), "inverse", "rows"))
         # The number of rows is public: what is known of the cells' sum takes u uᵀ off their covariance.
         variances, total = raw.variances, float(self._source.rows)
         whole = float(variances.sum())
@@ -314,6 +326,17 @@ class Joints:
                 shared, source = (1 - weight) * shared, "both"
         return Answer(*question.presented(counts, variances, total, shared), "inverse", source)
 
+    def _of_use(self, question: Question, answer: Answer) -> Answer:
+        """Return an unbiased answer, or raise `ParameterError` where bins are so narrow that it has lost its digits."""
+        binned = [axis.name for axis in question.axes if axis.grid is not None]
+        rows = 1.0 if question.normalize else max(self._source.n * self._source.weight, 1.0)
+        if binned and float(np.median(answer.variance)) > (BEYOND_USE * rows) ** 2:
+            raise ParameterError(
+                f"method='inverse' says nothing of bins of {name_list(binned)}, as noise is much wider than its steps; "
+                "leave method out"
+            )
+        return answer
+
     def _project(self, question: Question) -> Answer:
         """Return the nearest joint in the simplex, shifted to its margins where tables hold all of it."""
         if self.tables.source_of(question.names) == "tables":
@@ -326,35 +349,45 @@ class Joints:
 
     def _em(self, question: Question) -> Answer:
         if len(question.axes) == 1 and self._source.n:
-            (axis,) = question.axes
-            fine = self.fine(axis)
-            law = self._evidence.law(fine)
-            parts = aggregation(law, axis)
-            presented = self._presenting(question, lambda shares: parts @ shares)
-            errors = law.errors_of(presented, self._sampling(question.population))
-            errors = np.hypot(errors, self._left_open(question, parts @ law.shares))
-            counted = self._evidence.counted(fine) is not None
-            return Answer(presented(law.shares), errors**2, "em", "rows", counted=counted)
+            return self._of_law(question, question.axes[0])
         axes, merge = _refined(question.axes)
-        return self._fitted(question, axes, fit_joints, merge, "em")
+        return self._fitted(question, axes, fit_joints, merge, "em", self._with_own_laws)
 
-    def fine(self, axis: Axis) -> Axis:
-        """Return an axis with the bins of a fit to both rows and measured counts."""
-        if axis.grid is None:
-            return axis
-        cells = min(GRID_CELLS, axis.column.space.values)
-        return self._evidence.snapped(axis.grid.refine(cells))
+    def _of_law(self, question: Question, axis: Axis) -> Answer:
+        """Return one column's cells by the law of its rows: of bins that of a histogram."""
+        law = self._evidence.law(axis) if axis.grid is None else self._law_of_rows(axis.name)
+        parts, sampling = aggregation(law, axis), self._sampling(question.population)
+        shares, counted = parts @ law.shares, bool(len(law.facts.counts))
+        unit = question.unit(shares, self._source.n * self._source.weight)
 
-    def _presenting(
-        self, question: Question, merge: Callable[[FloatArray], FloatArray]
-    ) -> Callable[[FloatArray], FloatArray]:
-        """Return how shares of a fit's cells become what is asked."""
+        def intervals(z: float) -> Results:
+            return Results(*law.parts_of(parts, sampling, z)).each(lambda values: values / unit)
 
-        def presented(shares: FloatArray) -> FloatArray:
-            merged = merge(shares)
-            return np.asarray(merged / question.unit(merged, self._source.n * self._source.weight))
+        if axis.grid is not None:
+            own = intervals(1.0)
+            return Answer(own.estimate, own.std_error**2, "em", "rows", counted=counted, intervals=intervals)
+        presented = partial(self._presented, question)
+        errors = law.errors_of(lambda some: presented(parts @ some), sampling)
+        return self._opened(question, shares, Answer(presented(shares), errors**2, "em", "rows", counted=counted))
 
-        return presented
+    def _presented(self, question: Question, cells: FloatArray) -> FloatArray:
+        """Return what is asked, from shares of all rows by cell."""
+        return np.asarray(cells / question.unit(cells, self._source.n * self._source.weight))
+
+    def _with_own_laws(self, question: Question, cells: FloatArray) -> FloatArray:
+        """Return a joint scaled to how each of its numbers is spread by itself, so that a histogram is its margin.
+
+        Half a released row is spread as of independent columns, for cells of a number that the joint leaves empty.
+        """
+        laws = {i: self.law(axis.name) for i, axis in enumerate(question.axes) if axis.is_number}
+        if not laws:
+            return cells
+        margins: dict[tuple[int, ...], FloatArray]
+        margins = {(i,): aggregation(law, question.axes[i]) @ law.shares for i, law in laws.items()}
+        sums = {(i,): cells.sum(axis=tuple(j for j in range(cells.ndim) if j != i)) for i in range(cells.ndim)}
+        alone = reduce(np.multiply.outer, (sums | margins).values())
+        half = 0.5 / max(self._source.n, 1)
+        return fit_to_margins(cells + half * alone, margins, _SWEEPS if len(margins) > 1 else 1)
 
     def _fitted(
         self,
@@ -363,7 +396,9 @@ class Joints:
         fit: Callable[[FloatArray, JointDomain], FloatArray],
         merge: Callable[[FloatArray], FloatArray],
         method: str,
+        settle: Callable[[Question, FloatArray], FloatArray] | None = None,
     ) -> Answer:
+        """Return a joint by a fit to rows, by bootstrap; ``settle`` takes its cells to what else is known of them."""
         n, domain = self._source.n, JointDomain(tuple(axes))
         if not n:
             return Answer(*self._of_rows(question), "inverse", "rows")
@@ -373,17 +408,19 @@ class Joints:
 
         counts = surrogates.count_classes(axes, self._source.codes(question.names))
         shares = fitted(counts[..., None])[..., 0]
-        presented = self._presenting(question, merge)
         again = list(refits(shares, domain, n, fitted, self._sampling(question.population)))
-        errors = bootstrap_errors(again, presented)
+        errors = bootstrap_errors(again, lambda some: self._presented(question, merge(some)))
         cells = merge(shares)
-        errors = np.hypot(errors, self._left_open(question, cells))
         drawn = self._drawn(question.axes, cells) / question.unit(cells, n * self._source.weight) ** 2
-        found = Answer(presented(shares), errors**2 + drawn, method, "rows")
+        cells = cells if settle is None else settle(question, cells)
+        found = Answer(self._presented(question, cells), errors**2 + drawn, method, "rows")
+        found = found if settle is None else self._opened(question, cells, found)
         if question.weights is None or not all(axis.inverts for axis in axes):
             return found
         weights = question.weights
-        summed = bootstrap_errors(again, lambda some: np.asarray((presented(some) * weights).sum()))
+        summed = bootstrap_errors(
+            again, lambda some: np.asarray((self._presented(question, merge(some)) * weights).sum())
+        )
         return replace(found, sum_error=float(summed))
 
     def _drawn(self, axes: Sequence[Axis], shares: FloatArray) -> FloatArray:
@@ -399,24 +436,28 @@ class Joints:
 
         return of_noisy_rows(shares, counted, max(self._source.n * self._source.weight, 1.0))
 
-    def _left_open(self, question: Question, shares: FloatArray) -> FloatArray:
-        """Return what a fit to noise that goes beyond bounds leaves open, which a bootstrap about it does not show.
+    def _opened(self, question: Question, cells: FloatArray, answer: Answer) -> Answer:
+        """Return a fit to rows whose intervals hold what it leaves open: noise may hide heaps, which a fit spreads.
 
-        A law so blurred may have heaps anywhere. For each such column it is as far as its own profile likelihood goes,
-        that of the stretch of cells in which a cell lies, divided among other columns' cells as their rows are.
+        For each number it is as far as its own law goes, that of the stretch of cells in which a cell lies, among the
+        rows of the others; see `_unresolved`. ``cells`` are the shares of all rows.
         """
-        found = np.zeros(shares.shape)
-        for i, axis in enumerate(question.axes):
-            if axis.inverts:
-                continue
-            fine = self.fine(axis)
-            law = self._evidence.law(fine)
-            stretch = np.arange(axis.cells) * min(_STRETCHES, axis.cells) // axis.cells
-            together = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64) @ aggregation(law, axis)
-            own = law.parts_of(together, self._sampling(question.population), 1.0)[1][stretch]
-            others = shares.sum(axis=i, keepdims=True)
-            found = np.hypot(found, np.moveaxis(own * np.moveaxis(np.sqrt(others), i, -1), -1, i))
-        return np.asarray(found / question.unit(shares, self._source.n * self._source.weight))
+        unit, sampling = question.unit(cells, self._source.n * self._source.weight), self._sampling(question.population)
+
+        def intervals(z: float) -> Results:
+            spread = np.zeros(cells.shape)
+            for i, axis in enumerate(question.axes):
+                if not axis.is_number:
+                    continue
+                law = self.law(axis.name)
+                stretch = np.arange(axis.cells) * min(_STRETCHES, axis.cells) // axis.cells
+                together = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64) @ aggregation(law, axis)
+                errors, most = law.parts_of(together, sampling, z)[1][stretch], cells.sum(axis=i, keepdims=True)
+                own = np.minimum(errors * np.sqrt(np.moveaxis(most, i, -1)), np.moveaxis(most, i, -1) / z)
+                spread = np.maximum(spread, np.moveaxis(own, -1, i))
+            return Results.of(answer.estimate, answer.variance + (spread / unit) ** 2, z)
+
+        return replace(answer, intervals=intervals)
 
     def _model(self, question: Question) -> Answer:
         names, source, few = question.names, self.tables.source_of(question.names), self.models.of_few_values
@@ -432,7 +473,7 @@ class Joints:
             )
         model = self.models.around(names)
         shares, guarded = model.joint(names), model.guarded([names])[0] if len(names) > 2 else None
-        if len(names) > 2 and model.is_heard(names):
+        if not of_rows and len(names) > 2 and model.is_heard(names):
             source = "both"
         answer = self._shown(question, model, shares if guarded is None else guarded, "model", source)
         if guarded is None:

@@ -128,12 +128,6 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
 def nan_if_unread(method: Callable[P, R]) -> Callable[P, R]:
     """Make a method of `Estimates` that separates nulls from values return NaN where inference could not.
 
-    Neither bounds nor a list of values make a null of a value; but objects of a kind that was not found are read as
-    nulls: the kinds are the last that was measured of them.
+    Neither bounds nor a list of values make a null of a value; but values of a kind that a column is not read as are.
     """
-
-    def unread(plan: Plan) -> list[NotFound]:
-        last = {} if plan.inferred is None else {m.column: m.kind for m in plan.inferred.measured}
-        return [missing for missing in plan.not_found if last[missing.column] == "kinds"]
-
-    return nan_if_not_found(method, unread)
+    return nan_if_not_found(method, lambda plan: [missing for missing in plan.not_found if missing.unread])

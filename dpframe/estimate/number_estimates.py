@@ -13,8 +13,8 @@ import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, check_flags, check_whole, is_one_of, name_list, warn
 from dpframe.estimate import moments, surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts, make_axis
-from dpframe.estimate.base import column_names, kept_parts
+from dpframe.estimate.axes import Axis, BinnedAxis, as_asked, check_inverts
+from dpframe.estimate.base import column_names
 from dpframe.estimate.evidence.combine import shrunk
 from dpframe.estimate.evidence.number_law import truncated_root
 from dpframe.estimate.groups import HIDDEN_SD
@@ -23,7 +23,7 @@ from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.spaces import Space
-from dpframe.spaces.arrays import FloatArray
+from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.base import line_of
 
 _WIDE = 2.0
@@ -157,8 +157,8 @@ class NumberEstimates(VectorEstimates):
         ratio, spread = surrogates.ratio_by_all(
             scale.column, scale.value, scale.present, groups, batches, sampling, self._squares_of_bins(groups)
         )
-        kept = kept_parts(axes, dropna=True)
-        labels = [axis.labels[part] for axis, part in zip(axes, kept, strict=True)]
+        shown = self._shown_cells(axes, dropna=True)
+        labels, kept = [axis.labels[cells] for axis, cells in zip(axes, shown, strict=True)], np.ix_(*shown)
         index = labels[0] if isinstance(by, str) else pd.MultiIndex.from_product(labels)
         results, said, errors = self._with_groups(scale, axes, scale.back(ratio), spread * scale.width**2, method)
         if not isinstance(by, str):
@@ -567,7 +567,7 @@ class NumberEstimates(VectorEstimates):
         ``bins`` and ``method="inverse"`` gives unbiased counts instead, whose errors are much larger. Where nothing
         was measured (δ = 0, or ``measure=None``) a fit is smooth on the scale of Laplace noise: a spike, as of 40 hours
         a week, is spread over its neighbours. Intervals are by profile likelihood, and wide where the rows do not rule
-        out such a spike. ``numbers="square_wave"`` shows it.
+        out such a spike. ``numbers="square_wave"`` shows it, of up to about 1,000 steps.
 
         Parameters
         ----------
@@ -583,7 +583,7 @@ class NumberEstimates(VectorEstimates):
             See the class.
         """
         sampling = self._source.sampling(target)
-        axis = make_axis(self._source.column(column), 10 if bins is None else bins)
+        axis = self._axis(column, 10 if bins is None else bins)
         assert isinstance(axis, BinnedAxis)
         fitted, rows = self._joints.law(column), self._all_rows
         parts = aggregation(fitted, axis)
@@ -596,13 +596,14 @@ class NumberEstimates(VectorEstimates):
         part, tails = slice(0, axis.bins), self._tails(column)
         results = Results(*fitted.parts_of(parts[part], sampling, self._z) * rows * unit)
         if isinstance(bins, Iterable):
-            shared = self._rows_at_bounds(axis)
-            results = results.opened(((shared[:-1], 0.0), (shared[1:], 0.0)), self._z, unit)
+            self._warn_of_shared(column, *self._rows_at_bounds(axis))
+            results = self._opened_at_bounds(results, axis, unit)
         results = results.from_none()
         if tails is not None:
             results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)
+        results = results.within(most=rows * unit)
         found = results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))
-        return found if isinstance(bins, int | np.integer) or bins is None else as_asked(found, axis.column, list(bins))
+        return found if isinstance(bins, int | np.integer) or bins is None else as_asked(found, axis, list(bins))
 
     @nan_if_not_found
     def quantile(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.estimate.axes import Axis
+from dpframe.estimate.axes import Axis, in_zone
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
@@ -153,7 +153,7 @@ class Results:
 
         def instants(values: FloatArray) -> Any:
             found = space.instants(values)
-            return found if zone is None else pd.DatetimeIndex(found, tz="UTC").tz_convert(zone)
+            return found if zone is None else in_zone(found, zone)
 
         ends = instants(self.lower), instants(self.upper)
         return Results(instants(self.estimate), space.durations(self.std_error), *ends)
@@ -263,7 +263,8 @@ class Answer:
 
     ``hidden`` says that rows showed structure that pairs do not hold, ``counted`` that counts of inference are part.
     ``sum_error`` is the standard error of the question's sum by replicas, where these know it. With ``draws`` of what is
-    asked, whose first axis is the draws, ``variance`` is only what is added to theirs.
+    asked, whose first axis is the draws, ``variance`` is only what is added to theirs; ``intervals`` returns intervals
+    of so many standard errors, where these are neither normal nor of draws.
     """
 
     estimate: FloatArray
@@ -274,13 +275,15 @@ class Answer:
     counted: bool = False
     sum_error: float | None = None
     draws: FloatArray | None = None
+    intervals: Callable[[float], Results] | None = None
 
-    def results(self, z: float, kept: tuple[slice, ...] = ()) -> Results:
-        """Return estimates with intervals of z standard errors, of some cells."""
-        estimate, variance = self.estimate[kept], self.variance[kept]
-        if self.draws is None:
-            return Results.of(estimate, variance, z)
-        return Results.of_draws(estimate, self.draws[(slice(None), *kept)], variance, z)
+    def results(self, z: float) -> Results:
+        """Return the estimates with intervals of z standard errors."""
+        if self.intervals is not None:
+            return self.intervals(z)
+        if self.draws is not None:
+            return Results.of_draws(self.estimate, self.draws, self.variance, z)
+        return Results.of(self.estimate, self.variance, z)
 
     @property
     def said(self) -> dict[str, Any]:

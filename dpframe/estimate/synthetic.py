@@ -8,14 +8,17 @@ no budget.
 A class is drawn with the weights w_k ∏_c (C_c L_k)(y_c), and given it every cell with L_k(x)·C_c(y_c | x). Draws of
 one column for rows of one class and one released value are spread evenly over the law (systematic sampling, in an
 order of their own): every cell has its probability, and counts vary less than independent draws would.
+
+Rows that break one of the plan's rules exchange values with others, so that every column keeps its shares.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -23,18 +26,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.errors import AlteredReleaseWarning, ParameterError, check_whole, warn
+from dpframe.errors import DpframeWarning, ParameterError, check_whole, warn
 from dpframe.estimate import sets
-from dpframe.estimate.axes import ListedAxis
+from dpframe.estimate.axes import Axis, ListedAxis
+from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.likelihood import expectation_maximization
 from dpframe.estimate.model import Models
 from dpframe.estimate.surrogates import Codes, count_classes
 from dpframe.estimate.table_column import tilt_to_mean
+from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
-from dpframe.estimate.tables.raking import MOST_PLACES, raked
+from dpframe.estimate.tables.raking import MOST_PLACES, exchange, raked
 from dpframe.estimate.tables.tables import SHOWS, dependence_score
 from dpframe.plan.columns import Column
+from dpframe.plan.rules import BoundRule
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.tables.released import SYNTHETIC, Source
 
@@ -95,6 +101,21 @@ def draw_within(
         return _draw_cells(laws, drawn, generator)
     given = (laws[:, None, :] * channel[None, :, :]).reshape(-1, len(bins))
     return _draw_cells(given, drawn * channel.shape[0] + np.asarray(codes, dtype=np.int64), generator)
+
+
+def count_below(codes: range, ends: IntArray) -> IntArray:
+    """Return how many of some codes lie below each end.
+
+    >>> count_below(range(2, 12, 4), np.array([0, 2, 3, 7, 20])).tolist()
+    [0, 0, 1, 2, 3]
+    """
+    return np.clip(-((codes.start - ends) // codes.step), 0, len(codes))
+
+
+def nearest_of(codes: range, drawn: IntArray) -> IntArray:
+    """Return the nearest of some codes to each that was drawn: means stay, as rows are spread evenly within cells."""
+    places = np.rint((drawn - codes.start) / codes.step).astype(np.int64)
+    return codes.start + codes.step * np.clip(places, 0, len(codes) - 1)
 
 
 def _draw_classes(
@@ -188,9 +209,16 @@ def make_generator(random_state: Any) -> np.random.Generator:
 class Synthesizer:
     """Draws rows of one release."""
 
-    def __init__(self, source: Source, models: Models, supports: Mapping[str, sets.Held]) -> None:
-        self._source, self._model = source, models.whole
-        self._supports = supports
+    def __init__(
+        self,
+        source: Source,
+        models: Models,
+        supports: Mapping[str, sets.Held],
+        law: Callable[[str], Law],
+        empty: Callable[[Axis], Sequence[int]],
+    ) -> None:
+        self._source, self._model, self._law = source, models.whole, law
+        self._supports, self._empty, self._laws = supports, empty, dict[str, Mixture]()
 
     @property
     def text(self) -> str:
@@ -255,12 +283,20 @@ class Synthesizer:
             warn(
                 f"the release's rows show structure of {', '.join(map(repr, found[0]))} together{more} that synthetic "
                 "rows do not hold; ask the release itself with joint([…])",
-                AlteredReleaseWarning,
+                DpframeWarning,
             )
 
     @cached_property
     def _mixture(self) -> Mixture:
-        return self._model.fit.mixture
+        """The model's mixture without the cells that results do not show."""
+        mixture, laws = self._model.fit.mixture, []
+        for law, member in zip(mixture.laws, self._model.columns.values(), strict=True):
+            kept = np.ones(member.cells)
+            kept[[] if member.is_cut else list(self._empty(member.axis))] = 0.0
+            shown = law * kept
+            totals = shown.sum(axis=1, keepdims=True)
+            laws.append(np.where(totals > 0, shown / np.where(totals > 0, totals, 1.0), kept / max(kept.sum(), 1.0)))
+        return replace(mixture, laws=tuple(laws))
 
     @cached_property
     def _heard(self) -> dict[str, bool]:
@@ -277,6 +313,23 @@ class Synthesizer:
     @cached_property
     def _shares(self) -> dict[str, FloatArray]:
         return {name: self._model.fine(name) for name in self._model.names}
+
+    @cached_property
+    def _midnights(self) -> dict[str, range]:
+        """Codes of midnights of each column of times whose counts show no time of day; none of other columns."""
+        return {name: self._midnights_of(name) for name in self._model.columns}
+
+    def _midnights_of(self, name: str) -> range:
+        midnights = self._source.plan[name].space.inner_space.midnights
+        if not midnights or not self._source.n or self._source.zone(name) is not None or name in self.not_found:
+            return range(0)
+        law = self._law(name)
+        between = np.zeros(law.cells)
+        between[: law.bins] = np.diff(count_below(midnights, law.ends)) == 0
+        share, _, lower, _ = law.parts_of(between[None, :], 0.0, SHOWS)[:, 0]
+        spread_evenly = float(between[: law.bins] @ law.widths) / float(law.widths.sum())
+        # Cells were cut where their own noise was large, so that the share is above 0 by more than its error, too.
+        return range(0) if lower > 0 and share > spread_evenly / 2 else midnights
 
     @cached_property
     def _measured(self) -> dict[tuple[int, ...], FloatArray]:
@@ -298,7 +351,19 @@ class Synthesizer:
         room = MOST_PLACES // max(self._source.rows, 1) - len(parts)
         triples = [triple for _, triple in few[: max(0, min(MOST_RAKED, room))]]
         whole = sorted({*tables, *parts, *triples}, key=lambda columns: (-len(columns), columns))
-        return {columns: self._model.fit.joint(columns) for columns in whole}
+        own = {(i,): self._model.evidence.one_ways[i] for i, n in enumerate(self._model.names) if n in self._ruled}
+        return {columns: self._restricted(columns) for columns in whole} | own
+
+    def _restricted(self, columns: tuple[int, ...]) -> FloatArray:
+        """Return the joint of columns, 0 in cells that rules exclude, with each column's own shares."""
+        joint, rules = self._model.fit.joint(columns), self._source.plan.bound_rules
+        names = [self._model.names[c] for c in columns]
+        never = rules.impossible({n: self._stretches[n] for n in names if n in self._ruled}) if self._ruled else None
+        if never is None:
+            return joint
+        places = [i for i, name in enumerate(names) if name in self._ruled]
+        kept = np.where(np.expand_dims(never, [i for i in range(joint.ndim) if i not in places]), 0.0, joint)
+        return fit_to_margins(kept, {(i,): self._model.fit.joint((c,)) for i, c in enumerate(columns)})
 
     def given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of original rows, one for each released row, given that row."""
@@ -309,35 +374,104 @@ class Synthesizer:
         return self._drawn(None, rows, generator)
 
     def _drawn(self, released: Codes | None, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-        members, rules, drawn = self._model.columns, self._source.plan.bound_rules, {}
-        heard = dict.fromkeys(members, False) if released is None else self._heard
-        none = np.zeros(rows, dtype=np.int64)
-        classes = {
-            n: none if released is None or not heard[n] else m.axis.classify(released[n]) for n, m in members.items()
-        }
-        if members:
-            if released is None:
-                cells = draw_fresh(self._mixture, rows, generator)
-            else:
-                channels = [m.channel if heard[n] else np.ones((1, m.cells)) for n, m in members.items()]
-                cells = draw_given(self._mixture, channels, list(classes.values()), generator)
-            if released is None or self._source.plan.shuffle:  # parts of rows in order are not like the table
-                cells = raked(cells, [member.cells for member in members.values()], self._measured, generator)
-            for (name, member), cell in zip(members.items(), cells, strict=True):
-                channel = member.axis.channel if heard[name] else None
-                if member.is_cut:
-                    cell = draw_within(self._shares[name], member.bins, cell, generator, channel, classes[name])
-                starts, stops = member.axis.stretches
-                found, widths = starts[cell], (stops - starts)[cell]
-                wide = widths > 1
-                if wide.any():
-                    found[wide] += generator.integers(0, widths[wide])
-                drawn[name] = found.astype(np.uint64)
+        cells, rules = self._cells(released, rows, generator), self._source.plan.bound_rules
+        broken = np.zeros(rows, dtype=np.bool_)
+        if self._ruled:
+            excludes = [(rule.names, partial(self._excludes, rule)) for rule in rules.rules]
+            broken = exchange(cells, excludes, generator)
+        if cells:
+            # Parts of rows in order are not like the table.
+            aims = self._measured if released is None or self._source.plan.shuffle else {}
+            found = raked(list(cells.values()), self._sizes_of(cells), aims, generator, broken)
+            cells = dict(zip(cells, found, strict=True))
+        drawn = self._codes(cells, released, generator)
+        if self._ruled:
+            exchange(drawn, [(rule.names, rule.breaks) for rule in rules.rules], generator, within=cells)
+            drawn = dict(rules.mended(drawn))
         for column in self._others:
-            own = None if released is None else released[column.name]
-            drawn[column.name] = self._alone(column, own, generator, rows)
-        # Mended as original rows are: new draws would move means more.
-        return dict(rules.mended(drawn)) if set(rules.names) <= set(drawn) else drawn
+            if column.name not in drawn:
+                drawn[column.name] = self._alone(column, released, rows, generator)
+        return drawn
+
+    def _excludes(self, rule: BoundRule, cells: Mapping[str, IntArray]) -> npt.NDArray[np.bool_]:
+        """Return which rows no codes in their cells would let keep a rule."""
+        ends = {name: self._stretches[name] for name in rule.names}
+        return rule.impossible({name: (ends[name][0][cells[name]], ends[name][1][cells[name]]) for name in rule.names})
+
+    @cached_property
+    def _stretches(self) -> dict[str, tuple[IntArray, IntArray]]:
+        """The first code of every cell of the rules' columns, and the code after the last."""
+        found = {}
+        for name in self._ruled:
+            if name in self._model.columns:
+                member = self._model.columns[name]
+                starts, stops = member.axis.stretches
+                first = np.searchsorted(member.bins, np.arange(member.cells))
+                last = np.searchsorted(member.bins, np.arange(member.cells), side="right") - 1
+                found[name] = starts[first], stops[last]
+            else:
+                codes = np.arange(self._source.plan[name].space.size)
+                found[name] = codes, codes + 1
+        return found
+
+    def _cells(self, released: Codes | None, rows: int, generator: np.random.Generator) -> dict[str, IntArray]:
+        """Draw the cells of the mixture's columns, and the codes of the rules' other columns."""
+        members, found = self._model.columns, []
+        if released is None:
+            found = draw_fresh(self._mixture, rows, generator) if members else []
+        elif members:
+            channels = [m.channel if self._heard[n] else np.ones((1, m.cells)) for n, m in members.items()]
+            found = draw_given(self._mixture, channels, list(self._classes(released, members).values()), generator)
+        alone = [c for c in self._others if c.name in self._ruled]
+        return dict(zip(members, found, strict=True)) | {
+            column.name: self._alone(column, released, rows, generator).astype(np.int64) for column in alone
+        }
+
+    def _classes(self, released: Codes, names: Iterable[str]) -> dict[str, IntArray]:
+        """Return released classes of the mixture's columns, 0 in all rows of a column whose values are not used."""
+        members = self._model.columns
+        return {
+            n: members[n].axis.classify(released[n]) if self._heard[n] else np.zeros(len(released[n]), dtype=np.int64)
+            for n in names
+        }
+
+    def _codes(
+        self, cells: Mapping[str, IntArray], released: Codes | None, generator: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Draw codes within cells."""
+        members, drawn = self._model.columns, {}
+        held = [name for name in cells if name in members and members[name].is_cut]
+        classes = {} if released is None else self._classes(released, held)
+        for name, cell in cells.items():
+            if name in held:
+                member, own = members[name], classes.get(name)
+                channel = None if own is None or not self._heard[name] else member.axis.channel
+                cell = draw_within(self._shares[name], member.bins, cell, generator, channel, own)
+            drawn[name] = self._within(name, cell, generator).astype(np.uint64)
+        return drawn
+
+    def _sizes_of(self, names: Iterable[str]) -> list[int]:
+        members, plan = self._model.columns, self._source.plan
+        return [members[name].cells if name in members else plan[name].space.size for name in names]
+
+    @cached_property
+    def _ruled(self) -> tuple[str, ...]:
+        """The columns of the plan's rules; none if the release has lost one."""
+        names = self._source.plan.bound_rules.names
+        return names if {*names} <= {*self._model.names, *(column.name for column in self._others)} else ()
+
+    def _within(self, name: str, cell: IntArray, generator: np.random.Generator) -> IntArray:
+        """Draw codes in a column's fine cells, of times without a time of day the nearest midnights."""
+        if name not in self._model.columns:
+            return cell
+        axis = self._model.columns[name].axis
+        starts, stops = axis.stretches
+        found, widths = starts[cell], (stops - starts)[cell]
+        wide = widths > 1
+        if wide.any():
+            found[wide] += generator.integers(0, widths[wide])
+        midnights = self._midnights[name]
+        return np.where(cell < axis.bins, nearest_of(midnights, found), found) if midnights else found
 
     @cached_property
     def _others(self) -> list[Column]:
@@ -345,12 +479,20 @@ class Synthesizer:
         return [c for c in plan.columns if c.name not in self._model.columns and c.name not in missing]
 
     def _alone(
-        self, column: Column, released: npt.NDArray[Any] | None, generator: np.random.Generator, rows: int = 0
+        self, column: Column, released: Codes | None, rows: int, generator: np.random.Generator
     ) -> npt.NDArray[Any]:
+        own = None if released is None else released[column.name]
         if column.space.holds_sets:
-            return _SetDraws(column, self._supports[column.name], self._null_rate(column)).draw(
-                released, rows, generator
-            )
+            return _SetDraws(column, self._supports[column.name], self._null_rate(column)).draw(own, rows, generator)
+        mixture = self._listed(column)
+        if own is None:
+            (cells,) = draw_fresh(mixture, rows, generator)
+        else:
+            (cells,) = draw_given(mixture, [column.mechanism.transition()], [own.astype(np.int64)], generator)
+        return cells.astype(np.uint64)
+
+    def _listed(self, column: Column) -> Mixture:
+        """Return the law of a column that the mixture does not hold, as a mixture of one class."""
         if column.space.holds_vectors:
             raise ParameterError(
                 f"column {column.name!r} holds {column.space.noun}, of which no rows are drawn; mean_curve estimates "
@@ -360,22 +502,12 @@ class Synthesizer:
             raise ParameterError(
                 f"column {column.name!r} has {column.space.size:,} values, too many to draw from; release it in fewer"
             )
-        mixture = self._listed[column.name]
-        if released is None:
-            (cells,) = draw_fresh(mixture, rows, generator)
-        else:
-            (cells,) = draw_given(mixture, [column.mechanism.transition()], [released.astype(np.int64)], generator)
-        return cells.astype(np.uint64)
-
-    @cached_property
-    def _listed(self) -> dict[str, Mixture]:
-        found = {}
-        for column in self._others:
-            if not column.space.holds_sets:
-                axis = ListedAxis(column)
-                counts = count_classes([axis], self._source.codes([column.name]))
-                found[column.name] = Mixture(np.ones(1), (expectation_maximization(counts, [axis.channel])[None, :],))
-        return found
+        if column.name not in self._laws:
+            axis = ListedAxis(column)
+            counts = count_classes([axis], self._source.codes([column.name]))
+            law = expectation_maximization(counts, [axis.channel])
+            self._laws[column.name] = Mixture(np.ones(1), (law[None, :],))
+        return self._laws[column.name]
 
     def _null_rate(self, column: Column) -> float:
         if not column.space.has_null:

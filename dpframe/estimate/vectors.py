@@ -18,7 +18,7 @@ import pandas as pd
 
 from dpframe.channels.vector_noise import BallChannel
 from dpframe.errors import ParameterError
-from dpframe.estimate.axes import Axis, make_axis
+from dpframe.estimate.axes import Axis
 from dpframe.estimate.base import Reading
 from dpframe.estimate.surrogates import UNPACKED, Batches, check_cells, own_squares, pieces
 from dpframe.plan.columns import Column
@@ -334,7 +334,7 @@ class VectorEstimates(Reading):
             raise ParameterError("bins are for the column of by; name one, or leave bins out")
         if by == column:
             raise ParameterError("a column cannot be grouped by itself; mean gives its mean")
-        group = None if by is None else make_axis(self._source.column(by), bins)
+        group = None if by is None else self._axis(by, bins)
         told = self._measured_vectors(mine, group)
         if told is not None:
             hidden = group is not None or mine.column.space.has_null

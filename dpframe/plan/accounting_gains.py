@@ -54,7 +54,8 @@ def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mec
 
 
 def _column_maker(column: Column) -> Maker:
-    name, space, tag = column.name, column.space, stand_in(column.space, "laplace")
+    name, space = column.name, column.space
+    tag = stand_in(space, "least_error" if space.is_listed else "laplace")
     return lambda epsilon, delta: Column(name, space, mechanism_for(space, epsilon, delta, tag))
 
 

@@ -24,7 +24,7 @@ from dpframe.plan.columns import (
     Column,
     Group,
     Randomised,
-    check_numbers,
+    check_noise,
     errs_more,
     is_clearly_better,
     parted,
@@ -169,6 +169,8 @@ def build_plan(
     most: Step | None = None,
     privacy_id: str | None = None,
     numbers: str = "laplace",
+    ordinals: str = "least_error",
+    sets: str = "least_error",
     rules: Iterable[Any] = (),
 ) -> Plan:
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
@@ -191,7 +193,7 @@ def build_plan(
     check_measures(measures, known)
     tables = measures_step(measures, known, contributions, delta)
     terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables, most)
-    columns, joined = build_units(known, terms, allocation, mechanisms, groups, numbers)
+    columns, joined = build_units(known, terms, allocation, mechanisms, groups, numbers, ordinals, sets)
     plan = Plan(
         epsilon=epsilon,
         delta=delta,
@@ -230,11 +232,13 @@ def build_units(
     mechanisms: Any,
     groups: Any,
     numbers: str = "laplace",
+    ordinals: str = "least_error",
+    sets: str = "least_error",
 ) -> Units:
     """Divide what a release may cost over columns and groups, and calibrate their mechanisms.
 
-    Where no mechanism is named, numbers have what ``numbers`` says, and ranks the square wave or Laplace noise,
-    whichever is forecast the smaller error; sets have whole-set response where that is forecast to be clearly better.
+    Where no mechanism is named, numbers have what ``numbers`` says. By default ranks have the square wave or Laplace
+    noise, whichever is forecast to err less, and sets whole-set response if that is forecast to be clearly better.
     """
     found = as_mechanisms(mechanisms)
     for name in found:
@@ -247,7 +251,8 @@ def build_units(
             raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")
     chosen = dict(found)
     joined = _check_groups(groups, known, chosen)
-    return _searched(_Calibration(dict(known), terms, allocation, chosen, joined, check_numbers(numbers)))
+    noise = [check_noise(*one) for one in (("numbers", numbers), ("ordinals", ordinals), ("sets", sets))]
+    return _searched(_Calibration(dict(known), terms, allocation, chosen, joined, *noise))
 
 
 @dataclass(frozen=True)
@@ -260,6 +265,8 @@ class _Calibration:
     chosen: Mapping[str, Any] = field(compare=False)
     joined: Sequence[tuple[str, ...]] = field(compare=False)
     numbers: str
+    ordinals: str
+    sets: str
     text: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -280,13 +287,13 @@ def _searched(request: _Calibration) -> Units:
     """Return calibrated units, of mechanisms that are named or else chosen."""
     made, chosen = _with_stand_ins(request)
     for column in made[0]:
-        rival = None if column.name in chosen else promising_rival(column)
+        rival = None if column.name in chosen else promising_rival(column, request.sets)
         if rival is None:
             continue
         with contextlib.suppress(ParameterError):
             trial = _calibrated(request, {**chosen, column.name: rival})
             mine = [next(one for one in units if one.name == column.name) for units in (trial[0], made[0])]
-            if is_clearly_better(*mine):
+            if request.sets == "randomized_response" or is_clearly_better(*mine):
                 made, chosen = trial, {**chosen, column.name: rival}
     return made
 
@@ -295,11 +302,12 @@ def _with_stand_ins(request: _Calibration) -> tuple[Units, Mapping[str, Any]]:
     """Return calibrated units, and the chosen mechanisms with those that replace additive noise."""
     known, chosen = request.known, request.chosen
     free = {name: space for name, space in known.items() if name not in chosen and name not in request.grouped}
-    tags = {name: stand_in(space, request.numbers) for name, space in free.items()}
+    noise = {name: request.ordinals if space.is_listed else request.numbers for name, space in free.items()}
+    tags = {name: stand_in(space, noise[name]) for name, space in free.items()}
     tried = {name: tag for name, tag in tags.items() if tag is not None}
     with contextlib.suppress(ParameterError):  # an ε too small for one of them
         made = _calibrated(request, {**chosen, **tried})
-        judged = {name for name in tried if request.numbers == "least_error" or known[name].is_listed}
+        judged = {name for name in tried if noise[name] == "least_error"}
         worse = {column.name for column in made[0] if column.name in judged and errs_more(column)}
         kept = {**chosen, **{name: tag for name, tag in tried.items() if name not in worse}}
         return (_calibrated(request, kept) if worse else made), kept

@@ -369,28 +369,30 @@ _MORE = 1.5
 """How much more a plan may let a rival lose, about: a trial of it that would not pay at so much is spared."""
 
 
-NUMBERS = ("laplace", "square_wave", "least_error")
-"""What columns of numbers may have where no mechanism is named."""
+NOISE: Mapping[str, tuple[str, ...]] = {
+    "numbers": ("laplace", "square_wave", "least_error"),
+    "ordinals": ("least_error", "laplace", "square_wave"),
+    "sets": ("least_error", "bitflip", "randomized_response"),
+}
+"""What columns may have where no mechanism is named, by the option that says so; the first is the default."""
 
 
-def check_numbers(numbers: Any) -> str:
-    """Return the noise of numbers, or raise `ParameterError`."""
-    if not isinstance(numbers, str) or numbers not in NUMBERS:
-        raise ParameterError(f"numbers must be one of {', '.join(NUMBERS)}")
-    return str(numbers)
+def check_noise(option: str, noise: Any) -> str:
+    """Return the noise that an option of `NOISE` names, or raise `ParameterError`."""
+    if not isinstance(noise, str) or noise not in NOISE[option]:
+        raise ParameterError(f"{option} must be one of {', '.join(NOISE[option])}")
+    return str(noise)
 
 
-def stand_in(space: Space, numbers: str) -> str | None:
+def stand_in(space: Space, noise: str) -> str | None:
     """Return the tag of the mechanism that a plan tries first on a space of numbers or ranks, or None.
 
-    Numbers have Laplace noise unless ``numbers`` says otherwise; ranks always have what is forecast to err less. What
-    was spread by a smooth law is drawn out of it with large errors; the edges of a square wave stay sharp. At one loss
-    its means have 0.15 to 0.95 of the error that they have by Laplace noise, squares 0.1 to 0.5, shares of a twelfth of
-    the grid about a tenth.
+    ``noise`` is Laplace noise, the square wave, or what is forecast to err less. What was spread by a smooth law is
+    drawn out of it with large errors; the edges of a square wave stay sharp. At one loss its means have 0.15 to 0.95 of
+    the error that they have by Laplace noise, squares 0.1 to 0.5, shares of a twelfth of the grid about a tenth.
     """
-    asked = space.is_listed or numbers != "laplace"
     fits = space.mechanism in ADDITIVE and 2 <= space.values <= LARGEST_SPAN + 1
-    return "staircase" if asked and fits else None
+    return "staircase" if fits and noise != "laplace" else None
 
 
 def errs_more(column: Column) -> bool:
@@ -412,8 +414,8 @@ def _line_error(mechanism: Mechanism, space: Space) -> float:
     return mean_errors(space, mechanism, None, 1)[0]
 
 
-def promising_rival(column: Column) -> str | None:
-    """Return the tag of a mechanism that a plan might better give a column, or None.
+def promising_rival(column: Column, sets: str = "least_error") -> str | None:
+    """Return the tag of a mechanism that a plan might better give a column of sets, or None.
 
     >>> from dpframe.spaces import Subset
     >>> for space, epsilon in [(Subset(["art", "chess", "yoga"]), 4.0), (Subset(range(100), max_size=6), 4.0)]:
@@ -423,8 +425,10 @@ def promising_rival(column: Column) -> str | None:
     """
     space, own = column.space, column.mechanism
     tag = RIVALS.get(space.metric)
-    if tag is None:
+    if tag is None or sets == "bitflip":
         return None
+    if sets == "randomized_response":
+        return tag
     try:
         rival = mechanism_for(space, own.epsilon * _MORE, own.delta, tag)
     except ParameterError:  # too many sets, or an ε too small for so many

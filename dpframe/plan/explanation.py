@@ -11,7 +11,7 @@ import numpy as np
 from dpframe.accounting.budget import Budget
 from dpframe.errors import ParameterError, name_list
 from dpframe.plan.accounting_gains import gains_table
-from dpframe.plan.beliefs import after, best_guess, chance, percent
+from dpframe.plan.beliefs import best_guess, percent
 from dpframe.plan.data import PlanData
 from dpframe.plan.measured_forecast import forecast_of
 from dpframe.plan.notebook import notebook_html
@@ -99,8 +99,6 @@ def person_lines(plan: PlanData) -> Iterator[str]:
     yield _odds("Against anyone who sees the release, even if they know everybody else's row", plan.release)
     if plan.located != plan.release:
         yield _odds("Against someone who found out which released rows are the person's", plan.located)
-    if plan.release.delta:
-        yield f"Except with a chance of {chance(plan.release.delta)} (delta={plan.release.delta:g})."
     rows = "one row" if plan.contributions == 1 else f"{plan.contributions} rows"
     owned = f"A person owns {rows} at most, which is believed"
     chosen = f"Of each person, by column {plan.privacy_id!r}, {rows} counted, however many they own"
@@ -114,9 +112,10 @@ def person_lines(plan: PlanData) -> Iterator[str]:
 
 
 def _odds(whom: str, budget: Budget) -> str:
+    delta = f", delta={budget.delta:.4g}; on average over what they may see" if budget.delta else ""
     return (
-        f"{whom}: of two values that seem equally likely they can be {percent(after(0.5, budget))} sure at most, and "
-        f"the best guess is right in {percent(best_guess(budget))} (epsilon={budget.epsilon:.4g})."
+        f"{whom}: of two values that seem equally likely the best guess is right in {percent(best_guess(budget))} at "
+        f"most (epsilon={budget.epsilon:.4g}{delta})."
     )
 
 

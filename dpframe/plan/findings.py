@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.plan.inferred import AskedOf, Inferred, Measured
+from dpframe.plan.inferred import Asked, AskedOf, Inferred, Measured, null_count
+from dpframe.plan.kinds import unread_kind
 from dpframe.plan.levels import Layer, fit_layers
 from dpframe.plan.spikes import POINT, Others, others_of
 from dpframe.spaces import Space
@@ -70,7 +71,8 @@ there; of 439 other columns two had none.
 """
 
 ERRORS = 2.0
-"""Standard errors by which the rows that bounds leave out must lie below that share."""
+"""Standard errors by which the rows that bounds leave out must lie below that share, and from which on there is a hint
+of nulls."""
 
 _SPREAD, _SURELY = (12, 16, 20), 2.75
 """Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show."""
@@ -119,37 +121,71 @@ class NotFound:
 
     ``why`` says on which grounds, and ``placeholder`` is the form of a declaration, with no value of the data.
     ``times`` is by how much more ε the column is about to be found: inferred anew with that much, it is found four
-    times in five. None where what it needs is more, or does not show in its counts.
+    times in five. None where what it needs is more, or does not show in its counts. ``unread`` says that values of some
+    kind are read as null, so that the column's nulls are unknown, too.
     """
 
     column: str
     why: str
     placeholder: str
     times: float | None = None
+    unread: bool = False
 
 
 def judge(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> tuple[NotFound, ...]:
     """Return the columns of ``n`` rows whose spaces inference did not find, in their order."""
     lost: dict[str, _Missing] = {}
     noises: dict[str, float] = {}
-    odds = odds_of_two_values(inferred.measured, n)
+    odds, asked = odds_of_two_values(inferred.measured, n), dict(inferred.asked or ())
     for name, space in spaces.items():
-        known = [m for m in inferred.measured if m.column == name and m.kind != "steps" and _counts_of(m, space)]
-        mine = tuple(measured for measured in known if measured.kind == known[-1].kind)
-        rule = _RULES.get(mine[-1].kind) if mine and n > 0 and name in inferred.columns else None
-        if rule is None:
+        own = [measured for measured in inferred.measured if measured.column == name]
+        known = [measured for measured in own if measured.kind != "steps" and _counts_of(measured, space)]
+        if not known or n <= 0 or name not in inferred.columns:
             continue
-        missing = rule(mine, space, n, odds)
+        mine = tuple(measured for measured in known if measured.kind == known[-1].kind)
+        rule = _RULES.get(mine[-1].kind)
+        missing = _of_several_kinds(own, asked.get(name, ()))
+        if missing is None and rule is not None:
+            missing = rule(mine, space, n, odds)
         if missing is not None:
             lost[name] = missing
         elif mine[-1].kind == "intervals":
             noises[name] = noise_of_mean(mine, space, n)
     lost |= _drowned(noises, len(spaces) - len(lost), len(inferred.columns))
-    why = ((name, space, lost[name]) for name, space in spaces.items() if name in lost)
+    why = ((name, space.inner_space.tag, lost[name]) for name, space in spaces.items() if name in lost)
     return tuple(
-        NotFound(name, missing.why, _DECLARATIONS.get(space.inner_space.tag, "SPACE"), missing.times)
-        for name, space, missing in why
+        NotFound(name, m.why, m.placeholder or _DECLARATIONS.get(tag, "SPACE"), m.times, m.unread)
+        for name, tag, m in why
     )
+
+
+def hinted_nulls(inferred: Inferred, spaces: Mapping[str, Space]) -> tuple[str, ...]:
+    """Return the columns without nulls in their spaces whose counts hint at nulls, too few to show beyond the noise.
+
+    >>> from dpframe import Budget, Integer
+    >>> counts = Measured("a", "nulls", (), (), 100.0, 25), Measured("b", "nulls", (), (), 100.0, 15)
+    >>> hinted_nulls(Inferred(Budget(1.0, 0.0), ("a", "b"), counts), {"a": Integer(0, 9), "b": Integer(0, 9)})
+    ('a',)
+    """
+    counts = {name: null_count(m for m in inferred.measured if m.column == name) for name in inferred.columns}
+    return tuple(
+        name
+        for name, space in spaces.items()
+        if not space.has_null and (nulls := counts.get(name)) and nulls[0] > ERRORS * math.sqrt(nulls[1])
+    )
+
+
+def _of_several_kinds(measured: Sequence[Measured], asked: Sequence[Asked]) -> _Missing | None:
+    """Return that a column has values of a kind that it is not read as, where its counts show them."""
+    ways = {histogram.way for histogram in asked if histogram.way is not None}
+    if not ways or measured[0].kind != "kinds":
+        return None
+    kinds = dict(zip(measured[0].cells, measured[0].counts, strict=True))
+    unread = unread_kind(kinds, measured[0].variance, null_count(measured), ways)
+    if unread is None:
+        return None
+    why = f"its values of another kind ({unread}) would become null; make all of them text, or these null"
+    return _Missing(why, placeholder=_DECLARATIONS["categorical"], unread=True)
 
 
 def _drowned(noises: Mapping[str, float], found: int, inferred: int) -> dict[str, _Missing]:
@@ -183,6 +219,8 @@ def _counts_of(measured: Measured, space: Space) -> bool:
 class _Missing:
     why: str
     times: float | None = None
+    placeholder: str | None = None
+    unread: bool = False
 
 
 # Every face of a release reads its plan anew, and asks this of it.
@@ -490,19 +528,17 @@ def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[f
     """
     ends, counts, covariance = _fitted(tuple(measured))
     outside = 1 - _inside(ends, space, measured[-1].unit)
-    nulls = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
-    if nulls:
-        weight = sum(w for _, w in nulls)
-        counts = np.append(counts, sum(count * w for count, w in nulls) / weight)
-        covariance = np.pad(covariance, (0, 1))
-        covariance[-1, -1] = 1 / weight
+    nulls = null_count(measured)
+    if nulls is not None:
+        counts, covariance = np.append(counts, nulls[0]), np.pad(covariance, (0, 1))
+        covariance[-1, -1] = nulls[1]
         outside = np.append(outside, float(not space.has_null))
     spread = covariance.sum(axis=1)
     counts = counts + spread * (n - counts.sum()) / spread.sum()
     covariance = covariance - np.outer(spread, spread) / spread.sum()
     variance = max(float(outside @ covariance @ outside), 0.0)
     # Among the rows that are not null, at least one.
-    present = max(n - float(counts[-1]) if nulls and space.has_null else n, 1.0)
+    present = max(n - float(counts[-1]) if nulls is not None and space.has_null else n, 1.0)
     return max(float(outside @ counts), 0.0) / present, math.sqrt(variance) / present
 
 
@@ -563,7 +599,7 @@ _RULES: dict[str, _Rule] = {
     "ranks": _other_values,
     "items": _where_none("no item cleared the threshold"),
     "lengths": _where_none("no length of lists exceeds the noise"),
-    "kinds": lambda *_: _Missing("no kind of value that a space holds exceeds the noise"),
+    "kinds": lambda *_: _Missing("no kind of value that a space holds exceeds the noise", unread=True),
 }
 """What is asked of a column, by the kind of its last counts; only ``"nulls"`` need nothing to be found."""
 

@@ -275,6 +275,18 @@ class Measured:
         return from_object(cls, data, "a measured column")
 
 
+def null_count(measured: Iterable[Measured]) -> tuple[float, float] | None:
+    """Return the nulls of a column by all its counts of them, and the variance of that; None where none was made.
+
+    >>> both = Measured("x", "nulls", (), (), 2.0, 10), Measured("x", "nulls", (), (), 2.0, 16)
+    >>> null_count(both)
+    (13.0, 1.0)
+    """
+    known = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
+    weight = math.fsum(w for _, w in known)
+    return (math.fsum(count * w for count, w in known) / weight, 1 / weight) if known else None
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and -(1 << 63) <= value < 1 << 63
 

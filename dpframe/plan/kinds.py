@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
+
+from dpframe.spaces.object_reading import LEADING_ZEROS
 
 _SHOWS = 3.0
 """Standard errors by which a kind must show."""
@@ -26,15 +28,56 @@ _NARROWER = {"number": "whole number", "timestamp": "date"}
 """What a column is read as where nothing shows that needs the wider kind."""
 
 
+def _sums(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: sum(counts[kind] for kind in kinds) for name, kinds in _CANDIDATES.items()}
+
+
+def _shows(count: float, error: float) -> bool:
+    """Return whether values show, by the kind that they are of: it is one of many."""
+    return count > _SHOWS * error * 2**0.5
+
+
 def way_of(counts: Mapping[str, int], error: float, ways: Container[str]) -> str:
     """Return the way that noisy counts of kinds ask for; text, where they show none that there is."""
-    sums = {name: sum(counts[kind] for kind in kinds) for name, kinds in _CANDIDATES.items()}
+    sums = _sums(counts)
     sets = max(SETS, key=lambda name: sums[name])
     sums[sets] += counts["empty set"]
     most = max(sums, key=lambda name: sums[name])
-    if sums[most] <= _SHOWS * error * 2**0.5 or most not in ways:
+    has_codes = counts.get(LEADING_ZEROS, 0) > _SHOWS * error
+    if not _shows(sums[most], error) or most not in ways or has_codes:
         return "text"
     return most if most not in _NARROWER or counts[most] > _SHOWS * error else _NARROWER[most]
+
+
+_ALSO_READ = {
+    "set of text": ("empty set",),
+    "set of whole numbers": ("empty set",),
+    "list of numbers": ("set of whole numbers", "empty set"),
+}
+"""Further kinds that a way reads without loss; an empty list is no vector, and counts as null."""
+
+
+def unread_kind(
+    counts: Mapping[str, int], variance: float, nulls: tuple[float, float] | None, ways: Collection[str]
+) -> str | None:
+    """Return a kind of values that shows, and that the way gone reads as null, or None.
+
+    ``nulls``: the values that were read as null, and the variance of that count: those of the kinds that the way does
+    not read are among them. A kind shows as surely as the one that a column is read as must.
+    """
+    way = way_of(counts, variance**0.5, ways)
+    wider = next((wide for wide, narrow in _NARROWER.items() if narrow == way), way)
+    holds_all = way == "text" and set(ways) <= set(WRITTEN)
+    if holds_all or not _shows(_sums(counts)[wider], variance**0.5):
+        return None
+    read = {"null", *_CANDIDATES[wider], *_ALSO_READ.get(way, ())}
+    others = {kind: count for kind, count in counts.items() if kind not in read}
+    kind = max(others, key=lambda name: others[name])
+    evidence = [(float(others[kind]), variance)]
+    if nulls is not None:
+        rest, rest_variance = nulls[0] - counts["null"], nulls[1] + variance
+        evidence.append((others[kind] + rest, variance + rest_variance))
+    return kind if any(_shows(count, noise**0.5) for count, noise in evidence) else None
 
 
 _NUMBERS = ("intervals",) * 3

@@ -115,13 +115,17 @@ class BoundRule(ABC):
     def holds(self, codes: Codes) -> Flags:
         """Return which rows keep the rule."""
 
+    def breaks(self, codes: Codes) -> Flags:
+        """Return which rows break the rule."""
+        return ~self.holds(codes)
+
     @abstractmethod
     def mended(self, codes: Codes) -> Codes:
         """Return the columns that change in rows that break it."""
 
     @abstractmethod
     def impossible(self, cells: Cells) -> Flags:
-        """Return which cells of a joint no row can be in, an axis for each column in their order (or of length 1)."""
+        """Return which combinations of cells no row can be in; columns' arrays are broadcast against each other."""
 
     def thresholds(self) -> Iterator[tuple[str, int]]:
         """Yield codes at which bins of a column are to begin."""
@@ -259,28 +263,20 @@ class _Implication(BoundRule):
         }
 
     def impossible(self, cells: Cells) -> Flags:
-        never = np.zeros([1] * len(cells), dtype=np.bool_)
-        if not set(self.condition) <= set(cells):
-            return never
-        met = {name: own.covers(*cells[name]) for name, own in self.condition.items()}
-        for name, own in self.then.items():
-            if name in cells:
-                starts, stops = cells[name]
-                missed = ~own.meets(starts, stops) & (starts < self.values[name])
-                never = never | reduce(np.logical_and, _placed({**met, name: missed}, list(cells)))
-        return never
+        never = np.zeros((), dtype=np.bool_)
+        if set(self.condition) <= set(cells):
+            met = reduce(np.logical_and, [own.covers(*cells[name]) for name, own in self.condition.items()])
+            for name, own in self.then.items():
+                if name in cells:
+                    starts, stops = cells[name]
+                    never = never | (met & ~own.meets(starts, stops) & (starts < self.values[name]))
+        return np.asarray(never)
 
     def thresholds(self) -> Iterator[tuple[str, int]]:
         for name, own in (*self.condition.items(), *self.then.items()):
             for code in sorted({*own.starts.tolist(), *own.stops.tolist()}):
                 if 0 < code < self.values[name]:
                     yield name, code
-
-
-def _placed(flags: Mapping[str, npt.NDArray[Any]], names: Sequence[str]) -> list[npt.NDArray[Any]]:
-    """Return arrays over columns' cells, each along its own axis of a joint."""
-    shape = [1] * len(names)
-    return [own.reshape([*shape[: (i := names.index(name))], -1, *shape[i + 1 :]]) for name, own in flags.items()]
 
 
 @dataclass(frozen=True, init=False)
@@ -373,21 +369,20 @@ class _Mapped(BoundRule):
 
     def impossible(self, cells: Cells) -> Flags:
         if not set(self.names) <= set(cells):
-            return np.zeros([1] * len(cells), dtype=np.bool_)
+            return np.zeros((), dtype=np.bool_)
         (starts, stops), (firsts, lasts) = cells[self.of], cells[self.column]
-        never = np.ones((len(starts), len(firsts)), dtype=np.bool_)
-        never[starts >= len(self.target)] = False
-        never[:, firsts >= self.values] = False
-        for cell, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-            for wanted in np.unique(self.target[start:stop]):
-                never[cell, (firsts <= wanted) & (wanted < lasts) | (wanted < 0)] = False
-        names = list(cells)
-        if names.index(self.of) > names.index(self.column):
-            never = never.T
-        shape = [1] * len(names)
-        for name in self.names:
-            shape[names.index(name)] = len(cells[name][0])
-        return never.reshape(shape)
+        own, place = np.unique(starts, return_inverse=True)
+        place = place.reshape(starts.shape)
+        last = np.zeros(len(own), dtype=np.int64)
+        last[place] = stops
+        # What follows from the codes of each cell, in one sorted array.
+        span = self.values + 1
+        wanted = [np.unique(self.target[start:stop]) for start, stop in zip(own, last, strict=True)]
+        keys = np.concatenate([cell * span + 1 + targets for cell, targets in enumerate(wanted)])
+        open_to_any = np.array([targets[:1].tolist() == [-1] for targets in wanted])
+        low, high = (np.searchsorted(keys, place * span + 1 + ends) for ends in (firsts, lasts))
+        free = (starts >= len(self.target)) | (firsts >= self.values) | open_to_any[place]
+        return np.asarray(~free & (low == high))
 
 
 @dataclass(frozen=True)
@@ -469,14 +464,11 @@ class _BoundOrder(BoundRule):
         return {self.high: np.minimum(raised, top), self.low: np.minimum(codes[self.low].astype(np.int64), most)}
 
     def impossible(self, cells: Cells) -> Flags:
-        never = np.zeros([1] * len(cells), dtype=np.bool_)
         if not set(self.names) <= set(cells):
-            return never
+            return np.zeros((), dtype=np.bool_)
         (starts, _), (firsts, stops) = cells[self.low], cells[self.high]
-        least = {self.low: _values(self.lows, starts), self.high: _values(self.highs, stops - 1)}
-        there = {self.low: starts < self.lows.values, self.high: firsts < self.highs.values}
-        low, high = _placed(least, list(cells))
-        return np.asarray((low > high) & np.logical_and(*_placed(there, list(cells))))
+        there = (starts < self.lows.values) & (firsts < self.highs.values)
+        return np.asarray(there & (_values(self.lows, starts) > _values(self.highs, stops - 1)))
 
 
 def _first(space: Space, values: npt.NDArray[Any], above: bool = False) -> IntArray:
@@ -590,5 +582,7 @@ class BoundRules:
         if set(self.names).isdisjoint(cells):
             return None
         shape = [len(starts) for starts, _ in cells.values()]
-        never = np.broadcast_to(reduce(np.logical_or, [rule.impossible(cells) for rule in self.rules]), shape)
+        grid = np.ix_(*(np.arange(size) for size in shape))
+        placed = {name: (own[0][at], own[1][at]) for (name, own), at in zip(cells.items(), grid, strict=True)}
+        never = np.broadcast_to(reduce(np.logical_or, [rule.impossible(placed) for rule in self.rules]), shape)
         return never if never.any() else None

@@ -7,6 +7,7 @@ Arrow comes in and goes out; NumPy arrays, pandas columns and lists are taken to
 from dpframe.spaces.base import SPACES, Space, space_from_json
 from dpframe.spaces.curves import Curve
 from dpframe.spaces.declare import as_space, check_declaration
+from dpframe.spaces.empty import Empty
 from dpframe.spaces.grids import Integer, Real
 from dpframe.spaces.listed import Boolean, Categorical, Ordinal
 from dpframe.spaces.nullable import Nullable
@@ -22,6 +23,7 @@ __all__ = [
     "Categorical",
     "Curve",
     "Datetime",
+    "Empty",
     "Integer",
     "Nullable",
     "Ordinal",

@@ -149,6 +149,11 @@ class Space(ABC):
     is_time: ClassVar[bool] = False
     """Whether values are times, whose numbers count steps from the lower bound."""
 
+    @property
+    def midnights(self) -> range:
+        """Codes of midnights on a grid of points in time that is finer than days; none on others."""
+        return range(0)
+
     def __dir__(self) -> list[str]:
         """Fields and what a user of a space asks it for; what the library asks it for is not listed."""
         names = super().__dir__()
@@ -192,6 +197,10 @@ class Space(ABC):
 
     def in_decimals(self, precision: int, scale: int) -> Space:
         """Return the space with values that a decimal of so many digits holds, so many behind the point."""
+        return self
+
+    def in_durations(self) -> Space:
+        """Return the space with times of day as durations, as columns of a type are coded."""
         return self
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, cast
@@ -49,7 +50,11 @@ def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
             (lambda v: isinstance(v, int | np.integer), pa.int64()),
             (lambda v: isinstance(v, int | float | np.number), pa.float64()),
         ]
-        type_ = next((t for fits, t in guesses if fits(lower) and fits(upper)), pa.date32())
+        type_ = next((t for fits, t in guesses if fits(lower) and fits(upper)), None)
+        if type_ is None:
+            with contextlib.suppress(ParameterError):
+                return Datetime(lower, upper, "D")
+            type_ = pa.timestamp("us")
     if t.is_integer(type_):
         return Integer(lower, upper)
     if t.is_floating(type_):

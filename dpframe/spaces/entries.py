@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError
 from dpframe.spaces.object_reading import kind_counts, read_as
@@ -54,6 +55,15 @@ class Entries:
         known = np.append(np.asarray(entries.is_valid()), False)
         indices = pa.array(self.codes.astype(np.int32), mask=~known[self.codes])
         return pa.DictionaryArray.from_arrays(indices, entries)
+
+    def texts(self) -> pa.Array:
+        """Return a dictionary of text, in which numbers are written out: partly labelled scales have both.
+
+        >>> Entries(["low", 2, 3.5, True], np.array([0, 1, 2, 3])).texts().to_pylist()
+        ['low', '2', '3.5', None]
+        """
+        words, numbers = read_as(self.listed, pa.string()), read_as(self.listed, pa.float64())
+        return Entries(pc.coalesce(words, numbers.cast(pa.string())).to_pylist(), self.codes).read_as(pa.string())
 
     def encoded(self, encode: Callable[[list[Any]], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return the rows' codes, given what encodes objects; of the entries only those are read that rows have."""

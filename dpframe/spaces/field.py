@@ -13,8 +13,8 @@ class Field:
 
     ``order`` has the values of an ordered dictionary of text, in their order: a declaration. ``of_day`` says that its
     durations are times of day, counted from midnight; ``decimal`` how many digits its numbers have, and how many of
-    them behind the point. ``written`` says that values of any kind are written as text, ``listed`` that they are the
-    entries of a pandas categorical, whose dtype follows the data.
+    them behind the point. ``empty`` says that the type holds nothing but null, ``written`` that values of any kind are
+    written as text, ``listed`` that they are the entries of a pandas categorical, whose dtype follows the data.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Field:
     decimal: tuple[int, int] | None = None
     written: bool = False
     listed: bool = False
+    empty: bool = False
 
 
 def is_open(type_: pa.DataType) -> bool:

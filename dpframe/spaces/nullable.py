@@ -106,6 +106,10 @@ class Nullable(Space):
         """Return the space around the inner one in decimals."""
         return Nullable(self.inner.in_decimals(precision, scale))
 
+    def in_durations(self) -> Space:
+        """Return the space around the inner one in durations."""
+        return Nullable(self.inner.in_durations())
+
     @property
     def inner_space(self) -> Space:
         """The space of the values that are no null."""

@@ -37,6 +37,9 @@ KINDS = (
 )
 """Kinds of objects, by name. The list is public: which of them a column holds is not."""
 
+LEADING_ZEROS = "digits with leading zeros"
+"""One more kind of values that are written as text."""
+
 _COLLECTION = "collection"
 
 Objects = npt.NDArray[np.object_]

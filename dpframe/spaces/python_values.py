@@ -229,4 +229,5 @@ _KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], Any], pa.DataType]] = 
     (lambda v: isinstance(v, dt.date) and not _is_time(v), lambda v: v, pa.date32()),
     (lambda v: _is_time(v), lambda v: _micros(v, False), pa.timestamp("us")),
     (lambda v: isinstance(v, dt.timedelta | np.timedelta64), lambda v: _micros(v, True), pa.duration("us")),
+    (lambda v: isinstance(v, dt.time), lambda v: v, pa.time64("us")),
 ]

@@ -14,6 +14,7 @@ import pandas as pd
 
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.spaces.base import Space
+from dpframe.spaces.times import since_midnight
 
 ISO = re.compile(r"\d{4}(-?\d{2}.*)?")
 """How text of a time begins that has one reading: in 01.02.2023 either may be the month."""
@@ -182,19 +183,22 @@ def _place(space: Any, value: float) -> float:
 
 def has_one_reading(space: Any, text: str) -> bool:
     """Return whether a text names one time for sure: a duration, or what begins as ISO 8601 does."""
-    first = space.instants(space.numbers(np.array([0])))[0]
-    return isinstance(first, np.timedelta64) or ISO.fullmatch(text.strip()) is not None
+    return space.is_duration or ISO.fullmatch(text.strip()) is not None
+
+
+def given_instant(space: Any, given: Any) -> pd.Timestamp | pd.Timedelta:
+    """Return a time as pandas has it, without a zone in UTC, or a duration."""
+    if space.is_duration:
+        return pd.Timedelta(since_midnight(given))
+    time = pd.Timestamp(given)
+    return time if time.tzinfo is None else time.tz_convert("UTC").tz_localize(None)
 
 
 def _time_code(space: Any, given: Any, rounding: Callable[[float], int]) -> int:
     """Return the code of a time, or if the space lacks it of the next (``ceil``) or the previous one (``floor``)."""
-    first = space.instants(space.numbers(np.array([0])))[0]
-    kind: Any = pd.Timedelta if isinstance(first, np.timedelta64) else pd.Timestamp
-    time = kind(given)
-    if isinstance(time, pd.Timestamp) and time.tzinfo is not None:
-        time = time.tz_convert("UTC").tz_localize(None)
+    time: Any = given_instant(space, given)
     code = int(space.encode([time])[0])
-    shown = kind(space.instants(space.numbers(np.array([code])))[0])
+    shown = type(time)(space.instants(space.numbers(np.array([code])))[0])
     if rounding is math.ceil:
         return code + int(shown < time)
     return code - int(shown > time)

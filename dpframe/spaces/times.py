@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
@@ -32,6 +33,9 @@ _RESOLUTIONS = {
 }
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
+CALENDAR = np.datetime64(dt.datetime.min, "us"), np.datetime64(dt.datetime.max, "us")
+"""First and last instant of the years 1 to 9999: a limit of Python's calendar, and so of pandas' scalars."""
+
 
 def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
     """Return a bound as nanoseconds since 1970 (or as a duration) and as canonical text."""
@@ -52,10 +56,7 @@ def _parsed(value: Any) -> tuple[int, str] | None:
             value = value.astype("timedelta64[us]").item()
         if isinstance(value, str) and value.startswith("P"):
             value = _duration(value)
-        if isinstance(value, str) and ":" in value[:3]:
-            value = dt.time.fromisoformat(value)
-        if isinstance(value, dt.time):
-            value = dt.datetime.combine(dt.date.min, value) - dt.datetime.combine(dt.date.min, dt.time())
+        value = since_midnight(value)
         if isinstance(value, str):
             value = dt.datetime.fromisoformat(value)
         if isinstance(value, dt.timedelta):
@@ -69,6 +70,23 @@ def _parsed(value: Any) -> tuple[int, str] | None:
         return micros * 1000, text.removesuffix("T00:00:00")
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         return None
+
+
+def since_midnight(value: Any) -> Any:
+    """Return a time of day, or the text of one, as the time since midnight; others as they are."""
+    if isinstance(value, str) and ":" in value[:3]:
+        with contextlib.suppress(ValueError):
+            value = dt.time.fromisoformat(value)
+    if isinstance(value, dt.time):
+        return dt.datetime.combine(dt.date.min, value.replace(tzinfo=None)) - dt.datetime.min
+    return value
+
+
+def _time_of_day(microseconds: int) -> dt.time:
+    """Return the time of day so long after midnight; `OverflowError` for one of another day."""
+    if not 0 <= microseconds < _RESOLUTIONS["D"] // 1000:
+        raise OverflowError
+    return (dt.datetime.min + dt.timedelta(microseconds=microseconds)).time()
 
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?")
@@ -93,7 +111,8 @@ class Datetime(NumberGrid):
     ----------
     lower, upper
         Public bounds: dates, datetimes or ISO text, two timedeltas for durations, or two times of day (``"08:00"``),
-        which are coded as the time since midnight. Bounds without a zone are read as UTC when the column has one.
+        which are coded as the time since midnight; objects come back as ``datetime.time`` then. Bounds without a zone
+        are read as UTC when the column has one.
     resolution
         Width of the grid: ``"D"``, ``"h"``, ``"min"``, ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. Values
         are rounded to it, counted from ``lower``.
@@ -118,13 +137,26 @@ class Datetime(NumberGrid):
     lower: Any
     upper: Any
     resolution: str = "D"
+    _of_day: bool = field(init=False, repr=False, compare=False)
 
     tag: ClassVar[str] = "datetime"
 
     @property
     def contents(self) -> str:
         """What a column may hold."""
-        return f"{self.lower} to {self.upper}"
+        return " to ".join(self._written)
+
+    @property
+    def _written(self) -> tuple[str, str]:
+        """The bounds as they are declared."""
+        if not self._of_day:
+            return self.lower, self.upper
+        last = self._start + (self.size - 1) * self._width
+        return _time_of_day(self._start // 1000).isoformat(), _time_of_day(last // 1000).isoformat()
+
+    def __repr__(self) -> str:
+        lower, upper = self._written
+        return f"Datetime({lower=!r}, {upper=!r}, resolution={self.resolution!r})"
 
     def __post_init__(self) -> None:
         if not isinstance(self.resolution, str) or self.resolution not in _RESOLUTIONS:
@@ -133,6 +165,8 @@ class Datetime(NumberGrid):
         high, high_text = _nanoseconds(self.upper, "upper")
         if low_text.startswith("P") != high_text.startswith("P"):
             raise ParameterError("lower and upper must be two points in time or two durations")
+        of_day = all(since_midnight(bound) is not bound for bound in (self.lower, self.upper))
+        object.__setattr__(self, "_of_day", of_day)
         object.__setattr__(self, "lower", low_text)
         object.__setattr__(self, "upper", high_text)
         if not low < high:
@@ -142,24 +176,40 @@ class Datetime(NumberGrid):
         if (high - low) // self._width > LARGEST_GRID:
             raise ParameterError(f"the grid may have at most {LARGEST_GRID} steps; give a coarser resolution")
 
+    def in_durations(self) -> Datetime:
+        """Return the space with times of day as durations."""
+        return Datetime(self.lower, self.upper, self.resolution)
+
+    def within_day(self) -> Datetime:
+        """Return the part of the grid that is times of day, or all minutes of a day if there are fewer than two."""
+        first = max(0, -(self._start // self._width))
+        last = min(self.size - 1, (_RESOLUTIONS["D"] - 1 - self._start) // self._width)
+        if first >= last:
+            return Datetime("00:00", "23:59", "min")
+        lower, upper = (_time_of_day((self._start + code * self._width) // 1000) for code in (first, last))
+        return Datetime(lower, upper, self.resolution)
+
     def widened(self, steps: int) -> Datetime:
         """Return the grid that goes so many steps beyond both bounds.
 
         Raises
         ------
         ParameterError
-            If it would leave the years 1 to 9999.
+            If it would leave the years 1 to 9999, or the day of times of day.
         """
         more = steps * self._width // 1000
         first, last = self._start // 1000 - more, (self._start + (self.size - 1) * self._width) // 1000 + more
+        limit = "a day" if self._of_day else "the years 1 to 9999"
         try:
             low, high = dt.timedelta(microseconds=first), dt.timedelta(microseconds=last)
+            if self._of_day:
+                return Datetime(_time_of_day(first), _time_of_day(last), self.resolution)
             if self.is_duration:
                 return Datetime(low, high, self.resolution)
             return Datetime((_EPOCH + low).replace(tzinfo=None), (_EPOCH + high).replace(tzinfo=None), self.resolution)
         except OverflowError:
             raise ParameterError(
-                "noise would reach beyond the years 1 to 9999; use laplace or square_wave, which stay within the "
+                f"noise would reach beyond {limit}; use laplace or square_wave, which stay within the "
                 "bounds, or give the column a larger epsilon"
             ) from None
 
@@ -263,12 +313,24 @@ class Datetime(NumberGrid):
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
         times = np.asarray(self._decode(codes, self.natural_type, None))
         unit, kind = np.datetime_data(times.dtype)[0], times.dtype.kind
-        if unit == "ns":  # Python's own times end at the microsecond
+        if unit == "ns" and not self._of_day:  # Python's own times end at the microsecond
             return super()._objects(codes, missing)
         found: Objects = times.astype(times.dtype if unit == "D" else f"{kind}8[us]").astype(object)
+        if self._of_day:
+            found = np.array([(dt.datetime.min + span).time() for span in found], dtype=object)
         if missing is not None:
             found[missing] = None
         return found
+
+    def labels(self) -> list[Any]:
+        """Return every value of the grid; refused above a million steps."""
+        labels = super().labels()
+        return self.objects(np.arange(self.size)).tolist() if self._of_day else labels
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as a JSON object with its tag, times of day as such."""
+        lower, upper = self._written
+        return super().to_json() | {"lower": lower, "upper": upper}
 
     def _holds(self, value: Any, code: int) -> bool:
         ticks = nanoseconds(value, self.is_duration)
@@ -276,15 +338,23 @@ class Datetime(NumberGrid):
 
     is_time = True
 
+    @property
+    def midnights(self) -> range:
+        """Codes of midnights in UTC, if the grid has them and is finer than days."""
+        steps = _RESOLUTIONS["D"] // self._width
+        on_grid = steps > 1 and not self.is_duration and not self._start % self._width
+        return range(-self._start // self._width % steps, self.size, steps) if on_grid else range(0)
+
     def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return the steps from the lower bound."""
         return codes.astype(np.float64)
 
     def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        """Return points in time to the microsecond (durations, where values are durations)."""
-        kind = "timedelta64[us]" if self.is_duration else "datetime64[us]"
-        start = np.array(self._start // 1000).astype(kind)
-        return np.asarray(start + self.durations(numbers))
+        """Return points in time to the microsecond, within the years 1 to 9999, or durations."""
+        if self.is_duration:
+            return np.asarray(np.timedelta64(self._start // 1000, "us") + self.durations(numbers))
+        found = np.datetime64(self._start // 1000, "us") + self.durations(numbers)
+        return np.asarray(np.clip(found, *CALENDAR))
 
     def durations(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return numbers of steps as durations to the microsecond."""

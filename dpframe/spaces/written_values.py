@@ -6,7 +6,7 @@ Distinct texts are read once, so that a column is read at the speed of its dicti
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError
 from dpframe.spaces.base import Space
-from dpframe.spaces.object_reading import KINDS
+from dpframe.spaces.object_reading import KINDS, LEADING_ZEROS
 from dpframe.spaces.python_values import nanoseconds
 
 _BOOLEAN = r"^(?i:true|false)$"
@@ -31,20 +31,56 @@ _FIGURE = (
     r"^[0-9]{4}[- ]?[QWqw][0-9]{1,2}$"
 )
 
-_WRITTEN = (("boolean", _BOOLEAN), ("whole number", _WHOLE), ("number", _NUMBER), ("date", _DATE), ("timestamp", _TIME))
-"""Kinds by their writing, the first that fits; a number with leading zeros is text, as codes are."""
+WRITTEN_KINDS = (*KINDS, LEADING_ZEROS)
+"""Kinds of values that are written as text, by name. The list is public."""
+
+_WRITTEN = (
+    ("boolean", _BOOLEAN),
+    ("whole number", _WHOLE),
+    ("number", _NUMBER),
+    ("date", _DATE),
+    ("timestamp", _TIME),
+    (LEADING_ZEROS, _ANY_NUMBER),
+)
+"""Kinds by their writing, the first that fits. Digits with leading zeros are codes: as numbers they lose the zeros."""
 
 
 def written_kind_counts(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """Return how many of some texts are written as each of the `KINDS`."""
+    """Return how many of some texts are written as each of the `WRITTEN_KINDS`."""
     entries, indices = _distinct(texts)
     blank = is_blank(texts)
-    kinds = np.full(len(entries), KINDS.index("text"), dtype=np.int64)
+    kinds = np.full(len(entries), WRITTEN_KINDS.index("text"), dtype=np.int64)
     for name, pattern in reversed(_WRITTEN):
-        kinds[_matches(entries, pattern)] = KINDS.index(name)
-    counts = np.bincount(kinds[indices[~blank]], minlength=len(KINDS))
-    counts[KINDS.index("null")] += int(blank.sum())
+        kinds[_matches(entries, pattern)] = WRITTEN_KINDS.index(name)
+    counts = np.bincount(kinds[indices[~blank]], minlength=len(WRITTEN_KINDS))
+    counts[WRITTEN_KINDS.index("null")] += int(blank.sum())
     return counts.astype(np.int64)
+
+
+def read_as_written(texts: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return the arrays of a column as the narrowest type that all of its values are written as; else as text.
+
+    >>> columns = ["1", "2.5", ""], ["1", "many"], ["7", "07"], ["2024-02-30"]
+    >>> [str(read_as_written([pa.array(texts)])[0].type) for texts in columns]
+    ['double', 'string', 'string', 'string']
+    """
+    counts = sum(map(written_kind_counts, texts), np.zeros(len(WRITTEN_KINDS), dtype=np.int64))
+    kinds = {kind for kind, count in zip(WRITTEN_KINDS, counts, strict=True) if count and kind != "null"}
+    type_ = next((type_ for names, type_ in _NARROWEST if kinds and kinds <= names), pa.string())
+    read = [read_written(one, type_) for one in texts]
+    # Dates of no calendar are text.
+    lost = any((np.asarray(one.is_null()) & ~is_blank(text)).any() for one, text in zip(read, texts, strict=True))
+    return [read_written(one, pa.string()) for one in texts] if lost else read
+
+
+_NARROWEST = (
+    ({"boolean"}, pa.bool_()),
+    ({"whole number"}, pa.int64()),
+    ({"whole number", "number"}, pa.float64()),
+    ({"date"}, pa.date32()),
+    ({"date", "timestamp"}, pa.timestamp("us")),
+)
+"""Types of values that are written as text, by the kinds of their writing."""
 
 
 def read_written(texts: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -155,6 +191,7 @@ def _moment(text: str) -> int | None:
 
 
 _READERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]]] = [
+    (pa.types.is_null, lambda entries: pa.nulls(len(entries))),
     (pa.types.is_boolean, _booleans),
     (pa.types.is_int64, _wholes),
     (pa.types.is_float64, _floats),

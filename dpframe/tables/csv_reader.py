@@ -31,6 +31,7 @@ from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import is_blank, read_written, written_type
 from dpframe.tables.batches import Writer
 from dpframe.tables.files import FileInput, attempt, repeated, shown, sidecar
+from dpframe.tables.frames import without_views
 from dpframe.tables.types import is_text
 
 _SEPARATORS = {";": ("semicolons", 'sep=";", decimal=","'), "\t": ("tabs", r'sep="\t"')}
@@ -89,6 +90,7 @@ _BLOCK = 1 << 24
 
 _DAY_FIRST = "pd.to_datetime(…, dayfirst=True) reads columns of dates like 31.1.2024"
 _RULES: list[tuple[Callable[[pa.DataType], bool], str]] = [
+    (pa.types.is_null, "no empty field"),
     (pa.types.is_boolean, "neither true nor false"),
     (pa.types.is_integer, "no whole number"),
     (pa.types.is_floating, 'no number like 54.2 (pandas.read_csv(…, decimal=",") reads decimal commas)'),
@@ -103,7 +105,7 @@ class _CsvWriter(Writer):
             # Other readers skip the empty line that a null would be.
             texts = table.column(0).cast(pa.string()).fill_null("")
             table = pa.table([texts], names=table.column_names)
-        self.inner.write_table(table)
+        self.inner.write_table(without_views(table))
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,6 @@ class CsvInput(FileInput):
 
     form: ClassVar[str] = "CSV"
     ending: ClassVar[str] = ".csv"
-    objects: ClassVar[bool] = True
     apart: ClassVar[bool] = True
     checked_rows: ClassVar[int] = 1 << 18
 
@@ -158,7 +159,7 @@ class CsvInput(FileInput):
     def writer(file: IO[bytes], schema: pa.Schema, compression: str) -> Writer:
         """Begin to write to an open file, which is not compressed."""
         texts = pa.schema([pa.field(schema.names[0], pa.string())]) if len(schema) == 1 else schema
-        return _CsvWriter(pa.csv.CSVWriter(file, texts))
+        return _CsvWriter(pa.csv.CSVWriter(file, without_views(texts.empty_table()).schema))
 
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
         """Return the table with the types of its columns' spaces; others are text."""
@@ -175,7 +176,8 @@ class CsvInput(FileInput):
 
     def fields(self, names: Sequence[str]) -> list[Field]:
         """Return what is public about columns: as long as no spaces are known, that they are written as text."""
-        return [replace(field, written=pa.types.is_null(field.type)) for field in super().fields(names)]
+        found = super().fields(names)
+        return [replace(field, written=field.empty and field.name not in self.types, empty=False) for field in found]
 
     def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
         first = 0
@@ -205,8 +207,7 @@ class CsvInput(FileInput):
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return columns as one table."""
-        fields = [self.schema.field(name) for name in names]
-        schema = pa.schema([pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in fields])
+        schema = pa.schema([pa.field(name, self.types.get(name, pa.string())) for name in names])
         batches = [pa.RecordBatch.from_pydict(batch, schema) for batch in self._every(names, self.n or 1, names)]
         return pa.Table.from_batches(batches, schema)
 

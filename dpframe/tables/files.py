@@ -164,7 +164,6 @@ class FileInput(Streamed):
     """What the names of its files end with."""
     held: ClassVar[bool] = False
     checked_rows: ClassVar[int] = 1 << 22
-    objects: ClassVar[bool] = False
 
     source: str
     files: tuple[File, ...]

@@ -53,7 +53,6 @@ class Frame(ABC):
     index_names: Sequence[Any] = ()
     """Names of what rows are known by besides their columns, where a frame has that; files and engines have none."""
     checked_rows: ClassVar[int] = 1 << 18
-    objects: ClassVar[bool] = False
     indices: ClassVar[tuple[str, ...]] = ()
 
     chosen: tuple[Frame, npt.NDArray[np.intp]] | None = None
@@ -317,7 +316,6 @@ class PandasFrame(Frame):
     """A pandas DataFrame; every dtype arrives as Arrow and comes back as it was."""
 
     kind = "pandas"
-    objects = True
 
     def __init__(self, frame: pd.DataFrame) -> None:
         for name in frame.columns:
@@ -365,7 +363,9 @@ class PandasFrame(Frame):
         dtype: Any = self._column(name).dtype
         if isinstance(dtype, pd.CategoricalDtype):
             # The entries and their dtype are no fact of the schema, except for an order of text.
-            order = read_as(dtype.categories.tolist(), pa.string()).drop_null().to_pylist() if dtype.ordered else ()
+            words = read_as(dtype.categories.tolist(), pa.string())
+            has_ranks = dtype.ordered and words.null_count < len(words)
+            order = self._entries(name).texts().dictionary.drop_null().to_pylist() if has_ranks else ()
             type_ = pa.dictionary(pa.int32(), pa.null(), ordered=bool(dtype.ordered))
             return Field(name, type_, True, tuple(order), listed=True)
         if _is_open(dtype):
@@ -380,11 +380,19 @@ class PandasFrame(Frame):
 
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array; NaN is null."""
+        return as_coded(self._read(name))
+
+    def arrays(self, name: str) -> Iterator[pa.Array]:
+        """Yield a column as one Arrow array; objects that are times of day stay so, as no type says it."""
+        array = self._read(name)
+        yield array if _is_open(self._column(name).dtype) else as_coded(array)
+
+    def _read(self, name: str) -> pa.Array:
         series = self._column(name)
         if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
             # Its strings may hold lone surrogates, which Arrow refuses: a refusal would reveal one row.
             series = series.map(lambda text: text.encode("utf-8", "replace").decode(), na_action="ignore")
-        return as_coded(as_arrow(list(series) if _is_open(series.dtype) else series))
+        return as_arrow(list(series) if _is_open(series.dtype) else series)
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield all rows at once, as Arrow arrays; of object columns the objects."""
@@ -394,7 +402,7 @@ class PandasFrame(Frame):
         dtype: Any = self.frame[name].dtype
         if isinstance(dtype, pd.CategoricalDtype):
             entries = self._entries(name)
-            return entries.read_as(pa.string()) if self._field(name).order else entries
+            return entries.texts() if self._field(name).order else entries
         return self._listed(name) if _is_open(dtype) else self.array(name)
 
     def _listed(self, name: str) -> list[Any]:
@@ -420,17 +428,9 @@ class PandasFrame(Frame):
             raise ColumnError(
                 f"is categorical, and {space.noun} cannot be; convert the column with astype(object)", column=name
             )
-        if not field.nullable and "nullable" in space.tag:
-            dtype = self.frame[name].dtype
-            raise ColumnError(
-                f"has dtype {dtype}, which holds no nulls, but a Nullable space; declare the inner space, or "
-                "convert_dtypes() first",
-                column=name,
-            )
         try:
             if tolerant and field.order:
-                texts = self._entries(name).read_as(pa.string())
-                return space.encode(_nearest(texts, space, field.order), nulls=nulls)
+                return space.encode(_nearest(self._entries(name), space), nulls=nulls)
             if field.listed:
                 return space.encode(self._entries(name), nulls=nulls, tolerant=tolerant)
             if _is_open(self.frame[name].dtype):
@@ -458,7 +458,8 @@ class PandasFrame(Frame):
             series = self.frame[name]
             if name in codes:
                 released = codes[name] if order is None else codes[name].take(order, axis=0)
-                data[name] = _restore(spaces[name], released, series.dtype, index)
+                dtype = _with_nulls(series.dtype) if spaces[name].has_null else series.dtype
+                data[name] = _restore(spaces[name], released, dtype, index)
             else:
                 data[name] = passed(series, order).set_axis(index)
         out = pd.DataFrame(data, index=index)
@@ -479,16 +480,23 @@ def _entry(entry: Any) -> Any:
     return str(entry) if type(entry) is pd.Interval else entry
 
 
-def _nearest(array: pa.DictionaryArray, space: Space, order: Sequence[str]) -> pa.Array:
-    """Return an ordered column with the entries that ranks lack replaced by the nearest ones in a declared order."""
+def _nearest(column: Entries, space: Space) -> pa.Array:
+    """Return an ordered column with the entries that ranks lack replaced by the nearest ones in the declared order.
+
+    Only text is a declaration. Which numbers are entries follows the rows, as in partly labelled scales: a number lies
+    halfway between the words beside it, however many others do.
+    """
+    texts, words = column.texts(), np.asarray(read_as(column.listed, pa.string()).is_valid())
+    order, places = texts.dictionary.to_pylist(), np.cumsum(words) + 0.5 * ~words
     kept = {label for label in space.labels() if label is not None} if "line" in space.metric else set()
-    places = [place for place, entry in enumerate(order) if entry in kept]
-    if not places:
-        return array
-    nearest = np.abs(np.subtract.outer(np.arange(len(order)), places)).argmin(axis=1)
-    near = {entry: order[places[at]] for entry, at in zip(order, nearest.tolist(), strict=True)}
-    entries = pa.array([near.get(entry) for entry in array.dictionary.to_pylist()], pa.string())
-    return pa.DictionaryArray.from_arrays(array.indices, entries)
+    ranks = [place for place, entry in enumerate(order) if entry in kept]
+    if not ranks:
+        return texts
+    nearest = np.abs(np.subtract.outer(places, places[ranks])).argmin(axis=1)
+    near = [None if entry is None else order[ranks[at]] for entry, at in zip(order, nearest, strict=True)]
+    # An entry that was found is its own nearest one, whatever lies beside it.
+    entries = [entry if entry in kept else other for entry, other in zip(order, near, strict=True)]
+    return pa.DictionaryArray.from_arrays(texts.indices, pa.array(entries, pa.string()))
 
 
 def _is_category_of_intervals(dtype: Any) -> bool:
@@ -511,6 +519,17 @@ def _type_of(dtype: Any) -> pa.DataType | None:
         return pa.array(pd.Series([], dtype=dtype), from_pandas=True).type
     except (pa.ArrowException, TypeError, ValueError):
         return None
+
+
+def _with_nulls(dtype: Any) -> Any:
+    """Return a dtype that holds nulls: of NumPy's whole numbers and truth values the one of pandas with a mask.
+
+    >>> [str(_with_nulls(np.dtype(name))) for name in ("int32", "bool", "float64")]
+    ['Int32', 'boolean', 'float64']
+    """
+    inner = getattr(dtype, "subtype", dtype) if isinstance(dtype, pd.SparseDtype) else dtype
+    holds_none = isinstance(inner, np.dtype) and inner.kind in "biu"
+    return pd.Series([], dtype=inner).convert_dtypes().dtype if holds_none else dtype
 
 
 def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series:

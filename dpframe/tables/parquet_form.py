@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
+from dpframe.spaces.field import is_open
 from dpframe.tables.batches import Batch, indexed, length
 from dpframe.tables.info import ReleaseInfo, arrow_metadata
 from dpframe.tables.parquet_pages import FEW_VALUES, MOST_VALUES, Packed, PackedColumn, PackedLists, PackedWriter
@@ -133,6 +134,8 @@ class ParquetForm:
             inner = pa.dictionary(narrow, indexed(type_.value_type).value_type)
             items = pa.field(type_.value_field.name, inner, type_.value_field.nullable)
             return pa.large_list(items) if pa.types.is_large_list(type_) else pa.list_(items)
+        if is_open(type_):
+            return pa.null()
         return indexed(type_) if is_text(type_) else output_type(type_)
 
     def _seen_type(self, name: str) -> pa.DataType:
@@ -140,7 +143,7 @@ class ParquetForm:
         return plain_type(type_) if type_.num_fields and name in self.plan.passthrough else output_type(type_)
 
     def _field(self, name: str, type_: pa.DataType) -> pa.Field:
-        may_be_null = name in self.plan.names and "nullable" in self.plan[name].space.tag
+        may_be_null = name in self.plan.names and self.plan[name].space.has_null
         return pa.field(name, type_, nullable=self.source.field(name).nullable or may_be_null)
 
     def encodings(self, compression: str) -> dict[str, Any]:
@@ -195,8 +198,8 @@ def _stored(space: Space, codes: Any, type_: pa.DataType) -> pa.Array:
 def _stored_by_itself(space: Space, type_: pa.DataType) -> pa.Array | None:
     """Return the values of all codes but null's as Parquet stores them, if they are few and have pages of their own."""
     inner = type_.value_type if pa.types.is_dictionary(type_) else type_
-    # Parquet has no dictionaries of booleans.
-    if inner.num_fields or pa.types.is_boolean(inner):
+    # Parquet has no dictionaries of booleans, and no values of type null.
+    if inner.num_fields or pa.types.is_boolean(inner) or pa.types.is_null(inner):
         return None
     values = _stored(space, np.arange(space.size - space.has_null), type_)
     if values.null_count:

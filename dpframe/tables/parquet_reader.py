@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,10 +23,6 @@ from dpframe.tables.info import metadata_text
 from dpframe.tables.parquet_form import ParquetForm
 from dpframe.tables.types import as_coded, is_list, is_text, nests_dictionary
 
-_INDEX = re.compile(r"__index_level_\d+__")
-"""The name under which pandas stores an index that has none: not a column."""
-
-
 _EXTENSION_DTYPES = {
     "boolean",
     "string",
@@ -34,6 +30,10 @@ _EXTENSION_DTYPES = {
     "Float64",
     *(f"{u}Int{b}" for u in ("", "U") for b in (8, 16, 32, 64)),
 }
+
+
+_ARROW = "[pyarrow]"
+"""How the names of pandas' Arrow dtypes end."""
 
 
 def _open(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
@@ -103,7 +103,10 @@ class ParquetInput(FileInput):
 
     @staticmethod
     def _indices(schema: pa.Schema) -> tuple[str, ...]:
-        return tuple(name for name in schema.names if _INDEX.fullmatch(name))
+        metadata = _pandas_metadata(schema)
+        levels = [level for level in metadata.get("index_columns", []) if isinstance(level, str)]
+        named = {name for name, column in _pandas_columns(metadata).items() if column.get("name") is not None}
+        return tuple(name for name in schema.names if name in levels and name not in named)
 
     def _dictionaries(self, path: Path, names: Collection[str]) -> list[str]:
         """Return the paths within a file of the strings in columns, which are read as dictionaries."""
@@ -192,15 +195,58 @@ def _check_entries(path: Path, values: pa.Array) -> None:
         attempt(path, _DAMAGED, partial(values.validate, full=True))
 
 
+def _pandas_metadata(schema: pa.Schema) -> dict[str, list[Any]]:
+    """Return the lists that pandas wrote about its columns and index; none if they cannot be read."""
+    with contextlib.suppress(ValueError, RecursionError):
+        metadata = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        if isinstance(metadata, dict):
+            return {key: value for key, value in metadata.items() if isinstance(value, list)}
+    return {}
+
+
+def _pandas_columns(metadata: Mapping[str, list[Any]]) -> dict[str, dict[str, Any]]:
+    """Return what pandas wrote about each column, by the column's name in the file."""
+    columns = [column for column in metadata.get("columns", []) if isinstance(column, dict)]
+    names = [column.get("field_name", column.get("name")) for column in columns]
+    return {name: column for name, column in zip(names, columns, strict=True) if isinstance(name, str)}
+
+
 def pandas_types(schema: pa.Schema) -> dict[str, str]:
     """Return the pandas extension dtypes that the columns of a file had: names of types, and only known ones."""
-    try:
-        columns = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))["columns"]
-        numpy_types = {column["name"]: column["numpy_type"] for column in columns}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return {}
-    types = {f.name: _pandas_type(numpy_types[f.name], f.type) for f in schema if f.name in numpy_types}
+    columns = _pandas_columns(_pandas_metadata(schema))
+    types = {f.name: _pandas_type(columns[f.name].get("numpy_type"), f.type) for f in schema if f.name in columns}
     return {name: dtype for name, dtype in types.items() if dtype is not None}
+
+
+def to_pandas(table: pa.Table) -> pd.DataFrame:
+    """Return a table as pandas wrote it; Arrow dtypes come from its schema, as pandas cannot parse all their names."""
+    metadata = _pandas_metadata(table.schema)
+    dtypes = {name: column.get("numpy_type") for name, column in _pandas_columns(metadata).items()}
+    own = [name for name in table.column_names if str(dtypes.get(name)).endswith(_ARROW)]
+    plain = with_signed_indices(table)
+    for name in own:
+        plain = plain.set_column(plain.schema.get_field_index(name), name, pa.nulls(len(table)))
+    if own:
+        metadata["columns"] = [
+            {**column, "numpy_type": "object"} if column.get("field_name", column["name"]) in own else column
+            for column in metadata["columns"]
+        ]
+        plain = plain.replace_schema_metadata({"pandas": json.dumps(metadata)})
+    frame: pd.DataFrame = plain.to_pandas()
+    index = [name for name in table.column_names if name not in frame.columns]
+    frame = frame.reset_index(index)[table.column_names] if index else frame
+    for name in own:
+        frame[name] = pd.arrays.ArrowExtensionArray(table.column(name))
+    return frame
+
+
+def with_signed_indices(table: pa.Table) -> pa.Table:
+    """Return a table whose dictionaries have signed indices, which is all that older pyarrow gives to pandas."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
+            type_ = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
+            table = table.set_column(place, field.with_type(type_), table.column(place).cast(type_))
+    return table
 
 
 def _pandas_type(dtype: Any, type_: pa.DataType) -> str | None:
@@ -208,10 +254,10 @@ def _pandas_type(dtype: Any, type_: pa.DataType) -> str | None:
         return None
     if dtype in _EXTENSION_DTYPES:
         return dtype
-    if not dtype.endswith("[pyarrow]"):
+    if not dtype.endswith(_ARROW):
         return None
     # Spelled from the type: the text found is not copied. Pandas reads few types with parameters.
-    name = f"{'string' if is_text(type_) else type_}[pyarrow]"
+    name = f"{'string' if is_text(type_) else type_}{_ARROW}"
     try:
         pd.api.types.pandas_dtype(name)
     except (TypeError, NotImplementedError):

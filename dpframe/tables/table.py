@@ -34,10 +34,6 @@ class Table(Protocol):
         """Whether the table is held in memory, so that its codes may be too; else it is read in batches."""
 
     @property
-    def objects(self) -> bool:
-        """Whether type null means objects, whose types are open; else no value of such a column is released."""
-
-    @property
     def names(self) -> list[str]:
         """Column names, in order."""
 

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpframe.spaces import as_arrow
-from dpframe.spaces.field import Field
+from dpframe.spaces.field import Field, is_open
 
 _EXACT = 18
 """Digits of whole numbers that 64 bits hold; of more they are floats."""
@@ -94,6 +95,7 @@ def coded_type(type_: pa.DataType) -> pa.DataType:
     >>> coded_type(pa.time32("s")), coded_type(pa.int64())
     (DurationType(duration[s]), DataType(int64))
     """
+    type_ = _listed_time(type_)
     if _is_decimal(type_):
         return pa.int64() if type_.scale == 0 and type_.precision <= _EXACT else pa.float64()
     return pa.duration(type_.unit) if pa.types.is_time(type_) else type_
@@ -101,8 +103,24 @@ def coded_type(type_: pa.DataType) -> pa.DataType:
 
 def coded_field(name: str, type_: pa.DataType, nullable: bool) -> Field:
     """Return what is public about a column, as it is coded."""
+    type_ = _listed_time(type_)
     decimal = (type_.precision, type_.scale) if _is_decimal(type_) else None
-    return Field(name, coded_type(type_), nullable, of_day=bool(pa.types.is_time(type_)), decimal=decimal)
+    of_day, empty = bool(pa.types.is_time(type_)), is_open(type_)
+    return Field(name, coded_type(type_), nullable, of_day=of_day, decimal=decimal, empty=empty)
+
+
+def _listed_time(type_: pa.DataType) -> pa.DataType:
+    """Return the type of times that a dictionary lists, which are coded as times; other types as they are."""
+    return type_.value_type if pa.types.is_dictionary(type_) and pa.types.is_temporal(type_.value_type) else type_
+
+
+def without_listed_times(table: pa.Table) -> pa.Table:
+    """Return a table without dictionaries of times, of which Parquet loses the type."""
+    for place, field in enumerate(table.schema):
+        type_ = _listed_time(field.type)
+        if type_ != field.type:
+            table = table.set_column(place, field.with_type(type_), table.column(place).cast(type_))
+    return table
 
 
 def _is_decimal(type_: pa.DataType) -> bool:
@@ -112,6 +130,8 @@ def _is_decimal(type_: pa.DataType) -> bool:
 
 def as_coded(array: pa.Array) -> pa.Array:
     """Return values as they are coded."""
+    if _listed_time(array.type) != array.type:
+        array = array.dictionary_decode()
     if _is_decimal(array.type):
         return array.cast(coded_type(array.type), safe=False)
     if not pa.types.is_time(array.type):
@@ -122,6 +142,11 @@ def as_coded(array: pa.Array) -> pa.Array:
 
 def as_stored(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return decoded values as a column of a type has them; times of day stay within the day."""
+    if _listed_time(type_) != type_:
+        values = as_stored(array, type_.value_type)
+        distinct = values.unique().drop_null()
+        entries = distinct.take(pc.array_sort_indices(distinct))
+        return pa.DictionaryArray.from_arrays(pc.index_in(values, entries), entries, ordered=type_.ordered)
     if _is_decimal(type_):
         # Arrow wants room for all whole numbers on the way.
         return (array.cast(pa.decimal128(19, 0)) if pa.types.is_integer(array.type) else array).cast(type_)

@@ -238,6 +238,7 @@ def test_methods_that_there_are_not_name_what_there_is(census, census_spaces):
         "groupby": "take by=",
         "max": "see quantile",
         "mode": "most frequent",
+        "forecast": "release.plan.forecast()",
         "agg": "no 'agg'$",
         "histogramm": "did you mean 'histogram'",
     }.items():

@@ -289,7 +289,18 @@ def test_a_check_says_that_all_is_well_and_what_its_tables_are():
     told = str(frame.dp.check(plan))
     assert "no value is changed" in told
     assert "Errors of one release, thrown away, beside their forecast" in told
+    tried = frame.dp.check(spaces={"sex": ["F", "M"]})
+    assert "Errors of one release" not in str(tried) + tried._repr_html_()
     assert "no value is changed" not in str(TABLE.dp.check(PLAN))
+    frame["start"], frame["end"] = np.arange(400) % 100, 95
+    spaces = {"sex": ["F", "M"], "start": (0, 99), "end": (0, 99)}
+    ruled = frame.dp.check(frame.dp.plan(epsilon=1, spaces=spaces, rules=[dpf.Ordered("start", "end")]))
+    assert ruled.lines == ["Ordered(low='start', high='end'): 4 % of the rows break it and are mended"]
+    assert "no value is changed" not in str(ruled)
+    kept = frame.assign(end=99).dp.check(frame.dp.plan(epsilon=1, spaces=spaces, rules=[dpf.Ordered("start", "end")]))
+    assert kept.lines == []
+    assert "no value is changed" in str(kept)
+    frame = frame[["sex"]]
     refused = frame.replace("M", "X").dp.check(plan)
     assert "refused" in refused.columns
     assert "no value is changed" not in str(refused)

@@ -1,4 +1,6 @@
-"""The noise of numbers: one switch, and names wherever a mechanism is named."""
+"""The noise of numbers, ordinals and sets: a switch for each, and names wherever a mechanism is named."""
+
+import json
 
 import numpy as np
 import pandas as pd
@@ -53,6 +55,77 @@ def test_names_and_tags_are_one_mechanism(name, tag):
 def test_ranks_keep_what_errs_less():
     laplace, square = (plan_of(SPACES, epsilon=5.0, numbers=n)["rank"] for n in ("laplace", "square_wave"))
     assert laplace.mechanism.tag == square.mechanism.tag
+
+
+RANKS = {"long": dpf.Ordinal(range(40)), "short": dpf.Ordinal(range(9)), "sex": ["F", "M"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "tag"),
+    [
+        ({}, "staircase"),
+        ({"ordinals": "least_error"}, "staircase"),
+        ({"ordinals": "square_wave"}, "staircase"),
+        ({"ordinals": "laplace"}, "geometric"),
+        ({"ordinals": "laplace", "mechanisms": {"long": "square_wave"}}, "staircase"),
+    ],
+)
+def test_long_ordinals_have_the_noise_that_is_asked_for(options, tag):
+    plan = plan_of(RANKS, epsilon=3.0, delta=0.0, **options)
+    assert plan["long"].mechanism.tag == tag
+    assert plan["short"].mechanism.tag == "optimal"
+    assert plan.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("options", "tags"),
+    [
+        ({}, ("set_response", "bitflip")),
+        ({"sets": "least_error"}, ("set_response", "bitflip")),
+        ({"sets": "bitflip"}, ("bitflip", "bitflip")),
+        ({"sets": "bitflip", "mechanisms": {"few": "randomized_response"}}, ("set_response", "bitflip")),
+        ({"sets": "randomized_response"}, ("set_response", "set_response")),
+    ],
+)
+def test_sets_are_randomised_by_items_or_as_wholes_as_is_asked_for(options, tags):
+    spaces = {"few": dpf.Subset(["art", "chess", "yoga"]), "more": dpf.Subset(range(12), 3)}
+    plan = plan_of(spaces, epsilon=4.0, delta=0.0, **options)
+    assert tuple(plan[name].mechanism.tag for name in spaces) == tags
+    assert plan.verify().ok
+
+
+def test_sets_of_too_many_items_stay_item_by_item():
+    plan = plan_of({"many": dpf.Subset(range(200), 100)}, epsilon=4.0, delta=0.0, sets="randomized_response")
+    assert plan["many"].mechanism.tag == "bitflip"
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [("ordinals", "least_error, laplace, square_wave"), ("sets", "least_error, bitflip, randomized_response")],
+)
+def test_the_switches_take_their_own_words_everywhere(option, values):
+    spaces = {"age": (0, 120), "sex": ["F", "M"]}
+    for given in ("gaussian", None, ["bitflip"]):
+        with pytest.raises(dpf.ParameterError, match=f"{option} must be one of {values}"):
+            frame().dp.sanitize(epsilon=1, spaces=spaces, **{option: given})
+    plan = frame().dp.plan(epsilon=1, spaces=spaces)
+    with pytest.raises(dpf.ParameterError, match=f"{option} is already decided by the plan"):
+        frame().dp.sanitize(plan=plan, **{option: values.split(", ")[1]})
+    assert option in dpf.Sanitizer(epsilon=1).get_params()
+
+
+def test_the_transformer_and_the_command_line_take_the_switches(tmp_path):
+    table = pd.DataFrame({"rank": np.arange(400) % 40, "sex": ["F", "M"] * 200})
+    spaces = {"rank": dpf.Ordinal(range(40)), "sex": ["F", "M"]}
+    made = dpf.Sanitizer(epsilon=6, delta=0, spaces=spaces, ordinals="laplace").fit(table)
+    assert made.plan_["rank"].mechanism.tag == "geometric"
+    table.to_parquet(tmp_path / "in.parquet")
+    (tmp_path / "spaces.json").write_text(json.dumps({"rank": spaces["rank"].to_json(), "sex": ["F", "M"]}))
+    given = ["--epsilon", "6", "--delta", "0", "--spaces", str(tmp_path / "spaces.json"), "--ordinals", "laplace"]
+    with pytest.raises(SystemExit) as stopped:
+        main(["plan", str(tmp_path / "in.parquet"), *given, "--sets", "bitflip", "-o", str(tmp_path / "plan.json")])
+    assert not stopped.value.code
+    assert dpf.Plan.read(tmp_path / "plan.json")["rank"].mechanism.tag == "geometric"
 
 
 @pytest.mark.parametrize("given", ["gaussian", "Laplace", None, 3, ["laplace"], np.array(["laplace", "laplace"]), {}])

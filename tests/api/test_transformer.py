@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -427,6 +428,24 @@ def test_rows_released_again_are_warned_of_at_every_doubling():
     assert "sanitise once, outside the pipeline" in text
     [text] = released(sanitizer(2.0).fit(X), X, X, X)
     assert "released 4 times in this process, which adds up to epsilon=5, delta=4e-06 so far" in text
+
+
+@pytest.mark.parametrize("spaces", [None, (0, 100)], ids=["inferred", "declared"])
+def test_steps_for_different_columns_of_the_same_rows_add_up(spaces):
+    """Each was counted by itself: the sum was half of what the page says."""
+    table = pd.DataFrame({"age": np.arange(300) % 90, "visits": np.arange(300) % 7})
+    options = {"epsilon": 8, "delta": 1e-6, "spaces": spaces}
+    both = ColumnTransformer([(name, dpf.Sanitizer(**options), [name]) for name in table])
+    with pytest.warns(dpf.errors.RepeatedReleaseWarning) as caught:
+        both.fit_transform(table)
+        both.fit_transform(table)
+    texts = [str(one.message) for one in caught if one.category is dpf.errors.RepeatedReleaseWarning]
+    for times, text in zip((2, 4), texts, strict=True):
+        assert f"released {times} times" in text
+        epsilon = float(re.search(r"adds up to epsilon=([0-9.]+)", text)[1])
+        assert epsilon == pytest.approx(8 * times, rel=0.02)
+    other = table.set_axis(table.index + 300)
+    assert released(dpf.Sanitizer(**options).fit(other[["age"]]), other[["age"]]) == []
 
 
 def test_disjoint_rows_are_not_repeated():

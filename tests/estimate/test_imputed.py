@@ -1,6 +1,7 @@
 """Estimates of columns whose nulls became a value: whether a table holds any is data, that they would count is not."""
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 import dpframe as dpf
 from dpframe.api.report.page import review_table
 from dpframe.plan.build import build_plan
+from dpframe.plan.inferred import null_count
 
 SPACES = {
     "rating": dpf.Real(1, 5, steps=40),
@@ -64,3 +66,70 @@ def test_a_report_says_that_nulls_count_as_values(estimates):
 def test_other_kinds_of_columns_say_what_a_null_is():
     assert dpf.Ordinal(["low", "mid", "high"]).null_counts_as == "its middle category"
     assert dpf.Subset(["a", "b"]).null_counts_as == "the empty set"
+
+
+@cache
+def hidden(nulls, seed):
+    """Return a release of 1,000 rows with so few nulls that noise may hide them, and hints at nulls that it gave."""
+    n = 1_000
+    values = pd.Series(np.random.default_rng(seed).integers(0, 50, n)).astype(float)
+    values[:nulls] = None
+    frame = pd.DataFrame({"x": values, "sex": ["F", "M"] * (n // 2)})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        safe = dpf.sanitize(frame, epsilon=1, spaces={"sex": ["F", "M"]}, key=bytes([seed] * 32), measure=None)
+    hints = [str(one.message) for one in caught if "hint at nulls" in str(one.message)]
+    return safe, hints
+
+
+@pytest.mark.filterwarnings("ignore::dpframe.InferenceWarning")
+@pytest.mark.parametrize("target", ["table", "population"])
+@pytest.mark.parametrize("nulls", [0, 10])
+def test_nulls_that_noise_hides_have_a_rate_with_an_interval(nulls, target):
+    """Of six releases all whose spaces hold no nulls give 0 to what the counts allow.
+
+    The truth lies there with a probability of .975; all but two hold it with one above .999.
+    """
+    held = []
+    for seed in range(6):
+        safe, _ = hidden(nulls, seed)
+        if safe.dp.release.plan["x"].space.has_null:
+            continue
+        rate = safe.dp.null_rate("x", target=target)
+        assert rate["estimate"] == rate["lower"] == 0.0
+        assert 0 < rate["std_error"] < rate["upper"] < 0.2
+        count = safe.dp.describe(["x"], target=target).xs("x", axis=1, level=1).loc["count"]
+        assert count["estimate"] == 1_000
+        assert count["std_error"] == pytest.approx(1_000 * rate["std_error"])
+        assert count["lower"] == pytest.approx(1_000 * (1 - rate["upper"]))
+        held.append(rate["upper"] >= nulls / 1_000)
+    assert len(held) >= 3
+    assert sum(held) >= len(held) - 2
+
+
+def test_a_rate_of_what_holds_no_nulls_is_none():
+    """By the column's type, or as nulls are refused; where they count as values nothing is known of them."""
+    frame = FRAME.assign(age=np.arange(N) % 50)[["age", "sex"]]
+    safe = dpf.sanitize(frame, epsilon=8, spaces={"sex": ["F", "M"]}, key=bytes(32), measure=None)
+    for column in frame:
+        assert safe.dp.null_rate(column).tolist() == [0.0, 0.0, 0.0, 0.0]
+    assert safe.dp.describe(["age"]).xs("age", axis=1, level=1).loc["count"].tolist() == [N, 0.0, N, N]
+
+
+def test_a_rate_of_nulls_that_count_as_values_is_refused(estimates):
+    with pytest.raises(dpf.ParameterError, match=r"'rating' has no null rate, as its nulls count as values"):
+        estimates.null_rate("rating")
+
+
+def test_inference_warns_of_nulls_that_its_counts_hint_at():
+    """A hint is between two and three standard errors; a column without nulls has one in 2 % of its releases."""
+    releases = [hidden(nulls, seed) for nulls in (0, 10, 25) for seed in range(6)]
+    said = []
+    for safe, hints in releases:
+        plan = safe.dp.release.plan
+        (nulls, variance) = null_count(m for m in plan.inferred.measured if m.column == "x")
+        assert len(hints) == (2 < nulls / variance**0.5 <= 3)
+        said += hints
+    assert said
+    assert all("hint at nulls in x, too few to show" in one and "{'x': Nullable(…)}" in one for one in said)
+    assert all(len(one.split()) <= 30 for one in said)

@@ -533,7 +533,6 @@ REFUSED = [
     (lambda e: dpf.Estimates(SAFE, plan="plan.json"), "plan must be a Plan"),
     (lambda e: dpf.Estimates(SAFE, confidence_level="0.9"), "confidence_level must lie"),
     (lambda e: e.mean("grade"), "column 'grade' holds no numbers"),
-    (lambda e: e.null_rate("age"), "column 'age' has no null rate"),
     (lambda e: e.quantile("age", 1.5), r"q must lie in \(0, 1\)"),
     (lambda e: e.histogram("sex"), "column 'sex' holds no numbers"),
     (lambda e: e.var("height"), "column 'height' is not in the release"),

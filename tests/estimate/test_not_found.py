@@ -52,3 +52,50 @@ def test_means_by_group_of_what_was_not_found_say_nothing_of_groups():
     with pytest.warns(dpf.InferenceWarning) as caught:
         assert safe.dp.mean("spent", by="sex")["estimate"].isna().all()
     assert [str(w.message).split(" of ")[0] for w in caught] == ["private inference did not find the spaces"]
+
+
+def towns(rare):
+    """Return a release of two regions, and of towns of which a share has too few rows to be found, at ε = 4."""
+    n = 3_000
+    place = np.arange(n)
+    frame = pd.DataFrame({"region": np.where(place % 3, "north", "south"), "age": place % 90})
+    frame["town"] = np.where(place % 100 < rare, "hamlet " + pd.Series(place).astype(str), frame["region"] + "ern")
+    return dpf.sanitize(frame, epsilon=4, spaces={"age": (0, 99)}, key=bytes(32))
+
+
+def test_a_bucket_that_inference_added_shows_where_rows_are_in_it():
+    """300 of 3,000 rows are 20 standard errors; a bucket without rows shows in 2.5 % of releases, and not of this key.
+
+    Results and synthetic rows named an ``other`` that no row and no user had heard of.
+    """
+    ask = towns(0).dp
+    assert all(ask.release.plan[name].space.other == "other" for name in ("region", "town"))
+    assert set(ask.value_counts("region").index) == {"north", "south"}
+    assert set(ask.top("region").index) == {"north", "south"}
+    assert ask.joint(["region", "town"]).index.tolist() == [
+        (region, f"{town}ern") for region in ("north", "south") for town in ("north", "south")
+    ]
+    cross = ask.crosstab("region", "town", margins=True)["estimate"]
+    assert (list(cross.index), list(cross.columns)) == (
+        ["north", "south", "All"],
+        ["northern", "southern", "All"],
+    )
+    assert set(ask.mean("age", by="region").index) == {"north", "south"}
+    for rows in (None, 500):
+        drawn = ask.synthesize(rows, random_state=0)
+        assert set(drawn["region"]) == {"north", "south"}
+        assert set(drawn["town"]) == {"northern", "southern"}
+
+
+def test_a_bucket_with_rows_is_shown():
+    ask = towns(10).dp
+    assert set(ask.value_counts("town").index) == {"northern", "southern", "other"}
+    assert "other" in set(ask.crosstab("region", "town")["estimate"].columns)
+    assert abs((ask.synthesize(3_000, random_state=0)["town"] == "other").mean() - 0.1) < 0.03
+
+
+def test_a_bucket_that_was_declared_is_always_shown():
+    frame = pd.DataFrame({"region": ["north", "south"] * 500})
+    space = dpf.Categorical(["north", "south"], other="other")
+    safe = dpf.sanitize(frame, epsilon=4, spaces={"region": space}, key=bytes(32))
+    assert set(safe.dp.value_counts("region").index) == {"north", "south", "other"}

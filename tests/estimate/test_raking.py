@@ -9,7 +9,7 @@ import readings
 import dpframe as dpf
 from dpframe.estimate import synthetic
 from dpframe.estimate.tables import raking
-from dpframe.estimate.tables.raking import raked
+from dpframe.estimate.tables.raking import exchange, raked
 
 SIZES = (4, 5, 6)
 N = 20_000
@@ -120,3 +120,32 @@ def test_triples_of_synthetic_rows_are_near_those_of_the_fit(monkeypatch):
     near = apart()
     monkeypatch.setattr(synthetic, "MOST_RAKED", 0)
     assert near < 0.6 * apart()
+
+
+def test_rows_that_break_rules_exchange_values():
+    """No column gains or loses a value, none leaves its cell, and nearly no row breaks a rule that rows can keep."""
+    generator = np.random.default_rng(0)
+    low = generator.integers(0, 100, 3_000)
+    high = generator.permutation(low + generator.integers(0, 60, 3_000))
+    for within in (None, {"low": low // 1_000, "high": high // 1_000}):
+        columns = {"low": low.copy(), "high": high.copy()}
+        broken = exchange(columns, [(("low", "high"), lambda rows: rows["low"] > rows["high"])], generator, within)
+        assert all((np.sort(columns[name]) == np.sort(own)).all() for name, own in (("low", low), ("high", high)))
+        assert (broken == (columns["low"] > columns["high"])).all()
+        assert broken.mean() < 0.02 < 0.1 < (low > high).mean()
+
+
+def test_values_are_exchanged_within_their_cells_only():
+    generator = np.random.default_rng(0)
+    columns = {"low": generator.integers(0, 100, 1_000), "high": generator.integers(0, 100, 1_000)}
+    cells = {name: own // 10 for name, own in columns.items()}
+    exchange(columns, [(("low", "high"), lambda rows: rows["low"] > rows["high"])], generator, cells)
+    assert all((own // 10 == cells[name]).all() for name, own in columns.items())
+
+
+def test_rows_that_may_not_stay_have_the_cells_of_others():
+    rows = [np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 1])]
+    replaced = rows[0] == rows[1]
+    drawn = np.transpose(raked(rows, (2, 2), {}, np.random.default_rng(0), replaced))
+    assert {(0, 1), (1, 0)} == set(map(tuple, drawn.tolist()))
+    assert (drawn[~replaced] == np.transpose(rows)[~replaced]).all()

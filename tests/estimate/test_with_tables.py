@@ -111,7 +111,7 @@ def test_faces_agree(people, safe, told):
     margins = told.crosstab("sex", "region", margins=True)["estimate"]
     assert margins.loc["All", "All"] == pytest.approx(wide.to_numpy().sum())
     whole = told.joint(["sex", "region"], normalize=True, method="inverse")["estimate"]
-    assert whole.to_numpy() * ROWS == pytest.approx(tall.to_numpy())
+    assert whole.to_numpy() * ROWS == pytest.approx(tall.clip(lower=0).to_numpy()), "shares are from 0 to 1"
 
 
 @pytest.mark.slow
@@ -174,10 +174,9 @@ def test_three_columns_hear_the_rows(people):
     assert found.attrs["source"] == "both"
     truth = frame.groupby(["a", "b", "c"]).size().reindex(found.index, fill_value=0) / len(frame)
     assert np.abs(found["estimate"] - truth).sum() < 0.15
-    with pytest.warns(
-        dpf.errors.AlteredReleaseWarning, match="'a', 'b', 'c' together .*ask the release itself with joint"
-    ):
+    with pytest.warns(dpf.DpframeWarning, match="'a', 'b', 'c' together .*ask the release itself with joint") as caught:
         told.synthesize(random_state=0)
+    assert not any(issubclass(one.category, dpf.errors.AlteredReleaseWarning) for one in caught), "it is whole"
 
 
 def test_census_hides_nothing(told):

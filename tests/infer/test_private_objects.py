@@ -21,10 +21,12 @@ from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.errors import ColumnError
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
+from dpframe.plan.findings import judge
 from dpframe.plan.infer import private
 from dpframe.plan.infer.cost import Histogram, Spending, spend
 from dpframe.plan.infer.objects import Objects
 from dpframe.plan.infer.private import Inference, Measurement
+from dpframe.plan.inferred import Inferred
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset, Vector
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
@@ -219,6 +221,127 @@ def test_a_mixed_category_column_has_the_counts_of_a_plain_one_under_one_key() -
     plain = inferred(pd.DataFrame({"x": column.astype("category")}))[0]
     mixed = inferred(pd.DataFrame({"x": column.astype(object).astype("category").cat.add_categories([3])}))[0]
     assert plain == mixed
+
+
+MIXED: dict[str, tuple[list[Any], list[Any], str]] = {
+    "numbers with words": ([*range(10)], ["refused", "unknown"], "text"),
+    "words with numbers": (["low", "high"], [1, 2], "whole number"),
+    "booleans with words": ([True, False], ["unknown"], "text"),
+    "booleans with numbers": ([True, False], [9], "whole number"),
+    "dates with words": ([DAY, DAY + dt.timedelta(days=40)], ["n. d."], "text"),
+    "dates with numbers": ([DAY, DAY + dt.timedelta(days=40)], [20_200_131], "whole number"),
+    "numbers with dates": ([*range(10)], [DAY], "date"),
+    "numbers with booleans": ([*range(2, 12)], [True], "boolean"),
+}
+"""Values of two kinds in a column: the more frequent ones, the others, and the kind of these."""
+
+
+def _mixed(case: str, share: float, rows: int) -> list[Any]:
+    """Return a column in which a share of the values are of the rarer kind, and one row in twenty is null."""
+    often, seldom, _ = MIXED[case]
+    rare = round(share * rows)
+    values = [seldom[i % len(seldom)] if i < rare else often[i % len(often)] for i in range(rows)]
+    return [None if i % 20 == 19 else value for i, value in enumerate(values)]
+
+
+def _as_objects(values: list[Any]) -> Any:
+    table = wrap(pd.DataFrame({"x": objects(values)}))
+    return table.fields(["x"]), table.batches
+
+
+def _as_categories(values: list[Any]) -> Any:
+    table = wrap(pd.DataFrame({"x": objects(values).astype("category")}))
+    return table.fields(["x"]), table.batches
+
+
+def _as_text(values: list[Any]) -> Any:
+    texts = pa.array([None if value is None else str(value) for value in values]).dictionary_encode()
+    return [Field("x", pa.null(), True, written=True)], lambda names: iter([{"x": texts}])
+
+
+def _judged(case: str, share: float, epsilon: float, kept: Any, seed: int = 0) -> tuple[list[Any], float, str]:
+    """Return what was not found, the share of the rows that is one standard error of the kinds, and the space's tag."""
+    fields, read = kept(_mixed(case, share, N))
+    measurement = Measurement.of(fields, N, Budget(epsilon, 1e-6))
+    found = measurement.draw(read, seed.to_bytes(32))
+    inferred = Inferred(Budget(epsilon, 1e-6), ("x",), found.measured, asked=measurement.asked)
+    error = found.measured[0].variance ** 0.5 / N
+    return list(judge(inferred, found.spaces, N)), error, inner(found.spaces["x"]).tag
+
+
+@pytest.mark.walk(12)
+@pytest.mark.parametrize("kept", [_as_objects, _as_categories, _as_text], ids=["objects", "categories", "text"])
+@pytest.mark.parametrize("epsilon", [1.0, 5.0])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0, 9.0, 40.0, "0.45"])
+@pytest.mark.parametrize("case", MIXED)
+def test_no_kind_of_values_becomes_null_without_a_word(case: str, share: Any, epsilon: float, kept: Any) -> None:
+    """Shares are given in standard errors of the counts of kinds, or as such.
+
+    A column of which 9 standard errors of the rows or more are of another kind is not found for that; with one or less
+    of them it is found. Either fails with a probability below 1e-3, as it must by 5 or 3 standard errors; keys are
+    fixed.
+    """
+    error = _judged(case, 0.0, epsilon, kept)[1]
+    part = float(share) if isinstance(share, str) else min(share * error, 0.45)
+    lost, _, tag = _judged(case, part, epsilon, kept)
+    keeps_all = kept is _as_text and case.startswith("words")
+    shows = not keeps_all and part >= min(9 * error, 0.45)
+    assert [one.unread for one in lost] == [True] * shows
+    if shows:
+        (one,) = lost
+        assert f"another kind ({MIXED[case][2]}) would become null; make all of them text" in one.why
+        assert one.placeholder == "[CATEGORY, …]"
+        assert len(one.why.split()) <= 30
+    if keeps_all:
+        assert tag == "categorical"
+
+
+def test_values_of_several_kinds_are_warned_of_and_estimates_are_nan() -> None:
+    """45 % of a column became null, with a null rate of .459 and no word."""
+    rng = np.random.default_rng(5)
+    answers = objects(rng.integers(0, 11, N).tolist())
+    answers[rng.random(N) < 0.45] = "refused"
+    frame = pd.DataFrame({"q": answers, "scale": answers.astype("category"), "plain": rng.integers(0, 11, N)})
+    said = r"of 2 of 3 columns, .*'q', 'scale': its values of another kind \(text\).*spaces={'q': \[CATEGORY, …\]"
+    with pytest.warns(dpf.InferenceWarning, match=said):
+        safe = frame.dp.sanitize(epsilon=5, key=KEY)
+    for statistic in ("mean", "null_rate"):
+        with pytest.warns(dpf.InferenceWarning, match="q .*make all of them text.* estimates are NaN"):
+            assert getattr(safe.dp, statistic)("q").isna().all()
+    assert safe.dp.mean("plain").notna().all()
+    assert safe.dp.release.plan.verify()
+    texts = frame.astype({"q": str, "scale": str})  # what the message says
+    values = [*map(str, range(11)), "refused"]
+    spaces = {"q": values, "scale": values}
+    kept = texts.dp.sanitize(epsilon=5, spaces=spaces, key=KEY).dp.value_counts("q", normalize=True)
+    assert kept.loc["refused", "estimate"] == pytest.approx(0.45, abs=0.05)
+
+
+def test_partly_labelled_ranks_keep_their_numbers() -> None:
+    """A declared order of words with numbers between them: the numbers became null, and no count could tell.
+
+    ε = 5: counts of 180 rows in noise of a few; a rank is missed with probability below 1e-9.
+    """
+    scale = pd.Series(np.arange(N) % 11).astype(pd.CategoricalDtype(range(11), ordered=True))
+    frame = scale.cat.rename_categories({0: "never", 5: "half", 10: "always"}).to_frame("x")
+    safe = frame.dp.sanitize(epsilon=5, key=KEY)
+    ranks = ["never", "1", "2", "3", "4", "half", "6", "7", "8", "9", "always"]
+    assert safe.dp.release.plan["x"].space == Ordinal(ranks)
+    assert safe["x"].cat.categories.tolist() == ranks
+    counts = safe.dp.value_counts("x")
+    assert ((counts["lower"] < N / 11 + 1) & (counts["upper"] > N / 11)).all()
+
+
+def test_leak_a_number_among_ranks_moves_no_other_entry() -> None:
+    """Which numbers are entries follows the rows; with one more of them the words lie as far from each other."""
+    ranks = Ordinal(("low", "high"))
+    values = ["low"] * 20 + ["fair"] * 20 + ["high"] * 20
+    codes = []
+    for entries in (["low", "fair", "good", "high"], ["low", "fair", "good", 7, 8, 9, "high"], [1, "low", 2, "fair"]):
+        entries = entries if "high" in entries else [*entries, "good", "high"]
+        frame = pd.DataFrame({"x": pd.Categorical(values, categories=entries, ordered=True)})
+        codes.append(wrap(frame).encode("x", ranks, "impute", True).tolist())
+    assert codes == [[0] * 40 + [1] * 20] * 3
 
 
 def test_an_ordered_categorical_keeps_its_order() -> None:

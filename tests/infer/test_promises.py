@@ -136,22 +136,18 @@ def test_spaces_of_a_plan_that_no_ledger_has_are_paid_for_once(tmp_path: Path) -
     assert kept.spent("survey").epsilon == pytest.approx(found + 4 + paid.inferred.budget.epsilon)
 
 
-def test_a_column_of_type_null_is_left_out(tmp_path: Path) -> None:
-    """The type is public, and says that nothing is there; of nothing else a table is refused before it costs."""
+def test_a_column_of_type_null_stays_null(tmp_path: Path) -> None:
+    """The type is public, and says that nothing is there; plans of older versions leave the column out."""
     table, kept = pa.table({"c": pa.nulls(10), "a": pa.array(range(10))}), ledger(tmp_path)
     pq.write_table(table, tmp_path / "in.parquet")
-    account: dict[str, Any] = {"ledger": kept, "dataset": "survey"}
-    with pytest.warns(InferenceWarning, match=r"^left out, as their type is null and holds nothing else: c; drop="):
-        safe = dpf.sanitize(table, epsilon=1.0, spaces={"a": (0, 10)}, **account)
-    assert safe.column_names == ["a"]
-    with pytest.warns(InferenceWarning, match="left out, as their type is null"):
-        info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", 1.0, spaces={"a": (0, 10)})
-    assert info.plan.drop == ("c",)
-    assert dpf.sanitize(table, plan=info.plan).column_names == ["a"]
-    spent = kept.spent("survey").epsilon
-    with pytest.raises(ColumnError, match=r"^column 'c': has type null, which no space can hold"):
-        dpf.sanitize(table.select(["c"]), epsilon=1.0, **account)
-    assert kept.spent("survey").epsilon == spent
+    options: dict[str, Any] = {"epsilon": 1.0, "spaces": {"a": (0, 10)}}
+    safe = dpf.sanitize(table, **options, ledger=kept, dataset="survey")
+    assert safe.schema.types == table.schema.types
+    info = dpf.sanitize_parquet(tmp_path / "in.parquet", tmp_path / "out.parquet", **options)
+    assert info.plan.names == ("c", "a")
+    older = dpf.plan(table, **options, drop=["c"])
+    assert dpf.sanitize(table, plan=older).column_names == ["a"]
+    assert kept.history("survey")["what"].tolist() == ["release"]
 
 
 @pytest.mark.parametrize("given", ["laplace", "bitflip", RandomizedResponse(7, 0.1)], ids=str)

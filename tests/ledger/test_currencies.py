@@ -447,7 +447,7 @@ def test_a_ledger_of_the_first_schema_loses_nothing(old, ledger):
         ("survey", "1.0", "1e-06", AT, "basic"),
         ("other", "2000.5", "0.0", AT, "basic"),
     ]
-    assert dump(old, "PRAGMA user_version") == [(5,)]
+    assert dump(old, "PRAGMA user_version") == [(6,)]
     assert [migrated.find(row[1]).step for row in OLD] == [dominated(Budget(float(e), float(d))) for *_, e, d in OLD]
     assert migrated.history("survey")["release_id"].tolist() == ["a", "c", "d", "e"]
     assert dump(old, "PRAGMA integrity_check") == [("ok",)]
@@ -470,10 +470,11 @@ def test_a_ledger_of_the_second_schema_gets_what_it_lacks(ledger):
             connection.execute(f"DROP TRIGGER no_REPLACE_of_{table}")
         connection.execute("ALTER TABLE datasets DROP COLUMN unit")
         connection.execute("DROP TABLE runs")
+        connection.execute("DROP TABLE draws")
         connection.execute("PRAGMA user_version = 2")
     ledger.spend("survey", 0.1, 0.0, release_id="a")
     assert dump(ledger.path, tables) == new
-    assert dump(ledger.path, "PRAGMA user_version") == [(5,)]
+    assert dump(ledger.path, "PRAGMA user_version") == [(6,)]
 
 
 def test_a_ledger_that_has_units_is_migrated_in_silence(ledger):
@@ -481,10 +482,11 @@ def test_a_ledger_that_has_units_is_migrated_in_silence(ledger):
     new = dump(ledger.path, tables)
     with contextlib.closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
         connection.execute("DROP TABLE runs")
+        connection.execute("DROP TABLE draws")
         connection.execute("PRAGMA user_version = 4")
     ledger.spend("survey", 0.1, 0.0, release_id="a")
     assert dump(ledger.path, tables) == new
-    assert dump(ledger.path, "PRAGMA user_version") == [(5,)]
+    assert dump(ledger.path, "PRAGMA user_version") == [(6,)]
 
 
 @old_ledger

@@ -609,8 +609,8 @@ def test_another_kind_of_database(tmp_path):
 
 def test_newer_schema(ledger):
     with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
-        connection.execute("PRAGMA user_version = 6")
-    refused(ledger, "has schema 6, this version reads up to 5; upgrade dpframe")
+        connection.execute("PRAGMA user_version = 7")
+    refused(ledger, "has schema 7, this version reads up to 6; upgrade dpframe")
     with pytest.raises(LedgerError, match="upgrade dpframe"):
         ledger.create("other", 1.0)
 

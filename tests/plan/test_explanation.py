@@ -18,10 +18,10 @@ def test_beliefs_move_by_the_odds():
     table = plan.beliefs([0.01, 0.5])
     for prior, row in table.iterrows():
         for budget, name in ((plan.release, ""), (plan.located, "local_")):
-            odds = prior / (1 - prior)
-            assert row[f"{name}upper"] / (1 - row[f"{name}upper"]) == pytest.approx(odds * math.exp(budget.epsilon))
-            assert row[f"{name}lower"] / (1 - row[f"{name}lower"]) == pytest.approx(odds * math.exp(-budget.epsilon))
-    assert table.attrs["except_with_probability"] == plan.delta
+            kept, odds = 1 - budget.delta, prior / (1 - prior)
+            upper, lower = (row[f"{name}upper"] - budget.delta) / kept, row[f"{name}lower"] / kept
+            assert upper / (1 - upper) == pytest.approx(odds * math.exp(budget.epsilon))
+            assert lower / (1 - lower) == pytest.approx(odds * math.exp(-budget.epsilon))
     for bad in ([0.0], [1.0], [True], [], ["half"], 0.5, None, "ab"):
         with pytest.raises(dpf.ParameterError, match="priors must be probabilities above 0 and below 1"):
             plan.beliefs(bad)
@@ -54,7 +54,7 @@ def test_a_plan_is_explained_on_one_page():
     plan = plan_of(SPACES, epsilon=1.0, n=10_000, contributions=2)
     told = plan.explain()
     text, page = str(told), told._repr_html_()
-    for said in ("73.2 % sure at most", "Except with a chance of 1 in 1 million", "2 rows at most, which is believed"):
+    for said in ("right in 73.2 % at most", "delta=1e-06; on average over what", "2 rows at most, which is believed"):
         assert said in text
         assert said in page
     assert "rows_alone" not in text

@@ -15,14 +15,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import examples
 
-from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
-from dpframe.spaces.written_values import can_be_written, is_blank, read_written, written_kind_counts
+from dpframe.spaces.object_reading import LEADING_ZEROS, kind_counts, read_as
+from dpframe.spaces.written_values import (
+    WRITTEN_KINDS,
+    can_be_written,
+    is_blank,
+    read_as_written,
+    read_written,
+    written_kind_counts,
+)
 
 TYPES = [pa.bool_(), pa.int64(), pa.float64(), pa.date32(), pa.timestamp("us"), pa.string()]
 
 
 def kind(text: str | None) -> str:
-    return KINDS[int(np.argmax(written_kind_counts(pa.array([text], pa.string()))))]
+    return WRITTEN_KINDS[int(np.argmax(written_kind_counts(pa.array([text], pa.string()))))]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +38,15 @@ def kind(text: str | None) -> str:
         ("37", "whole number"),
         ("-0", "whole number"),
         ("+3", "whole number"),
-        ("007", "text"),
+        ("007", LEADING_ZEROS),
+        ("02116", LEADING_ZEROS),
+        ("01022020", LEADING_ZEROS),
+        ("-05", LEADING_ZEROS),
+        ("08.50", LEADING_ZEROS),
+        ("00", LEADING_ZEROS),
+        ("0", "whole number"),
+        ("0.5", "number"),
+        ("007a", "text"),
         ("1e3", "number"),
         (".5", "number"),
         ("5.", "number"),
@@ -53,6 +68,32 @@ def kind(text: str | None) -> str:
 )
 def test_a_writing_says_its_kind(text, expected):
     assert kind(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "type_"),
+    [
+        (["1", "2", None, ""], pa.int64()),
+        (["1", "2.5"], pa.float64()),
+        (["true", "False"], pa.bool_()),
+        (["2024-01-31", " "], pa.date32()),
+        (["2024-01-31", "2024-01-31 08:00"], pa.timestamp("us")),
+        (["1", "02116"], pa.string()),
+        (["1", "2", "refused"], pa.string()),
+        (["true", "unknown"], pa.string()),
+        (["2024-01-31", "n. d."], pa.string()),
+        (["2024-01-31", "2024-02-31"], pa.string()),
+        (["2024-01-31", "7"], pa.string()),
+        ([None, ""], pa.string()),
+    ],
+    ids=str,
+)
+def test_what_is_read_off_text_loses_no_value(texts, type_):
+    (read,) = read_as_written([pa.array(texts, pa.string())])
+    assert read.type == type_
+    assert [value is None for value in read.to_pylist()] == [
+        text is None or (type_ != pa.string() and not text.strip()) for text in texts
+    ]
 
 
 def test_what_is_written_is_read():

@@ -96,6 +96,79 @@ def test_sparse_columns_come_back_sparse():
     assert abs(mean["estimate"] - np.asarray(frame["count"]).mean()) < 5 * mean["std_error"]
 
 
+def test_a_column_that_parquet_cannot_hold_is_named(tmp_path):
+    frame = pd.DataFrame({"ill": [True, False] * 200, "count": pd.arrays.SparseArray([0, 1] * 200)})
+    safe = frame.dp.sanitize(8.0, 1e-5, spaces={"ill": dpf.Boolean(), "count": (0, 1)})
+    for name in ("safe.parquet", "safe.csv"):
+        with pytest.raises(dpf.errors.ParameterError, match=r"column 'count' cannot .*sparse\.to_dense\(\)"):
+            dpf.write(safe, tmp_path / name)
+    dense = safe.assign(count=safe["count"].sparse.to_dense())
+    assert dpf.write(dense, tmp_path / "safe.parquet") == safe.dp.release
+
+
+ARROW = {
+    "list": pa.array([["x"], ["x", "y"]] * 200),
+    "large list": pa.array([["x"], ["x", "y"]] * 200, pa.large_list(pa.large_string())),
+    "list of a dictionary": pa.array([["x"], ["x", "y"]] * 200, pa.list_(pa.dictionary(pa.int32(), pa.string()))),
+    "vector": pa.array([[0.1, 0.2], [0.3, 0.0]] * 200),
+    "dictionary": pa.array(["x", "y"] * 200).dictionary_encode(),
+    "ordered": pa.DictionaryArray.from_arrays([0, 1] * 200, ["x", "y"], ordered=True),
+    "string": pa.array(["x", "y"] * 200),
+    "view": pa.array(["x", "y"] * 200, pa.string_view()),
+    "int64": pa.array([0, 1] * 200),
+    "date": pa.array([dt.date(2020, 1, 1), dt.date(2020, 1, 2)] * 200),
+    "time": pa.array([dt.time(1), dt.time(2)] * 200),
+    "zoned": pa.array([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 2)] * 200, pa.timestamp("us", "Asia/Tokyo")),
+}
+
+
+@pytest.mark.walk(5)
+@pytest.mark.parametrize("way", ["released", "passed through"])
+@pytest.mark.parametrize("kind", ARROW)
+def test_frames_of_arrow_dtypes_are_read_back(kind, way, tmp_path):
+    """The walk: Arrow types × ways out × writers; what is read is what was written, and verifies."""
+    frame = pd.DataFrame({"x": pd.arrays.ArrowExtensionArray(ARROW[kind]), "sex": ["F", "M"] * 200})
+    options = {} if way == "released" else {"passthrough": ["x"]}
+    spaces = {"sex": ["F", "M"]}
+    safe = dpf.sanitize(frame, epsilon=8, key=bytes(32), spaces=spaces, **options)
+    dpf.write(safe, tmp_path / "written.parquet")
+    safe.to_parquet(tmp_path / "pandas.parquet")
+    for name in ("written", "pandas"):
+        back = dpf.read(tmp_path / f"{name}.parquet")
+        assert back.dtypes.equals(safe.dtypes)
+        assert back["x"].to_list() == safe["x"].to_list()
+        assert back.dp.verify() and dpf.verify(tmp_path / f"{name}.parquet")
+
+
+LISTED = [dt.date(2020, 1, 1), dt.datetime(2020, 1, 2), dt.time(3), dt.timedelta(hours=4)]
+
+
+@pytest.mark.parametrize("value", LISTED, ids=lambda value: type(value).__name__)
+def test_dictionaries_of_times_are_coded_as_times(value, tmp_path):
+    table = pa.table({"x": pa.array([value, None] * 200).dictionary_encode()})
+    safe = dpf.sanitize(table, epsilon=8, key=bytes(32))
+    assert safe.schema.field("x").type == pa.dictionary(pa.int32(), table.schema.field("x").type.value_type)
+    dpf.write(safe, tmp_path / "safe.parquet")
+    assert dpf.read(tmp_path / "safe.parquet").dp.verify()
+
+
+def test_an_index_is_known_by_what_pandas_wrote(tmp_path):
+    path, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    frame = pd.DataFrame({"__index_level_0__": [0, 1] * 200, "sex": ["F", "M"] * 200})
+    spaces = {"__index_level_0__": (0, 1), "sex": ["F", "M"]}
+    frame.to_parquet(path)
+    dpf.sanitize(path, out, epsilon=8, spaces=spaces)
+    assert list(dpf.read(out)) == list(frame) and dpf.verify(out).ok
+    safe = dpf.sanitize(frame, epsilon=8, spaces=spaces)
+    dpf.write(safe, out)
+    assert list(dpf.read(out)) == list(frame) and dpf.read(out).dp.verify() and dpf.verify(out).ok
+    frame[["sex"]].set_axis(range(0, 800, 2)).sample(frac=1, random_state=0).to_parquet(path)
+    dpf.sanitize(path, out, epsilon=8, spaces={"sex": ["F", "M"]})
+    assert list(dpf.read(out)) == ["sex"] == list(dpf.read(path)) and dpf.verify(out).ok
+    frame.set_index("sex").to_parquet(path)
+    assert set(dpf.read(path)) == set(frame)
+
+
 DECIMALS = [Decimal(int(x)) / 100 for x in RNG.integers(-500, 10_000, N)]
 
 

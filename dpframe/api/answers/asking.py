@@ -189,7 +189,7 @@ class Asking:
                 f"by needs a public list of groups, which column {name_list([by])} does not have; declare its "
                 "categories, or few values"
             )
-        axis = make_axis(group.column, None)
+        axis = make_axis(group.column, None, group.zone)
         count = axis.cells - group.space.has_null
         read = list({column.name: column for column in (*asked, group)}.values())
         return read, Groups(holds, by, count, axis.cell_of), axis.labels[:count]
@@ -296,7 +296,7 @@ def fresh_key() -> bytes:
 def counted_axis(asked: QueryColumn, bins: Any) -> Axis:
     """Return the cells that a column's rows are counted in: its values, or bins of numbers and times."""
     listed = asked.space.is_listed or asked.space.values <= 2
-    return make_axis(asked.column, 10 if bins is None and not listed else bins)
+    return make_axis(asked.column, 10 if bins is None and not listed else bins, asked.zone)
 
 
 def _promise(budget: Any, epsilon: Any, delta: Any, n: int | None) -> Budget:

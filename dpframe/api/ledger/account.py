@@ -13,8 +13,10 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
 from dpframe.api.ledger.currencies import covers, difference
+from dpframe.api.ledger.draws import Draws
 from dpframe.api.ledger.ledger import Account, as_ledger
 from dpframe.errors import ParameterError, name_list
+from dpframe.plan.infer.private import Measurement
 from dpframe.plan.inferred import Inferred
 from dpframe.plan.plan import Plan
 
@@ -22,6 +24,9 @@ TOGETHER = (
     'ledger and dataset go together, and part and run with them, e.g. ledger="ledger.sqlite", dataset="survey-2026"'
 )
 """What is said where one is given without the other."""
+
+RELEASE = "release"
+"""The label of a ledger's entry that is for all of a release."""
 
 INFERENCE = "inference"
 """The label of a ledger's entry that is only for private inference."""
@@ -32,12 +37,14 @@ class Cost:
     """What something costs whom, in both currencies; without a step by domination of its (ε, δ).
 
     ``wanted`` is a digest of all that decides the release, except the table; None where no two spends are the same.
+    ``inference`` is what is asked of the table before its plan is known.
     """
 
     budget: Budget
     step: Step | None = None
     unit: Unit = field(kw_only=True)
     wanted: bytes | None = field(default=None, kw_only=True)
+    inference: Measurement | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -117,14 +124,15 @@ class OpenAccount(Account):
                 receipt = hashlib.sha256(name.encode()).hexdigest()[:32]
                 self._enter(receipt, Cost(one.budget, one.step, unit=unit), INFERENCE)
 
-    def spend(self, cost: Cost, what: str = "release", receipt: str | None = None) -> str:
-        """Enter a spend, for good, and return its receipt; one of a name that is given is entered once."""
-        receipt = secrets.token_hex(16) if receipt is None else receipt
-        self._enter(receipt, cost, what)
-        return receipt
+    def spend(self, cost: Cost, what: str = "release", receipt: str | None = None, draws: Draws | None = None) -> str:
+        """Enter a spend, for good, and return its receipt; one of a name that is given is entered once.
 
-    def _enter(self, receipt: str, cost: Cost, what: str) -> None:
-        self.ledger.spend(
+        ``draws``: see `Ledger.spend`; a release that drew all of it before has a receipt already.
+        """
+        return self._enter(secrets.token_hex(16) if receipt is None else receipt, cost, what, draws)
+
+    def _enter(self, receipt: str, cost: Cost, what: str, draws: Draws | None = None) -> str:
+        entry = self.ledger.spend(
             self.dataset,
             cost.budget.epsilon,
             cost.budget.delta,
@@ -133,7 +141,9 @@ class OpenAccount(Account):
             step=cost.step,
             part=self.part,
             unit=cost.unit,
+            draws=draws,
         )
+        return entry.release_id
 
 
 Checked = TypeVar("Checked")

@@ -40,6 +40,7 @@ from dpframe.api.ledger.currencies import (
     Tally,
     currency_of,
 )
+from dpframe.api.ledger.draws import Draws, find_release, record
 from dpframe.api.ledger.sqlite import make_file, remedy, transaction
 from dpframe.errors import LedgerError, ParameterError, name_list
 
@@ -259,6 +260,7 @@ class Ledger:
         step: Step | None = None,
         part: str | None = None,
         unit: Unit | str | int = "row",
+        draws: Draws | None = None,
     ) -> Entry:
         """Spend (ε, δ), or its step; when this returns it is on disk for good.
 
@@ -280,13 +282,17 @@ class Ledger:
             The part whose rows are released; by default all rows are, as one table.
         unit
             Whom the promise is for; it must be the dataset's own, as promises for others do not add up to it.
+        draws
+            Digests under the release's key, by names of the noise that it draws: a digest of the table. A release of
+            which all was drawn for this dataset and part is the same one again, and costs nothing.
 
         Raises
         ------
         BudgetExceeded
             If more was asked than is left, of ε or of δ, of μ² or of the pool of δ₀. Nothing is spent then.
         LedgerError
-            If the dataset is unknown, or the release id belongs to another dataset, part or amount.
+            If the dataset is unknown, the release id belongs to another dataset, part or amount, or some of the noise
+            was drawn for another table.
         ParameterError
             If a name is no text, a number out of range, the part none of the dataset's, or the unit another.
         """
@@ -298,13 +304,17 @@ class Ledger:
             total = self._total(connection, name)
             total.check_part(where)
             total.check_unit(whom)
-            entry = self._entry(connection, identifier)
+            earlier = find_release(connection, draws or {}, name, where)
+            entry = self._entry(connection, identifier if earlier is None else earlier)
             if entry is not None:
-                return _same(entry, name, asked, where)
+                if earlier is None:
+                    record(connection, draws or {}, _same(entry, name, asked, where).release_id)
+                return entry
             tally = _tally(connection, total)
             tally.refuse(asked, where)
             row = (name, identifier, note, person, when := _now(), *asked, where)
             connection.execute(_NEW_SPEND, row)
+            record(connection, draws or {}, identifier)
         tally.add(total.currency.exact(asked), where)
         (cumulative,) = total.currency.spent([tally.charged], total)
         at = datetime.fromisoformat(when)
@@ -433,13 +443,6 @@ class Ledger:
         with transaction(self._file, self.timeout) as connection:
             return self._entry(connection, release_id)
 
-    def begun(self, start: str) -> list[Entry]:
-        """Return the spends whose ids begin so, in all datasets."""
-        with transaction(self._file, self.timeout) as connection:
-            ids = connection.execute(_BEGUN, (len(_text(start, "start")), start)).fetchall()
-            entries = [self._entry(connection, release_id) for (release_id,) in ids]
-        return [entry for entry in entries if entry is not None]
-
     def summary(self) -> pd.DataFrame:
         """Return one row per dataset: accounting, unit, total, spent and left of ε and of δ, and number of releases.
 
@@ -516,8 +519,6 @@ _OF_DATASET = """
 SELECT dataset, release_id, what, who, at, part, epsilon, delta, mu, slack FROM spends
 WHERE :dataset IS NULL OR dataset = :dataset ORDER BY position
 """
-_BEGUN = "SELECT release_id FROM spends WHERE substr(release_id, 1, ?) = ?"
-
 _OF_RELEASE = """
 SELECT position, dataset, release_id, what, who, at, part, epsilon, delta, mu, slack FROM spends
 WHERE release_id = ?

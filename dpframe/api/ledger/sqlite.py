@@ -19,7 +19,7 @@ from dpframe.errors import DpframeError, DpframeWarning, LedgerError, warn
 APPLICATION_ID = 0x6470664C
 """Marks the file as a ledger ("dpfL")."""
 
-SCHEMA = 5
+SCHEMA = 6
 
 
 _TRIGGER = "CREATE TRIGGER no_{0}_of_{1} BEFORE {0} ON {1} BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END"
@@ -87,7 +87,20 @@ _FIFTH = (
     "PRAGMA user_version = 5",
 )
 
-_LATER = (_SECOND, _THIRD, _FOURTH, _FIFTH)
+# Ids of releases under a key begin with a digest of the noise and of the table, which older versions looked up there.
+_SIXTH = (
+    "CREATE TABLE draws (noise TEXT NOT NULL, source TEXT NOT NULL, "
+    "release_id TEXT NOT NULL REFERENCES spends (release_id), PRIMARY KEY (noise, release_id))",
+    "INSERT INTO draws SELECT substr(release_id, 1, 10), substr(release_id, 11, 10), release_id FROM spends "
+    "WHERE length(release_id) = 32 AND release_id NOT GLOB '*[^0-9a-f]*'",
+    *(_TRIGGER.format(verb, "draws") for verb in ("UPDATE", "DELETE")),
+    "CREATE TRIGGER no_REPLACE_of_draws BEFORE INSERT ON draws "
+    "WHEN EXISTS (SELECT 1 FROM draws WHERE (noise, release_id) = (NEW.noise, NEW.release_id)) "
+    "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END",
+    "PRAGMA user_version = 6",
+)
+
+_LATER = (_SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 """What brings a file of the first schema to the newest, a schema each."""
 
 _LONGEST_WAIT = 86_400.0

@@ -150,7 +150,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\uff
 
 @dataclass(frozen=True)
 class Promise:
-    """A budget in words: to how much it can move even odds, and how good a guess it leaves."""
+    """A budget in words: how good a guess it leaves."""
 
     title: str
     against: str
@@ -171,11 +171,6 @@ class Promise:
     def chance(self) -> str:
         """Its δ as a chance."""
         return chance(self.budget.delta)
-
-    @property
-    def odds(self) -> str:
-        """What even odds become at most."""
-        return percent(after(0.5, self.budget))
 
     @property
     def best(self) -> str:
@@ -292,8 +287,8 @@ def _beliefs(plan: Plan) -> Table:
         known = [after(before, budget) for budget in (plan.release, plan.local)]
         rows.append((f"{100 * before:.0f} %", *(percent(share) for share in known)))
     caption = (
-        "The same for other beliefs: how sure someone was that a person's row is one of two, and how sure they can be "
-        "afterwards at most" + (f" (except with a chance of δ, {chance(plan.delta)})" if plan.delta else "")
+        "The same for other beliefs: how sure someone was of a person's true row, of two, and how sure they can be "
+        "afterwards at most" + (", on average over what they may see" if plan.delta else "")
     )
     return table(caption, ("Before", "#After the release", "#After, knowing which row it is"), rows, "beliefs")
 

@@ -119,5 +119,5 @@ _LEGEND = (
     "error_bound_6, error_bound_7: what no mechanism at the same epsilon and delta can be below, by Theorem 6, "
     "(1−δ)·diam/(2(1+e^ε)), and for m+1 values at least κ apart by Theorem 7, (1−δ)·κm/(m+e^ε) "
     "(Holohan, Leith and Mason, differential privacy in metric spaces).",
-    "Estimates from many rows are far more precise than one value: see forecast.",
+    "Estimates from many rows are far more precise than one value: see plan.forecast().",
 )

@@ -258,9 +258,12 @@ class Shares:
             found = found / np.maximum(found.sum(axis=0), 1e-300)
             worse = self.likelihood(found, seen) < at.likelihood
             if worse.any():
-                # The sum of shares is convex in λ: Newton's steps near the λ where it is 1 from one side.
+                # The sum of shares is convex in λ: Newton's steps near the λ where it is 1 from one side, on which no
+                # share is above 1.
                 level, some = level[worse], [x[:, worse] for x in (moved, shares, pull, push)]
+                least = (some[0] + some[2] - some[3] / np.maximum(some[1], 1e-300)).max(axis=0)
                 for _ in range(_NEWTON):
+                    level = np.maximum(level, least)
                     near, falls = _at_level(level, *some)
                     level = level + (near.sum(axis=0) - 1) / np.maximum(falls.sum(axis=0), 1e-300)
                 found[:, worse] = near

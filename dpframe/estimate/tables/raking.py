@@ -7,7 +7,7 @@ Rows that are alike in all columns have one weight. The weights are scaled to ea
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from dpframe.spaces.arrays import FloatArray, IntArray
 
 SWEEPS = 4
 """Times that all tables are gone through: more changes little, as tables of noise have no common solution."""
+
+MOST_EXCHANGES = 100
+"""Times that rows which break a rule try to exchange a value of each column: a limit, beyond which few remain."""
 
 FURTHEST = 2.0
 """Most that the rows of a cell are multiplied or divided by in one step: a cell of few rows is mostly chance."""
@@ -35,19 +38,22 @@ def raked(
     sizes: Sequence[int],
     tables: Mapping[tuple[int, ...], FloatArray],
     generator: np.random.Generator,
+    replaced: npt.NDArray[np.bool_] | None = None,
 ) -> list[IntArray]:
     """Return rows, some with the cells of others, so that shares of tables are nearly met.
 
     ``cells``: the drawn cells of every column; ``sizes``: number of cells of every column; ``tables``: shares by the
-    places of their columns.
+    places of their columns; ``replaced``: rows that all get the cells of others.
     """
-    if not tables or not len(cells[0]):
+    replaced = np.zeros(len(cells[0]), dtype=np.bool_) if replaced is None else replaced
+    if replaced.all() or not (tables or replaced.any()):
         return list(cells)
     _, first, kind, held = np.unique(row_keys(cells, sizes), return_index=True, return_inverse=True, return_counts=True)
     of_kinds = [cell[first] for cell in cells]
     aims: Iterable[Margin] = _aims(of_kinds, float(len(kind)), tables)
     many = len(held) * len(tables) > MOST_PLACES
-    weights = scaled(held.astype(np.float64), aims if many else list(aims), 1 if many else SWEEPS, FURTHEST)
+    stays = np.bincount(kind, ~replaced)
+    weights = scaled(stays.astype(np.float64), aims if many else list(aims), 1 if many else SWEEPS, FURTHEST)
     # Whole numbers that add up to the rows, each next to its weight (systematic sampling).
     levels = np.cumsum(weights) * (len(kind) / weights.sum())
     levels[-1] = len(kind)
@@ -55,13 +61,55 @@ def raked(
     wanted = np.diff(np.minimum(ends, len(kind)), prepend=0)
     # Rows keep their kind while it has not too many, and others get one that has too few.
     order = generator.permutation(len(kind))
-    order = order[np.argsort(kind[order], kind="stable")]
+    order = order[np.lexsort((replaced[order], kind[order]))]
     rank = np.arange(len(kind)) - np.repeat(np.cumsum(held) - held, held)
     free = order[rank >= np.repeat(wanted, held)]
     short = np.repeat(np.arange(len(held)), np.maximum(wanted - held, 0))
     taken = np.array(kind, dtype=np.int64)
     taken[free] = generator.permutation(short)
     return [np.asarray(column[taken], dtype=np.int64) for column in of_kinds]
+
+
+def exchange(
+    columns: dict[str, npt.NDArray[Any]],
+    rules: Sequence[tuple[Sequence[str], Callable[[Mapping[str, npt.NDArray[Any]]], npt.NDArray[np.bool_]]]],
+    generator: np.random.Generator,
+    within: Mapping[str, IntArray] | None = None,
+) -> npt.NDArray[np.bool_]:
+    """Exchange values of one column between two rows if fewer then break a rule; return which rows still break one.
+
+    Every column keeps its values, and so its shares. ``columns`` are changed in place; ``rules``: of each its columns,
+    and which rows of columns break it; ``within``: by column the cells in which values stay. Within cells another row
+    may also take over the breach: no other column depends on the value there, and many such steps repair tight rules.
+    """
+    broken = np.stack([np.asarray(breaks(columns)) for _, breaks in rules])
+    names = dict.fromkeys(name for own, _ in rules for name in own)
+    concerned = {name: [i for i, (own, _) in enumerate(rules) if name in own] for name in names}
+    most = -1 if within is None else 0
+    for _ in range(MOST_EXCHANGES):
+        for name, own in concerned.items():
+            column, wrong = columns[name], np.asarray(broken[own].any(axis=0))
+            some, kept = np.flatnonzero(wrong), np.flatnonzero(~wrong)
+            partners = np.unique(generator.choice(kept, len(some))) if len(kept) else kept
+            tried = generator.permutation(np.append(some, partners))
+            if within is not None:
+                tried = tried[np.argsort(within[name][tried], kind="stable")]
+            one, other = tried[0:-1:2], tried[1::2]
+            apart = (column[one] != column[other]) & (wrong[one] | wrong[other])
+            if within is not None:
+                apart &= within[name][one] == within[name][other]
+            rows, others = np.append(one[apart], other[apart]), np.append(other[apart], one[apart])
+            if not len(rows):
+                continue
+            near = {n: columns[n][others if n == name else rows] for i in own for n in rules[i][0]}
+            after = np.stack([rules[i][1](near) for i in own])
+            change = (after.any(axis=0).astype(int) - wrong[rows]).reshape(2, -1).sum(axis=0)
+            better = np.tile(change <= most, 2)
+            column[rows[better]] = near[name][better]
+            broken[np.ix_(own, rows[better])] = after[:, better]
+        if not broken.any():
+            break
+    return np.asarray(broken.any(axis=0))
 
 
 def row_keys(cells: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.inferred import NULLS_SHOW, Measured
+from dpframe.plan.inferred import NULLS_SHOW, Measured, null_count
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
@@ -64,9 +63,8 @@ class Task(ABC):
         return Nullable(inner) if self.others_are_null or self._has_nulls() else inner
 
     def _has_nulls(self) -> bool:
-        known = [(m.missing, m.variance) for m in self.measured if m.missing is not None]
-        weight = math.fsum(1 / variance for _, variance in known)
-        return bool(known) and math.fsum(count / variance for count, variance in known) > NULLS_SHOW * weight**0.5
+        nulls = null_count(self.measured)
+        return nulls is not None and nulls[0] > NULLS_SHOW * nulls[1] ** 0.5
 
     def _noisy(self, exact: Ints, noise: CountNoise, stream: ColumnStream) -> tuple[Ints, int | None]:
         """Return noisy counts, and that of nulls, the first one, where the type has them."""

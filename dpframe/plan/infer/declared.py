@@ -23,12 +23,11 @@ from dpframe.errors import (
 )
 from dpframe.plan.infer.drafted import DraftedSpaces
 from dpframe.plan.infer.from_data import IDENTIFIER, Reader, from_data, from_type
-from dpframe.plan.infer.objects import read_by_kind
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space, as_space
 from dpframe.spaces.declare import TWO_NUMBERS, leaves_the_type, two_numbers
 from dpframe.spaces.field import Field, is_open
-from dpframe.spaces.written_values import written_type
+from dpframe.spaces.written_values import read_as_written, written_type
 
 INFER = ("private", "public", "data")
 
@@ -59,7 +58,9 @@ def infer_spaces(
     missing: list[Field] = []
     for column in columns:
         space = declared_space(column, declared) if column.name in declared else from_type(column)
-        if space is None or (infer == "private" and column.name not in declared and column.nullable):
+        if space is None or (
+            infer == "private" and column.name not in declared and column.nullable and not column.empty
+        ):
             missing.append(column)
         else:
             known[column.name] = space
@@ -68,7 +69,7 @@ def infer_spaces(
     fresh = [column.name for column in missing if infer == "data"]
     for column in missing:
         if column.name in fresh:
-            space = from_data(column, _as_kinds(read) if column.written else read)
+            space = from_data(column, _as_written(read) if column.written else read)
             known[column.name] = space if column.decimal is None else space.in_decimals(*column.decimal)
     # A plan's spaces reveal no less of the data for having been read off it earlier.
     earlier = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
@@ -139,17 +140,6 @@ def identifiers(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | Non
     ]
 
 
-def empty_columns(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> list[str]:
-    """Return the columns without a declared space whose Arrow type is null: a table of this schema has nulls there.
-
-    >>> import pyarrow as pa
-    >>> empty_columns([Field("a", pa.null(), True), Field("b", pa.int8(), True)], None)
-    ['a']
-    """
-    declared = _declared(spaces)
-    return [column.name for column in columns if pa.types.is_null(column.type) and column.name not in declared]
-
-
 def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
     """Say which columns are left out as identifiers, and how to keep them, in one warning.
 
@@ -193,9 +183,9 @@ def warn_of_copied_identifiers(names: Iterable[str]) -> None:
         )
 
 
-def _as_kinds(read: Reader) -> Reader:
-    """Return what reads text as the kind that most of it writes."""
-    return lambda name: read_by_kind(list(read(name)))
+def _as_written(read: Reader) -> Reader:
+    """Return what reads text as the type that all of it is written as."""
+    return lambda name: read_as_written(list(read(name)))
 
 
 def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
@@ -217,6 +207,7 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
         space = as_space(declared[column.name], type_)
         if type_ is not None:
             space.check_type(type_)
+            space = space.in_durations()
         if column.written:
             written_type(space)
         if column.of_day:

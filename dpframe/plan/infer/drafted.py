@@ -18,8 +18,7 @@ from dpframe.plan.infer.numbers import friendly, is_number, present_numbers
 from dpframe.plan.infer.steps import step_counts, step_of, stepped
 from dpframe.spaces import Integer, Nullable, Real, Space
 from dpframe.spaces.field import Field
-from dpframe.spaces.object_reading import KINDS
-from dpframe.spaces.written_values import read_written, written_kind_counts
+from dpframe.spaces.written_values import read_as_written
 
 TITLE = "FOR THE CURATOR ALONE: read off the data, not private. Check each line against the codebook"
 """The first lines of a draft."""
@@ -156,27 +155,11 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
 
 
 def _as_written(column: Field, read: Reader) -> tuple[Field, Reader]:
-    """Return a column of text as the type that all of its values are written as, if there is one."""
+    """Return a column of text as the type that all of its values are written as."""
     if not column.written:
         return column, read
-    texts = list(read(column.name))
-    counts = sum((written_kind_counts(one) for one in texts), np.zeros(len(KINDS), dtype=np.int64))
-    kinds = {kind for kind, count in zip(KINDS, counts, strict=True) if count and kind != "null"}
-    type_ = next((type_ for names, type_ in _TYPES if kinds and kinds <= names), None)
-    if type_ is None:
-        return column, lambda name: texts
-    typed = [read_written(one, type_) for one in texts]
-    return replace(column, type=type_, written=False), lambda name: typed
-
-
-_TYPES = (
-    ({"boolean"}, pa.bool_()),
-    ({"whole number"}, pa.int64()),
-    ({"whole number", "number"}, pa.float64()),
-    ({"date"}, pa.date32()),
-    ({"date", "timestamp"}, pa.timestamp("us")),
-)
-"""Types of values that are written as text, by the kinds of their writing."""
+    typed = read_as_written(list(read(column.name)))
+    return replace(column, type=typed[0].type if typed else pa.string(), written=False), lambda name: typed
 
 
 def _code_of_missing(values: Sequence[npt.NDArray[Any]]) -> str:

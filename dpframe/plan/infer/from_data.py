@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.plan.infer.categories import is_text, text_of
-from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset, Vector
+from dpframe.spaces import Boolean, Categorical, Datetime, Empty, Integer, Nullable, Real, Space, Subset, Vector
 from dpframe.spaces.arrays import float_norms, float_rows, is_list_of_floats, list_lengths
 from dpframe.spaces.base import LARGEST_GRID, decoded
 from dpframe.spaces.field import Field
@@ -152,6 +152,12 @@ def times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     return Datetime(lower, upper, resolution)
 
 
+def _times_of_day(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    duration = pa.duration(type_.unit)
+    space: Any = times(duration, (array.view(pa.int64()).view(duration) for array in arrays))
+    return cast(Space, space.within_day())
+
+
 _SMALLEST = 1e-90
 """Least bound of vectors that is read off the data, and the inverse of the largest."""
 
@@ -224,6 +230,7 @@ FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterab
     (pa.types.is_date, times),
     (pa.types.is_timestamp, times),
     (pa.types.is_duration, times),
+    (pa.types.is_time64, _times_of_day),
     (pa.types.is_string, texts),
     (pa.types.is_large_string, texts),
     (pa.types.is_string_view, texts),
@@ -235,6 +242,8 @@ FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterab
 def from_type(column: Field) -> Space | None:
     """Return the space that a type determines."""
     space: Space
+    if column.empty:
+        return Empty()
     if pa.types.is_boolean(column.type):
         space = Boolean()
     elif pa.types.is_int8(column.type):
@@ -242,7 +251,7 @@ def from_type(column: Field) -> Space | None:
     elif pa.types.is_uint8(column.type):
         space = Integer(0, 255)
     elif column.of_day:
-        space = Datetime("00:00", "23:59", "min")
+        space = Datetime("00:00", "23:59", "min").in_durations()
     else:
         return None
     return Nullable(space) if column.nullable else space

@@ -22,7 +22,7 @@ from dpframe.plan.infer.cost import CountNoise, Histogram
 from dpframe.plan.infer.from_data import integers, reals, times
 from dpframe.plan.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds, refined, truth_values
 from dpframe.plan.infer.steps import STEP_SHARE, STEPS, step_counts, step_of, stepped
-from dpframe.plan.inferred import Measured
+from dpframe.plan.inferred import Measured, null_count
 from dpframe.spaces import Datetime, Integer, Nullable, Real, Space, as_space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
@@ -230,10 +230,8 @@ class Numbers(Task):
 
     def _present(self) -> tuple[float, float]:
         """Return the rows that are not null, and the variance of that."""
-        nulls = [(m.missing, 1 / m.variance) for m in self.measured if m.missing is not None]
-        weight = math.fsum(w for _, w in nulls)
-        missing = math.fsum(count * w for count, w in nulls) / weight if nulls else 0.0
-        return self.n - max(missing, 0.0), 1 / weight if nulls else 0.0
+        missing, variance = null_count(self.measured) or (0.0, 0.0)
+        return self.n - max(missing, 0.0), variance
 
     def _are_truth_values(self) -> bool:
         return self.unit is None and truth_values(fitted(self.rounds), *self._present()) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,10 @@ from dpframe.plan.infer.numbers import Numbers, Times
 from dpframe.plan.infer.vectors import Lists
 from dpframe.plan.inferred import Measured
 from dpframe.plan.kinds import SETS, way_of
-from dpframe.spaces import Boolean, Space
+from dpframe.spaces import Boolean, Datetime, Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
-from dpframe.spaces.written_values import can_be_written, read_written, written_kind_counts
+from dpframe.spaces.written_values import WRITTEN_KINDS, can_be_written, read_written, written_kind_counts
 from dpframe.totals.counts import Cells, OfColumn
 
 _SHARE = 0.1
@@ -69,6 +69,8 @@ class _Reading:
     kinds: Callable[[Any], npt.NDArray[np.int64]]
     read: Callable[[Any, pa.DataType], pa.Array]
     ways: Mapping[str, _Way]
+    cells: tuple[str, ...] = KINDS
+    """Kinds that are counted."""
     share: float = 1.0
     """Least share of the budget of the ways, relative to 1 of a numeric column."""
     sized: tuple[str, ...] = ("", *_WAYS)
@@ -88,6 +90,7 @@ _WRITTEN = _Reading(
     written_kind_counts,
     read_written,
     {name: way for name, way in _WAYS.items() if can_be_written(way.type)},
+    WRITTEN_KINDS,
 )
 
 
@@ -101,17 +104,10 @@ _ENTRIES = _Reading(
         for name, way in _WAYS.items()
         if not pa.types.is_list(way.type)
     },
-    TEXT_SHARE,
-    ("text",),
+    share=TEXT_SHARE,
+    sized=("text",),
 )
 """For pandas categoricals: entries may be any object, and which dtype they have together follows the data."""
-
-
-def read_by_kind(arrays: Sequence[pa.Array]) -> list[pa.Array]:
-    """Return text as the type that most of it is written as: for who may look at the data."""
-    counts = sum((written_kind_counts(array) for array in arrays), np.zeros(len(KINDS), dtype=np.int64))
-    type_ = _WRITTEN.ways[way_of(dict(zip(KINDS, counts.tolist(), strict=True)), 0.0, _WRITTEN.ways)].type
-    return [read_written(array, type_) for array in arrays]
 
 
 def _kinds(reading: _Reading, values: Any) -> npt.NDArray[np.int64]:
@@ -126,7 +122,8 @@ class Objects(Task):
     """A column of objects, of entries of any kind, or of text that may write anything: its kinds are no public fact.
 
     Whatever it holds, the same histograms are asked first, and the same share is spent: one over the public list of
-    kinds, then those of the way that was found. What is not of the kind found is read as null.
+    kinds, then those of the way that was found. What is not of the kind found is read as null; where that shows in the
+    counts, the column counts as not found (`findings.judge`).
     """
 
     def __init__(self, field: Field, n: int, cap: int, key: bytes) -> None:
@@ -163,7 +160,7 @@ class Objects(Task):
     def counter(self) -> OfColumn:
         """Return a counter of kinds, then of the values of the kind found, read as an Arrow column of its type."""
         if self._gone is None:
-            return Cells(partial(_kinds, self._reading), len(KINDS))
+            return Cells(partial(_kinds, self._reading), len(self._reading.cells))
         return self._ways[self._gone].counter().after(partial(_read, self._reading, _WAYS[self._gone].type))
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
@@ -174,9 +171,9 @@ class Objects(Task):
             task.measure(counter, noise, threshold, stream)
             self.measured += task.measured[before:]
             return
-        counts = tuple(noise.add(counter.counts, stream).tolist())
-        self.measured.append(Measured(self.field.name, "kinds", KINDS, counts, noise.variance))
-        self._gone = way_of(dict(zip(KINDS, counts, strict=True)), noise.variance**0.5, self._ways)
+        cells, counts = self._reading.cells, tuple(noise.add(counter.counts, stream).tolist())
+        self.measured.append(Measured(self.field.name, "kinds", cells, counts, noise.variance))
+        self._gone = way_of(dict(zip(cells, counts, strict=True)), noise.variance**0.5, self._ways)
 
     @property
     def others_are_null(self) -> bool:
@@ -185,6 +182,9 @@ class Objects(Task):
         return self._ways[self._gone].others_are_null
 
     def inner(self) -> Space:
-        """Return the space of the way that was gone."""
+        """Return the space of the way that was gone; of times of day where more of them were counted than durations."""
         assert self._gone is not None
-        return self._ways[self._gone].inner()
+        space = self._ways[self._gone].inner()
+        kinds = dict(zip(self._reading.cells, self.measured[0].counts, strict=True))
+        of_day = self._gone == "duration" and kinds["time of day"] > kinds["duration"]
+        return cast(Datetime, space).within_day() if of_day else space

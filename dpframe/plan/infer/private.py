@@ -117,6 +117,18 @@ class Measurement:
         spending = spend(budget, histograms, n, contributions) if histograms else None
         return cls(public, n, budget, contributions, most_items, request, names, spending, rounds)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all that is asked; it enters the key of the noise."""
+        # Of three rounds as it always did.
+        rounds = () if self.rounds == len(ROUND_SHARES) else (self.rounds,)
+        return _digest(self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *rounds)
+
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
 
@@ -124,11 +136,7 @@ class Measurement:
         often for any table but where the kinds of objects ask for more; ``count`` counts rows in its place. One key of
         32 secret bytes serves one table: over changed data the same request would reveal the difference.
         """
-        rest = (self.contributions, self.most_items, self.request)
-        # What is asked enters the key of its noise: of three rounds as it always did.
-        asked = () if self.rounds == len(ROUND_SHARES) else (self.rounds,)
-        request = _digest(self.columns, self.n, self.budget, *rest, *asked)
-        stream = Keystream(key, request)
+        stream = Keystream(key, self.digest)
         tasks = [_task(column, self.n, self.most_items, stream, self.rounds) for column in self.columns]
         if self.spending is None:
             return Inference({task.field.name: task.space() for task in tasks}, (), None, {})
