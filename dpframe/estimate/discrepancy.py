@@ -1,11 +1,10 @@
-"""How far the true counts of two columns may lie from a mixture's: few directions with a heavy-tailed prior, and cells.
+"""How far the true counts of two columns may lie from a fit's: few directions with a heavy-tailed prior, and cells.
 
-A fit shrinks what noise hides towards independence, and its refits do not know of that. So the law of a pair is taken as
-m·exp(Φθ): m the mixture's joint, Φ few directions in which real tables differ (ranks of numbers to the third power,
-categories, the fit's own dependence, all rare cells together), θ with a Student prior of three degrees. A draw
-alternates between the precision of each prior and θ by Gauss–Newton towards a point of its prior and the perturbed
-counts (randomise then optimise: Bardsley et al. 2014). The cells of a table then lie about that law by chance within
-the margins, and by what few directions do not describe.
+A fit shrinks what noise hides towards independence, and its refits do not know of that. So the law of a pair is taken
+as m·exp(Φθ): m the fit's joint, Φ few directions in which real tables differ (ranks of numbers to the third power,
+categories, the fit's own dependence, all rare cells together), θ with a Student prior of three degrees. A fit that
+follows the part F of what differs errs by F·noise, which refits show, and by (1 − F)·θ. The cells of a table then lie
+about that law by chance within the margins, and by what few directions do not describe.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ RARE_CELL_SE = 1.5
 
 LOG_ODDS_LIMIT = 4.0
 """Largest absolute value of directions and of log odds, against overflow (tolerance)."""
+
 
 def chance_within_margins(counts: FloatArray) -> FloatArray:
     """Return the variances of a table's cells about expected counts, by chance within the margins.
@@ -162,7 +162,7 @@ class Discrepancy:
         return fitted * tilts.reshape(fitted.shape)
 
     def draw_tables(self, laws: FloatArray, followed: FloatArray, generator: np.random.Generator) -> FloatArray:
-        """Return draws of a table's counts about draws of its law: the part of their spread that a fit does not follow."""
+        """Return draws of a table's counts about draws of its law: by the part of their spread that no fit follows."""
         chance = chance_within_margins(laws)
         scale = CELL_LOG_ODDS_SD / np.sqrt(generator.gamma(DEGREES / 2, 2 / DEGREES, laws.shape))
         spread = chance + (scale * chance) ** 2

@@ -1,8 +1,8 @@
 """Means of a number by groups, from a fit and from each group's own counts.
 
-A fit shrinks small groups to what all rows are like, and its draws allow for moderate differences only. What a group's
-own counts say holds for any: of the rows X = Σ u·y of a number's bins with means u, and N rows of the group, the mean is
-a ratio X/N, with Fieller's (1954) interval.
+A fit shrinks small groups to what all rows are like, and its draws allow for moderate differences only. A group's own
+counts hold for any: with X = Σ u·y of the rows y in bins of mean u, and N rows of the group, its mean is the ratio X/N,
+which has Fieller's (1954) interval.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class OwnEvidence:
     def of_several_keys(cls, keys: Sequence[OwnEvidence], scale: float) -> OwnEvidence:
         """Return the evidence of cells of several keys from that of each key: the worst, and a moderate interaction.
 
-        Means are less that of all rows, so that without an interaction those of a cell's keys add up. ``scale`` is the scale of the interaction; see `INTERACTION_MEAN_SD`.
+        Means are less that of all rows, so that without an interaction those of a cell's keys add up. ``scale`` is the
+        scale of the interaction; see `INTERACTION_MEAN_SD`.
         """
         shape = [len(one.estimate) for one in keys]
 

@@ -28,8 +28,8 @@ from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, r
 from dpframe.estimate.groups import INTERACTION_MEAN_SD, GroupMeans, OwnEvidence
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
-from dpframe.estimate.misfit import OF_TWO, crossed, drawn_of_many, of_noisy_rows, sides_of
 from dpframe.estimate.model import Model, Models
+from dpframe.estimate.noisy_rows import OF_TWO, crossed, drawn_of_many, of_noisy_rows, sides_of
 from dpframe.estimate.posterior import Posterior
 from dpframe.estimate.results import Answer, Ends, Question, Results
 from dpframe.estimate.table_column import BinMeans, aggregation

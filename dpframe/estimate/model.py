@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
@@ -15,8 +15,7 @@ from dpframe.estimate.evidence.likelihood import expectation_maximization, throu
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.surrogates import count_classes, count_joints, joint_cells
 from dpframe.estimate.table_column import tilt_to_mean
-from dpframe.estimate.tables.bootstrap import Fitted
-from dpframe.estimate.tables.fit import TableFit
+from dpframe.estimate.tables.fit import TableFit, remembered_fit
 from dpframe.estimate.tables.guard import UNLIKELY, guard_joint
 from dpframe.estimate.tables.tables import SHOWS, Evidence, Table, dependence_score, merged, row_table
 from dpframe.spaces.arrays import FloatArray
@@ -256,24 +255,13 @@ class Model:
     # What the fit says
 
     @cached_property
-    def fitted(self) -> Fitted:
-        """The fit, and how it errs."""
-        return Fitted.of(self.evidence)
-
-    @property
     def fit(self) -> TableFit:
         """The fit to what is known."""
-        return self.fitted.fit
+        return remembered_fit(self.evidence)
 
     def joint(self, names: Sequence[str]) -> FloatArray:
         """Return the estimate of least error of columns' shares by the fit's cells."""
         return self.fit.joint(self.places(names))
-
-    def errors(
-        self, names: Sequence[str], drawn: float = 0.0, of: Callable[[FloatArray], FloatArray] = np.asarray
-    ) -> FloatArray:
-        """Return root mean squared errors of a joint, or of what is asked of it; see `Fitted.errors`."""
-        return self.fitted.errors(self.places(names), drawn=drawn, of=of)
 
     def known(self, names: Sequence[str]) -> Table | None:
         """Return all that tables count of columns together by the fit's cells, or None where none holds them all."""

@@ -23,7 +23,7 @@ from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.spaces import Space
-from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import line_of
 
 _WIDE = 2.0
@@ -205,7 +205,7 @@ class NumberEstimates(VectorEstimates):
         """
         if method == "inverse":
             return self._results(ratio, variance), {"source": "rows"}, np.zeros(ratio.shape)
-        fit, (start, step) = self._joints.group_means(keys, scale.column.name, self._z), scale.line
+        fit, step = self._joints.group_means(keys, scale.column.name, self._z), scale.line[1]
         ends = _ends(scale.column.space)
         # A few rows give a ratio's error by a base that is noise itself: means beyond the bounds say so.
         with np.errstate(invalid="ignore"):
@@ -252,19 +252,17 @@ class NumberEstimates(VectorEstimates):
         if not self.clipped and not reasons(self.plan.not_found).keys().isdisjoint((column, *by)):
             return
         table = ", ".join(map(repr, [*by, column]))
+        more = f'measure=["auto", ({table})] in another release measures them together'
         if hidden:
+            # One key is measured with the number by default: only less noise helps.
+            remedy = more if len(by) > 1 else "pool small groups, or raise epsilon"
             warn(
                 f"means of {column!r} by {name_list(by)}: noise hides {len(hidden)} of {groups} groups, whose intervals "
-                f'are of their own counts; attrs["hidden_groups"] lists them. measure=["auto", ({table})] makes them '
-                "sharper",
+                f"are of their own counts; {remedy}",
                 InferenceWarning,
             )
         elif "assumes" in said:
-            warn(
-                f"means of {column!r} by {name_list(by)} assume a moderate interaction; "
-                f'measure=["auto", ({table})] in another release measures it',
-                InferenceWarning,
-            )
+            warn(f"means of {column!r} by {name_list(by)} assume a moderate interaction; {more}", InferenceWarning)
 
     def _common_mean(self, scale: moments.Scale) -> tuple[float, float, float]:
         """Return the mean of all rows, its variance, and the standard deviation of the rows."""

@@ -1,9 +1,9 @@
-"""Draws of the original table given its release: what intervals of joints, conditions, groups and moments are read off.
+"""Draws of the original table given its release: intervals of joints, conditions, groups and moments are read off them.
 
-One draw perturbs the evidence once, y* = y + σz, and uses it in every step: the mixture is refitted to it; each column's
-own law is drawn; each pair's law is a tilted mixture (`dpframe.estimate.discrepancy`); the table's cells are drawn about
-that law and moved towards y*. Draws are made of the requested columns only, once, with a generator that the release's
-digest seeds: a release gives one answer, whatever was asked before.
+One draw perturbs the evidence once, y* = y + σz: the mixture is refitted to it; each column's own law is drawn; each
+pair's law is the moved fit, tilted (`dpframe.estimate.discrepancy`); the table's cells are drawn about that law. Draws
+are made of the requested columns only, once, with generators that the release's digest seeds: a release gives one
+answer, whatever was asked before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from dpframe.estimate.discrepancy import DEGREES, LOG_ODDS_LIMIT, Discrepancy, gamma_about, rank_basis
 from dpframe.estimate.evidence.combine import pooled
 from dpframe.estimate.model import Model, Models
-from dpframe.estimate.table_column import TableColumn, moved_by_slopes
+from dpframe.estimate.table_column import moved_by_slopes
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_to_margins
 from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.estimate.tables.mixture import Mixture, refit_mixtures
@@ -220,8 +220,7 @@ class TableDraws:
         """Return draws of weighted sums of the rows, shape (draws, sums of each column in the order of the mapping).
 
         ``weights`` are those of each column's fine cells, shape (sums, fine cells): parts of a cell, or what its rows
-        count. How rows lie within a fit's cell varies with the other columns along ranks, and within a fine cell that is
-        taken in part as unevenly as its law says.
+        count. How rows lie within a fit's cell varies with the other columns, along ranks and beyond.
         """
         order = [self.names.index(name) for name in weights]
         found = []
@@ -252,7 +251,9 @@ class TableDraws:
         few = np.maximum(rows, 0.0) + FEWEST_ROWS
         mean = (total + FEWEST_ROWS * common) / few
         return np.asarray(
-            mean + self._generator("means", name).standard_normal(mean.shape) * np.sqrt(spread) / np.maximum(few, 1.0) - common
+            mean
+            + self._generator("means", name).standard_normal(mean.shape) * np.sqrt(spread) / np.maximum(few, 1.0)
+            - common
         )
 
     def _summed_alone(self, name: str, weights: FloatArray, draw: int) -> FloatArray:
@@ -263,21 +264,32 @@ class TableDraws:
     def counts(self, parts: Mapping[str, FloatArray]) -> FloatArray:
         """Return draws of the number of rows that meet a condition on every column, shape (draws,).
 
-        ``parts`` are the parts of each column's fine cells that meet its condition. How many rows meet the condition on a
-        number is drawn from its law, which knows of heaps within cells; the pairs say which of the others they meet.
+        ``parts`` are the parts of each column's fine cells that meet its condition. How many rows meet the condition on
+        a number is drawn from its law, which knows of heaps within cells; pairs say which of the others they meet.
         """
         margins = {}
         for name, part in parts.items():
             law = self.model.tables.law(name) if name in self.fine else None
             if law is not None:
                 found, error = (float(v[0]) for v in law.linear(part[None]))
-                margins[name] = np.clip(found + error * self._generator("margin", name).standard_normal(DRAWS), 0.0, self.rows)
+                margins[name] = np.clip(
+                    found + error * self._generator("margin", name).standard_normal(DRAWS), 0.0, self.rows
+                )
         sides = self.sums({name: np.array([part, 1 - part]) for name, part in parts.items()})
         aims = [
-            {(at,): np.array([rows[draw], self.rows - rows[draw]]) for at, name in enumerate(parts) if (rows := margins.get(name)) is not None}
+            {
+                (at,): np.array([rows[draw], self.rows - rows[draw]])
+                for at, name in enumerate(parts)
+                if (rows := margins.get(name)) is not None
+            }
             for draw in range(DRAWS)
         ]
-        return np.array([fit_to_margins(np.maximum(one, 0.0) + FEWEST_ROWS, aim, MARGIN_SWEEPS).flat[0] for one, aim in zip(sides, aims, strict=True)])
+        return np.array(
+            [
+                fit_to_margins(np.maximum(one, 0.0) + FEWEST_ROWS, aim, MARGIN_SWEEPS).flat[0]
+                for one, aim in zip(sides, aims, strict=True)
+            ]
+        )
 
     def _summed(self, joint: FloatArray, name: str, weights: FloatArray, draw: int) -> FloatArray:
         """Return weighted sums of a draw's counts along the first axis, which is the column's."""
@@ -296,7 +308,9 @@ class TableDraws:
             part = parts[:, cut, None]
             odds = np.exp(np.clip(WITHIN_BIN_LOG_ODDS_SD * generator.standard_t(DEGREES, inside.shape), -4, 4))
             tilted = part * odds / (1 - part + part * odds) - part
-            tilted = tilted - (tilted * inside).sum(axis=2, keepdims=True) / np.maximum(inside.sum(axis=1), 1e-9)[:, None]
+            tilted = (
+                tilted - (tilted * inside).sum(axis=2, keepdims=True) / np.maximum(inside.sum(axis=1), 1e-9)[:, None]
+            )
             found = found + (tilted * inside).sum(axis=1).reshape(found.shape)
         return np.asarray(found)
 

@@ -25,13 +25,6 @@ Ends = tuple[Excess, Excess]
 """By how much a statistic may be lower, and higher, than its estimate says."""
 
 
-_NEAR = 2.25
-"""Half-widths of an interval within which an end of what is possible is near."""
-
-_NORMAL = 1.95
-"""Standard errors in half a 95 % interval, rounded down, so that 0 lies within and not at its end."""
-
-
 @dataclass(frozen=True, eq=False)
 class Results:
     """Estimates, standard errors, and the ends of intervals: arrays of one shape."""
@@ -113,33 +106,12 @@ class Results:
         error = np.maximum(self.std_error, np.maximum(high - self.estimate, self.estimate - low) / z)
         return Results(self.estimate, error, low, high)
 
-    def reaching(self, ends: FloatArray, errors: FloatArray, z: float) -> Results:
-        """Return intervals that reach to the least or the greatest that the truth may be, the nearer, where it is near.
-
-        Real tables hardly ever lie at such an end, so that farther ones would widen all intervals for little. An end is
-        passed by half of its own error.
-        """
-        point, (least, most), (below, above) = self.estimate, ends, z * errors / 2
-        near = np.minimum(_NEAR * z * self.std_error, np.minimum(point - least, most - point))
-        low = np.where(point - least <= near, np.minimum(self.lower, np.maximum(least - below, 0.0)), self.lower)
-        high = np.where(most - point <= near, np.maximum(self.upper, most + above), self.upper)
-        error = np.maximum(self.std_error, (high - low) / (2 * z))
-        return Results(self.estimate, error, low, high)
-
     def from_none(self) -> Results:
         """Return intervals of counts that begin at 0, or at an estimate below it, and end an error above 0 at least."""
         # A sum with 0 has no sign where it is 0.
         low = np.maximum(self.lower, np.minimum(self.estimate, 0.0)) + 0.0
         high = np.maximum(self.upper, self.std_error)
         return replace(self, lower=low, upper=np.where(np.isfinite(self.upper), high, self.upper))
-
-    def folded(self, most: Any) -> Results:
-        """Return intervals of counts whose part below 0, where none lies, is added above, up to the most there may be.
-
-        Noise that hides rows hides how columns depend on each other: more rows than an estimate has, and not fewer.
-        """
-        cut = self.from_none()
-        return replace(cut, upper=np.maximum(cut.upper, np.minimum(self.upper + (cut.lower - self.lower), most)))
 
     def in_units(self, space: Space, zone: Any, kind: str = "instant") -> Results:
         """Return numbers of a column in its own units: of times instants (in its zone) or durations, as ``kind`` says.
@@ -186,15 +158,6 @@ def student_quantile(z: float, degrees: int) -> float:
     """
     first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
     return z + first / degrees + second / degrees**2
-
-
-def with_none(estimates: FloatArray, errors: FloatArray) -> FloatArray:
-    """Return errors with which 95 % intervals hold 0 where it is near: cells may be empty by a rule.
-
-    >>> with_none(np.array([1.0, 4.0, 9.0]), np.ones(3)).round(2).tolist()
-    [1.0, 2.05, 1.0]
-    """
-    return np.where(estimates <= _NEAR * _NORMAL * errors, np.maximum(errors, estimates / _NORMAL), errors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,9 +225,9 @@ class Answer:
     """Estimates and variances of all cells, by which method, from ``"tables"``, ``"rows"`` or ``"both"``.
 
     ``hidden`` says that rows showed structure that pairs do not hold, ``counted`` that counts of inference are part.
-    ``sum_error`` is the standard error of the question's sum by replicas, where these know it. With ``draws`` of what is
-    asked, whose first axis is the draws, ``variance`` is only what is added to theirs; ``intervals`` returns intervals
-    of so many standard errors, where these are neither normal nor of draws.
+    ``sum_error`` is the standard error of the question's sum by replicas, where these know it. With ``draws`` of what
+    is asked, whose first axis is the draws, ``variance`` is only what is added to theirs; ``intervals`` returns
+    intervals of so many standard errors, where these are neither normal nor of draws.
     """
 
     estimate: FloatArray

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,18 +19,6 @@ MOST_BINS = 12
 
 STEEPEST = 200.0
 """Exponent at which a tilt ends, per range of the values: beyond, all weight lies on one value."""
-
-_WHOLE = 1e-9
-"""Part of a cell below which it is not cut: roundings."""
-
-_APART = (0.1, 0.25)
-"""By what part of a bin's variance groups' means within it differ, and in the outer bins, where tails are.
-
-In fifteen tables at ε = 0.3, 1 and 4 these are off by 0.7 of the errors so found.
-"""
-
-_CAREFUL = 2.0
-"""Times the variance that replicas of a law show of its bins' means: they are about an estimate."""
 
 
 def aggregation(fine: Law | Axis, coarse: Axis) -> FloatArray:
@@ -100,17 +87,6 @@ class TableColumn:
         return np.asarray(self.shares * (coarse / np.maximum(held, 1e-300))[self.bins])
 
     @cached_property
-    def _uneven(self) -> FloatArray:
-        """Which part of the rows of a fine cell that is cut may lie on one side: of a number's as its levels show."""
-        if self.law is None:
-            return np.full(self.axis.cells, 0.5)
-        return np.append(np.sqrt(self.law.uneven), [0.0] * self.axis.has_null)
-
-    def in_doubt(self, part: FloatArray) -> FloatArray:
-        """Return which share of each fine cell, the last axis, is in doubt where some are asked for in part."""
-        return np.asarray(((part > 0) & (part < 1)) * self._uneven)
-
-    @cached_property
     def _inside(self) -> FloatArray:
         held = self.shares + 1e-12
         return np.asarray(held / np.bincount(self.bins, held, minlength=self.cells)[self.bins])
@@ -145,34 +121,6 @@ class TableColumn:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
         return np.asarray(aggregation(self.axis, axis) @ self.spread)
 
-    def cut_errors(self, exact: FloatArray, shares: FloatArray) -> FloatArray:
-        """Return root mean squared errors of a joint, its first axis the column's, by how fine cells share theirs.
-
-        ``exact``: what part of each fine cell lies in each cell that is asked for, shape (asked for, fine); ``shares``:
-        the joint by the fit's cells, shape (cells, …).
-        """
-        return np.sqrt(_mean_squares(list(self._apart(exact)), shares, len(exact)))
-
-    def _apart(self, exact: FloatArray) -> Iterator[FloatArray]:
-        """Yield by how much parts of the fit's cells that are asked for are off, by replicas of the number's law."""
-        held = exact @ self.merge.T
-        # Cells that look empty are cut as well as others: noise hides their rows.
-        cutting = ((held > _WHOLE) & (held < self.merge.sum(axis=1) - _WHOLE)).any(axis=1)
-        if self.law is None or not cutting.any():
-            return
-        onto, apart = self.merge.T, np.zeros(held.shape)
-        parts = exact[cutting] @ self.spread
-        for rows in self.law.replicas:
-            inside = (rows + 1e-9) / ((rows + 1e-9) @ onto)[self.bins]
-            apart[cutting] = (exact[cutting] * inside) @ onto - parts
-            yield apart.copy()
-
-
-def _mean_squares(apart: Sequence[FloatArray], shares: FloatArray, asked: int) -> FloatArray:
-    """Return the mean squares of a joint's cells that are asked for, by replicas of their parts; 0 without any."""
-    squares = [np.tensordot(off, shares, axes=(1, 0)) ** 2 for off in apart]
-    return np.asarray(np.mean(squares, axis=0)) if squares else np.zeros((asked, *shares.shape[1:]))
-
 
 # Cells that cut a fit's bins: how rows lie within a bin, to the first order. For a number that a fit knows by bins the
 # other columns' law is known for each bin as a whole. Spread evenly over the bin it would be a staircase; what is taken
@@ -194,27 +142,6 @@ def moved_by_slopes(shares: FloatArray, exact: FloatArray, spread: FloatArray, p
     slopes = _slopes(joint, held, places @ spread, present)
     moments = exact @ (spread * (places[:, None] - places @ spread)) * held
     return np.asarray((moments @ slopes).reshape(len(exact), *shares.shape[1:]))
-
-
-def left_open(
-    shares: FloatArray, exact: FloatArray, spread: FloatArray, widths: FloatArray, present: int
-) -> FloatArray:
-    """Return by how much cells may err that take fine cells in part, as if rows lay evenly within these.
-
-    For a fine cell that is taken in part, the smaller part times by how much the density changes from one of its
-    neighbours to the other, at most all of it: where neighbours are alike it hardly matters how rows lie. Arguments are
-    those of `moved_by_slopes`, and the codes in every fine cell.
-    """
-    part = np.minimum(exact, 1 - exact)
-    if not part.any():
-        return np.zeros((len(exact), *shares.shape[1:]))
-    fine = spread @ shares.reshape(len(shares), -1)
-    density = fine / widths[:, None]
-    last = len(fine) - (present < len(shares))
-    before, after = np.maximum(np.arange(last) - 1, 0), np.minimum(np.arange(last) + 1, last - 1)
-    change = np.zeros_like(fine)
-    change[:last] = np.abs(density[after] - density[before]) * widths[:last, None] / 2
-    return np.asarray((part @ np.minimum(fine, change)).reshape(len(exact), *shares.shape[1:]))
 
 
 def _slopes(joint: FloatArray, held: FloatArray, middles: FloatArray, present: int) -> FloatArray:

@@ -16,6 +16,7 @@ from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.likelihood import through
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
+from dpframe.estimate.posterior import DRAWS, Posterior
 from dpframe.plan.columns import Column
 from dpframe.plan.plan import Plan
 from dpframe.tables.frames import release_text, wrap
@@ -137,8 +138,11 @@ def models_of(source: Source) -> Models:
 def joint_shares(models: Models, axes: Sequence[Axis]) -> tuple[FloatArray, FloatArray]:
     """Return the shares of the cells of some axes, of least error from all tables together, and their variances."""
     names = [axis.name for axis in axes]
-    model = models.among(names)
-    shares, variances = model.joint(names), model.errors(names) ** 2
+    model = models.around(names)
+    drawn = Posterior(models, "").of(names)
+    draws = np.array([drawn.joint(draw) for draw in range(DRAWS)]) / model.evidence.n
+    order = [drawn.names.index(name) for name in names]
+    shares, variances = model.joint(names), draws.var(axis=0, ddof=1).transpose(order)
     for i, axis in enumerate(axes):
         column = model.columns[axis.name]
         if column.has_cells_of(axis):

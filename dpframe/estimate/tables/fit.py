@@ -14,6 +14,7 @@ error.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.tables.mixture import Mixture, fit_mixture, targets_of
 from dpframe.estimate.tables.raking import Margin, scaled
 from dpframe.estimate.tables.tables import Evidence, Table
+from dpframe.plan.threads import remember
 from dpframe.spaces.arrays import FloatArray
 
 CLASSES = (1, 2, 5, 10, 20, 40, 80, 160)
@@ -69,6 +71,12 @@ ROUNDS = 3
 
 SWEEPS = 60
 """Sweeps of iterative proportional fitting over all pairs."""
+
+
+REMEMBERED_FITS = 8
+"""Fits that are remembered (limit of memory)."""
+
+_fits: dict[bytes, TableFit] = {}
 
 
 @dataclass(frozen=True)
@@ -139,11 +147,17 @@ class TableFit:
         places = combinations(range(len(columns)), 2)
         return {(i, j): self.joint((columns[i], columns[j])) for i, j in places}
 
-    def refitted(self, evidence: Evidence, seed: int) -> TableFit:
-        """Fit other evidence with the same classes and steps, as replicas need."""
-        if not evidence.pairs and not evidence.row_pairs:
-            return fit_tables(evidence)
-        return TableFit(evidence, fit_mixture(evidence, classes=self.classes, starts=1, seed=seed), self.steps)
+
+def remembered_fit(evidence: Evidence) -> TableFit:
+    """Return the fit to evidence; one that was made in this process is not made again."""
+    digest = hashlib.sha256(repr((evidence.n, evidence.sizes)).encode())
+    for table in evidence.tables:
+        digest.update(repr((table.columns, table.counts.shape)).encode())
+        for values in (table.counts, np.asarray(table.sigma), *table.channels):
+            digest.update(values.tobytes())
+    key = digest.digest()
+    known = _fits.get(key)
+    return remember(_fits, key, fit_tables(evidence) if known is None else known, REMEMBERED_FITS)
 
 
 def fit_tables(evidence: Evidence, *, starts: int | None = None) -> TableFit:

@@ -244,7 +244,7 @@ def fit_mixture(
 
 
 def refit_mixtures(evidence: Evidence, copies: Sequence[Evidence], mixtures: Sequence[Mixture]) -> list[Mixture]:
-    """Fit a mixture to each copy of the evidence whose noise was drawn once more, from a mixture fitted to the evidence.
+    """Fit a mixture to each copy of the evidence, whose noise was drawn once more, from a fit to the evidence.
 
     A copy has its noise twice: a refit ends where its χ² exceeds that of its start by what one noise leaves of the
     cells. All refits take their steps together.
@@ -255,7 +255,8 @@ def refit_mixtures(evidence: Evidence, copies: Sequence[Evidence], mixtures: Seq
     blocks = [block.in_shares(evidence.n) for target in targets for block in target.blocks]
     stacked = [[b.in_shares(evidence.n).counts for t in targets_of(copy) for b in t.blocks] for copy in copies]
     again = [
-        replace(block, counts=np.concatenate(counts)) for block, counts in zip(blocks, zip(*stacked, strict=True), strict=True)
+        replace(block, counts=np.concatenate(counts))
+        for block, counts in zip(blocks, zip(*stacked, strict=True), strict=True)
     ]
     laws = np.stack([np.concatenate(mixture.laws, axis=1) for mixture in mixtures])
     weights = np.stack([mixture.weights for mixture in mixtures])
