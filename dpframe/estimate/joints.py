@@ -22,9 +22,10 @@ from dpframe.estimate import surrogates
 from dpframe.estimate.axes import Axis, check_inverts, join_axes, make_axis
 from dpframe.estimate.column_evidence import BEYOND_USE
 from dpframe.estimate.conditions import ValueCondition, Where
-from dpframe.estimate.evidence.combine import project
+from dpframe.estimate.evidence.combine import project, shrunk
 from dpframe.estimate.evidence.law import Law, RowsLaw
 from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, refits
+from dpframe.estimate.evidence.number_law import NumberPair
 from dpframe.estimate.groups import INTERACTION_MEAN_SD, GroupMeans, OwnEvidence
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
@@ -74,6 +75,9 @@ _SWEEPS = 60
 
 _STRETCHES = 16
 """Stretches of a column's cells whose profile likelihood is looked at."""
+
+CORRELATION_BIAS, CORRELATION_REACH, FAR_SHARE = 0.15, 0.5, 0.1
+"""Standard deviation of what a fit's correlations lack beforehand, that of few which lack more, and their share."""
 
 _FEWEST = 1e-9
 """Share of rows below which a group is empty."""
@@ -537,6 +541,48 @@ class Joints:
                 ends[np.abs(ends) < _ROUNDING] = 0.0
                 said["allowed_by_pairs"] = tuple((np.clip(ends, 0.0, 1.0) * rows).tolist())
         return results, said
+
+    def correlation(self, one: str, other: str, population: bool, z: float) -> Results | None:
+        """Return the correlation of two numbers by the fit, where tables count both; None elsewhere.
+
+        Bins make a covariance too small; it is raised as `NumberPair` does, give or take half of that in the draws.
+        """
+        names = [one, other]
+        laws = [self.tables.law(name) for name in names]
+        members = [self.tables.member(name) for name in names]
+        if (
+            laws[0] is None
+            or laws[1] is None
+            or members[0] is None
+            or members[1] is None
+            or not self.tables.holding([one])
+        ):
+            return None
+        model, draws = self.models.around(names), self.posterior.of(names)
+        columns, rows = [model.columns[name] for name in names], float(self._source.rows)
+        values = tuple(slice(0, column.cells - column.axis.has_null) for column in columns)
+        joint = model.joint(names)[values] * rows
+        bins = tuple(column.bins[: law.bins] for column, law in zip(columns, laws, strict=True))
+        pair = NumberPair((laws[0], laws[1]), (bins[0], bins[1]), joint, np.zeros(joint.shape))
+        (covariance, *variances), _ = pair.moments(1.0, 1.0, 0, 0.0)
+        spread, between = math.sqrt(max(variances[0] * variances[1], 1e-300)), pair.between(joint)
+        # Matched ranks of two heavy tails raise a covariance by any factor: twice is the most that bins hide.
+        factor = min(covariance / between, 2.0) if between else 1.0
+        drawn = draws.pairs[0, 1] if draws.names == names else draws.pairs[0, 1].transpose(0, 2, 1)
+        moved = np.array([pair.between(one[values]) for one in drawn])
+        doubt = np.random.default_rng(0).normal(1.0, 0.5, len(moved))
+        found, covariance = moved * (1 + (factor - 1) * doubt) / spread, between * factor
+        fitted, raw = np.array([covariance / spread]), self.tables.pair(one, other)
+        off, noise = np.zeros(1), np.full(1, np.inf)
+        if raw is not None:
+            values, errors = raw.moments(1.0, 1.0, 0, 0.0)
+            off, noise = values[:1] / spread - fitted, errors[:1] / spread**2
+        # A fit shrinks dependence: how far counts of their own show.
+        moved, left = shrunk(off, noise, np.full(1, CORRELATION_REACH), CORRELATION_BIAS / CORRELATION_REACH, FAR_SHARE)
+        estimate = np.clip(fitted + moved, -1.0, 1.0)
+        chance = (1 - estimate**2) ** 2 / max(rows, 1.0) if population else 0.0
+        draws_about = np.clip(found + moved, -1.0, 1.0)[:, None]
+        return Results.of_draws(estimate, draws_about, left + chance, z).clipped(-1.0, 1.0)
 
     def group_means(self, keys: Sequence[Axis], column: str, z: float) -> GroupMeans | None:
         """Return the means of a number in every cell of some keys; None where not every pair was measured.

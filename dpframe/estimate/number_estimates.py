@@ -509,7 +509,8 @@ class NumberEstimates(VectorEstimates):
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
-        Intervals are by profile likelihood (Venzon and Moolgavkar 1988): where noise hides a variance they are −1 to 1,
+        Where both columns were measured it is that of the fit, with an interval by draws of the table. Elsewhere
+        intervals are by profile likelihood (Venzon and Moolgavkar 1988): where noise hides a variance they are −1 to 1,
         the estimate is NaN, and a warning says so. ``std_error`` is the interval's longer side over its normal
         quantile.
 
@@ -542,6 +543,9 @@ class NumberEstimates(VectorEstimates):
         z = self._z
 
         def correlation(pair: tuple[str, str], values: FloatArray, covariances: FloatArray) -> Results:
+            fitted = self._joints.correlation(*pair, target == "population", z)
+            if fitted is not None:
+                return fitted
             point, lower, upper = moments.profile_correlation(values, covariances, z)
             # An estimate of 1 has no side above it: half of the interval is no error of it.
             longer = (upper - lower) / 2 if math.isnan(point) else max(upper - point, point - lower)

@@ -456,8 +456,7 @@ class NumberPair:
         """Return covariance and both variances, and the variances of these three, in units that codes are steps of."""
         x, y = self._means(0), self._means(1)
         total = max(float(self.counts.sum()), ddof + 1.0)
-        across = np.multiply.outer(x, y)
-        between = float((self.counts * across).sum()) / total
+        across, between = np.multiply.outer(x, y), self.between(self.counts)
         factor = self._raised(between < 0)
         found = between * factor
         noise = float((self.variances * across**2).sum()) + self._unsure(0, y) + self._unsure(1, x)
@@ -466,6 +465,13 @@ class NumberPair:
         noise += population * (first * second + found**2) / total
         units = np.array([one * other, one**2, other**2]) * total / (total - ddof)
         return np.array([found, first, second]) * units, np.array([noise, first_error**2, second_error**2]) * units**2
+
+    def between(self, counts: FloatArray) -> float:
+        """Return the covariance of the means of bins under some counts of the pair."""
+        total = max(float(counts.sum()), 1.0)
+        means = [held[1] for held in self._held]
+        one, other = (mean - counts.sum(axis=1 - place) @ mean / total for place, mean in enumerate(means))
+        return float(one @ counts @ other) / total
 
     def _means(self, place: int) -> FloatArray:
         """Return the mean code of every bin, centred by the table's own counts."""
