@@ -564,8 +564,8 @@ class Joints:
         joint = model.joint(names)[values] * rows
         bins = tuple(column.bins[: law.bins] for column, law in zip(columns, laws, strict=True))
         pair = NumberPair((laws[0], laws[1]), (bins[0], bins[1]), joint, np.zeros(joint.shape))
-        (covariance, *variances), _ = pair.moments(1.0, 1.0, 0, 0.0)
-        spread, between = math.sqrt(max(variances[0] * variances[1], 1e-300)), pair.between(joint)
+        covariance, between = float(pair.moments(1.0, 1.0, 0, 0.0)[0][0]), pair.between(joint)
+        spread = math.sqrt(max(math.prod(pair.spreads), 1e-300))
         # Matched ranks of two heavy tails raise a covariance by any factor: twice is the most that bins hide.
         factor = min(covariance / between, 2.0) if between else 1.0
         drawn = draws.pairs[0, 1] if draws.names == names else draws.pairs[0, 1].transpose(0, 2, 1)

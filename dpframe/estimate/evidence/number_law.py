@@ -466,6 +466,14 @@ class NumberPair:
         units = np.array([one * other, one**2, other**2]) * total / (total - ddof)
         return np.array([found, first, second]) * units, np.array([noise, first_error**2, second_error**2]) * units**2
 
+    @property
+    def spreads(self) -> tuple[float, float]:
+        """The variances of the codes of both numbers by rows that are not negative: above 0, whatever noise does."""
+        shares = [held[0] for held in self._held]
+        centred = [(law.middles - s @ law.middles) ** 2 + law.within for law, s in zip(self.laws, shares, strict=True)]
+        one, other = (float(s @ squares) for s, squares in zip(shares, centred, strict=True))
+        return one, other
+
     def between(self, counts: FloatArray) -> float:
         """Return the covariance of the means of bins under some counts of the pair."""
         total = max(float(counts.sum()), 1.0)
