@@ -155,12 +155,12 @@ def written_text(value: Any) -> str:
     return str(value)
 
 
-@written_text.register
-def _(value: list) -> str:
+@written_text.register(list)
+def _(value: list[Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-@written_text.register
+@written_text.register(dt.timedelta)
 def _(value: dt.timedelta) -> str:
     return str(pd.Timedelta(value))
 
