@@ -116,6 +116,8 @@ def sampled_vectors(space: Space, most: int) -> list[int]:
 def stored_under_nulls(array: pa.Array) -> set[Any]:
     """Return the distinct raw values that lie under the null slots of an Arrow array's own buffers."""
     absent = np.asarray(array.is_null())
+    if pa.types.is_null(array.type):
+        return {None}  # nothing is stored
     if pa.types.is_dictionary(array.type):
         return stored_under_nulls(array.indices)
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):

@@ -146,7 +146,9 @@ def test_spaces(space: Any) -> None:
 def test_values_that_no_file_holds_are_not_shown(values: list[Any], tmp_path: Any) -> None:
     frame = pd.DataFrame({"x": pd.Series(values, dtype=object)})
     with pytest.raises(
-        DpframeError, match=r"^a column of the table cannot be stored as Parquet; drop it or convert it$"
+        DpframeError,
+        match=r"^column 'x' cannot be stored as Parquet; "
+        r"convert it, if it is sparse with \.sparse\.to_dense\(\), or drop it$",
     ):
         dpf.write(frame, tmp_path / "out.parquet")
 

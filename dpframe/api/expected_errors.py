@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.errors import InferenceWarning, name_list, warn
-from dpframe.plan.findings import hinted_nulls
+from dpframe.plan.findings import hinted_nulls, shares_made_null
 from dpframe.plan.infer.categories import is_text
 from dpframe.plan.infer.from_data import any_space
 from dpframe.plan.infer.numbers import is_number
@@ -83,15 +83,26 @@ _WHOSE = "; one that names persons is to be passed as privacy_id= if they may ha
 """Said of any text: that its values are many and repeat would be an answer about the data, too."""
 
 
-def warn_hinted_nulls(plan: Plan) -> None:
-    """Warn, in one line for all columns, of nulls that inference may have dropped below its noise."""
-    missing = {one.column for one in plan.not_found}
-    names = () if plan.inferred is None else hinted_nulls(plan.inferred, plan.spaces)
-    hinted = [name for name in names if name not in missing]
+def warn_of_nulls(plan: Plan) -> None:
+    """Warn, in one line each, of nulls that inference may have dropped, and of values that it made null."""
+    missing, inferred = {one.column for one in plan.not_found}, plan.inferred
+    if inferred is None:
+        return
+    hinted = [name for name in hinted_nulls(inferred, plan.spaces) if name not in missing]
     if hinted:
         warn(
             f"noisy counts hint at nulls in {name_list(hinted)}, too few to show; if there are any, they count as "
             f"values: declare spaces={{{hinted[0]!r}: Nullable(…)}} in a new release",
+            InferenceWarning,
+        )
+    made = {
+        n: s for n, s in shares_made_null(inferred, plan.spaces, plan.inferred_rows or 0).items() if n not in missing
+    }
+    if made:
+        name = max(made, key=made.__getitem__)
+        warn(
+            f"rare values of {name_list(list(made))} were not found and are null (up to {100 * made[name]:.2g} % of "
+            f"the rows); declare spaces={{{name!r}: [CATEGORY, …]}} in a new release",
             InferenceWarning,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -25,7 +25,6 @@ from dpframe.errors import (
 from dpframe.plan.data import MOST_PERSON_ROWS
 from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread
-from dpframe.spaces import Space
 from dpframe.tables.frames import Frame
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.noisy_tables import measured_tables
@@ -83,14 +82,14 @@ Checked = tuple[CheckedRequest, Codes]
 class ReleaseJob(Job[Checked, D], Generic[T, D]):
     """A release of a table, or the inference of its spaces, under a request.
 
-    ``then`` draws the rows, and returns or writes what is released; ``fits`` refuses spaces that it cannot write.
+    ``then`` draws the rows, and returns or writes what is released; ``fits`` refuses what it cannot write.
     """
 
     table: T
     request: Request
     budget: ReleaseBudget
     then: Callable[[T, Ready], D]
-    fits: Callable[[Mapping[str, Space]], None] = lambda _: None
+    fits: Callable[[CheckedRequest], None] = lambda _: None
 
     @one_thread
     def check(self) -> Checked:
@@ -128,7 +127,11 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
                 )
             if not (valid.plan.columns or valid.plan.passthrough):
                 warn("no column is left to release; check the input and drop=", InferenceWarning)
-        self.fits(valid.spaces)
+            if self.budget.account is not None and not valid.plan.tells_of_rows:
+                raise ParameterError(
+                    "no column can differ between rows, so that nothing needs a budget; leave ledger and dataset out"
+                )
+        self.fits(valid)
         likely = valid.widened(table)
         if likely is not None:
             check_released_types(table, likely)
@@ -184,7 +187,7 @@ def carry_out(
     request: Request,
     budget: ReleaseBudget,
     then: Callable[[T, Ready], D],
-    fits: Callable[[Mapping[str, Space]], None] = lambda _: None,
+    fits: Callable[[CheckedRequest], None] = lambda _: None,
 ) -> D:
     """Run the job of a request: of a table in memory, of files, or of an engine's; see `ReleaseJob`.
 

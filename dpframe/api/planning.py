@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.accounting.unit import ROW, Unit
-from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_hinted_nulls, warn_not_found
+from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_not_found, warn_of_nulls
 from dpframe.api.identity import request_digest
 from dpframe.api.ledger.account import Cost
 from dpframe.api.options import (
@@ -146,6 +146,17 @@ class CheckedRequest:
         return found
 
     @property
+    def randomised(self) -> Sequence[str]:
+        """The columns that are released with noise."""
+        return self.names if self.plan is None else self.plan.names
+
+    @property
+    def passthrough(self) -> Sequence[str]:
+        """The columns that are released as they are."""
+        found: Sequence[str] = self.options["passthrough"] if self.plan is None else self.plan.passthrough
+        return found
+
+    @property
     def unit(self) -> Unit:
         """Whom the promise is for."""
         return _unit_of(self.options) if self.plan is None else self.plan.unit
@@ -160,7 +171,7 @@ class CheckedRequest:
     def ready(cls, plan: Plan, table: Table, request: Request) -> CheckedRequest:
         """Check a ready plan against a table."""
         warn_not_found(plan)
-        warn_hinted_nulls(plan)
+        warn_of_nulls(plan)
         check_columns(table.names, plan)
         _check_unit(plan.reused, plan.unit)
         if request.release:
@@ -287,7 +298,7 @@ class CheckedRequest:
                 InferenceWarning,
             )
         warn_not_found(plan, self.expected(table) if plan.not_found else [])
-        warn_hinted_nulls(plan)
+        warn_of_nulls(plan)
         return plan
 
     def _with_mechanisms(self, spaces: Mapping[str, Space], inferred: Inferred) -> Plan:

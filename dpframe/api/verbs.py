@@ -20,12 +20,13 @@ from dpframe.api.identity import table_digest
 from dpframe.api.job import Ready, carry_out, drawn, planned
 from dpframe.api.ledger.account import OpenAccount
 from dpframe.api.options import PlanOptions, as_method_of, check_codec, documented
-from dpframe.api.planning import Request
+from dpframe.api.planning import CheckedRequest, Request
 from dpframe.api.targets import check_alone, reached
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, refusing_misfit_calls, warn
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.field import is_open
+from dpframe.spaces.written_values import written_text
 from dpframe.tables.batches import usual_threads
 from dpframe.tables.conversion import Conversion, Progress
 from dpframe.tables.files import BATCH_ROWS, FileInput
@@ -249,9 +250,7 @@ def sanitize(
         warn(before.line, RepeatedReleaseWarning)
         return before.info
     if isinstance(source, pd.DataFrame):
-        frame, sink = wrap(source), Sink(path, compression)
-        sink.check(as_table(source.iloc[:0][_leaving(frame.names, request)]).schema)
-        return _frame_written(frame, sink, request, paid, key)
+        return _frame_written(source, Sink(path, compression), request, paid, key)
     with staged(source, path.parent) as table:
         check_target(path, table)
         with budget_of_input(table.digest, path, request, paid, key, table.keyed_digest) as budget:
@@ -295,25 +294,37 @@ def _written(table: FileInput, path: Path, request: Request, budget: ReleaseBudg
 
 
 def _frame_written(
-    frame: Frame, sink: Sink, request: Request, account: OpenAccount | None, key: bytes | None
+    source: pd.DataFrame, sink: Sink, request: Request, account: OpenAccount | None, key: bytes | None
 ) -> ReleaseInfo:
     """Write the release of a frame in memory, and return what it says about itself."""
+    frame = wrap(source)
     facts = repr((frame.names, frame.n)).encode()
 
     def keyed(key: bytes) -> bytes:
         # What has no digest is not known again, so that an interrupted run of it cannot be repeated.
         return table_digest(frame, {}, key) or secrets.token_bytes(32)
 
-    def fits(spaces: Mapping[str, Space]) -> None:
+    def opened(spaces: Mapping[str, Space]) -> list[pa.Field]:
         # Objects have the type of their space.
-        for field in frame.fields([name for name in spaces if name in frame.names]):
-            if is_open(field.type):
-                sink.check([pa.field(field.name, spaces[field.name].natural_type)])
+        fields = frame.fields([name for name in spaces if name in frame.names])
+        return [pa.field(field.name, spaces[field.name].natural_type) for field in fields if is_open(field.type)]
+
+    def fits(checked: CheckedRequest) -> None:
+        # The entries of a categorical follow the rows; what passes through is public.
+        typed = [name for name in checked.randomised if not isinstance(source[name].dtype, pd.CategoricalDtype)]
+        for part in (source.iloc[:0][typed], source[list(checked.passthrough)]):
+            sink.check(as_table(part).schema)
+        sink.check(opened(checked.spaces))
 
     with budget_of_input(lambda: facts, sink.path, request, account, key, keyed) as budget:
 
         def written(chosen: Frame, ready: Ready) -> ReleaseInfo:
-            return write(drawn(chosen, ready), sink.path, compression=sink.compression)
+            safe = drawn(chosen, ready)
+            # What inference finds objects to be is known when it is paid for: what the format cannot hold is text.
+            for field in opened(ready.plan.spaces):
+                if not sink.holds(field):
+                    safe[field.name] = safe[field.name].astype(object).map(written_text, na_action="ignore")
+            return write(safe, sink.path, compression=sink.compression)
 
         return budget.done(carry_out(frame, request, budget, written, fits))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -440,7 +440,8 @@ def as_asked(table: pd.DataFrame, axis: BinnedAxis, bounds: list[Any]) -> pd.Dat
     kept = table.iloc[int(not below) : len(table) - int(not above)]
     inner = axis.bounds[int(not below) : len(axis.bounds) - int(not above)]
     # The bin at the space's upper bound ends a step beyond it, and the next one begins at the bound that was given.
-    index = reduce(pd.IntervalIndex.append, (axis.intervals(part) for part in (below, inner, above))).rename(axis.name)
+    parts = [axis.intervals(part) for part in (below, inner, above)]
+    index = parts[0].append(parts[1:]).rename(axis.name)
     values = np.full((len(index), kept.shape[1]), np.nan)
     first = max(0, len(below) - 1)
     values[first : first + len(kept)] = kept.to_numpy()

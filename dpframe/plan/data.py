@@ -230,6 +230,12 @@ class PlanData:
         )
 
     @property
+    def tells_of_rows(self) -> bool:
+        """Whether a release depends on the rows but for columns that pass through: not if each column has one value."""
+        inferred = self.inferred is not None or self.reused is not None
+        return inferred or any(column.released.points > 1 for column in self.columns)
+
+    @property
     def _secret(self) -> bool:
         return self.shuffle and not self.passthrough
 

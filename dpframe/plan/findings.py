@@ -175,6 +175,25 @@ def hinted_nulls(inferred: Inferred, spaces: Mapping[str, Space]) -> tuple[str, 
     )
 
 
+def shares_made_null(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> dict[str, float]:
+    """Return by column the share of ``n`` rows whose values were not found and are null, where it exceeds its noise.
+
+    >>> from dpframe import Budget, Categorical, Nullable
+    >>> counts = Measured("a", "values", ("1", "2"), (500, 300), 100.0, 0)
+    >>> shares_made_null(Inferred(Budget(1.0, 0.0), ("a",), (counts,)), {"a": Nullable(Categorical(["1", "2"]))}, 1_000)
+    {'a': 0.2}
+    """
+    found = {}
+    for measured in inferred.measured:
+        space: Any = spaces.get(measured.column)
+        if measured.kind == "values" and n and space is not None and space.has_null:
+            hidden = n - sum(measured.counts) - max(measured.missing or 0, 0)
+            error = math.sqrt((len(measured.counts) + 1) * measured.variance)
+            if getattr(space.inner_space, "other", None) is None and hidden > ERRORS * error:
+                found[measured.column] = hidden / n
+    return found
+
+
 def _of_several_kinds(measured: Sequence[Measured], asked: Sequence[Asked]) -> _Missing | None:
     """Return that a column has values of a kind that it is not read as, where its counts show them."""
     ways = {histogram.way for histogram in asked if histogram.way is not None}

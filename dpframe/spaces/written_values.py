@@ -5,11 +5,16 @@ Distinct texts are read once, so that a column is read at the speed of its dicti
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import json
 from collections.abc import Callable, Sequence
+from functools import partial, singledispatch
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -95,7 +100,7 @@ def read_written(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_string(type_):
         return texts
     entries, indices = _distinct(texts)
-    read = next(read for fits, read in _READERS if fits(type_))(entries)
+    read = next(read for fits, read in (*_READERS, *_OBJECT_READERS) if fits(type_))(entries)
     return read.take(pa.array(indices, mask=indices < 0))
 
 
@@ -109,26 +114,55 @@ def is_blank(texts: pa.Array) -> npt.NDArray[np.bool_]:
 def are_figures(texts: pa.Array) -> bool:
     """Return whether all texts write numbers, truth values or times, in any of the usual ways: no word is one of them.
 
-    >>> columns = ["$1.50", "20 %"], ["31/12/2024", "9:30 pm"], ["2024Q1"], ["1", "a"]
+    Digits with leading zeros are codes, which a word may stand among.
+
+    >>> columns = ["$1.50", "20 %"], ["31/12/2024", "9:30 pm"], ["2024Q1"], ["1", "a"], ["10115", "01067"]
     >>> [are_figures(pa.array(texts)) for texts in columns]
-    [True, True, True, False]
+    [True, True, True, False, False]
     """
     entries, indices = _distinct(texts)
-    return bool((_matches(entries, _FIGURE) | _matches(entries, _NUMBER) | _matches(entries, _BOOLEAN))[indices].all())
+    numbers = _matches(entries, _NUMBER)
+    codes = _matches(entries, _ANY_NUMBER) & ~numbers
+    figures = (_matches(entries, _FIGURE) & ~codes) | numbers | _matches(entries, _BOOLEAN)
+    return bool(figures[indices].all())
 
 
 def can_be_written(type_: pa.DataType) -> bool:
-    """Return whether values of a type are read from text."""
+    """Return whether values of a type are written as text in one way only, so that any text says what it is."""
     return pa.types.is_string(type_) or any(fits(type_) for fits, _ in _READERS)
 
 
-def written_type(space: Space) -> pa.DataType:
-    """Return the type that a space's values are read as from text, or raise `ColumnError` for those that no text is."""
+def written_type(space: Space, released: bool = False) -> pa.DataType:
+    """Return the type that a space's values are read as from text, or raise `ColumnError` for those that no text is.
+
+    ``released`` text may be any that `written_text` makes of objects.
+    """
     type_ = pa.date32() if pa.types.is_date32(space.natural_type) else space.object_type
-    if not can_be_written(type_):
+    readers = _OBJECT_READERS if released else []
+    if not (can_be_written(type_) or any(fits(type_) for fits, _ in readers)):
         lists = ', with its text split into lists (pandas\' .str.findall("[^;]+"))' if space.holds_sets else ""
         raise ColumnError(f"has values that CSV cannot hold ({space.tag}); convert the input to Parquet{lists}")
     return type_
+
+
+@singledispatch
+def written_text(value: Any) -> str:
+    """Return the text that a release of objects has for a value: lists as JSON, durations as pandas writes them.
+
+    >>> [written_text(value) for value in (["a", "b"], dt.timedelta(hours=26), dt.time(8, 30))]
+    ['["a", "b"]', '1 days 02:00:00', '08:30:00']
+    """
+    return str(value)
+
+
+@written_text.register(list)
+def _(value: list[Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+@written_text.register(dt.timedelta)
+def _(value: dt.timedelta) -> str:
+    return str(pd.Timedelta(value))
 
 
 def _distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
@@ -198,3 +232,27 @@ _READERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arra
     (pa.types.is_date32, lambda entries: _times(entries).cast(pa.date32(), safe=False)),
     (lambda type_: type_ == pa.timestamp("us"), _times),
 ]
+
+
+def _lists(items: pa.DataType, entries: pa.Array) -> pa.Array:
+    """Return lists that are written as JSON; others are null."""
+    return pa.array([_list(text, items) for text in entries.to_pylist()], pa.list_(items))
+
+
+def _list(text: str | None, items: pa.DataType) -> list[Any] | None:
+    with contextlib.suppress(ValueError, TypeError, RecursionError, pa.ArrowException):
+        found = json.loads(text or "")
+        pa.array(found, items)
+        return found if isinstance(found, list) else None
+    return None
+
+
+def _durations(entries: pa.Array) -> pa.Array:
+    return pa.array(pd.to_timedelta(entries.to_pandas(), errors="coerce"), from_pandas=True)
+
+
+_OBJECT_READERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]]] = [
+    *((pa.list_(items).equals, partial(_lists, items)) for items in (pa.string(), pa.int64(), pa.float64())),
+    (pa.types.is_duration, _durations),
+]
+"""Values that a release may have had of objects, which CSV has as text; see `written_text`."""

@@ -96,6 +96,8 @@ _RULES: list[tuple[Callable[[pa.DataType], bool], str]] = [
     (pa.types.is_floating, 'no number like 54.2 (pandas.read_csv(…, decimal=",") reads decimal commas)'),
     (pa.types.is_date, f"no date like 2024-01-31 ({_DAY_FIRST})"),
     (pa.types.is_timestamp, f"no time like 2024-01-31 08:00 ({_DAY_FIRST})"),
+    (pa.types.is_list, 'no list like ["a", "b"]'),
+    (pa.types.is_duration, "no duration like 1 days 02:00:00"),
 ]
 
 
@@ -167,7 +169,7 @@ class CsvInput(FileInput):
         for name, space in spaces.items():
             if name in self.names:
                 try:
-                    types[name] = written_type(space)
+                    types[name] = written_type(space, released=self.text is not None)
                 except ColumnError as error:
                     raise error.located(name) from None
         fields = [pa.field(name, types.get(name, pa.string())) for name in self.names]

@@ -510,11 +510,14 @@ def _is_open(dtype: Any) -> bool:
     """Return whether a dtype leaves the values' types open, so that they are to be read one by one."""
     # pandas makes a categorical without entries of a column without values.
     empty = isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
-    return empty or elements(pd.Series([], dtype=dtype)) is not None
+    # Arrow's types say what values are; of dictionaries of nulls pandas makes no empty column.
+    return empty or (not isinstance(dtype, pd.ArrowDtype) and elements(pd.Series([], dtype=dtype)) is not None)
 
 
 def _type_of(dtype: Any) -> pa.DataType | None:
     """Return the Arrow type of a dtype, which an empty column has, and nothing else; None if Arrow has no such type."""
+    if isinstance(dtype, pd.ArrowDtype):
+        return dtype.pyarrow_dtype
     try:
         return pa.array(pd.Series([], dtype=dtype), from_pandas=True).type
     except (pa.ArrowException, TypeError, ValueError):

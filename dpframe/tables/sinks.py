@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from dpframe.disk import atomic, check_writable, write_text
-from dpframe.errors import FileError
+from dpframe.errors import ColumnError, FileError
 from dpframe.tables.batches import RowsWriter, Writer
 from dpframe.tables.files import SIDECAR, FileInput, sidecar
 from dpframe.tables.inputs import FORMATS, format_of
@@ -59,6 +60,13 @@ class Sink:
         """Raise `ColumnError` for a column that the format cannot hold."""
         for field in fields:
             self.format.check_field(field)
+
+    def holds(self, field: pa.Field) -> bool:
+        """Return whether the format can hold a column."""
+        with contextlib.suppress(ColumnError):
+            self.check([field])
+            return True
+        return False
 
     def open(self, file: IO[bytes], schema: pa.Schema) -> Writer:
         """Begin to write to an open file."""

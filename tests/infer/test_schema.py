@@ -1,6 +1,8 @@
 """A release of inferred spaces reads as its input does: types stay, and rare values break no reader."""
 
 import datetime as dt
+import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -50,6 +52,35 @@ def test_rare_values_of_text_that_writes_numbers_or_dates_are_null(kind):
     assert set(space.inner_space.categories) < set(TEXTS[kind])
     # Without nulls in the column's type there is no null to read them as.
     assert space_of(TEXTS[kind], nullable=False).other == "other"
+
+
+def test_rare_codes_with_leading_zeros_are_in_a_bucket():
+    """As numbers they would lose the zeros, so that nobody reads the column as such: they became null."""
+    space = space_of([f"{place:05}" for place in PLACES * 67])
+    assert space.inner_space.other == "other"
+    assert not isinstance(space, Nullable)
+
+
+@pytest.mark.parametrize("rare", [0.0, 0.15])
+def test_rare_values_that_became_null_are_warned_of(rare):
+    """At a key that is fixed, by two standard errors of noisy counts."""
+    rng = np.random.default_rng(1)
+    values = np.where(rng.random(N) < rare, rng.integers(10_000, 99_999, N), rng.integers(1, 4, N)).astype(str)
+    frame = pd.DataFrame({"plz": values, "sex": rng.choice(["F", "M"], N)})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        safe = dpf.sanitize(frame, epsilon=3.0, delta=1e-6, key=KEY)
+        dpf.sanitize(frame, plan=safe.dp.release.plan)
+    said = [str(one.message) for one in caught if "rare values" in str(one.message)]
+    assert len(said) == (2 if rare else 0)
+    for line in said:
+        share = re.fullmatch(
+            r"rare values of plz were not found and are null \(up to (\d+) % of the rows\); declare "
+            r"spaces=\{'plz': \[CATEGORY, …\]\} in a new release",
+            line,
+        )
+        assert share is not None
+        assert abs(float(share[1]) - 100 * np.mean(values.astype(int) > 3)) < 3
 
 
 @pytest.mark.parametrize(("rest", "word"), [("Other", "Other"), ("OTHER", "OTHER"), ("else", "other")])

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpframe as dpf
-from dpframe.errors import ColumnError, DpframeError
+from dpframe.errors import ColumnError, DpframeError, ParameterError
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
 
@@ -26,7 +26,8 @@ DAY = dt.datetime(2026, 11, 27)
 
 
 def _arrow(values: list[Any], type_: pa.DataType) -> pd.Series[Any]:
-    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array(values * (N // len(values)), type_)])))
+    array = pa.array(values * (N // len(values)), getattr(type_, "value_type", type_) if values == [None] else type_)
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([array.cast(type_)])))
 
 
 def _pandas(values: Any, dtype: Any = None) -> pd.Series[Any]:
@@ -53,6 +54,8 @@ COLUMNS: dict[str, pd.Series[Any]] = {
     "objects of nulls": _pandas([None, np.nan], object),
     "lists": pd.Series([["a"], []] * (N // 2)),
     "NaN": _pandas([np.nan, np.nan], "float64"),
+    "durations": _pandas([dt.timedelta(1), None], object),
+    "category of durations": _pandas([dt.timedelta(1), None], object).astype("category"),
     **{
         f"Arrow {type_}": _arrow(values, type_)
         for values, type_ in [
@@ -76,6 +79,7 @@ COLUMNS: dict[str, pd.Series[Any]] = {
             ([{"a": 1}, None], pa.struct([("a", pa.int64())])),
             ([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
             (["a", None], pa.dictionary(pa.int8(), pa.string())),
+            ([None], pa.dictionary(pa.int8(), pa.null())),
         ]
     },
 }
@@ -107,7 +111,7 @@ ENTRIES: dict[str, Callable[..., Any]] = {
 ARROW = ("Arrow", "Arrow to CSV", "polars")
 OTHERS = ("complex", "sparse", "sparse text", "objects")
 """Columns that Arrow has no type for."""
-OFTEN = ("Arrow null", "timedelta64", "sparse", "Arrow time64[us]", "complex")
+OFTEN = ("Arrow null", "timedelta64", "sparse", "Arrow time64[us]", "complex", "lists", "durations")
 """Columns that are asked about in every run of the tests."""
 
 
@@ -115,8 +119,6 @@ OFTEN = ("Arrow null", "timedelta64", "sparse", "Arrow time64[us]", "complex")
 def test_what_is_refused_spends_nothing(name: str, tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": COLUMNS[name]})
     entries = {entry: ask for entry, ask in ENTRIES.items() if name not in OTHERS or entry not in ARROW}
-    if name == "lists":  # that objects are sets is known once inference is paid for
-        del entries["CSV"]
     for entry, ask in entries.items():
         ledger = dpf.Ledger(tmp_path / f"{entry}.sqlite")
         ledger.create("survey", 10.0, 1e-3)
@@ -146,6 +148,55 @@ def test_sets_that_csv_cannot_hold_spend_nothing(values: Any, tmp_path: Path) ->
     assert not len(ledger.history())
 
 
+OBJECTS: dict[str, list[Any]] = {
+    "sets": [["a"], ["a", "b"], []],
+    "sets of numbers": [[1], [1, 2]],
+    "vectors": [[1.0, 2.0], [0.5, 1.5]],
+    "durations": [dt.timedelta(hours=26), dt.timedelta(hours=-2, microseconds=3)],
+    "times of day": [dt.time(8, 30), dt.time(22)],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [*((kind, object) for kind in OBJECTS), ("durations", "category"), ("times of day", "category")]
+)
+def test_objects_that_csv_cannot_hold_are_written_as_text(kind: str, dtype: Any, tmp_path: Path) -> None:
+    """What objects are is known when inference is paid for: they were refused after that."""
+    values = pd.Series(OBJECTS[kind] * (6_000 // len(OBJECTS[kind])), dtype=object).astype(dtype)
+    frame = pd.DataFrame({"x": values, "sex": ["F", "M"] * 3_000})
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 10.0, 1e-3)
+    dpf.sanitize(frame, tmp_path / "out.csv", epsilon=4.0, delta=1e-6, ledger=ledger, dataset="survey")
+    assert len(ledger.history()) == 1
+    assert dpf.verify(tmp_path / "out.csv").ok
+    safe = dpf.read(tmp_path / "out.csv")
+    assert not safe.dp.release.plan.not_found
+    assert safe["x"].notna().mean() > 0.9
+    with pytest.raises(ColumnError, match="CSV cannot hold"):
+        dpf.sanitize(
+            frame, tmp_path / "more.csv", plan=dpf.plan(frame, epsilon=4.0, delta=1e-6), ledger=ledger, dataset="survey"
+        )
+    assert len(ledger.history()) == 1
+
+
+def test_what_passes_through_is_checked_before_anything_is_spent(tmp_path: Path) -> None:
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 10.0, 1e-3)
+    frame = pd.DataFrame({"x": range(40), "tags": [["a"], ["b"]] * 20})
+    with pytest.raises(ColumnError, match=r"^column 'tags': .*CSV cannot hold"):
+        dpf.sanitize(
+            frame,
+            tmp_path / "out.csv",
+            **PROMISE,
+            spaces={"x": (0, 40)},
+            passthrough=["tags"],
+            ledger=ledger,
+            dataset="survey",
+        )
+    assert not len(ledger.history())
+
+
+NO_ENTRIES = pa.DictionaryArray.from_arrays(pa.array([None] * 300, pa.int32()), pa.nulls(0))
 VOID = pa.table({"age": np.arange(300) % 90, "void": pa.nulls(300)})
 KINDS: dict[str, Callable[[pa.Table, Path], Any]] = {
     "Arrow": lambda table, path: table,
@@ -153,8 +204,9 @@ KINDS: dict[str, Callable[[pa.Table, Path], Any]] = {
     "pandas": lambda table, path: table.to_pandas(types_mapper=pd.ArrowDtype),
     "polars": lambda table, path: pl.from_arrow(table),
     "lazy polars": lambda table, path: pl.from_arrow(table).lazy(),  # type: ignore[union-attr]
-    "categories": lambda table, path: table.set_column(
-        1, "void", pa.DictionaryArray.from_arrays(pa.array([None] * 300, pa.int32()), pa.nulls(0))
+    "categories": lambda table, path: table.set_column(1, "void", NO_ENTRIES),
+    "pandas' categories": lambda table, path: (
+        table.select(["age"]).to_pandas().assign(void=pd.arrays.ArrowExtensionArray(NO_ENTRIES))
     ),
     "Parquet": lambda table, path: pq.write_table(table, path / "in.parquet") or path / "in.parquet",
 }
@@ -197,6 +249,21 @@ def test_estimates_of_a_column_that_holds_nothing() -> None:
     assert safe.dp.synthesize()["void"].isna().all()
     safe.dp.describe()
     safe.dp.report()
+
+
+@pytest.mark.parametrize("target", [None, "out.csv", "out.parquet"])
+@pytest.mark.parametrize("options", [{}, {"drop": ["void"]}, {"passthrough": ["void"]}], ids=str)
+def test_a_table_that_holds_nothing_takes_no_budget(options: Any, target: str | None, tmp_path: Path) -> None:
+    """All of the promise was spent on rows that are alike in every table of the schema."""
+    ledger = dpf.Ledger(tmp_path / "ledger.sqlite")
+    ledger.create("survey", 10.0, 1e-3)
+    where = () if target is None else (tmp_path / target,)
+    with pytest.raises(ParameterError, match="nothing needs a budget; leave ledger and dataset out"):
+        dpf.sanitize(VOID.select(["void"]), *where, **PROMISE, **options, ledger=ledger, dataset="survey")
+    assert not len(ledger.history())
+    if not options.get("drop"):
+        safe = dpf.sanitize(VOID.select(["void"]), *where, **PROMISE, **options)
+        assert _nulls(dpf.read(where[0]) if where else safe) == 300
 
 
 def test_a_column_that_holds_nothing_is_no_plan_for_values(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from dpframe.spaces import (
     Categorical,
     Curve,
     Datetime,
+    Empty,
     Integer,
     Nullable,
     Ordinal,
@@ -48,6 +49,7 @@ def times(*texts: str | None, type_: pa.DataType = pa.timestamp("s")) -> pa.Arra
 
 EXAMPLES: list[tuple[Space, Any]] = [
     (Boolean(), [True, False, False, True, True]),
+    (Empty(), [None, None]),
     (Categorical(["F", "M"]), ["M", "F", "F", "M"]),
     (Categorical(["only"]), ["only"] * 3),
     (Categorical(["a", "b"], other="other"), ["b", "zebra", "a", "", "other"]),
@@ -136,7 +138,10 @@ EXAMPLES: list[tuple[Space, Any]] = [
 
 def test_examples_cover_the_registry() -> None:
     assert {space.tag for space, _ in EXAMPLES} == set(SPACES)
-    assert {space.inner.tag for space, _ in EXAMPLES if isinstance(space, Nullable)} == set(SPACES) - {"nullable"}
+    assert {space.inner.tag for space, _ in EXAMPLES if isinstance(space, Nullable)} == set(SPACES) - {
+        "empty",
+        "nullable",
+    }
 
 
 @pytest.mark.parametrize(("space", "values"), EXAMPLES, ids=lambda v: repr(v)[:60] if isinstance(v, Space) else "")

@@ -136,7 +136,8 @@ def test_codes_with_leading_zeros_are_text(tmp_path, share):
     frame.assign(age=row % 90).to_csv(tmp_path / "in.csv", index=False)
     dpf.sanitize_parquet(tmp_path / "in.csv", tmp_path / "out.csv", 4, key=b"\1" * 32)
     ask = dpf.Estimates(tmp_path / "out.csv")
-    assert {name: tuple(ask.plan[name].space.inner_space.labels()) for name in texts} == texts
+    for name, codes in texts.items():
+        assert ask.plan[name].space.inner_space.labels() == [*codes, "other"]
     assert ask.plan["age"].space.inner_space.tag == "integer"
     shares = ask.value_counts("zip", normalize=True)
     assert shares.loc["02116", "estimate"] == pytest.approx(share, abs=0.05)

@@ -152,7 +152,7 @@ def test_refusals(tmp_path):
     with pytest.raises(dpf.ParameterError, match="plan must be a Plan or a ReleaseInfo"):
         dpf.write(safe, path, "plan.json")
     odd = dpf.sanitize(arrow().to_pandas(), plan=plan()).assign(odd=[1, "a"] * (ROWS // 2))
-    with pytest.raises(dpf.ParameterError, match="a column of the table cannot be stored as Parquet") as caught:
+    with pytest.raises(dpf.ParameterError, match="column 'odd' cannot be stored as Parquet") as caught:
         dpf.write(odd, path)
     assert "'a'" not in f"{caught.value!r} {caught.value.__context__!r}"
     assert list(tmp_path.iterdir()) == []
