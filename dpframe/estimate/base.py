@@ -13,16 +13,16 @@ import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, name_list, warn
 from dpframe.estimate import moments, sets, surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis, overlaps
+from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
-from dpframe.estimate.evidence.combine import Observation, updated
 from dpframe.estimate.item_pairs import PairTable
 from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable, SizeTable
+from dpframe.observe.observation import Observation, update
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.plan import Plan
@@ -129,8 +129,7 @@ class Reading:
         if not len(codes):
             return np.zeros(0)
         law, space = self._joints.law(column), self._source.column(column).space
-        inside = np.pad(overlaps(law.edges, codes, codes + 1), ((0, 0), (0, int(space.has_null))))  # null is on no side
-        parts = law.parts_of(inside, self._source.sampling("table"), 1.0)
+        parts = law.parts_of(law.overlap(codes, codes + 1), self._source.sampling("table"), 1.0)
         rows, errors = parts[:2] * self._all_rows
         if (rows > np.maximum(_CLEAR * errors, _MANY * self._all_rows)).any():
             seen, step = float(f"{rows.max():.2g}"), line_of(space)[1]
@@ -219,7 +218,7 @@ class Reading:
         more = np.diag(np.zeros_like(own) if whole is None else np.maximum(whole[1] - own, 0.0))
         if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
             return found, np.diag(own) + more, "tables"
-        values, covariance = updated(values, covariance, Observation(np.eye(len(found)), found, own))
+        values, covariance = update(values, covariance, Observation(np.eye(len(found)), found, own))
         return values, covariance + more, "both"
 
     def _with_levels(

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpframe.estimate.axes import Axis, overlaps
+from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.number_law import REPLICATES, NumberLaw
@@ -36,12 +36,8 @@ _CAREFUL = 2.0
 
 def aggregation(fine: Law | Axis, coarse: Axis) -> FloatArray:
     """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
-    inside = overlaps(fine.ends, coarse.starts, coarse.ends[1:])
-    if not fine.has_null:
-        return inside
-    padded = np.zeros((coarse.cells, fine.cells))
-    padded[:-1, :-1], padded[-1, -1] = inside, 1.0
-    return padded
+    inside = fine.overlap(coarse.starts, coarse.ends[1:])
+    return np.vstack([inside, np.eye(fine.cells)[-1:]]) if fine.has_null else inside
 
 
 def same_cells(one: Axis, other: Axis) -> bool:

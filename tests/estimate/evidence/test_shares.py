@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 from scipy.stats import chi2
 
-from dpframe.estimate.evidence.combine import Observation, few_rows, shrunk
+from dpframe.estimate.evidence.combine import few_rows, shrunk
 from dpframe.estimate.evidence.likelihood import Matrices, Seen, Shares
 
 
@@ -90,15 +90,6 @@ def test_the_ratio_of_two_parts_stays_and_the_others_follow():
     assert found[:2, 0].sum() == pytest.approx(found[2:4, 0].sum())
     assert found[4, 0] == pytest.approx(shares[4], abs=0.05)
     assert lost[0] > 2
-
-
-def test_counts_that_were_released_above_a_threshold_are_taken_about_what_they_are():
-    facts = Observation(np.eye(2), np.array([105.0, 500.0]), np.array([100.0, 100.0]), np.array([100.0, 100.0]))
-    told = facts.about(np.array([95.0, 500.0]))
-    assert told.counts[0] < 105
-    assert told.variances[0] > 100
-    assert told.counts[1] == pytest.approx(500)
-    assert facts.matrix is told.matrix
 
 
 # ------------------------------------------------------------------------------------------------ drawn together
