@@ -270,10 +270,10 @@ class MeasuredTables:
             finer = into_cells(one.axes[0], axis)
             held = one.table if finer is None else one.table.onto(0, finer)
             cells = aggregation(axis, one.axes[0]) if finer is None else np.eye(axis.cells)
-            law = law.told(Observation(cells, held.counts, held.variances))
+            law = law.condition_on(Observation(cells, held.counts, held.variances))
         more = self.inference.counted(axis, parts=True)
         if more is not None:
-            law = law.told(more.linearise(law.positive))
+            law = law.condition_on(more.linearise(law.positive))
         merge = None if coarse is None else into_cells(axis, coarse)
         bins = quantile_bins(law.positive, axis.has_null) if merge is None else merge.argmax(axis=0)
         return TableColumn(axis, bins, law.shares, law)
@@ -293,7 +293,7 @@ class MeasuredTables:
                 if len(one.axes) > 1:
                     merge, held = into_cells(axis, one.axis(name)), one.table.sum_to([name])
                     assert merge is not None, "bins are made of whole cells"
-                    law = law.told(Observation(merge, held.counts, held.variances))
+                    law = law.condition_on(Observation(merge, held.counts, held.variances))
             measured = self.of_kind("sum", name)
             if measured is not None:
                 law = law.with_sum(float(measured.counts.ravel()[0]), measured.measure.sigma2)

@@ -47,13 +47,7 @@ def same_cells(one: Axis, other: Axis) -> bool:
 
 def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
     """Return which cells of a finer axis make up those of a coarser one, shape (coarse, fine), or None if none do."""
-    starts, edges = fine.starts, coarse.starts
-    if not np.isin(edges, starts).all():
-        return None
-    places = np.searchsorted(edges, starts, side="right") - 1
-    if fine.has_null:
-        places = np.append(places, coarse.cells - 1)
-    return np.asarray(np.arange(coarse.cells)[:, None] == places, dtype=np.float64)
+    return aggregation(fine, coarse) if np.isin(coarse.starts, fine.starts).all() else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpframe.observe.observation import Observation, Runs
-from dpframe.plan.levels import children, level_sizes, stops_of
+from dpframe.observe.observation import Observation
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
 
@@ -71,26 +70,13 @@ class Tree:
         return float(np.clip((max(squares - noise, 0.0) + spread) / total, 0.0, 1.0))
 
 
-def level_counts(space: Space, table: MeasuredTable) -> Observation:
-    """Return the counts of a measured one-way or level, without null, as an observation of the codes."""
-    measure, own = table.measure, table.starts[0]
-    if measure.level > 1:
-        starts = children(space, measure.level, own or ())
-        stops = stops_of(space, level_sizes(space)[measure.level - 1], starts)
-    else:
-        starts = np.arange(space.values) if own is None else np.array(own, dtype=np.int64)
-        stops = np.append(starts[1:], space.values)
-    counts = table.counts[: len(starts)].astype(np.float64)
-    return Observation(Runs(starts, stops, space.values), counts, np.full(len(starts), measure.sigma2))
-
-
 def tree_of(space: Space, first: MeasuredTable, finer: Sequence[MeasuredTable]) -> Tree:
     """Return the cells of a number and what is known of them.
 
     ``first`` and ``finer``: the one-way that covers the column, and the levels above it in their order.
     """
-    tree, levels = Tree(), {table.measure.level: level_counts(space, table) for table in finer}
-    top = level_counts(space, first)
+    tree, levels = Tree(), {table.measure.level: table.to_observation(space) for table in finer}
+    top = first.to_observation(space)
     parts = (top.runs.starts, top.runs.stops, top.values, top.variances)
     for start, stop, count, variance in zip(*(part.tolist() for part in parts), strict=True):
         tree.facts.append((start, stop, count, variance))

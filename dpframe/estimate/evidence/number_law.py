@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpframe.estimate.evidence.cells import Tree, level_counts, tree_of
+from dpframe.estimate.evidence.cells import Tree, tree_of
 from dpframe.estimate.evidence.combine import few_rows, pooled, project
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.observe.distributions import truncated_normal_moments
@@ -113,7 +113,7 @@ class NumberLaw(Law):
         rows, covariance = update(rows, covariance, everybody)
         # A cell that looks more uneven by its own parts than others of its level is taken for that.
         uneven = np.array([max(tree.unevenness(level), own) for _, _, level, own in leaves])
-        block = np.searchsorted(level_counts(space, first).runs.starts, starts, side="right") - 1
+        block = np.searchsorted(first.to_observation(space).runs.starts, starts, side="right") - 1
         return cls(edges, space, rows, covariance, uneven, float(n), block)
 
     @classmethod
@@ -132,8 +132,8 @@ class NumberLaw(Law):
         return cls(values, space, rows, covariance, np.zeros(space.values), float(n), values[:-1])
 
     @one_thread
-    def told(self, facts: Observation) -> NumberLaw:
-        """Return the law when more is known; cells that a fact takes in part, as their unevenness allows."""
+    def condition_on(self, facts: Observation) -> NumberLaw:
+        """Return the law given an observation; cells observed in part add what their unevenness leaves open."""
         loose = replace(facts, variances=facts.variances + self._open(facts.matrix[:, : self.bins]))
         rows, covariance = update(self.rows, self.covariance, loose)
         return replace(self, rows=rows, covariance=covariance)

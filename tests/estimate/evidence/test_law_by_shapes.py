@@ -183,7 +183,7 @@ def test_a_fact_that_is_known_too_makes_errors_smaller():
     truth = np.searchsorted(rows, 30_000) - np.searchsorted(rows, 20_000)
     _, before = law.linear(part)
     padded = np.pad(part, ((0, 0), (0, len(law.rows) - part.shape[1])))
-    told = law.told(Observation(padded, np.array([float(truth)]), np.array([1.0])))
+    told = law.condition_on(Observation(padded, np.array([float(truth)]), np.array([1.0])))
     found, after = told.linear(part)
     assert after[0] < before[0]
     assert abs(found[0] - truth) < 5 * after[0]

@@ -259,7 +259,7 @@ def test_what_noise_hides_falls_away_from_the_median():
         inside = (bins == np.arange(3)[:, None]).astype(np.float64)
         exact = np.bincount(bins, np.histogram(rows, law.edges)[0])
         facts = Observation(inside, exact + 5 * generator.standard_normal(3), np.full(3, 25.0))
-        found, error = law.told(facts).evened(bins).linear(law.middles[None, :])
+        found, error = law.condition_on(facts).evened(bins).linear(law.middles[None, :])
         apart.append([(found[0] - rows.sum()) / N / rows.std(), (found[0] - rows.sum()) / error[0]])
     off, errors = np.transpose(apart)
     assert abs(off.mean()) < 0.1

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import isotonic_regression, minimize
 from scipy.special import softmax
 from scipy.stats import chi2
 
-from dpframe.estimate.evidence.combine import few_rows, shrunk
+from dpframe.estimate.evidence.combine import few_rows, pooled, shrunk
 from dpframe.estimate.evidence.likelihood import Matrices, Seen, Shares
 
 
@@ -142,3 +142,11 @@ def test_intervals_of_shrunk_distances_hold(noise, groups):
 def test_a_base_that_may_be_nothing_is_no_base():
     assert few_rows(0.0, 5.0) == 4.0
     assert few_rows(1e6, 1.0) < 1 + 1e-9
+
+
+def test_pooled_numbers_are_the_nearest_that_never_fall():
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 5, 300):
+        values = np.cumsum(rng.normal(0.2, 3.0, size))
+        np.testing.assert_allclose(pooled(values), isotonic_regression(values).x, atol=1e-11)
+    assert pooled(np.zeros(0)).shape == (0,)
