@@ -287,6 +287,16 @@ class Measured:
         return from_object(cls, data, "a measured column")
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
+def _is_cell(cell: Any, number: bool) -> bool:
+    if number:
+        return isinstance(cell, int | float) and not isinstance(cell, bool) and abs(cell) <= sys.float_info.max
+    return isinstance(cell, str | int | float)
+
+
 @lru_cache(maxsize=8)
 def fit_intervals(measured: tuple[Measured, ...]) -> tuple[FloatArray, FloatArray]:
     """Return the rows in each of the last, finest intervals by least squares over all counts, and their covariance.
@@ -298,16 +308,6 @@ def fit_intervals(measured: tuple[Measured, ...]) -> tuple[FloatArray, FloatArra
     for coarser in reversed(measured[:-1]):
         rows, covariance = update(rows, covariance, coarser.to_observation(finest.cells))
     return rows, covariance
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and -(1 << 63) <= value < 1 << 63
-
-
-def _is_cell(cell: Any, number: bool) -> bool:
-    if number:
-        return isinstance(cell, int | float) and not isinstance(cell, bool) and abs(cell) <= sys.float_info.max
-    return isinstance(cell, str | int | float)
 
 
 @dataclass(frozen=True)
