@@ -24,7 +24,7 @@ from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.surrogates import UNPACKED, Batches, own_squares, pieces, ratio
-from dpframe.observe.distributions import truncated_normal_moments
+from dpframe.observe.observation import truncated_normal_moments
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Subset

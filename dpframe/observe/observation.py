@@ -7,14 +7,15 @@ With numbers of rows x of covariance C, and values y = H·x + noise of variances
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from dpframe.accounting.gaussian_dp import mills_ratio
 from dpframe.errors import ParameterError
-from dpframe.observe.distributions import chi_square_tail, truncated_normal_moments
 from dpframe.observe.overlap import overlap_cells
 from dpframe.spaces.arrays import FloatArray, IntArray
 
@@ -58,16 +59,10 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """One statement about numbers of rows by cell: ``values`` = ``design`` · rows + independent noise.
+    """One statement about numbers of rows by cell: ``values`` = ``design`` · rows + independent noise of ``variances``.
 
-    Parameters
-    ----------
-    design
-        Weights of the cells, shape (values, cells), or the run of cells that each value counts.
-    values, variances
-        The values, and the variance of the noise on each.
-    threshold
-        What each value had to reach to be reported; None if all were reported.
+    ``design``: weights of the cells, shape (values, cells), or the run of cells that each value counts. ``threshold``:
+    what each value had to reach to be reported, or None if all values were reported.
     """
 
     design: FloatArray | Runs
@@ -83,14 +78,12 @@ class Observation:
     @classmethod
     def stack(cls, observations: Sequence[Observation], cells: int) -> Observation:
         """Return several observations of the same cells as one."""
-        nothing = np.zeros(0)
-        thresholds = [np.full(len(one), -np.inf) if one.threshold is None else one.threshold for one in observations]
-        return cls(
-            np.concatenate([np.zeros((0, cells)), *(one.matrix for one in observations)]),
-            np.concatenate([nothing, *(one.values for one in observations)]),
-            np.concatenate([nothing, *(one.variances for one in observations)]),
-            np.concatenate([nothing, *thresholds]),
+        parts = [cls(np.zeros((0, cells)), np.zeros(0), np.zeros(0)), *observations]
+        thresholds = [np.full(len(one), -np.inf) if one.threshold is None else one.threshold for one in parts]
+        matrix, values, variances = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("matrix", "values", "variances")
         )
+        return cls(matrix, values, variances, np.concatenate(thresholds))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -198,3 +191,26 @@ def p_value(rows: FloatArray, covariance: FloatArray, observation: Observation) 
     matrix, residual = observation.matrix, observation.values - observation.matrix @ rows
     spread = matrix @ covariance @ matrix.T + np.diag(observation.variances)
     return chi_square_tail(len(residual), float(residual @ np.linalg.solve(spread, residual)))
+
+
+def truncated_normal_moments(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the mean and the variance of a standard normal law that is truncated below −z.
+
+    >>> mean, variance = truncated_normal_moments(np.array([0.0, 30.0]))
+    >>> mean.round(3).tolist(), variance.round(3).tolist()
+    ([0.798, 0.0], [0.363, 1.0])
+    """
+    z = np.clip(z, -30.0, 30.0)
+    mean = 1 / mills_ratio(-z)
+    return mean, np.clip(1 - z * mean - mean**2, 0.0, 1.0)
+
+
+def chi_square_tail(degrees: int, value: float) -> float:
+    """Return P(χ² ≥ value) with so many degrees of freedom, by its finite sum: an import of SciPy takes longer."""
+    half, odd = value / 2, degrees % 2
+    if half <= 0 or half == math.inf:
+        return float(half <= 0)
+    first = -half + (0.5 * math.log(half / (math.pi / 4)) if odd else 0.0)
+    logs = np.cumsum(np.log(half / np.arange(1 + odd / 2, degrees / 2)))
+    terms = np.exp(first + np.append(0.0, logs))[: degrees // 2]
+    return min(1.0, float(terms.sum()) + (math.erfc(math.sqrt(half)) if odd else 0.0))

@@ -191,14 +191,7 @@ class MeasuredTable:
         return hash((self.measure, self.starts, self.counts.tobytes()))
 
     def to_observation(self, space: Space) -> Observation:
-        """Return the counts of a number's one-way or level as an observation of its codes, without null.
-
-        >>> from dpframe.spaces import Integer
-        >>> table = MeasuredTable(Measure("one_way", ("x",), 4.0, 2), ((0, 5),), np.array([61, 39]))
-        >>> observation = table.to_observation(Integer(0, 9))
-        >>> observation.runs.stops.tolist(), observation.values.tolist(), observation.variances.tolist()
-        ([5, 10], [61.0, 39.0], [4.0, 4.0])
-        """
+        """Return the counts of a number's one-way or level as an observation of its codes, without null."""
         measure, own = self.measure, self.starts[0]
         if measure.level > 1:
             starts = children(space, measure.level, own or ())

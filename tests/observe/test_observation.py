@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from dpframe.errors import ParameterError
-from dpframe.observe.distributions import chi_square_tail, truncated_normal_moments
-from dpframe.observe.observation import Observation, Runs, update
+from dpframe.observe.observation import Observation, Runs, chi_square_tail, truncated_normal_moments, update
 from dpframe.observe.overlap import overlap_cells
 from dpframe.plan.inferred import Measured, fit_intervals
 

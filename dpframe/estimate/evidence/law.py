@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.estimate.evidence.likelihood import Seen, Shares, bootstrap_errors, noise_share, released_again
-from dpframe.observe.distributions import chi_square_tail
-from dpframe.observe.observation import Observation
+from dpframe.observe.observation import Observation, chi_square_tail
 from dpframe.observe.overlap import overlap_cells
 from dpframe.spaces.arrays import FloatArray, IntArray
 

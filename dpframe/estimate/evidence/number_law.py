@@ -20,8 +20,13 @@ import numpy as np
 from dpframe.estimate.evidence.cells import Tree, tree_of
 from dpframe.estimate.evidence.combine import few_rows, pooled, project
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
-from dpframe.observe.distributions import truncated_normal_moments
-from dpframe.observe.observation import Observation, gain_of, remaining_covariance, update
+from dpframe.observe.observation import (
+    Observation,
+    gain_of,
+    remaining_covariance,
+    truncated_normal_moments,
+    update,
+)
 from dpframe.observe.overlap import overlap_cells
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.threads import one_thread
