@@ -16,7 +16,7 @@ ROOT = Path(dpframe.__file__).parent
 LAYERS = [
     ["errors", "datasets"],
     ["disk", "spaces", "noise", "accounting"],
-    ["channels", "totals"],
+    ["channels", "totals", "observe"],
     ["plan"],
     ["tables"],
     ["estimate"],

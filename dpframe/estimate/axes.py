@@ -32,16 +32,6 @@ MOST_VALUES = 4097
 """Columns of more values enter a joint by bins only."""
 
 
-def overlaps(edges: IntArray, starts: npt.ArrayLike, stops: npt.ArrayLike) -> FloatArray:
-    """Return the share of every cell between edges that lies in each of some stretches, shape (stretches, cells).
-
-    >>> overlaps(np.array([0, 2, 6]), [1], [4]).tolist()
-    [[0.5, 0.5]]
-    """
-    inside = np.minimum.outer(stops, edges[1:]) - np.maximum.outer(starts, edges[:-1])
-    return np.asarray(np.maximum(inside, 0) / np.diff(edges))
-
-
 def in_zone(instants: npt.NDArray[Any], zone: str) -> pd.DatetimeIndex:
     """Return points in time of UTC in a zone, the nearest that the zone's own calendar holds."""
     first, last = CALENDAR

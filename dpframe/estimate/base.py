@@ -14,16 +14,16 @@ import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, name_list, warn
 from dpframe.estimate import moments, sets, surrogates
-from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis, overlaps
+from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
-from dpframe.estimate.evidence.combine import Observation, updated
 from dpframe.estimate.item_pairs import PairTable
 from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable, SizeTable
+from dpframe.observe.observation import Observation, update
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.inferred import Measured, null_count
 from dpframe.plan.measures import MeasuredTable
@@ -167,9 +167,9 @@ class Reading:
         """Return how many rows seem to lie at codes that an end of a range cuts, and errors of that."""
         if not len(codes):
             return np.zeros(0), np.zeros(0)
-        law, space = self._joints.law(column), self._source.column(column).space
-        inside = np.pad(overlaps(law.edges, codes, codes + 1), ((0, 0), (0, int(space.has_null))))  # null is on no side
-        rows, errors = law.parts_of(inside, self._source.sampling("table"), 1.0)[:2] * self._all_rows
+        law = self._joints.law(column)
+        parts = law.parts_of(law.overlap(codes, codes + 1), self._source.sampling("table"), 1.0)
+        rows, errors = parts[:2] * self._all_rows
         return np.maximum(rows, 0.0), errors
 
     def _warn_of_shared(self, column: str, rows: FloatArray, errors: FloatArray) -> None:
@@ -268,7 +268,7 @@ class Reading:
         more = np.diag(np.zeros_like(own) if whole is None else np.maximum(whole[1] - own, 0.0))
         if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
             return found, np.diag(own) + more, "tables"
-        values, covariance = updated(values, covariance, Observation(np.eye(len(found)), found, own))
+        values, covariance = update(values, covariance, Observation(np.eye(len(found)), found, own))
         return values, covariance + more, "both"
 
     def _with_levels(

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
+from dpframe.observe.overlap import overlap_cells
 from dpframe.plan.findings import (
     UNLIKELY,
     are_faint,
@@ -34,10 +35,9 @@ from dpframe.plan.findings import (
     odds_of_two_values,
     share_outside,
 )
-from dpframe.plan.infer.ranges import Cells, Grid, hull
+from dpframe.plan.infer.ranges import Cells, fit_cells, hull
 from dpframe.plan.infer.steps import is_on_steps
 from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.levels import Layer, fit_layers
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
@@ -447,7 +447,12 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
     numbers = space.numbers(np.array([0, space.values - 1]))
     if len(measured[-1].cells) < 2 or numbers is None or not final > first:
         return None
-    cells = _cells(measured, space.inner_space.is_whole or measured[-1].unit is not None)
+    limits = (-math.inf, math.inf)
+    if space.inner_space.is_whole or measured[-1].unit is not None:
+        # Cells double, and the outermost ones are thought to end as the next ones would.
+        counted = [float(edge) for edge in measured[-1].cells]
+        limits = (2 * counted[0] - counted[1], 2 * counted[-1] - counted[-2])
+    cells = fit_cells(measured, limits)
     # A number reaches half way to the next: rows of the bound itself lie in a cell that goes on beyond it.
     low, high = first - gap / 2, final + gap / 2
     edges, last = np.array(cells.grid.ends, dtype=np.float64) - gap / 2, len(cells.counts) - 1
@@ -498,16 +503,6 @@ def _between(edges: FloatArray, low: float, high: float) -> tuple[int, int] | No
     return (int(places[0]), int(places[-1])) if len(places) else None
 
 
-def _cells(measured: tuple[Measured, ...], whole: bool) -> Cells:
-    fit, covariance = fit_layers([Layer((-math.inf, *m.cells, math.inf), m.counts, m.variance) for m in measured])
-    edges = [float(edge) for edge in measured[-1].cells]
-    if whole:
-        # Cells double, and the outermost ones are thought to end as the next ones would.
-        return Cells(Grid(tuple(edges), 2 * edges[0] - edges[1], 2 * edges[-1] - edges[-2]), fit, covariance)
-    # Those of floats hold the infinities.
-    return Cells(Grid(tuple(edges[1:-1]), edges[0], edges[-1]), fit[1:-1], covariance[1:-1, 1:-1])
-
-
 def _tail(ends: FloatArray, cells: Cells, last: int, bound: float, coded: npt.NDArray[np.bool_]) -> Tail:
     """Return what lies beyond a bound; it and the ends of cells are distances from the mean.
 
@@ -520,8 +515,8 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float, coded: npt.ND
     (points,) = np.nonzero((np.abs(ends[:-1] - bound) <= _POINT * bound) & (np.abs(ends[1:] - bound) <= _POINT * bound))
     start = bound if len(points) else start
     wide = np.diff(ends / 2) > _NARROW / 2 * bound
-    parts = np.where((ends[:-1] < bound) | wide, _parts(ends, start, 2 * bound), 0.0)
-    nearer = _parts(ends, start / 2, start)
+    within, nearer = overlap_cells(ends, [start, start / 2], [2 * bound, start])
+    parts = np.where((ends[:-1] < bound) | wide, within, 0.0)
     parts[points] = nearer[points] = 0.0
     rows, error = float(parts @ cells.counts), math.sqrt(max(float(parts @ cells.covariance @ parts), 0.0))
     before = rows + float(nearer @ cells.counts)
@@ -572,13 +567,6 @@ def _suspected(
     return lasts[0], lasts[1], int(np.argmax(apart)) if apart.max(initial=-np.inf) > _SUSPECT else -1
 
 
-def _parts(ends: FloatArray, start: float, stop: float) -> FloatArray:
-    """Return the part of every cell between two distances, as if its rows were spread out evenly."""
-    # Halved, as the difference of floats may be beyond them all.
-    shared = np.minimum(ends[1:] / 2, stop / 2) - np.maximum(ends[:-1] / 2, start / 2)
-    return np.asarray(np.minimum(np.maximum(shared, 0.0) / np.maximum(np.diff(ends / 2), 1e-300), 1.0))
-
-
 def piles_at_bounds(law: NumberLaw, space: Space) -> tuple[float, float]:
     """Return the shares of the rows that seem clipped to the lower and to the upper bound; 0 where none do.
 
@@ -607,10 +595,7 @@ def _pile(law: NumberLaw, space: Space, lower: bool) -> float:
     start, stop = int(law.edges[cell]), int(law.edges[cell + 1])
     reach = max(round(_NEXT * last), _CODES)
     near = (stop, stop + reach) if lower else (start - reach, start)
-    parts = np.zeros((2, law.cells))
-    parts[0, cell] = 1.0
-    held = np.minimum(law.edges[1:], near[1]) - np.maximum(law.edges[:-1], near[0])
-    parts[1, :cells] = np.clip(held / law.widths, 0.0, 1.0)
+    parts = law.overlap([start, near[0]], [stop, near[1]])
     (share, close), (error, unsure) = law.parts_of(parts, 0.0, 1.0)[:2]
     alike = _STEEP * max(close + unsure, 0.0) * min((stop - start) / reach, 1.0)
     return float(share) if share - _SURE * error > max(_SHARE, alike) else 0.0

@@ -1,7 +1,7 @@
 """Single columns: their rows, and the noisy counts that private inference measured of them.
 
 The rows' unbiased estimate of a column's cells has a known covariance, and measured counts are independent of it: both
-are combined by generalised least squares (`evidence.combine`), or maximum likelihood takes both (`RowsLaw`).
+are combined by generalised least squares (`observe`), or maximum likelihood takes both (`RowsLaw`).
 
 Counts of items are left out: inference cuts a row's items by another choice than the release does. So are those of
 times, whose unit a plan does not state.
@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from dpframe.errors import AlteredReleaseWarning, warn
-from dpframe.estimate.axes import Axis, BinnedAxis, overlaps
-from dpframe.estimate.evidence.combine import Observation, likely, project, updated
+from dpframe.estimate.axes import Axis, BinnedAxis
+from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question, Results
 from dpframe.estimate.surrogates import count_classes
+from dpframe.observe.observation import Observation, p_value, update
 from dpframe.plan.infer.steps import is_on_steps
 from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured, null_count
 from dpframe.plan.threads import one_thread
@@ -96,9 +97,9 @@ def _intervals(measured: Measured, axis: Axis, parts: bool, on_steps: bool) -> I
     imputed = measured.missing if not axis.has_null else None
     home = -1 if imputed is None else axis.column.space.inner_space.fixed_point
     for (start, stop), (low, high) in zip(pairwise(starts), pairwise(codes), strict=True):
-        (inside,) = overlaps(edges, [low], [high])
+        (inside,) = axis.overlap([low], [high])
         terms = [*measured.counts[start:stop], *([imputed] if imputed is not None and low <= home < high else [])]
-        yield np.append(inside, [0.0] * axis.has_null), sum(terms), measured.variance * len(terms), -math.inf
+        yield inside, sum(terms), measured.variance * len(terms), -math.inf
 
 
 def _cuts(measured: Measured, space: Space, on_steps: bool) -> Iterator[tuple[int, int]]:
@@ -286,11 +287,11 @@ class ColumnEvidence:
                 return None
         measured = self.counted(axis)
         if measured is not None:
-            found, _ = updated(alone, covariance, measured)
-            doubtful = self._doubts(axis, likely(alone, covariance, measured.about(found)))
+            found, _ = update(alone, covariance, measured)
+            doubtful = self._doubts(axis, p_value(alone, covariance, measured.linearise(found)))
             measured = None if doubtful else measured
         known = [facts for facts in (measured, tables) if facts is not None]
-        rows, covariance = updated(alone, covariance, Observation.joined(known, axis.cells))
+        rows, covariance = update(alone, covariance, Observation.stack(known, axis.cells))
         if question.population:
             shares = project(rows / total)
             covariance = covariance + total * (np.diag(shares) - np.outer(shares, shares))
@@ -310,7 +311,7 @@ class ColumnEvidence:
             counts, measured = self._count(fine), self.counted(axis)
             rows = float(counts.sum()) * self._weight
             law = RowsLaw.of(fine.channel, counts, measured if rows else None, rows, axis.ends)
-            nothing = Observation.joined([], axis.cells)
+            nothing = Observation.stack([], axis.cells)
             self._laws[key] = replace(law, facts=nothing) if self._doubts(axis, law.likely) else law
         return self._laws[key]
 

@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from dpframe.channels.set_channel import Levels
 from dpframe.errors import ParameterError
-from dpframe.estimate.axes import Axis, BinnedAxis, make_axis, overlaps
+from dpframe.estimate.axes import Axis, BinnedAxis, make_axis
 from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.measured_tables import FEW_VALUES
 from dpframe.estimate.sets import SetColumn
 from dpframe.estimate.surrogates import UNPACKED, Batches, Surrogates, own_squares, pieces
+from dpframe.observe.overlap import overlap_cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.stretches import between, code_of, listed_values, shares_its_step, side_of
@@ -52,7 +53,7 @@ class ValueCondition:
 
     def share_of_cells(self, edges: IntArray) -> FloatArray:
         """Return the share of the codes of every cell between edges that meet it; null's cell is the last."""
-        shares = overlaps(edges, *self.ends).sum(axis=0)
+        shares = overlap_cells(edges, *self.ends).sum(axis=0)
         if self.column.space.has_null:
             shares = np.append(shares, self.holds(np.array([self.column.space.values])))
         return np.asarray(shares)

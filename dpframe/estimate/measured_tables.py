@@ -17,7 +17,7 @@ import numpy as np
 from dpframe.errors import AlteredReleaseWarning, warn
 from dpframe.estimate.axes import Axis, BinnedAxis, ListedAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence
-from dpframe.estimate.evidence.combine import Observation, project
+from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Known, RowsLaw
 from dpframe.estimate.evidence.number_law import NumberLaw, NumberPair
 from dpframe.estimate.surrogates import count_classes
@@ -29,6 +29,7 @@ from dpframe.estimate.table_column import (
     same_cells,
 )
 from dpframe.estimate.tables.tables import Table, merged
+from dpframe.observe.observation import Observation
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import OF_SETS, MeasuredTable
@@ -269,10 +270,10 @@ class MeasuredTables:
             finer = into_cells(one.axes[0], axis)
             held = one.table if finer is None else one.table.onto(0, finer)
             cells = aggregation(axis, one.axes[0]) if finer is None else np.eye(axis.cells)
-            law = law.told(Observation(cells, held.counts, held.variances))
+            law = law.condition_on(Observation(cells, held.counts, held.variances))
         more = self.inference.counted(axis, parts=True)
         if more is not None:
-            law = law.told(more.about(law.positive))
+            law = law.condition_on(more.linearise(law.positive))
         merge = None if coarse is None else into_cells(axis, coarse)
         bins = quantile_bins(law.positive, axis.has_null) if merge is None else merge.argmax(axis=0)
         return TableColumn(axis, bins, law.shares, law)
@@ -292,7 +293,7 @@ class MeasuredTables:
                 if len(one.axes) > 1:
                     merge, held = into_cells(axis, one.axis(name)), one.table.sum_to([name])
                     assert merge is not None, "bins are made of whole cells"
-                    law = law.told(Observation(merge, held.counts, held.variances))
+                    law = law.condition_on(Observation(merge, held.counts, held.variances))
             measured = self.of_kind("sum", name)
             if measured is not None:
                 law = law.with_sum(float(measured.counts.ravel()[0]), measured.measure.sigma2)
@@ -300,4 +301,4 @@ class MeasuredTables:
         space = member.axis.column.space
         # True and False are counted value by value, in pairs mostly, and have no levels.
         found = self.cell_counts(member.axis) if space.is_numeric and space.is_listed else None
-        return None if found is None else NumberLaw.of_values(space, float(self.rows), found.counts, found.variances)
+        return None if found is None else NumberLaw.of_values(space, float(self.rows), found.values, found.variances)

@@ -163,11 +163,11 @@ class Model:
             raw, more = self.tables.raw([member.axis]), self.tables.inference.counted(member.axis)
             if raw is None or more is None:
                 continue
-            more = more.about(np.maximum(raw.counts, 0.0))
+            more = more.linearise(np.maximum(raw.counts, 0.0))
             single = more.matrix.sum(axis=1) == 1
             known = more.matrix[single].argmax(axis=1)
             of_cells, sigma = np.zeros(member.cells), np.full(member.cells, _UNKNOWN)
-            of_cells[known], sigma[known] = more.counts[single], np.sqrt(more.variances[single])
+            of_cells[known], sigma[known] = more.values[single], np.sqrt(more.variances[single])
             yield Table((place,), of_cells, sigma)
 
     def _alone(self, measured: Collection[int]) -> Iterator[Table]:

@@ -257,8 +257,8 @@ class NumberEstimates(VectorEstimates):
             # One key is measured with the number by default: only less noise helps.
             remedy = more if len(by) > 1 else "pool small groups, or raise epsilon"
             warn(
-                f"means of {column!r} by {name_list(by)}: noise hides {len(hidden)} of {groups} groups, whose intervals "
-                f"are of their own counts; {remedy}",
+                f"means of {column!r} by {name_list(by)}: noise hides {len(hidden)} of {groups} groups, whose "
+                f"intervals are of their own counts; {remedy}",
                 InferenceWarning,
             )
         elif "assumes" in said:

@@ -21,9 +21,10 @@ from dpframe.accounting.bisection import bisected
 from dpframe.channels.set_channel import Levels, SetView
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
-from dpframe.estimate.evidence.combine import cut_below, project
+from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.surrogates import UNPACKED, Batches, own_squares, pieces, ratio
+from dpframe.observe.observation import truncated_normal_moments
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Subset
@@ -534,7 +535,7 @@ class SizeTable:
         if error <= 0:
             return 0.0, 0.0
         found = float(self.counts[first:reach] @ apart)
-        lift, kept = (float(one[0]) for one in cut_below(np.array([found / error])))
+        lift, kept = (float(one[0]) for one in truncated_normal_moments(np.array([found / error])))
         likeliest = max(found, 0.0)
         return likeliest, error**2 * kept + (found + error * lift - likeliest) ** 2 + self._farther(size, reach)
 
@@ -562,7 +563,7 @@ class SizeTable:
             return 0.0
         gain = prior / (prior + noise)
         middle, error = gain * float(self.counts[beyond] @ apart) / self.rows, math.sqrt(gain * noise)
-        lift, kept = (float(one[0]) for one in cut_below(np.array([middle / error])))
+        lift, kept = (float(one[0]) for one in truncated_normal_moments(np.array([middle / error])))
         return float((middle + error * lift) ** 2 + error**2 * kept)
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpframe.estimate.axes import Axis, overlaps
+from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.number_law import NumberLaw
@@ -23,12 +23,8 @@ STEEPEST = 200.0
 
 def aggregation(fine: Law | Axis, coarse: Axis) -> FloatArray:
     """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
-    inside = overlaps(fine.ends, coarse.starts, coarse.ends[1:])
-    if not fine.has_null:
-        return inside
-    padded = np.zeros((coarse.cells, fine.cells))
-    padded[:-1, :-1], padded[-1, -1] = inside, 1.0
-    return padded
+    inside = fine.overlap(coarse.starts, coarse.ends[1:])
+    return np.vstack([inside, np.eye(fine.cells)[-1:]]) if fine.has_null else inside
 
 
 def same_cells(one: Axis, other: Axis) -> bool:
@@ -38,13 +34,7 @@ def same_cells(one: Axis, other: Axis) -> bool:
 
 def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
     """Return which cells of a finer axis make up those of a coarser one, shape (coarse, fine), or None if none do."""
-    starts, edges = fine.starts, coarse.starts
-    if not np.isin(edges, starts).all():
-        return None
-    places = np.searchsorted(edges, starts, side="right") - 1
-    if fine.has_null:
-        places = np.append(places, coarse.cells - 1)
-    return np.asarray(np.arange(coarse.cells)[:, None] == places, dtype=np.float64)
+    return aggregation(fine, coarse) if np.isin(coarse.starts, fine.starts).all() else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.plan.inferred import Asked, AskedOf, Inferred, Measured, null_count
+from dpframe.observe.overlap import overlap_cells
+from dpframe.plan.inferred import Asked, AskedOf, Inferred, Measured, fit_intervals, null_count
 from dpframe.plan.kinds import unread_kind
-from dpframe.plan.levels import Layer, fit_layers
 from dpframe.plan.spikes import POINT, Others, others_of
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
@@ -283,12 +283,9 @@ def _soon(needed: float) -> float | None:
     return next((most for most in _TIMES if 1.5 * needed <= most), None)
 
 
-@lru_cache(maxsize=8)
 def _fitted(measured: tuple[Measured, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the ends of the finest cells, their counts and the covariance of these."""
-    layers = [Layer((-math.inf, *m.cells, math.inf), m.counts, m.variance) for m in measured]
-    counts, covariance = fit_layers(layers)
-    return np.array(layers[-1].ends, dtype=np.float64), counts, covariance
+    return np.array([-math.inf, *measured[-1].cells, math.inf], dtype=np.float64), *fit_intervals(measured)
 
 
 def _whole(measured: Sequence[Measured], space: Space) -> bool:
@@ -566,18 +563,15 @@ def _inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
     grid = space.inner_space
     low, high = bounds_of_counts(grid, unit)
     whole = grid.is_whole or unit is not None
-    # Halved, as the difference of floats may be beyond them all; of whole numbers the last one is inside.
-    starts, stops = ends[:-1] / 2, ends[1:] / 2
-    with np.errstate(invalid="ignore", over="ignore"):  # cells may be as narrow as the least floats
-        shared = np.minimum(stops, (high + whole) / 2) - np.maximum(starts, low / 2)
-        parts = np.where(np.isfinite(stops - starts), shared / (stops - starts), shared == stops - starts)
+    parts: FloatArray = overlap_cells(ends, [low], [high + whole])[0]  # of whole numbers the last one is inside
     if not whole:  # the cell of floats around 0 is 0 itself, where a bound may lie
-        zero, point = (starts < 0) & (stops > 0), stops - starts < POINT * np.abs(starts)
+        starts, stops = ends[:-1], ends[1:]
+        zero, point = (starts < 0) & (stops > 0), stops / 2 - starts / 2 < POINT / 2 * np.abs(starts)
         parts[zero] = float(low <= 0 <= high)
-        parts[point] = (low / 2 <= starts[point]) & (starts[point] <= high / 2)
+        parts[point] = (low <= starts[point]) & (starts[point] <= high)
         if not grid.holds_vectors and grid.size == 2:  # truth values: nothing between them is one
             parts[~(zero | point)] = 0.0
-    return np.clip(parts, 0.0, 1.0)
+    return parts
 
 
 def bounds_of_counts(grid: Any, unit: str | None) -> list[float]:

@@ -30,8 +30,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from dpframe.accounting.budget import Budget, round_up
 from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
@@ -39,6 +42,8 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta, ste
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError
 from dpframe.noise.gaussian import gaussian_table
+from dpframe.observe.observation import Observation, Runs, update
+from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.json_form import check_names, from_object, to_object
 
 KINDS = ("intervals", "steps", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
@@ -218,7 +223,8 @@ NULLS_SHOW = 3.0
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-9, 1e30
 """Variances between which no weight of a count overflows; those of inference are far within."""
 
-_INTERVALS = ("intervals", "norms")
+INTERVALS = ("intervals", "norms")
+"""Kinds of counts between edges of numbers."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +260,7 @@ class Measured:
                 f"the kind of measured counts must be one of {', '.join(KINDS)}, "
                 f"and the unit of measured times one of {', '.join(UNITS)}"
             )
-        numbers = self.kind in _INTERVALS
+        numbers = self.kind in INTERVALS
         if not isinstance(self.cells, tuple) or not all(_is_cell(cell, numbers) for cell in self.cells):
             raise PlanError("cells of measured counts must be numbers between intervals, else values, items or kinds")
         if not (isinstance(self.column, str) and whole and spread and missing):
@@ -264,6 +270,12 @@ class Measured:
         if numbers and any(low >= high for low, high in pairwise(self.cells)):
             raise PlanError("edges between intervals of measured counts must ascend")
         object.__setattr__(self, "variance", float(self.variance))
+
+    def to_observation(self, edges: Sequence[Any]) -> Observation:
+        """Return the counts of intervals as an observation of the cells between edges, their own being among these."""
+        places = {edge: place for place, edge in enumerate(edges, 1)}
+        runs = Runs.between([0, *(places[edge] for edge in self.cells), len(edges) + 1])
+        return Observation(runs, np.array(self.counts, dtype=np.float64), np.full(len(self.counts), self.variance))
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as a JSON object."""
@@ -295,6 +307,19 @@ def _is_cell(cell: Any, number: bool) -> bool:
     if number:
         return isinstance(cell, int | float) and not isinstance(cell, bool) and abs(cell) <= sys.float_info.max
     return isinstance(cell, str | int | float)
+
+
+@lru_cache(maxsize=8)
+def fit_intervals(measured: tuple[Measured, ...]) -> tuple[FloatArray, FloatArray]:
+    """Return the rows in each of the last, finest intervals by least squares over all counts, and their covariance.
+
+    ``measured``: counts of intervals, or of norms, each of which divides intervals of the one before.
+    """
+    finest = measured[-1]
+    rows, covariance = np.array(finest.counts, dtype=np.float64), np.diag(np.full(len(finest.counts), finest.variance))
+    for coarser in reversed(measured[:-1]):
+        rows, covariance = update(rows, covariance, coarser.to_observation(finest.cells))
+    return rows, covariance
 
 
 @dataclass(frozen=True)
@@ -333,7 +358,7 @@ class Inferred:
         finest: dict[tuple[str, str], Measured] = {}
         for measured in self.measured:
             before = finest.get((measured.column, measured.kind))
-            if measured.kind in _INTERVALS and before is not None and not set(before.cells) <= set(measured.cells):
+            if measured.kind in INTERVALS and before is not None and not set(before.cells) <= set(measured.cells):
                 raise PlanError("edges that were measured once must be among those of the same column measured later")
             finest[measured.column, measured.kind] = measured
 

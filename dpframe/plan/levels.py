@@ -11,14 +11,13 @@ The bounds of the space and zero are cells of their own on every level: public, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpframe.spaces import Space
-from dpframe.spaces.arrays import FloatArray, IntArray
+from dpframe.spaces.arrays import IntArray
 
 FIRST = 64
 """Cells of equal width of the first level."""
@@ -113,43 +112,3 @@ def divided(counts: npt.NDArray[Any], starts: IntArray, stops: IntArray, sigma: 
     chosen = np.flatnonzero((stops - starts > 1) & (counts >= STANDS_OUT * sigma))
     heaviest = chosen[np.argsort(-counts[chosen], kind="stable")[:MOST_PARENTS]]
     return np.asarray(starts[np.sort(heaviest)])
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Noisy counts between ``ends``, which ascend: one fewer than there are ends, each with the same variance."""
-
-    ends: Sequence[int | float]
-    counts: Sequence[int]
-    variance: float
-
-
-def fit_layers(layers: Sequence[Layer]) -> tuple[FloatArray, FloatArray]:
-    """Return the counts of the last, finest layer's cells by weighted least squares over all layers.
-
-    ``layers``: from the coarsest to the finest. Every layer's ends are ends of the next one's.
-
-    Returns
-    -------
-    Counts, shape (cells,), and their covariance, shape (cells, cells), by the Gauss–Markov theorem (Aitken 1936;
-    Kalman 1960, one measurement after the other).
-
-    >>> counts, covariance = fit_layers([Layer((0, 2), [10], 1.0), Layer((0, 1, 2), [4, 4], 2.0)])
-    >>> counts.round(2).tolist(), covariance.round(2).tolist()
-    ([4.8, 4.8], [[1.2, -0.8], [-0.8, 1.2]])
-    """
-    finest = layers[-1]
-    fit = np.array(finest.counts, dtype=np.float64)
-    covariance: FloatArray = np.diag(np.full(len(fit), float(finest.variance)))
-    position = {end: i for i, end in enumerate(finest.ends)}
-    # A measured sum of cells that are known already is one step of Kalman's filter, which covers only these.
-    for layer in reversed(layers[:-1]):
-        places = np.array([position[end] for end in layer.ends])
-        for count, start, stop in zip(layer.counts, places[:-1], places[1:], strict=True):
-            part = slice(start, stop)
-            known = covariance[part, part]
-            spread = known.sum(axis=1)
-            gain = spread / (spread.sum() + layer.variance)
-            fit[part] += gain * (count - fit[part].sum())
-            known -= np.outer(gain, spread)
-    return fit, covariance

@@ -24,7 +24,18 @@ from dpframe.accounting.discrete_gaussian import BallNoise, IntegerNoise, noise_
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.noise.gaussian import LARGEST_SCALE, gaussian_table
-from dpframe.plan.levels import FIRST, MOST_PARENTS, SPLIT, breaks, cells_between, has_levels, level_sizes
+from dpframe.observe.observation import Observation, Runs
+from dpframe.plan.levels import (
+    FIRST,
+    MOST_PARENTS,
+    SPLIT,
+    breaks,
+    cells_between,
+    children,
+    has_levels,
+    level_sizes,
+    stops_of,
+)
 from dpframe.spaces import Space
 from dpframe.spaces.cells import ball_of, cell_count, equal_starts, is_cut, item_count, pairs_moved, size_starts
 from dpframe.spaces.json_form import from_object, to_object
@@ -183,6 +194,18 @@ class MeasuredTable:
     def __hash__(self) -> int:
         """Return a hash of measure and counts."""
         return hash((self.measure, self.starts, self.counts.tobytes()))
+
+    def to_observation(self, space: Space) -> Observation:
+        """Return the counts of a number's one-way or level as an observation of its codes, without null."""
+        measure, own = self.measure, self.starts[0]
+        if measure.level > 1:
+            starts = children(space, measure.level, own or ())
+            stops = stops_of(space, level_sizes(space)[measure.level - 1], starts)
+        else:
+            starts = np.arange(space.values) if own is None else np.array(own, dtype=np.int64)
+            stops = np.append(starts[1:], space.values)
+        counts = self.counts[: len(starts)].astype(np.float64)
+        return Observation(Runs(starts, stops, space.values), counts, np.full(len(starts), measure.sigma2))
 
 
 def way_starts(measure: Measure, space: Space) -> tuple[int, ...] | None:

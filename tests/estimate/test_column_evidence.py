@@ -11,9 +11,9 @@ from dpframe.errors import AlteredReleaseWarning, ParameterError
 from dpframe.estimate import column_evidence as module
 from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.column_evidence import ColumnEvidence, cell_counts_of, rows_by_cell, snapped
-from dpframe.estimate.evidence.combine import Observation, likely, updated
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question
+from dpframe.observe.observation import Observation, p_value, update
 from dpframe.plan.build import build_plan
 from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured
 
@@ -47,8 +47,8 @@ def released(axis, truth, generator) -> np.ndarray:
 def combine(axis, counts, cells: Observation, weight: float = 1.0, sampling: float = 0.0):
     """Rows by cell from released rows and counts of cells, their covariance, and the counts' p-value."""
     alone = rows_by_cell(axis, counts, weight, sampling)
-    found, covariance = updated(*alone, cells)
-    return found, covariance, likely(*alone, cells.about(found)) if len(cells.counts) else 1.0
+    found, covariance = update(*alone, cells)
+    return found, covariance, p_value(*alone, cells.linearise(found)) if len(cells) else 1.0
 
 
 # ----------------------------------------------------------------------------------------- least squares, in cells
@@ -80,7 +80,7 @@ def test_counts_never_add_to_the_variance(epsilon, sigma):
     axis, generator = listed(6, epsilon), np.random.default_rng(1)
     counts = released(axis, [900, 500, 300, 200, 100, 50, 10], generator)
     with_counts = combine(axis, counts, cell_counts_of(axis, inferred(texts([900, 500, 300], sigma))))[1]
-    nothing = Observation.joined([], 7)
+    nothing = Observation.stack([], 7)
     alone = combine(axis, counts, nothing)[1]
     assert (np.diag(with_counts) <= np.diag(alone) * (1 + 1e-9)).all()
     assert (np.linalg.eigvalsh(alone - with_counts) > -1e-6 * np.trace(alone)).all()
@@ -140,8 +140,8 @@ def test_selection_is_undone_at_the_mean():
     mean = (y * density).sum() / density.sum()
     spread = ((y - mean) ** 2 * density).sum() / density.sum()
     one = Observation(np.eye(1), np.array([mean]), np.array([sigma**2]), np.array([tau]))
-    told = one.about(np.array([true]))
-    assert told.counts[0] == pytest.approx(true, abs=0.01)
+    told = one.linearise(np.array([true]))
+    assert told.values[0] == pytest.approx(true, abs=0.01)
     assert told.variances[0] == pytest.approx(sigma**4 / spread, rel=1e-3)
 
 
@@ -209,8 +209,8 @@ def test_values_have_cells_but_for_the_others():
     measured = Measured("c", "values", ("v2", "gone", "other", "v0"), (20, 30, 40, 10), 4.0, 7)
     cells = cell_counts_of(axis, inferred(measured, threshold=5))
     np.testing.assert_array_equal(cells.matrix, np.eye(5)[[2, 0, 4]])
-    assert cells.counts.tolist() == [20, 10, 7]
-    assert cells.least.tolist() == [4.5, 4.5, NULLS_SHOW * 2.0]
+    assert cells.values.tolist() == [20, 10, 7]
+    assert cells.threshold.tolist() == [4.5, 4.5, NULLS_SHOW * 2.0]
     assert cells.variances.tolist() == [4.0] * 3
 
 
@@ -218,7 +218,7 @@ def test_nulls_of_all_rounds_are_averaged():
     rounds = [Measured("c", "intervals", (), (100,), variance, missing) for variance, missing in ((4.0, 10), (1.0, 20))]
     axis = make_axis(column(dpf.Nullable(dpf.Integer(0, 9)), 1.0), None)
     cells = cell_counts_of(axis, inferred(*rounds))
-    assert cells.counts.tolist() == [18.0]
+    assert cells.values.tolist() == [18.0]
     assert cells.variances.tolist() == pytest.approx([0.8])
 
 
@@ -231,14 +231,14 @@ def test_intervals_are_added_up_between_edges_that_are_cells():
     for i, (low, high) in enumerate([(0, 3), (3, 5), (5, 9), (9, 10)]):
         expected[i, low:high] = 1
     np.testing.assert_array_equal(cells.matrix, expected)
-    assert cells.counts.tolist() == [1 + 2 + 4, 8, 16, 32 + 64]
+    assert cells.values.tolist() == [1 + 2 + 4, 8, 16, 32 + 64]
     assert cells.variances.tolist() == [6.0, 2.0, 2.0, 4.0]
 
 
 def test_nulls_that_are_imputed_are_counted_where_they_land():
     axis = make_axis(column(dpf.Integer(0, 9), 1.0), None)  # the fixed point is 4
     cells = cell_counts_of(axis, inferred(Measured("c", "intervals", (3, 6), (10, 20, 30), 2.0, 5)))
-    assert cells.counts.tolist() == [10, 25, 30]
+    assert cells.values.tolist() == [10, 25, 30]
     assert cells.variances.tolist() == [2.0, 4.0, 2.0]
 
 
@@ -246,7 +246,7 @@ def test_edges_within_a_step_do_not_part_cells():
     axis = make_axis(column(dpf.Integer(0, 100, step=10), 1.0), None)
     # 25 is the first value that rounds to 30; 27 is in the middle of those.
     cells = cell_counts_of(axis, inferred(Measured("c", "intervals", (25, 27), (10, 20, 40), 1.0)))
-    assert cells.counts.tolist() == [10, 60]
+    assert cells.values.tolist() == [10, 60]
     np.testing.assert_array_equal(cells.matrix[0], [1] * 3 + [0] * 8)
 
 
@@ -295,7 +295,7 @@ def test_measured_likelihoods_have_one_maximum():
     fit = RowsLaw.of(axis.channel, counts, cells, 4_000.0)
     expected = axis.channel @ fit.shares
     gradient = axis.channel.T @ (counts / expected)
-    gradient += 4_000 * cells.matrix.T @ ((cells.counts - 4_000 * cells.matrix @ fit.shares) / cells.variances)
+    gradient += 4_000 * cells.matrix.T @ ((cells.values - 4_000 * cells.matrix @ fit.shares) / cells.variances)
     used = fit.shares > 1e-9
     level = gradient[used].mean()
     assert np.ptp(gradient[used]) < 0.02 * 4_000

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from dpframe.estimate.misfit import drawn_of_many
 
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.item_pairs import likely_pairs
-from dpframe.estimate.misfit import drawn_of_many
 from dpframe.estimate.results import Results
 from dpframe.estimate.tables.guard import bounds_by_pairs
 from dpframe.plan.inferred import Measured

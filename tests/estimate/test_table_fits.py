@@ -5,13 +5,13 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from dpframe.estimate.tables.bootstrap import Fitted
 
 from dpframe.datasets import make_census
 from dpframe.errors import ParameterError
 from dpframe.estimate.synthetic import draw_fresh, draw_given, draw_within
 from dpframe.estimate.table_column import left_open, moved_by_slopes, quantile_bins, tilt_to_mean
 from dpframe.estimate.tables import mixture
-from dpframe.estimate.tables.bootstrap import Fitted
 from dpframe.estimate.tables.fit import (
     Profile,
     choose_classes,

@@ -9,7 +9,6 @@ import pytest
 from dpframe.accounting.budget import Budget
 from dpframe.plan.findings import are_faint, bounds_of_counts, judge
 from dpframe.plan.infer.numbers import Numbers, first_grid, present_numbers
-from dpframe.plan.infer.ranges import Round
 from dpframe.plan.inferred import Inferred, Measured
 from dpframe.plan.spikes import others_of
 from dpframe.spaces import Real
@@ -25,7 +24,7 @@ def inferred(values, seed, rows=ROWS):
     present, _ = present_numbers(pa.array(values))
     noise = np.random.default_rng(seed).normal(0, NOISE, len(grid.edges) + 1).round().astype(int)
     counts = tuple((grid.count(present) + noise).tolist())
-    task.rounds.append(Round(grid, counts, NOISE**2))
+    task.grid = grid
     task.measured.append(Measured("fee", "intervals", grid.edges, counts, NOISE**2))
     return task.space(), tuple(task.measured)
 

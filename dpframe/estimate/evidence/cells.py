@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpframe.plan.levels import children, level_sizes, stops_of
+from dpframe.observe.observation import Observation
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces import Space
-from dpframe.spaces.arrays import FloatArray, IntArray
 
 STANDS_OUT = 3.5
 """Standard deviations by which a part exceeds an even spread, to be a cell of its own."""
@@ -27,21 +26,6 @@ UNKNOWN = 0.5
 
 _LOOKS = 4
 """Times that parts are looked for: the heaviest hide others."""
-
-
-@dataclass(frozen=True, eq=False)
-class Counted:
-    """Cells of one level, side by side or not: first codes, ends, noisy counts, and the variance of each."""
-
-    starts: IntArray
-    stops: IntArray
-    counts: FloatArray
-    variance: float
-
-    def between(self, low: int, high: int) -> Counted:
-        """Return the cells that lie between two codes."""
-        part = slice(*np.searchsorted(self.starts, [low, high]).tolist())
-        return Counted(self.starts[part], self.stops[part], self.counts[part], self.variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,46 +70,34 @@ class Tree:
         return float(np.clip((max(squares - noise, 0.0) + spread) / total, 0.0, 1.0))
 
 
-def counted(space: Space, table: MeasuredTable) -> Counted:
-    """Return the cells of a measured one-way or level, without null."""
-    measure = table.measure
-    counts = table.counts.astype(np.float64)
-    if measure.level > 1:
-        size = level_sizes(space)[measure.level - 1]
-        starts = children(space, measure.level, table.starts[0] or ())
-        return Counted(starts, stops_of(space, size, starts), counts, measure.sigma2)
-    own = table.starts[0] if table.starts[0] is not None else range(space.values)
-    starts = np.array(own, dtype=np.int64)
-    stops = np.append(starts[1:], space.values)
-    return Counted(starts, stops, counts[: len(starts)], measure.sigma2)
-
-
 def tree_of(space: Space, first: MeasuredTable, finer: Sequence[MeasuredTable]) -> Tree:
     """Return the cells of a number and what is known of them.
 
     ``first`` and ``finer``: the one-way that covers the column, and the levels above it in their order.
     """
-    tree, levels = Tree(), {table.measure.level: counted(space, table) for table in finer}
-    top = counted(space, first)
-    for start, stop, count in zip(top.starts.tolist(), top.stops.tolist(), top.counts.tolist(), strict=True):
-        tree.facts.append((start, stop, count, top.variance))
-        _grow(tree, levels, (start, stop, 1), count, top.variance)
+    tree, levels = Tree(), {table.measure.level: table.to_observation(space) for table in finer}
+    top = first.to_observation(space)
+    parts = (top.runs.starts, top.runs.stops, top.values, top.variances)
+    for start, stop, count, variance in zip(*(part.tolist() for part in parts), strict=True):
+        tree.facts.append((start, stop, count, variance))
+        _grow(tree, levels, (start, stop, 1), count, variance)
     return tree
 
 
-def _grow(tree: Tree, levels: Mapping[int, Counted], cell: tuple[int, int, int], count: float, variance: float) -> None:
+def _grow(
+    tree: Tree, levels: Mapping[int, Observation], cell: tuple[int, int, int], count: float, variance: float
+) -> None:
     """Add a cell to the tree: as it is, or by its parts."""
     start, stop, level = cell
-    parts = levels[level + 1].between(start, stop) if level + 1 in levels else None
-    if parts is None or not len(parts.starts):
+    parts = _within(levels[level + 1], start, stop) if level + 1 in levels else None
+    if parts is None or not len(parts):
         tree.leaves.append((start, stop, 0, UNKNOWN))
         return
     heavy, rest = _heavy(parts, count, variance)
-    widths = (parts.stops - parts.starts).astype(np.float64)
-    light = ~heavy
+    widths, light = parts.runs.widths, ~heavy
     even = np.where(light, widths, 0.0) * rest / max(float(widths[light].sum()), 1.0)
-    noise = parts.variance * int(light.sum())
-    excess = float(((parts.counts - even)[light] ** 2).sum())
+    noise = float(parts.variances[light].sum())
+    excess = float(((parts.values - even)[light] ** 2).sum())
     if rest > math.sqrt(variance):
         tree.uneven.setdefault(level + 1, []).append((excess, noise, rest**2))
     own = min(max(excess - noise, 0.0) / max(rest, 1.0) ** 2, 1.0)
@@ -135,11 +107,11 @@ def _grow(tree: Tree, levels: Mapping[int, Counted], cell: tuple[int, int, int],
         return
     stretches = Stretches([], [], rest, level + 1)
     for low, high, alone in pieces:
-        first, last = int(parts.starts[low]), int(parts.stops[high - 1])
-        total = float(parts.counts[low:high].sum())
-        tree.facts.append((first, last, total, parts.variance * (high - low)))
+        first, last = int(parts.runs.starts[low]), int(parts.runs.stops[high - 1])
+        total, noise = float(parts.values[low:high].sum()), float(parts.variances[low:high].sum())
+        tree.facts.append((first, last, total, noise))
         if heavy[low]:
-            _grow(tree, levels, (first, last, level + 1), total, parts.variance)
+            _grow(tree, levels, (first, last, level + 1), total, noise)
             continue
         tree.leaves.append((first, last, level + 1, own))
         if alone:
@@ -150,24 +122,29 @@ def _grow(tree: Tree, levels: Mapping[int, Counted], cell: tuple[int, int, int],
         tree.stretches.append(stretches)
 
 
-def _heavy(parts: Counted, count: float, variance: float) -> tuple[np.ndarray, float]:
+def _within(level: Observation, low: int, high: int) -> Observation:
+    """Return the counts of the cells between two codes."""
+    return level.select(slice(*np.searchsorted(level.runs.starts, [low, high]).tolist()))
+
+
+def _heavy(parts: Observation, count: float, variance: float) -> tuple[np.ndarray, float]:
     """Return which parts hold more than an even spread of what the others leave, and how many rows those leave."""
-    widths = (parts.stops - parts.starts).astype(np.float64)
+    widths = parts.runs.widths
     heavy, rest = np.zeros(len(widths), dtype=np.bool_), max(count, 0.0)
     for _ in range(_LOOKS):
         share = np.where(heavy, 0.0, widths) / max(float(widths[~heavy].sum()), 1.0)
-        sigma = np.sqrt(parts.variance + share**2 * (variance + parts.variance * heavy.sum()))
-        more = ~heavy & (parts.counts - share * rest > STANDS_OUT * sigma)
+        sigma = np.sqrt(parts.variances + share**2 * (variance + parts.variances[heavy].sum()))
+        more = ~heavy & (parts.values - share * rest > STANDS_OUT * sigma)
         if not more.any():
             break
         heavy |= more
-        rest = max(count - float(parts.counts[heavy].sum()), 0.0)
+        rest = max(count - float(parts.values[heavy].sum()), 0.0)
         if heavy.all():
             break
     return heavy, rest
 
 
-def _bisected(parts: Counted, heavy: np.ndarray, low: int, high: int) -> Iterator[tuple[int, int, bool]]:
+def _bisected(parts: Observation, heavy: np.ndarray, low: int, high: int) -> Iterator[tuple[int, int, bool]]:
     """Yield the pieces of a run of parts, halves that differ more than noise apart, and whether it is one of several.
 
     No part need exceed its noise where all of them fall, as towards the tail of a distribution.
@@ -176,10 +153,13 @@ def _bisected(parts: Counted, heavy: np.ndarray, low: int, high: int) -> Iterato
     if heavy[low] or middle == low:
         yield low, high, False
         return
-    widths = (parts.stops - parts.starts).astype(np.float64)
-    left, right = (float(widths[a:b].sum()) for a, b in ((low, middle), (middle, high)))
-    apart = float(parts.counts[low:middle].sum()) * right - float(parts.counts[middle:high].sum()) * left
-    noise = math.sqrt(parts.variance * ((middle - low) * right**2 + (high - middle) * left**2))
+    # Sums of values, their variances and widths, of both halves.
+    sums = (parts.values, parts.variances, parts.runs.widths)
+    (left, right), (left_noise, right_noise), (left_width, right_width) = (
+        (float(one[low:middle].sum()), float(one[middle:high].sum())) for one in sums
+    )
+    apart = left * right_width - right * left_width
+    noise = math.sqrt(left_noise * right_width**2 + right_noise * left_width**2)
     if abs(apart) <= STANDS_OUT * noise:
         yield low, high, False
         return

@@ -1,21 +1,10 @@
-"""Generalised least squares (Aitken 1936): an estimate and its covariance, updated by noisy linear facts.
-
-With x of covariance C, facts y = H·x + noise of variances M, and K = C Hᵀ (H C Hᵀ + M)⁻¹,
-
-    x ← x + K (y − H x),    C ← C − K H C.
-"""
+"""Estimates taken to where truths may be: not negative, rising, near each other; and ratios of an uncertain base."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.accounting.gaussian_dp import mills_ratio
-from dpframe.plan.threads import one_thread
 from dpframe.spaces.arrays import FloatArray
 
 _FIELLER = 1.96**2
@@ -30,103 +19,6 @@ _FARTHER = 2.0 ** np.arange(5)
 _LEAST = 1e-12
 """Least variance of noise."""
 
-_SCORINGS = 6
-"""Steps for counts that were released above a threshold."""
-
-
-@dataclass(frozen=True, eq=False)
-class Observation:
-    """Noisy linear facts about numbers of rows by cell: ``counts`` = ``matrix`` · rows + independent noise.
-
-    ``matrix`` has the shape (facts, cells), ``counts`` and ``variances`` (facts,). ``least`` is what a count had to
-    reach to be released, by default −∞ for each.
-    """
-
-    matrix: FloatArray
-    counts: FloatArray
-    variances: FloatArray
-    least: FloatArray | None = None
-
-    @classmethod
-    def joined(cls, parts: Sequence[Observation], cells: int) -> Observation:
-        """Return several observations of the same cells as one."""
-        nothing = cls(np.zeros((0, cells)), np.zeros(0), np.zeros(0))
-        found = [nothing, *parts]
-        least = np.concatenate([one.threshold for one in found])
-        matrix, counts, variances = (
-            np.concatenate([getattr(one, name) for one in found]) for name in ("matrix", "counts", "variances")
-        )
-        return cls(matrix, counts, variances, least)
-
-    @property
-    def threshold(self) -> FloatArray:
-        """What each count had to reach."""
-        return np.full(len(self.counts), -np.inf) if self.least is None else self.least
-
-    def about(self, rows: FloatArray) -> Observation:
-        """Return the facts as they are without selection, linear about numbers of rows by cell.
-
-        Given that a threshold τ was reached, y has the mean hx + σζ and the variance σ²κ, with z = (hx − τ)/σ,
-        ζ = φ(z)/Φ(z), κ = 1 − zζ − ζ²; and κ is the slope of that mean too. So Fisher scoring for the truncated
-        likelihood replaces y by what is linear in x about the last estimate, at the variance σ²/κ: counts far above τ
-        stay as they are, those about τ hardly count.
-        """
-        if not np.isfinite(self.threshold).any():
-            return self
-        here, sigma = self.matrix @ rows, np.sqrt(self.variances)
-        lift, kept = cut_below((here - self.threshold) / sigma)
-        kept = np.maximum(kept, 1e-3)
-        return Observation(self.matrix, here + (self.counts - here - sigma * lift) / kept, self.variances / kept)
-
-
-def cut_below(z: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return by how much the mean of a standard normal law rises that is cut at −z, and the variance that it keeps."""
-    z = np.clip(z, -30.0, 30.0)
-    lift = 1 / mills_ratio(-z)
-    return lift, np.clip(1 - z * lift - lift**2, 0.0, 1.0)
-
-
-@one_thread
-def updated(rows: FloatArray, covariance: FloatArray, facts: Observation) -> tuple[FloatArray, FloatArray]:
-    """Return numbers of rows and their covariance when facts are known as well.
-
-    It needs no inverse of the covariance, which is singular where the number of all rows is known.
-    """
-    if not len(facts.counts):
-        return rows, covariance
-    told = facts
-    for _ in range(_SCORINGS if np.isfinite(facts.threshold).any() else 1):
-        gain = gain_of(covariance, facts.matrix, told.variances)
-        found, variances = rows + gain @ (told.counts - facts.matrix @ rows), told.variances
-        told = facts.about(found)
-    return found, left_by(covariance, gain, facts.matrix, variances)
-
-
-@one_thread
-def gain_of(covariance: FloatArray, matrix: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return K, shape (cells, facts): by how much an estimate follows facts that differ from it."""
-    shared = covariance @ matrix.T
-    return np.asarray(np.linalg.solve(matrix @ shared + np.diag(variances), shared.T).T)
-
-
-@one_thread
-def left_by(covariance: FloatArray, gain: FloatArray, matrix: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return the covariance that facts leave, in Joseph's form: no difference of what may be far larger."""
-    left = np.eye(len(covariance)) - gain @ matrix
-    kept = left @ covariance @ left.T + (gain * variances) @ gain.T
-    return np.asarray((kept + kept.T) / 2)
-
-
-def chi_square_tail(degrees: int, value: float) -> float:
-    """Return P(χ² ≥ value) with so many degrees of freedom, by its finite sum: an import of SciPy takes longer."""
-    half, odd = value / 2, degrees % 2
-    if half <= 0 or half == math.inf:
-        return float(half <= 0)
-    first = -half + (0.5 * math.log(half / (math.pi / 4)) if odd else 0.0)
-    logs = np.cumsum(np.log(half / np.arange(1 + odd / 2, degrees / 2)))
-    terms = np.exp(first + np.append(0.0, logs))[: degrees // 2]
-    return min(1.0, float(terms.sum()) + (math.erfc(math.sqrt(half)) if odd else 0.0))
-
 
 def pooled(values: FloatArray) -> FloatArray:
     """Return the nearest numbers that never fall: those that fall are pooled, and take their mean."""
@@ -138,13 +30,6 @@ def pooled(values: FloatArray) -> FloatArray:
             total, count = total + more, count + many
         levels.append((total, count))
     return np.array([total / count for total, count in levels for _ in range(count)], dtype=np.float64)
-
-
-def likely(rows: FloatArray, covariance: FloatArray, facts: Observation) -> float:
-    """Return the probability of facts as far from an estimate, or farther, were they of the same rows: by χ²."""
-    apart = facts.counts - facts.matrix @ rows
-    inner = facts.matrix @ covariance @ facts.matrix.T + np.diag(facts.variances)
-    return chi_square_tail(len(apart), float(apart @ np.linalg.solve(inner, apart)))
 
 
 def project(values: FloatArray, variances: FloatArray | float = 1.0, total: float = 1.0) -> FloatArray:

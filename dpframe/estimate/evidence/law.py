@@ -13,9 +13,11 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
+import numpy.typing as npt
 
-from dpframe.estimate.evidence.combine import Observation, chi_square_tail
 from dpframe.estimate.evidence.likelihood import Seen, Shares, bootstrap_errors, noise_share, released_again
+from dpframe.observe.observation import Observation, chi_square_tail
+from dpframe.observe.overlap import overlap_cells
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 _SCORINGS = 3
@@ -63,6 +65,10 @@ class Cells(ABC):
     def bins(self) -> int:
         """Number of cells of values."""
         return len(self.ends) - 1
+
+    def overlap(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> FloatArray:
+        """Return the part of each cell within ranges of codes, shape (ranges, cells); null is in none."""
+        return np.pad(overlap_cells(self.ends, starts, stops), ((0, 0), (0, int(self.has_null))))
 
     @cached_property
     def widths(self) -> FloatArray:
@@ -168,7 +174,7 @@ class RowsLaw(Law):
     ) -> RowsLaw:
         """Return the law; by default the rows counted are all, and cells have one code each."""
         cells = channel.shape[1]
-        facts = Observation.joined([], cells) if facts is None else facts
+        facts = Observation.stack([], cells) if facts is None else facts
         rows = float(counts.sum()) if rows is None else rows
         return cls(np.arange(cells + 1) if edges is None else edges, channel, counts, rows, facts)
 
@@ -180,10 +186,10 @@ class RowsLaw(Law):
     @cached_property
     def _fit(self) -> tuple[Observation, FloatArray]:
         told = self.facts
-        for _ in range(_SCORINGS if np.isfinite(told.threshold).any() else 1):
+        for _ in range(_SCORINGS if told.is_truncated else 1):
             model = Shares.of([self.channel], told, self.rows)
-            shares = model.fitted(Seen.of(self.counts, told.counts))[:, 0]
-            told = self.facts.about(self.rows * shares)
+            shares = model.fitted(Seen.of(self.counts, told.values))[:, 0]
+            told = self.facts.linearise(self.rows * shares)
         return told, shares
 
     @property
@@ -193,7 +199,7 @@ class RowsLaw(Law):
 
     @property
     def _seen(self) -> Seen:
-        return Seen.of(self.counts, self._fit[0].counts)
+        return Seen.of(self.counts, self._fit[0].values)
 
     @cached_property
     def _model(self) -> Shares:
@@ -205,9 +211,9 @@ class RowsLaw(Law):
 
         In least squares their squared distance from the fit is at most that from the rows, which is χ².
         """
-        if not len(self.facts.counts):
+        if not len(self.facts):
             return 1.0
-        apart = self._fit[0].counts - self.rows * self.facts.matrix @ self.shares
+        apart = self._fit[0].values - self.rows * self.facts.matrix @ self.shares
         return chi_square_tail(len(apart), float(apart @ (apart / self._fit[0].variances)))
 
     def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
@@ -218,7 +224,7 @@ class RowsLaw(Law):
         for truth, table, released in islice(again, _REPLICATES):
             truths.append(truth)
             counts.append(released)
-            noise = np.sqrt(facts.variances) * generator.standard_normal(len(facts.counts))
+            noise = np.sqrt(facts.variances) * generator.standard_normal(len(facts))
             noisy.append(facts.matrix @ table + noise)
         seen = Seen(np.stack(counts, axis=1).astype(np.float64), np.stack(noisy, axis=1))
         return bootstrap_errors(zip(truths, self._model.fitted(seen).T, strict=True), function)

@@ -25,7 +25,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.estimate.evidence.combine import Observation
+from dpframe.observe.observation import Observation
 from dpframe.plan.threads import one_thread
 from dpframe.spaces.arrays import FloatArray
 

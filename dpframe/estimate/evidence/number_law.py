@@ -17,19 +17,19 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpframe.estimate.evidence.cells import Tree, counted, tree_of
-from dpframe.estimate.evidence.combine import (
-    Observation,
-    cut_below,
-    few_rows,
-    gain_of,
-    left_by,
-    pooled,
-    project,
-    updated,
-)
+from dpframe.estimate.evidence.cells import Tree, tree_of
+from dpframe.estimate.evidence.combine import few_rows, pooled, project
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
+from dpframe.observe.observation import (
+    Observation,
+    gain_of,
+    remaining_covariance,
+    truncated_normal_moments,
+    update,
+)
+from dpframe.observe.overlap import overlap_cells
 from dpframe.plan.measures import MeasuredTable
+from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray, IntArray
 
@@ -92,6 +92,7 @@ class NumberLaw(Law):
     hidden: FloatArray | None = None
 
     @classmethod
+    @one_thread
     def of(cls, space: Space, n: float, first: MeasuredTable, finer: Sequence[MeasuredTable] = ()) -> NumberLaw:
         """Return what the measured levels of a number say.
 
@@ -107,20 +108,21 @@ class NumberLaw(Law):
         leaves = sorted(tree.leaves)
         starts = np.array([start for start, *_ in leaves], dtype=np.int64)
         prior, covariance = _prior(tree, starts, len(starts) + space.has_null, n)
-        low, high, counts, variances = np.array(tree.facts, dtype=np.float64).T
-        matrix = np.zeros((len(counts), len(prior)))
-        matrix[:, : len(starts)] = (starts >= low[:, None]) & (starts < high[:, None])
+        edges = np.append(starts, space.values)
         if space.has_null:
             prior[-1], covariance[-1, -1] = float(first.counts[-1]), first.measure.sigma2
-        rows, covariance = updated(prior, covariance, Observation(matrix, counts, variances))
+        low, high, counts, variances = np.array(tree.facts, dtype=np.float64).T
+        design = np.pad(overlap_cells(edges, low, high), ((0, 0), (0, int(space.has_null))))
+        rows, covariance = update(prior, covariance, Observation(design, counts, variances))
         everybody = Observation(np.ones((1, len(rows))), np.array([n]), np.array([_EXACT]))
-        rows, covariance = updated(rows, covariance, everybody)
+        rows, covariance = update(rows, covariance, everybody)
         # A cell that looks more uneven by its own parts than others of its level is taken for that.
         uneven = np.array([max(tree.unevenness(level), own) for _, _, level, own in leaves])
-        block = np.searchsorted(counted(space, first).starts, starts, side="right") - 1
-        return cls(np.append(starts, space.values), space, rows, covariance, uneven, float(n), block)
+        block = np.searchsorted(first.to_observation(space).runs.starts, starts, side="right") - 1
+        return cls(edges, space, rows, covariance, uneven, float(n), block)
 
     @classmethod
+    @one_thread
     def of_values(cls, space: Space, n: float, counts: FloatArray, variances: FloatArray) -> NumberLaw:
         """Return what unbiased counts of every value of a listed number say, null's last where the space has it.
 
@@ -130,23 +132,26 @@ class NumberLaw(Law):
         ([54.0, 46.0], [[4.0, -4.0], [-4.0, 4.0]])
         """
         everybody = Observation(np.ones((1, len(counts))), np.array([n]), np.array([_EXACT]))
-        rows, covariance = updated(counts, np.diag(variances), everybody)
+        rows, covariance = update(counts, np.diag(variances), everybody)
         values = np.arange(space.values + 1, dtype=np.int64)
         return cls(values, space, rows, covariance, np.zeros(space.values), float(n), values[:-1])
 
-    def told(self, facts: Observation) -> NumberLaw:
-        """Return the law when more is known; cells that a fact takes in part, as their unevenness allows."""
-        loose = facts.variances + self._open(facts.matrix[:, : self.bins])
-        rows, covariance = updated(self.rows, self.covariance, Observation(facts.matrix, facts.counts, loose))
+    @one_thread
+    def condition_on(self, facts: Observation) -> NumberLaw:
+        """Return the law given an observation; cells observed in part add what their unevenness leaves open."""
+        loose = replace(facts, variances=facts.variances + self._open(facts.matrix[:, : self.bins]))
+        rows, covariance = update(self.rows, self.covariance, loose)
         return replace(self, rows=rows, covariance=covariance)
 
+    @one_thread
     def with_sum(self, total: float, variance: float) -> NumberLaw:
         """Return the law when the sum of the codes is known as well, nulls adding nothing."""
         exact = variance + self._off_middles
         facts = Observation(self._padded(self.middles[None, :]), np.array([total]), np.array([exact]))
-        rows, covariance = updated(self.rows, self.covariance, facts)
+        rows, covariance = update(self.rows, self.covariance, facts)
         return replace(self, rows=rows, covariance=covariance, total=(total, variance))
 
+    @one_thread
     def evened(self, bins: IntArray) -> NumberLaw:
         """Return the law where rows that noise hides are spread as of a fall: a Pólya tree (Lavine 1992).
 
@@ -176,12 +181,12 @@ class NumberLaw(Law):
             size, noise = (((parts @ covariance) * parts).sum(axis=1) for parts in (whole, apart))
             estimate = whole @ rows
             error = np.sqrt(np.maximum(size, 1.0))
-            lift, kept = cut_below(estimate / error)
+            lift, kept = truncated_normal_moments(estimate / error)
             square = (estimate + error * lift) ** 2 + error**2 * kept
             open_ = square * np.maximum(part * (1 - part), _LOOSE) * (1 + square / np.maximum(noise, 1.0))
             gain = gain_of(covariance, apart, open_)
             rows, follows = (values - gain @ (apart @ values) for values in (rows, follows))
-            covariance = left_by(covariance, gain, apart, open_)
+            covariance = remaining_covariance(covariance, gain, apart, open_)
             halved = zip(stretches, middles, strict=True)
             stretches = [half for (low, high), middle in halved for half in ((low, middle), (middle, high))]
         return replace(self, rows=rows, covariance=covariance, follows=follows, hidden=most - np.maximum(rows, 0.0))
@@ -546,7 +551,7 @@ def _first(edges: FloatArray, heights: FloatArray, reach: bool) -> float:
 
 def truncated_spread(estimate: FloatArray, error: FloatArray) -> FloatArray:
     """Return the standard deviation of what is not negative given an unbiased estimate: a normal law cut at zero."""
-    _, kept = cut_below(estimate / np.maximum(error, 1e-300))
+    _, kept = truncated_normal_moments(estimate / np.maximum(error, 1e-300))
     return np.asarray(error * np.sqrt(kept))
 
 

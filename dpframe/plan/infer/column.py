@@ -9,7 +9,7 @@ from typing import Any
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.inferred import NULLS_SHOW, Measured, null_count
+from dpframe.plan.inferred import INTERVALS, NULLS_SHOW, Measured, null_count
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
@@ -26,6 +26,11 @@ class Task(ABC):
     @abstractmethod
     def histograms(self) -> tuple[Histogram, ...]:
         """All histograms that the column may ask for: public facts, whatever it holds."""
+
+    @property
+    def rounds(self) -> tuple[Measured, ...]:
+        """The counts of intervals, or of norms, that were measured so far."""
+        return tuple(measured for measured in self.measured if measured.kind in INTERVALS)
 
     def in_rounds(self, rounds: int) -> Task:
         """Return the task with no more rounds than these, where it has several of a kind."""

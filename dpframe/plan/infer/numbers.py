@@ -20,7 +20,7 @@ from dpframe.plan.findings import YEARS, are_placed, bounds_of_others
 from dpframe.plan.infer.column import Task
 from dpframe.plan.infer.cost import CountNoise, Histogram
 from dpframe.plan.infer.from_data import integers, reals, times
-from dpframe.plan.infer.ranges import Edge, Grid, Round, bounds, fitted, outer_bounds, refined, truth_values
+from dpframe.plan.infer.ranges import Edge, Grid, bounds, fit_cells, outer_bounds, refined, truth_values
 from dpframe.plan.infer.steps import STEP_SHARE, STEPS, step_counts, step_of, stepped
 from dpframe.plan.inferred import Measured, null_count
 from dpframe.spaces import Datetime, Integer, Nullable, Real, Space, as_space
@@ -169,7 +169,6 @@ class Numbers(Task):
         self.type = type_.value_type if pa.types.is_dictionary(type_) else type_
         self.n = n
         self.unit = _unit(self.type) if is_time(self.type) else None
-        self.rounds: list[Round] = []
         self.grid = Grid((), 0, 0)
         self.noise = 0.0
         self.has_steps = False
@@ -200,7 +199,7 @@ class Numbers(Task):
     def counter(self) -> OfColumn:
         """Return a counter of the next grid's cells, and in the first round of the steps."""
         if self.rounds:
-            grid = refined(fitted(self.rounds), self.n, _MOST_PARTS[len(self.rounds) - 1])
+            grid = refined(fit_cells(self.rounds, self.grid.limits), self.n, _MOST_PARTS[len(self.rounds) - 1])
         else:
             grid = first_grid(self.type)
             grid = grid if self.most > 1 else self._only(grid)
@@ -223,7 +222,6 @@ class Numbers(Task):
             exact = exact[: -len(STEPS)]
         noisy, missing = self._noisy(exact, noise, stream)
         counts = tuple(noisy.tolist())
-        self.rounds.append(Round(self.grid, counts, noise.variance))
         self.measured.append(
             Measured(self.field.name, "intervals", self.grid.edges, counts, noise.variance, missing, self.unit)
         )
@@ -234,12 +232,13 @@ class Numbers(Task):
         return self.n - max(missing, 0.0), variance
 
     def _are_truth_values(self) -> bool:
-        return self.unit is None and truth_values(fitted(self.rounds), *self._present()) is not None
+        cells = fit_cells(self.rounds, self.grid.limits)
+        return self.unit is None and truth_values(cells, *self._present()) is not None
 
     def _bounds(self) -> tuple[float, float] | None:
         if self._are_truth_values():
             return 0.0, 1.0
-        cells, (present, _) = fitted(self.rounds), self._present()
+        cells, (present, _) = fit_cells(self.rounds, self.grid.limits), self._present()
         # From a single round all cells with mass, as a bound too wide costs less than one too narrow.
         return bounds(cells, self.n) if self.most > 1 else outer_bounds(cells, present)
 
@@ -249,8 +248,7 @@ class Numbers(Task):
         # What is empty may be anything: rows must show beyond the noise.
         if pa.types.is_floating(self.type) and self._present()[0] > _SEEN * math.sqrt(self.measured[-1].variance):
             space = Real(0.0, 1.0, steps=1) if self._are_truth_values() else space  # they come back as no others
-        counts = tuple(measured for measured in self.measured if measured.kind == "intervals")
-        nullable = self._has_nulls()
+        counts, nullable = self.rounds, self._has_nulls()
         further = bounds_of_others(counts, Nullable(space) if nullable else space, self.n)
         if not further:
             return space
@@ -265,7 +263,7 @@ class Numbers(Task):
             step = None if seen is None else step_of(seen.counts, seen.variance)
             grid = None if step is None else stepped(first, last, step, self.type)
             return grid or reals(self.type, [pa.array([first, last], pa.float64())])
-        ends = [_clamped(edge, self.rounds[0].grid) for edge in friendly(round(low), round(high))]
+        ends = [_clamped(edge, self.grid) for edge in friendly(round(low), round(high))]
         space: Any = integers(self.type, [pa.array(ends, self.type)])
         # A dictionary lists its values: they are made few enough for that, too.
         most = _MOST_LISTED if pa.types.is_dictionary(self.field.type) else _MOST_STEPS
@@ -289,7 +287,7 @@ class Times(Numbers):
         if edges is None:
             day = 1 if pa.types.is_date32(self.type) else _ticks_per_day(self.type)
             edges = (0, day if pa.types.is_duration(self.type) else 36_525 * day)
-        ends = [_clamped(edge, self.rounds[0].grid) for edge in self._rounded(*map(round, edges))]
+        ends = [_clamped(edge, self.grid) for edge in self._rounded(*map(round, edges))]
         physical = pa.int32() if pa.types.is_date32(self.type) else pa.int64()
         space: Any = times(self.type, [pa.array(ends, physical).view(self.type)])
         with contextlib.suppress(ParameterError, ColumnError):

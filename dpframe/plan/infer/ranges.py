@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.plan.levels import Layer, fit_layers
+from dpframe.plan.inferred import Measured, fit_intervals
 from dpframe.plan.spikes import POINT
 from dpframe.spaces.arrays import FloatArray
 
@@ -79,6 +79,11 @@ class Grid:
         return self if self.whole else Grid((self.least, *self.edges, self.most), -math.inf, math.inf)
 
     @property
+    def limits(self) -> tuple[Edge, Edge]:
+        """The type's limits, or the infinities."""
+        return self.least, self.most
+
+    @property
     def ends(self) -> tuple[Edge, ...]:
         """All edges, the type's limits included: one more than there are cells."""
         return (self.least, *self.edges, self.most)
@@ -87,15 +92,6 @@ class Grid:
     def whole(self) -> bool:
         """Whether values are whole numbers."""
         return isinstance(self.least, int)
-
-
-@dataclass(frozen=True)
-class Round:
-    """Noisy counts of a grid's cells, each with the same variance."""
-
-    grid: Grid
-    counts: Sequence[int]
-    variance: float
 
 
 @dataclass(frozen=True)
@@ -111,17 +107,15 @@ class Cells:
         return Cells(self.grid, self.counts[::-1], self.covariance[::-1, ::-1])
 
 
-def fitted(rounds: Sequence[Round]) -> Cells:
-    """Return the counts of the last, finest grid's cells by weighted least squares over all rounds.
+def fit_cells(measured: Sequence[Measured], limits: tuple[Edge, Edge]) -> Cells:
+    """Return the counts of the finest cells, the last round's, by weighted least squares over all rounds.
 
-    Those of infinities are left out. Every grid divides cells of the one before, so that each count measures a sum of
-    finest cells.
+    ``limits``: where the outermost cells end; infinite where these hold the infinities, and are left out.
     """
-    fit, covariance = fit_layers([Layer(one.grid.ends, one.counts, one.variance) for one in rounds])
-    grid = rounds[-1].grid
-    if grid.whole or math.isfinite(grid.most):
-        return Cells(grid, fit, covariance)
-    return Cells(Grid(grid.edges[1:-1], grid.edges[0], grid.edges[-1]), fit[1:-1], covariance[1:-1, 1:-1])
+    (counts, covariance), edges = fit_intervals(tuple(measured)), measured[-1].cells
+    if math.isfinite(limits[1]):
+        return Cells(Grid(edges, *limits), counts, covariance)
+    return Cells(Grid(edges[1:-1], edges[0], edges[-1]), counts[1:-1], covariance[1:-1, 1:-1])
 
 
 def hull(cells: Cells) -> tuple[int, int] | None:

@@ -21,7 +21,7 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.infer.column import Task
 from dpframe.plan.infer.cost import CountNoise, Histogram
 from dpframe.plan.infer.numbers import first_grid, friendly
-from dpframe.plan.infer.ranges import Grid, Round, bounds, fitted, refined
+from dpframe.plan.infer.ranges import Grid, bounds, fit_cells, refined
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space, Vector
 from dpframe.spaces.arrays import float_norms, float_rows, list_lengths
@@ -80,7 +80,6 @@ class Lists(Task):
                 column=field.name,
             )
         self._asked_length = self.length is None
-        self.rounds: list[Round] = []
         self.grid = _first_grid()
 
     @property
@@ -97,7 +96,7 @@ class Lists(Task):
         """Return a counter of lengths, then of norms."""
         if self.length is None:
             return Cells(_length_counts, LONGEST + 2)
-        grid = refined(fitted(self.rounds), self.n, _PARTS) if self.rounds else _first_grid()
+        grid = refined(fit_cells(self.rounds, self.grid.limits), self.n, _PARTS) if self.rounds else _first_grid()
         self.grid = grid.opened()
         return Cells(partial(_norm_counts, self.grid, self.length, self.field.nullable), len(self.grid.edges) + 2)
 
@@ -106,7 +105,6 @@ class Lists(Task):
         noisy, missing = self._noisy(counter.counts, noise, stream)
         if self.length is not None:
             counts = tuple(noisy.tolist())
-            self.rounds.append(Round(self.grid, counts, noise.variance))
             self.measured.append(Measured(self.field.name, "norms", self.grid.edges, counts, noise.variance, missing))
             return
         level = NormalDist().inv_cdf(1 - _FALSE_ALARM / LONGEST) * noise.variance**0.5
@@ -119,6 +117,6 @@ class Lists(Task):
 
     def inner(self) -> Space:
         """Return vectors of the length and bound found, of 1 without them."""
-        found = bounds(fitted(self.rounds), self.n) if self.rounds else None
+        found = bounds(fit_cells(self.rounds, self.grid.limits), self.n) if self.rounds else None
         bound = 1.0 if found is None else float(friendly(0.0, found[1])[1])
         return Vector(self.length or 1, min(max(bound, _SMALLEST), _LARGEST))

@@ -5,8 +5,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpframe.estimate.evidence.combine import Observation, project, updated
+from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.number_law import NumberLaw
+from dpframe.observe.observation import Observation
 from dpframe.plan.levels import cells_between, children, divided, level_sizes, stops_of
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.spaces import Integer, Nullable, Real
@@ -182,7 +183,7 @@ def test_a_fact_that_is_known_too_makes_errors_smaller():
     truth = np.searchsorted(rows, 30_000) - np.searchsorted(rows, 20_000)
     _, before = law.linear(part)
     padded = np.pad(part, ((0, 0), (0, len(law.rows) - part.shape[1])))
-    told = law.told(Observation(padded, np.array([float(truth)]), np.array([1.0])))
+    told = law.condition_on(Observation(padded, np.array([float(truth)]), np.array([1.0])))
     found, after = told.linear(part)
     assert after[0] < before[0]
     assert abs(found[0] - truth) < 5 * after[0]
@@ -194,43 +195,6 @@ def test_a_sum_that_is_known_too_tells_of_the_mean():
         mean = float(told.rows[: len(told.starts)] @ told.middles) / len(rows)
         before = float(law.rows[: len(law.starts)] @ law.middles) / len(rows)
         assert abs(mean - rows.mean()) <= abs(before - rows.mean()) + 1.0
-
-
-class TestCombining:
-    """Generalised least squares."""
-
-    def test_the_update_is_that_of_precisions(self):
-        generator = np.random.default_rng(4)
-        for facts in (1, 3, 9):
-            root = generator.normal(size=(6, 6))
-            covariance, rows = root @ root.T + np.eye(6), generator.normal(size=6) * 10
-            matrix, counts = generator.normal(size=(facts, 6)), generator.normal(size=facts) * 10
-            variances = generator.uniform(0.5, 4.0, facts)
-            found, left = updated(rows, covariance, Observation(matrix, counts, variances))
-            precision = np.linalg.inv(covariance) + matrix.T @ (matrix / variances[:, None])
-            wanted = np.linalg.solve(precision, np.linalg.solve(covariance, rows) + matrix.T @ (counts / variances))
-            assert np.allclose(left, np.linalg.inv(precision))
-            assert np.allclose(found, wanted)
-            assert np.array_equal(left, left.T)
-
-    def test_facts_in_turn_are_facts_together(self):
-        generator = np.random.default_rng(5)
-        parts = [
-            Observation(generator.normal(size=(k, 4)), generator.normal(size=k), generator.uniform(1, 2, k))
-            for k in (2, 0, 3)
-        ]
-        rows, covariance = np.zeros(4), np.eye(4)
-        for part in parts:
-            rows, covariance = updated(rows, covariance, part)
-        once = updated(np.zeros(4), np.eye(4), Observation.joined(parts, 4))
-        assert np.allclose(rows, once[0])
-        assert np.allclose(covariance, once[1])
-
-    def test_nothing_known_changes_nothing(self):
-        rows, covariance = np.arange(3.0), np.eye(3)
-        found = updated(rows, covariance, Observation.joined([], 3))
-        assert np.array_equal(found[0], rows)
-        assert np.array_equal(found[1], covariance)
 
 
 class TestProjection:

@@ -10,9 +10,10 @@ import pytest
 
 import dpframe as dpf
 from dpframe.estimate.evidence.cells import UNKNOWN, tree_of
-from dpframe.estimate.evidence.combine import Observation, project, updated
+from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.number_law import NumberLaw, NumberPair, truncated_root, truncated_spread
 from dpframe.estimate.table_column import quantile_bins
+from dpframe.observe.observation import Observation
 from dpframe.plan.levels import cells_between, children, divided, level_sizes, stops_of
 from dpframe.plan.measures import Measure, MeasuredTable
 
@@ -198,22 +199,6 @@ def test_columns_without_levels_say_that_cells_are_unknown():
     assert len(tree_of(SPACE, table, []).leaves) == 50
 
 
-def test_updates_are_the_textbooks():
-    generator = np.random.default_rng(0)
-    root, matrix = generator.standard_normal((6, 6)), generator.standard_normal((3, 6))
-    covariance, variances = root @ root.T, np.array([1.0, 2.0, 0.5])
-    mean, counts = generator.standard_normal(6), generator.standard_normal(3)
-    found, left = updated(mean, covariance, Observation(matrix, counts, variances))
-    precision = np.linalg.inv(covariance) + matrix.T @ np.diag(1 / variances) @ matrix
-    np.testing.assert_allclose(left, np.linalg.inv(precision), rtol=1e-8)
-    best = np.linalg.solve(precision, np.linalg.solve(covariance, mean) + matrix.T @ (counts / variances))
-    np.testing.assert_allclose(found, best, rtol=1e-8)
-    nothing = Observation.joined([], 6)
-    assert updated(mean, covariance, nothing)[0] is mean
-    joined = Observation.joined([Observation(matrix, counts, variances)] * 2, 6)
-    assert joined.matrix.shape == (6, 6)
-
-
 def test_projections_are_nearest():
     from scipy.optimize import minimize
 
@@ -274,7 +259,7 @@ def test_what_noise_hides_falls_away_from_the_median():
         inside = (bins == np.arange(3)[:, None]).astype(np.float64)
         exact = np.bincount(bins, np.histogram(rows, law.edges)[0])
         facts = Observation(inside, exact + 5 * generator.standard_normal(3), np.full(3, 25.0))
-        found, error = law.told(facts).evened(bins).linear(law.middles[None, :])
+        found, error = law.condition_on(facts).evened(bins).linear(law.middles[None, :])
         apart.append([(found[0] - rows.sum()) / N / rows.std(), (found[0] - rows.sum()) / error[0]])
     off, errors = np.transpose(apart)
     assert abs(off.mean()) < 0.1

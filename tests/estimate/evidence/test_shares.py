@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import isotonic_regression, minimize
 from scipy.special import softmax
 from scipy.stats import chi2
 
-from dpframe.estimate.evidence.combine import Observation, few_rows, shrunk
+from dpframe.estimate.evidence.combine import few_rows, pooled, shrunk
 from dpframe.estimate.evidence.likelihood import Matrices, Seen, Shares
 
 
@@ -92,15 +92,6 @@ def test_the_ratio_of_two_parts_stays_and_the_others_follow():
     assert lost[0] > 2
 
 
-def test_counts_that_were_released_above_a_threshold_are_taken_about_what_they_are():
-    facts = Observation(np.eye(2), np.array([105.0, 500.0]), np.array([100.0, 100.0]), np.array([100.0, 100.0]))
-    told = facts.about(np.array([95.0, 500.0]))
-    assert told.counts[0] < 105
-    assert told.variances[0] > 100
-    assert told.counts[1] == pytest.approx(500)
-    assert facts.matrix is told.matrix
-
-
 # ------------------------------------------------------------------------------------------------ drawn together
 
 
@@ -151,3 +142,11 @@ def test_intervals_of_shrunk_distances_hold(noise, groups):
 def test_a_base_that_may_be_nothing_is_no_base():
     assert few_rows(0.0, 5.0) == 4.0
     assert few_rows(1e6, 1.0) < 1 + 1e-9
+
+
+def test_pooled_numbers_are_the_nearest_that_never_fall():
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 5, 300):
+        values = np.cumsum(rng.normal(0.2, 3.0, size))
+        np.testing.assert_allclose(pooled(values), isotonic_regression(values).x, atol=1e-11)
+    assert pooled(np.zeros(0)).shape == (0,)
