@@ -238,17 +238,17 @@ def prediction_error(mixture: Mixture, held: Evidence) -> float:
     return sum(float(block.misfit(laws, weights, held.n)[0][0]) for block in blocks)
 
 
-def steps_of_cells(own: FloatArray, odds: float) -> FloatArray:
+def steps_of_cells(own: FloatArray, odds: FloatArray | float) -> FloatArray:
     """Return the part of the way from each cell's own shares to the simple ones that the cell is moved.
 
     >>> steps_of_cells(np.array([0.75, 0.25]), 1.0).round(2)
     array([0.55, 0.29])
     """
-    if math.isinf(odds):
-        return np.ones(own.shape)
-    raised = odds * np.maximum(own, 0.0)
     typical = float((own**2).sum()) / max(float(own.sum()), 1e-300)
-    return np.asarray(raised / np.maximum(raised + typical, 1e-300))
+    with np.errstate(invalid="ignore"):
+        raised = odds * np.maximum(own, 0.0)
+        steps = raised / np.maximum(raised + typical, 1e-300)
+    return np.where(np.isinf(odds), 1.0, steps)
 
 
 class Profile(NamedTuple):
@@ -266,11 +266,9 @@ class Profile(NamedTuple):
     def of(cls, own: FloatArray, simple: FloatArray, held: Table) -> Profile:
         """Return it by the counts m and s, and what was held."""
         apart, precision = simple - own, 1 / held.variances
-        along, squares = (held.counts - own) * apart * precision, apart * apart * precision
-        steps = [steps_of_cells(own, odds) for odds in ODDS]
-        scores = [float(np.sum(step * step * squares) - 2 * np.sum(step * along)) for step in steps]
-        means = [float(np.sum(step * squares)) for step in steps]
-        return cls(np.array(scores), np.array(means), float(squares.sum()), 1)
+        along, squares = ((values * apart * precision).ravel() for values in (held.counts - own, apart))
+        steps = steps_of_cells(own.ravel(), np.array(ODDS)[:, None])
+        return cls(steps**2 @ squares - 2 * (steps @ along), steps @ squares, float(squares.sum()), 1)
 
     @classmethod
     def sum_of(cls, profiles: Iterable[Profile]) -> Profile:
