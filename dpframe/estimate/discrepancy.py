@@ -22,19 +22,26 @@ DEGREES = 3.0
 """Degrees of freedom of the prior of θ: large dependences are rare, and there are some (theory: Student's t)."""
 
 RANK_SCALES = (1.0, 0.7, 0.7)
-"""Prior scales of log-odds along ranks to the first, second and third power."""
+"""Prior scales of log odds along ranks to the first, second and third power.
+
+Tuned on the pairs of nine tables at ε = 1: halved, .949 of the cells are covered for .952; times 1.5 as many.
+"""
 
 CELL_LOG_ODDS_SD = 0.3
-"""Standard deviation of a cell's log odds about the law that the directions describe."""
+"""Prior scale of a cell's log odds about the law that the directions describe.
+
+Tuned on the pairs of nine tables at ε = 1: with .2, .958 of the cells are covered for .968, with .5 .971; half-widths
+are .88, .99 and 1.06 standard deviations of the noise.
+"""
 
 MOST_DIRECTIONS = 80
-"""Directions of products of both columns' bases; of more only the fit's dependence and rare cells are taken."""
+"""Directions of products of both columns' bases (limit of time); of more only the fit's own and rare cells stay."""
 
 FEWEST_ROWS = 0.05
 """Rows that a cell has at least where its variance is taken (tolerance)."""
 
 RARE_CELL_SE = 1.5
-"""Standard errors of noise below which a cell is rare."""
+"""Standard errors of noise below which a cell is rare (tolerance)."""
 
 LOG_ODDS_LIMIT = 4.0
 """Largest absolute value of directions and of log odds, against overflow (tolerance)."""

@@ -262,7 +262,7 @@ def refit_mixtures(evidence: Evidence, copies: Sequence[Evidence], mixtures: Seq
     weights = np.stack([mixture.weights for mixture in mixtures])
     descent = Descent(targets, again, evidence.sizes, np.log(laws + 1e-9), np.log(weights + 1e-9))
     deciding = blocks[: descent.deciding]
-    own = sum(block.misfit(laws.astype(np.float32), weights.astype(np.float32))[0] for block in deciding)
+    own = np.sum([block.misfit(laws.astype(np.float32), weights.astype(np.float32))[0] for block in deciding], axis=0)
     cells = sum(table.counts.size for table in (evidence.pairs or evidence.row_pairs).values())
     laws, weights = descent.run(own + OF_TABLES.discrepancy * cells, REFIT_STEPS)
     edges = np.cumsum(evidence.sizes)[:-1]
