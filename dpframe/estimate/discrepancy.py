@@ -183,4 +183,4 @@ def gamma_about(mean: FloatArray, variance: FloatArray, generator: np.random.Gen
     """Return draws of counts with these means and variances: not negative, and skewed where they are small."""
     mean = np.maximum(mean, 1e-9)
     variance = np.clip(np.nan_to_num(variance), 1e-12 * mean**2, 1e12 * mean)
-    return np.asarray(generator.gamma(mean**2 / variance, variance / mean))
+    return np.maximum(generator.gamma(mean**2 / variance, variance / mean), 1e-12)

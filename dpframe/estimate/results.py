@@ -50,12 +50,13 @@ class Results:
         mean of the draws.
 
         >>> Results.of_draws(np.zeros(1), np.linspace(-1, 1, 41)[:, None], 0.0, 1.96).upper.round(2).tolist()
-        [1.22]
+        [1.23]
         """
         number, mean, squares = len(draws), draws.mean(axis=0), draws.var(axis=0, ddof=1)
         estimate = np.where(np.abs(mean - estimate) > 2 * np.sqrt(squares + variance), mean, estimate)
         apart = draws - mean
-        cubes = (apart**3).mean(axis=0) / np.maximum(squares, 1e-300) ** 1.5
+        deviation = np.sqrt(np.where(squares > 0, squares, 1.0))
+        cubes = ((apart / deviation) ** 3).mean(axis=0)
         skewed = np.abs(cubes) > 2 * math.sqrt(6 / number)
         above, below = (2 * (np.maximum(side, 0.0) ** 2).mean(axis=0) for side in (apart, -apart))
         own = student_quantile(z, number - 1) ** 2 * (1 + 1 / number)
