@@ -101,9 +101,9 @@ class Estimates(CountEstimates, NumberEstimates):
 
     Joints take ``method``: ``"inverse"`` is unbiased and may leave the simplex, its errors are analytic;
     ``"project"`` (nearest point of the simplex), ``"em"`` (maximum likelihood) and ``"model"`` (maximum
-    likelihood under a mixture fitted to all pairs of columns) are closer to the truth where cells are many,
-    their errors come from a parametric bootstrap, which sees their spread but not the bias that shrinking
-    costs; ``"auto"`` picks, and says in ``attrs["method"]`` what it picked.
+    likelihood under a mixture fitted to all pairs of columns) are closer to the truth where cells are many. Their
+    intervals come from draws of the original table given the release's measured tables, and where there are only
+    rows from a parametric bootstrap; ``"auto"`` picks, and says in ``attrs["method"]`` what it picked.
 
     Each interval holds by itself at the confidence level; ``confidence_level=1 - 0.05 / 300`` holds for all of 300
     values together. Shares are cut to [0, 1], so that unbiased ones need not add up to 1; unbiased counts are not cut.

@@ -84,9 +84,11 @@ class NumberEstimates(VectorEstimates):
         interval is opened by what may lie beyond, groups taken for alike; ``attrs["beyond_bounds"]`` has the share of
         the rows that is seen there. So it is with `sum`, `var` and `std`.
 
-        ``attrs["hidden_groups"]`` lists the groups that noise hides: their estimates lie near the mean of all rows
-        wherever their own mean lies, within intervals that say so. Where these are three of four, an
-        `InferenceWarning` says it.
+        Estimates of groups are shrunk; their intervals are no shorter than each group's own counts allow. A group whose
+        own counts leave its mean open by more than half a standard deviation of the column is in
+        ``attrs["hidden_groups"]``: its interval is that of its own counts (Fieller 1954), within the column's bounds,
+        and an `InferenceWarning` says how many groups are. Means by several keys that no table counts together assume
+        a moderate interaction: ``attrs["assumes"]`` names the columns, and a warning the remedy.
 
         Raises
         ------
