@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from dpframe.estimate.misfit import drawn_of_many
 
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.item_pairs import likely_pairs
+from dpframe.estimate.noisy_rows import drawn_of_many
 from dpframe.estimate.results import Results
 from dpframe.estimate.tables.guard import bounds_by_pairs
 from dpframe.plan.inferred import Measured
@@ -150,14 +150,6 @@ def test_intervals_that_hardly_meet_know_no_more_than_the_better_count():
         found, ["a", "b"], Measured("x", "ranks", ("a", "b"), (520, 480), 900.0), 1_000, False, False, 0.95
     )
     assert (out.std_error >= 0.99 * 30).all()
-
-
-def test_what_an_interval_of_a_count_has_below_0_lies_above_up_to_the_most_there_may_be():
-    found = Results.of(np.array([2.0, 2.0, 90.0, -3.0]), np.array([900.0, 900.0, 100.0, 900.0]), 2.0)
-    folded = found.folded(np.array([80.0, 40.0, 200.0, 0.0]))
-    assert folded.lower.tolist() == [0.0, 0.0, 70.0, -3.0]
-    assert folded.upper.tolist() == [80.0, 62.0, 110.0, 57.0]
-    assert (folded.upper - folded.lower <= found.upper - found.lower).all()
 
 
 def test_no_interval_of_a_count_lies_below_0():

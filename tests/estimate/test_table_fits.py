@@ -5,12 +5,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from dpframe.estimate.tables.bootstrap import Fitted
 
 from dpframe.datasets import make_census
 from dpframe.errors import ParameterError
 from dpframe.estimate.synthetic import draw_fresh, draw_given, draw_within
-from dpframe.estimate.table_column import left_open, moved_by_slopes, quantile_bins, tilt_to_mean
+from dpframe.estimate.table_column import moved_by_slopes, quantile_bins, tilt_to_mean
 from dpframe.estimate.tables import mixture
 from dpframe.estimate.tables.fit import (
     Profile,
@@ -173,10 +172,10 @@ def test_gradients_are_those_of_the_misfit(long, monkeypatch):
     evidence = Evidence(75, (2, 3, 2), (*tables, *rows))
     targets = targets_of(evidence)
     assert [len(target.blocks) for target in targets] == [1 if long == 256 else 2, 1]
-    descent = Descent(targets, 75, [np.full(k, 1 / k) for k in (2, 3, 2)], 3, 1, 0)
+    blocks = [block.in_shares(75, np.float64) for target in targets for block in target.blocks]
+    descent = Descent(targets, blocks, evidence.sizes, np.log(generator.gamma(1, 1, (1, 3, 7))), np.zeros((1, 3)))
     for name in ("logits", "tilts", "segments"):
         setattr(descent, name, getattr(descent, name).astype(np.float64))
-    descent.blocks = [block.in_shares(75, np.float64) for target in targets for block in target.blocks]
 
     def misfit():
         return descent.gradients(descent.laws(descent.logits), _weights(descent.tilts))
@@ -206,9 +205,11 @@ def test_rows_do_not_decide_when_a_fit_to_tables_ends(codes, sizes):
     found = []
     for known in (tables, (*tables, rows)):
         evidence = Evidence(ROWS, tuple(sizes), known)
-        descent = Descent(targets_of(evidence), ROWS, evidence.one_ways, 3, 1, 0)
-        found.append((descent.goal, descent.deciding, len(descent.blocks)))
-    assert found[0][:2] == found[1][:2]
+        targets = targets_of(evidence)
+        blocks = [block for target in targets for block in target.blocks]
+        descent = Descent(targets, blocks, evidence.sizes, np.zeros((1, 3, sum(sizes))), np.zeros((1, 3)))
+        found.append((targets[0].degrees, targets[0].pace, descent.deciding, len(descent.blocks)))
+    assert found[0][:3] == found[1][:3]
     assert [blocks for *_, blocks in found] == [1, 2]
 
 
@@ -436,20 +437,6 @@ def test_equal_seeds_draw_equal_rows(fit):
 # Errors
 
 
-@pytest.mark.slow
-def test_replicas_state_the_errors_that_are(codes, sizes, fit):
-    """Root mean square over all cells of a pair; a third off would be seen."""
-    replicas = Fitted(fit)
-    for pair in [(0, 1), (1, 2), (2, 3)]:
-        for simple in (False, True):
-            found = fit.simple(pair) if simple else fit.joint(pair)
-            actual = math.sqrt(np.mean((found - shares(codes, sizes, pair)) ** 2))
-            stated = math.sqrt(np.mean(replicas.errors(pair, simple=simple) ** 2))
-            assert 0.6 * actual < stated < 1.7 * actual, (pair, simple)
-    table, population = replicas.errors((0, 1)), replicas.errors((0, 1), drawn=1.0)
-    assert (population >= table).all()
-
-
 def test_a_fit_is_the_same_every_time(codes, sizes):
     evidence = measure(codes, sizes, 6)
     one, other = (fit_mixture(evidence, classes=5, starts=2) for _ in range(2))
@@ -496,16 +483,6 @@ def test_bins_of_next_to_nothing_have_no_slope() -> None:
     cells, spread = np.kron(np.eye(3), [1.0, 1.0]), np.kron(np.eye(3), [[0.5], [0.5]])
     moved = moved_by_slopes(joint, cells, spread, 3)
     assert np.isfinite(moved).all()
-
-
-def test_what_cuts_a_fine_cell_errs_by_the_change_of_density() -> None:
-    """Rows at one end of a wide cell: the interval of a bound that cuts it holds the truth."""
-    widths, spread = np.array([10.0, 10.0, 10.0]), np.eye(3)
-    cells = np.array([[0.3, 0.0, 0.0], [0.7, 1.0, 1.0]])
-    steep, even = np.array([[0.9, 0.0], [0.05, 0.0], [0.0, 0.05]]), np.full((3, 2), 1 / 6)
-    assert left_open(steep, cells, spread, widths, 3)[:, 0].tolist() == pytest.approx([0.3 * 0.425, 0.3 * 0.425])
-    assert not left_open(even, cells, spread, widths, 3).any()
-    assert not left_open(steep, np.array([[1.0, 0, 0], [0, 1, 1]]), spread, widths, 3).any()
 
 
 def test_what_a_table_says_of_one_column_is_its_sum() -> None:

@@ -214,7 +214,7 @@ def test_rows_answer_what_was_not_measured(people, plan, safe):
 
 def test_a_fit_is_made_once(people, plan, safe):
     tables = measure.measure_pairs(people, plan, SIGMA**2)
-    first, again = (readings.models_of(safe, tables=tables).whole.fitted for _ in range(2))
+    first, again = (readings.models_of(safe, tables=tables).whole.fit for _ in range(2))
     assert first is again
 
 
