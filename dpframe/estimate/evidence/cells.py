@@ -50,7 +50,7 @@ class Tree:
     the counts and variances; ``stretches`` the cells whose shares of a common rest are known only by width.
     """
 
-    leaves: list[tuple[int, int, int, float]] = field(default_factory=list)
+    leaves: list[tuple[int, int, int, float, float]] = field(default_factory=list)
     facts: list[tuple[int, int, float, float]] = field(default_factory=list)
     stretches: list[Stretches] = field(default_factory=list)
     uneven: dict[int, list[tuple[float, float, float]]] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def _grow(
     start, stop, level = cell
     parts = _within(levels[level + 1], start, stop) if level + 1 in levels else None
     if parts is None or not len(parts):
-        tree.leaves.append((start, stop, 0, UNKNOWN))
+        tree.leaves.append((start, stop, 0, UNKNOWN, 0.0))
         return
     heavy, rest = _heavy(parts, count, variance)
     widths, light = parts.runs.widths, ~heavy
@@ -103,7 +103,7 @@ def _grow(
     own = min(max(excess - noise, 0.0) / max(rest, 1.0) ** 2, 1.0)
     pieces = [piece for low, high in _runs(heavy) for piece in _bisected(parts, heavy, low, high)]
     if len(pieces) == 1:
-        tree.leaves.append((start, stop, level + 1, own))
+        tree.leaves.append((start, stop, level + 1, own, _part_share(parts, 0, len(parts))))
         return
     stretches = Stretches([], [], rest, level + 1)
     for low, high, alone in pieces:
@@ -113,13 +113,18 @@ def _grow(
         if heavy[low]:
             _grow(tree, levels, (first, last, level + 1), total, noise)
             continue
-        tree.leaves.append((first, last, level + 1, own))
+        tree.leaves.append((first, last, level + 1, own, _part_share(parts, low, high)))
         if alone:
             continue
         stretches.starts.append(first)
         stretches.stops.append(last)
     if stretches.starts:
         tree.stretches.append(stretches)
+
+
+def _part_share(parts: Observation, low: int, high: int) -> float:
+    """Return the share of a stretch of parts that one of them has, if it holds several codes."""
+    return 1 / (high - low) if high - low > 1 and parts.runs.widths[low:high].max() > 1 else 0.0
 
 
 def _within(level: Observation, low: int, high: int) -> Observation:
