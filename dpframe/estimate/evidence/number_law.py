@@ -3,8 +3,9 @@
 A statistic that is linear in the rows by cell, f·x, has two estimates: the unbiased one, and that of the nearest
 numbers of rows that are not negative. The one with the smaller expected error is taken, whose error is from the law of
 the noise (the covariance; a parametric bootstrap), never from the sample. Where f is not the same over a cell, how the
-rows lie within it is part of the error: a part of a cell of x rows may be wrong by x·√u, u being the unevenness. That
-holds for however small a part, as what people ask for is where rows are: at heaps, and between them.
+rows lie within the cell is part of the error: as a Dirichlet process about an even spread (`share_variance`), with a
+heap in the part of the cell that f cuts, of whose rows nothing finer was counted, and as a density that rises or falls
+as its neighbours' do.
 """
 
 from __future__ import annotations
@@ -52,12 +53,11 @@ stretch its beginning is off the median at least."""
 _LOOSE = 0.05
 """Variance of the part of a stretch that lies in one half of it, at least."""
 
-_LIKELY, _SURELY = 2.2, 3.0
-"""Standard errors above its count that a cell's rows may be, and those of each of the stretches that it lies in."""
-
 _TWO_SIDED = 1.96
 """Standard errors on either side of an estimate that a 95 % interval reaches to."""
 
+_SURELY = 3.0
+"""Standard errors above its count that the rows of a stretch may be: several stretches bound those of one cell."""
 
 _KEPT = 0.02
 """Part of a cell's rows that may be taken for moved though it keeps them."""
@@ -73,9 +73,10 @@ _EXACT = 1e-2
 class NumberLaw(Law):
     """Numbers of rows by cell, null's last where the space has it, and their covariance.
 
-    ``rows`` are unbiased; ``uneven`` is how unevenly they may lie in every cell of values, from 0 to 1; ``block`` the
-    number of the first level's cell that every cell lies in; ``total`` the sum of the codes, where it was measured.
-    Once evened, ``follows`` is by how much the rows of every cell (first axis) follow those that each had before, and
+    ``rows`` are unbiased; ``uneven`` is how unevenly they may lie in every cell of values, from 0 to 1, as sum of
+    squared shares; ``part_shares`` the share of a cell's codes that each of its counted parts has, 0 where none holds
+    several codes; ``block`` the number of the first level's cell that every cell lies in; ``total`` the sum of the
+    codes, where it was measured. Once evened, ``follows`` is by how much the rows of every cell (first axis) follow those that each had before, and
     ``hidden`` how many more rows than now noise may hide in it.
     """
 
@@ -194,7 +195,7 @@ class NumberLaw(Law):
             stretches = [half for (low, high), middle in halved for half in ((low, middle), (middle, high))]
         return replace(self, rows=rows, covariance=covariance, follows=follows, hidden=most - np.maximum(rows, 0.0))
 
-    def _at_most(self, parts: FloatArray, errors: float = _LIKELY) -> FloatArray:
+    def _at_most(self, parts: FloatArray, errors: float = _TWO_SIDED) -> FloatArray:
         """Return how many rows parts of all may have at most, with so many standard errors of noise above counts."""
         spread = np.sqrt(np.maximum(((parts @ self.covariance) * parts).sum(axis=1), 0.0))
         return np.asarray(np.clip(parts @ self.rows + errors * spread, 0.0, max(self.n, 0.0)))
@@ -303,11 +304,12 @@ class NumberLaw(Law):
     def _open(self, parts: FloatArray) -> FloatArray:
         """Return the variance that parts of cells leave open, of every statistic."""
         inside = np.clip(parts, 0.0, 1.0)
-        squares = self.positive[: self.bins] ** 2 + np.diag(self.covariance)[: self.bins]
+        held = self.positive[: self.bins]
+        squares = held**2 + np.diag(self.covariance)[: self.bins]
         cut = (inside > 0) & (inside < 1)
         shares = share_variance(self.uneven, inside) + cut * self.part_shares**2 * share_variance(UNKNOWN, 0.0)
         between = inside * (1 - inside)
-        return np.where(cut, shares, 0.0) @ squares + between @ self.positive[: self.bins] + (4 * between)**2 @ self._bent**2
+        return np.where(cut, shares, 0.0) @ squares + between @ held + (4 * between) ** 2 @ self._bent**2
 
     @cached_property
     def _bent(self) -> FloatArray:
@@ -561,12 +563,6 @@ def share_variance(uneven: FloatArray | float, below: FloatArray | float) -> Flo
 def rising(heights: FloatArray) -> FloatArray:
     """Return heights that never fall, between the nearest ones from below and from above."""
     return np.asarray((np.maximum.accumulate(heights) + np.minimum.accumulate(heights[::-1])[::-1]) / 2)
-
-
-def reached(edges: FloatArray, surplus: FloatArray, spread: FloatArray) -> tuple[float, float]:
-    """Return where a distribution function less a level may first reach zero, and where it surely has."""
-    low = _first(edges, np.maximum.accumulate(surplus + spread), True)
-    return low, _first(edges, np.maximum.accumulate(surplus - spread), False)
 
 
 def _first(edges: FloatArray, heights: FloatArray, reach: bool) -> float:
