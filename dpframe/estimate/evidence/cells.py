@@ -46,8 +46,9 @@ class Tree:
     """What the levels of one number say: its cells, and what was counted of them and of unions of them.
 
     ``leaves`` are the first codes and ends of cells, in no order, with the level of parts that were looked at within
-    them, 0 for none, their own unevenness by that look and the share of each part; ``facts`` the first codes and ends of
-    what was counted, the counts and variances; ``stretches`` the cells whose shares of a common rest are known only by width.
+    them, 0 for none, their own unevenness by that look and the share of each part; ``facts`` the first codes and ends
+    of what was counted, the counts and variances; ``stretches`` the cells whose shares of a common rest are known only
+    by width.
     """
 
     leaves: list[tuple[int, int, int, float, float]] = field(default_factory=list)

@@ -76,8 +76,8 @@ class NumberLaw(Law):
     ``rows`` are unbiased; ``uneven`` is how unevenly they may lie in every cell of values, from 0 to 1, as sum of
     squared shares; ``part_shares`` the share of a cell's codes that each of its counted parts has, 0 where none holds
     several codes; ``block`` the number of the first level's cell that every cell lies in; ``total`` the sum of the
-    codes, where it was measured. Once evened, ``follows`` is by how much the rows of every cell (first axis) follow those that each had before, and
-    ``hidden`` how many more rows than now noise may hide in it.
+    codes, where it was measured. Once evened, ``follows`` is by how much the rows of every cell (first axis) follow
+    those that each had before, and ``hidden`` how many more rows than now noise may hide in it.
     """
 
     source = "tables"
