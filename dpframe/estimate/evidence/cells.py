@@ -67,7 +67,7 @@ class Tree:
         squares, noise, variance, total = seen.sum(axis=0).tolist()
         if not level or not total:
             return UNKNOWN
-        return min((max(squares - noise, 0.0) + math.sqrt(variance)) / total, 1.0)
+        return float(min((max(squares - noise, 0.0) + math.sqrt(variance)) / total, 1.0))
 
 
 def tree_of(space: Space, first: MeasuredTable, finer: Sequence[MeasuredTable]) -> Tree:
