@@ -361,7 +361,7 @@ class Joints:
         """Return one column's cells by the law of its rows: of bins that of a histogram."""
         law = self._evidence.law(axis) if axis.grid is None else self._law_of_rows(axis.name)
         parts, sampling = aggregation(law, axis), self._sampling(question.population)
-        shares, counted = parts @ law.shares, bool(len(law.facts.counts))
+        shares, counted = parts @ law.shares, bool(len(law.facts))
         unit = question.unit(shares, self._source.n * self._source.weight)
 
         def intervals(z: float) -> Results:

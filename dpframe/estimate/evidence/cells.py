@@ -46,28 +46,28 @@ class Tree:
     """What the levels of one number say: its cells, and what was counted of them and of unions of them.
 
     ``leaves`` are the first codes and ends of cells, in no order, with the level of parts that were looked at within
-    them, 0 for none, and their own unevenness by that look; ``facts`` the first codes and ends of what was counted,
-    the counts and variances; ``stretches`` the cells whose shares of a common rest are known only by width.
+    them, 0 for none, their own unevenness by that look and the share of each part; ``facts`` the first codes and ends
+    of what was counted, the counts and variances; ``stretches`` the cells whose shares of a common rest are known only
+    by width.
     """
 
-    leaves: list[tuple[int, int, int, float]] = field(default_factory=list)
+    leaves: list[tuple[int, int, int, float, float]] = field(default_factory=list)
     facts: list[tuple[int, int, float, float]] = field(default_factory=list)
     stretches: list[Stretches] = field(default_factory=list)
-    uneven: dict[int, list[tuple[float, float, float]]] = field(default_factory=dict)
-    """By level: excess squares of parts over an even spread, their expectation, and the squared rows of the cell."""
+    uneven: dict[int, list[tuple[float, float, float, float]]] = field(default_factory=dict)
+    """By level: excess squares of parts over an even spread, what noise adds to them, its variance, and the cell's rows
+    squared."""
 
     def unevenness(self, level: int) -> float:
         """Return by how much rows of a cell lie in fewer of its parts than all: 0 for an even spread, 1 for one part.
 
         It is what variance the shares of a cell's parts have beyond noise, and a standard error of that above.
         """
-        seen = np.array(self.uneven.get(level, [])).reshape(-1, 3)
-        total = float(seen[:, 2].sum())
+        seen = np.array(self.uneven.get(level, [])).reshape(-1, 4)
+        squares, noise, variance, total = seen.sum(axis=0).tolist()
         if not level or not total:
             return UNKNOWN
-        squares, noise = float(seen[:, 0].sum()), float(seen[:, 1].sum())
-        spread = math.sqrt(2 * float((seen[:, 1] ** 2 / 8).sum()))
-        return float(np.clip((max(squares - noise, 0.0) + spread) / total, 0.0, 1.0))
+        return float(min((max(squares - noise, 0.0) + math.sqrt(variance)) / total, 1.0))
 
 
 def tree_of(space: Space, first: MeasuredTable, finer: Sequence[MeasuredTable]) -> Tree:
@@ -91,7 +91,7 @@ def _grow(
     start, stop, level = cell
     parts = _within(levels[level + 1], start, stop) if level + 1 in levels else None
     if parts is None or not len(parts):
-        tree.leaves.append((start, stop, 0, UNKNOWN))
+        tree.leaves.append((start, stop, 0, UNKNOWN, 0.0))
         return
     heavy, rest = _heavy(parts, count, variance)
     widths, light = parts.runs.widths, ~heavy
@@ -99,11 +99,13 @@ def _grow(
     noise = float(parts.variances[light].sum())
     excess = float(((parts.values - even)[light] ** 2).sum())
     if rest > math.sqrt(variance):
-        tree.uneven.setdefault(level + 1, []).append((excess, noise, rest**2))
+        tree.uneven.setdefault(level + 1, []).append(
+            (excess, noise, 2 * float((parts.variances[light] ** 2).sum()), rest**2)
+        )
     own = min(max(excess - noise, 0.0) / max(rest, 1.0) ** 2, 1.0)
     pieces = [piece for low, high in _runs(heavy) for piece in _bisected(parts, heavy, low, high)]
     if len(pieces) == 1:
-        tree.leaves.append((start, stop, level + 1, own))
+        tree.leaves.append((start, stop, level + 1, own, _part_share(parts, 0, len(parts))))
         return
     stretches = Stretches([], [], rest, level + 1)
     for low, high, alone in pieces:
@@ -113,13 +115,18 @@ def _grow(
         if heavy[low]:
             _grow(tree, levels, (first, last, level + 1), total, noise)
             continue
-        tree.leaves.append((first, last, level + 1, own))
+        tree.leaves.append((first, last, level + 1, own, _part_share(parts, low, high)))
         if alone:
             continue
         stretches.starts.append(first)
         stretches.stops.append(last)
     if stretches.starts:
         tree.stretches.append(stretches)
+
+
+def _part_share(parts: Observation, low: int, high: int) -> float:
+    """Return the share of a stretch of parts that one of them has, if it holds several codes."""
+    return 1 / (high - low) if high - low > 1 and parts.runs.widths[low:high].max() > 1 else 0.0
 
 
 def _within(level: Observation, low: int, high: int) -> Observation:

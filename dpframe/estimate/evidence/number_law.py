@@ -3,8 +3,9 @@
 A statistic that is linear in the rows by cell, f·x, has two estimates: the unbiased one, and that of the nearest
 numbers of rows that are not negative. The one with the smaller expected error is taken, whose error is from the law of
 the noise (the covariance; a parametric bootstrap), never from the sample. Where f is not the same over a cell, how the
-rows lie within it is part of the error: a part of a cell of x rows may be wrong by x·√u, u being the unevenness. That
-holds for however small a part, as what people ask for is where rows are: at heaps, and between them.
+rows lie within the cell is part of the error: as a Dirichlet process about an even spread (`share_variance`), with a
+heap in the part of the cell that f cuts, of whose rows nothing finer was counted, and as a density that rises or falls
+as its neighbours' do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpframe.estimate.evidence.cells import Tree, tree_of
+from dpframe.estimate.evidence.cells import UNKNOWN, Tree, tree_of
 from dpframe.estimate.evidence.combine import few_rows, pooled, project
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.observe.observation import (
@@ -52,12 +53,11 @@ stretch its beginning is off the median at least."""
 _LOOSE = 0.05
 """Variance of the part of a stretch that lies in one half of it, at least."""
 
-_LIKELY, _SURELY = 2.2, 3.0
-"""Standard errors above its count that a cell's rows may be, and those of each of the stretches that it lies in."""
-
 _TWO_SIDED = 1.96
 """Standard errors on either side of an estimate that a 95 % interval reaches to."""
 
+_SURELY = 3.0
+"""Standard errors above its count that the rows of a stretch may be: several stretches bound those of one cell."""
 
 _KEPT = 0.02
 """Part of a cell's rows that may be taken for moved though it keeps them."""
@@ -73,10 +73,11 @@ _EXACT = 1e-2
 class NumberLaw(Law):
     """Numbers of rows by cell, null's last where the space has it, and their covariance.
 
-    ``rows`` are unbiased; ``uneven`` is how unevenly they may lie in every cell of values, from 0 to 1; ``block`` the
-    number of the first level's cell that every cell lies in; ``total`` the sum of the codes, where it was measured.
-    Once evened, ``follows`` is by how much the rows of every cell (first axis) follow those that each had before, and
-    ``hidden`` how many more rows than now noise may hide in it.
+    ``rows`` are unbiased; ``uneven`` is how unevenly they may lie in every cell of values, from 0 to 1, as sum of
+    squared shares; ``part_shares`` the share of a cell's codes that each of its counted parts has, 0 where none holds
+    several codes; ``block`` the number of the first level's cell that every cell lies in; ``total`` the sum of the
+    codes, where it was measured. Once evened, ``follows`` is by how much the rows of every cell (first axis) follow
+    those that each had before, and ``hidden`` how many more rows than now noise may hide in it.
     """
 
     source = "tables"
@@ -85,6 +86,7 @@ class NumberLaw(Law):
     rows: FloatArray
     covariance: FloatArray
     uneven: FloatArray
+    part_shares: FloatArray
     n: float
     block: IntArray
     total: Known | None = None
@@ -117,9 +119,10 @@ class NumberLaw(Law):
         everybody = Observation(np.ones((1, len(rows))), np.array([n]), np.array([_EXACT]))
         rows, covariance = update(rows, covariance, everybody)
         # A cell that looks more uneven by its own parts than others of its level is taken for that.
-        uneven = np.array([max(tree.unevenness(level), own) for _, _, level, own in leaves])
+        uneven = np.array([max(tree.unevenness(level), own) for _, _, level, own, _ in leaves])
+        part_shares = np.array([share for *_, share in leaves])
         block = np.searchsorted(first.to_observation(space).runs.starts, starts, side="right") - 1
-        return cls(edges, space, rows, covariance, uneven, float(n), block)
+        return cls(edges, space, rows, covariance, uneven, part_shares, float(n), block)
 
     @classmethod
     @one_thread
@@ -134,7 +137,8 @@ class NumberLaw(Law):
         everybody = Observation(np.ones((1, len(counts))), np.array([n]), np.array([_EXACT]))
         rows, covariance = update(counts, np.diag(variances), everybody)
         values = np.arange(space.values + 1, dtype=np.int64)
-        return cls(values, space, rows, covariance, np.zeros(space.values), float(n), values[:-1])
+        even = np.zeros(space.values)
+        return cls(values, space, rows, covariance, even, even, float(n), values[:-1])
 
     @one_thread
     def condition_on(self, facts: Observation) -> NumberLaw:
@@ -191,7 +195,7 @@ class NumberLaw(Law):
             stretches = [half for (low, high), middle in halved for half in ((low, middle), (middle, high))]
         return replace(self, rows=rows, covariance=covariance, follows=follows, hidden=most - np.maximum(rows, 0.0))
 
-    def _at_most(self, parts: FloatArray, errors: float = _LIKELY) -> FloatArray:
+    def _at_most(self, parts: FloatArray, errors: float = _TWO_SIDED) -> FloatArray:
         """Return how many rows parts of all may have at most, with so many standard errors of noise above counts."""
         spread = np.sqrt(np.maximum(((parts @ self.covariance) * parts).sum(axis=1), 0.0))
         return np.asarray(np.clip(parts @ self.rows + errors * spread, 0.0, max(self.n, 0.0)))
@@ -300,9 +304,25 @@ class NumberLaw(Law):
     def _open(self, parts: FloatArray) -> FloatArray:
         """Return the variance that parts of cells leave open, of every statistic."""
         inside = np.clip(parts, 0.0, 1.0)
-        held, some = self.positive[: self.bins], (inside > 0) & (inside < 1)
-        loose = np.sqrt(np.diag(self.covariance)[: self.bins])
-        return some @ (self.uneven * (held + loose) ** 2) + (inside * (1 - inside)) @ held
+        held = self.positive[: self.bins]
+        squares = held**2 + np.diag(self.covariance)[: self.bins]
+        cut = (inside > 0) & (inside < 1)
+        shares = share_variance(self.uneven, inside) + cut * self.part_shares**2 * share_variance(UNKNOWN, 0.0)
+        between = inside * (1 - inside)
+        return np.where(cut, shares, 0.0) @ squares + between @ held + (4 * between) ** 2 @ self._bent**2
+
+    @cached_property
+    def _bent(self) -> FloatArray:
+        """Rows by which a smooth law has more or fewer in the first half of every cell of values than an even spread.
+
+        Between the ends of cells its distribution function is a monotone cubic, whose slope at an end is the harmonic
+        mean of both cells' densities (Fritsch and Butland 1984).
+        """
+        density = self.positive[: self.bins] / self.widths
+        before, after = density[:-1], density[1:]
+        slopes = 2 * before * after / np.maximum(before + after, 1e-300)
+        slopes = np.concatenate([density[:1], slopes, density[-1:]])
+        return np.asarray(np.diff(slopes) * self.widths / 8 * (self.widths > 1))
 
     def _padded(self, parts: FloatArray) -> FloatArray:
         missing = len(self.rows) - parts.shape[1]
@@ -417,6 +437,10 @@ class NumberLaw(Law):
         edges, cells = self.edges.astype(np.float64), self.bins
         below = np.tril(np.ones((cells + 1, cells)), -1)
         rows = max(float(self.positive[:cells].sum()), 1.0)
+        # How rows lie within a cell: at one of their values a Dirichlet process has a variance of uneven/6 on average.
+        shares = (self.uneven + UNKNOWN * self.part_shares**2) / 6 * (self.widths > 1)
+        held = self.positive[:cells]
+        loose = z * np.sqrt(shares * held**2 + self._bent**2 * 8 / 15) / rows
         # A share q of the rows that are present lies below: what is above counts against it.
         found, lower, upper = [], [], []
         for level in levels.tolist():
@@ -425,19 +449,15 @@ class NumberLaw(Law):
             if sampling >= 1:
                 spread = np.hypot(spread, math.sqrt(level * (1 - level) / rows))
             found.append(_first(edges, surplus, True))
-            # In the middles of cells how rows lie there is part of the spread.
-            held = self.positive[:cells]
-            loose = z * np.sqrt(self.uneven * (self.widths > 1)) * held / max(float(held.sum()), 1.0)
-            places, wide = np.arange(1, len(edges)), z * spread
-            lines, sums, unsure = (np.insert(v, places, (v[1:] + v[:-1]) / 2) for v in (edges, surplus, wide))
-            unsure[1::2] = np.hypot(unsure[1::2], loose)
-            sure = reached(lines, sums, unsure)
-            lower.append(sure[0])
-            upper.append(sure[1])
-        ends = float(self.space.values)
-        middle = code_at(np.array(found), self.space.values)
-        low = np.clip(np.floor(np.array(lower) - 0.5), 0.0, ends - 1)
-        high = np.clip(np.ceil(np.array(upper)), 0.0, ends - 1)
+            most, least = surplus + z * spread, surplus - z * spread
+            # Both ends of every cell; within it no more rows lie below than at its end, nor fewer than at its start.
+            lines, sums, noise = (np.repeat(v, 2)[1:-1] for v in (edges, surplus, z * spread))
+            unsure = np.hypot(noise, np.repeat(loose, 2))
+            most = np.minimum(sums + unsure, np.repeat(most[1:], 2))
+            least = np.maximum(sums - unsure, np.repeat(least[:-1], 2))
+            lower.append(_first(lines, np.maximum.accumulate(most), True))
+            upper.append(_first(lines, np.maximum.accumulate(least), False))
+        middle, low, high = (code_at(np.array(ends), self.space.values) for ends in (found, lower, upper))
         return middle, np.minimum(low, middle), np.maximum(high, middle)
 
 
@@ -525,15 +545,24 @@ class NumberPair:
         return min(float(fine / coarse), _MOST_RAISED) if fine * coarse > 0 else 1.0
 
 
+def share_variance(uneven: FloatArray | float, below: FloatArray | float) -> FloatArray:
+    """Return the variance of the share of a cell's rows on one side of a value that one of these rows has.
+
+    ``below`` is that side's part of the codes. The rows are a Dirichlet process about an even spread (Ferguson 1973),
+    whose values have the squared shares ``uneven`` in sum: on a given side lies a share of variance
+    uneven·below·(1 − below). The value of one of the rows itself has a share by Beta(1, 1/uneven − 1), of square
+    2·uneven²/(1 + uneven), which lies on either side.
+
+    >>> share_variance(np.array([0.0, 0.5, 1.0]), 0.5).round(3).tolist()
+    [0.0, 0.125, 0.25]
+    """
+    own = 2 * uneven * np.maximum(below, 1 - below) ** 2
+    return np.asarray(uneven / (1 + uneven) * ((1 - uneven) * below * (1 - below) + own))
+
+
 def rising(heights: FloatArray) -> FloatArray:
     """Return heights that never fall, between the nearest ones from below and from above."""
     return np.asarray((np.maximum.accumulate(heights) + np.minimum.accumulate(heights[::-1])[::-1]) / 2)
-
-
-def reached(edges: FloatArray, surplus: FloatArray, spread: FloatArray) -> tuple[float, float]:
-    """Return where a distribution function less a level may first reach zero, and where it surely has."""
-    low = _first(edges, np.maximum.accumulate(surplus + spread), True)
-    return low, _first(edges, np.maximum.accumulate(surplus - spread), False)
 
 
 def _first(edges: FloatArray, heights: FloatArray, reach: bool) -> float:
