@@ -76,8 +76,12 @@ _SWEEPS = 60
 _STRETCHES = 16
 """Stretches of a column's cells whose profile likelihood is looked at."""
 
-CORRELATION_BIAS, CORRELATION_REACH, FAR_SHARE = 0.15, 0.5, 0.1
-"""Standard deviation of what a fit's correlations lack beforehand, that of few which lack more, and their share."""
+CORRELATION_BIAS, CORRELATION_REACH, FAR_SHARE = 0.05, 0.5, 0.1
+"""Standard deviation of what a fit's correlations lack beforehand, that of few which lack more, and their share.
+
+Tuned on 74 pairs of eight tables at ε = 1: with none, .1 and .15 for the first the median error is .031, .037 and .042
+for .033, and .93, .99 and .99 of the intervals hold for .96.
+"""
 
 _FEWEST = 1e-9
 """Share of rows below which a group is empty."""
