@@ -551,23 +551,15 @@ class Joints:
 
         Bins make a covariance too small; it is raised as `NumberPair` does, give or take half of that in the draws.
         """
-        names = [one, other]
-        laws = [self.tables.law(name) for name in names]
-        members = [self.tables.member(name) for name in names]
-        if (
-            laws[0] is None
-            or laws[1] is None
-            or members[0] is None
-            or members[1] is None
-            or not self.tables.holding([one])
-        ):
+        names, laws = [one, other], (self.tables.law(one), self.tables.law(other))
+        if laws[0] is None or laws[1] is None:
             return None
         model, draws = self.models.around(names), self.posterior.of(names)
         columns, rows = [model.columns[name] for name in names], float(self._source.rows)
         values = tuple(slice(0, column.cells - column.axis.has_null) for column in columns)
         joint = model.joint(names)[values] * rows
-        bins = tuple(column.bins[: law.bins] for column, law in zip(columns, laws, strict=True))
-        pair = NumberPair((laws[0], laws[1]), (bins[0], bins[1]), joint, np.zeros(joint.shape))
+        bins = columns[0].bins[: laws[0].bins], columns[1].bins[: laws[1].bins]
+        pair = NumberPair((laws[0], laws[1]), bins, joint, np.zeros(joint.shape))
         covariance, between = float(pair.moments(1.0, 1.0, 0, 0.0)[0][0]), pair.between(joint)
         spread = math.sqrt(max(math.prod(pair.spreads), 1e-300))
         # Matched ranks of two heavy tails raise a covariance by any factor: twice is the most that bins hide.
@@ -579,8 +571,8 @@ class Joints:
         fitted, raw = np.array([covariance / spread]), self.tables.pair(one, other)
         off, noise = np.zeros(1), np.full(1, np.inf)
         if raw is not None:
-            values, errors = raw.moments(1.0, 1.0, 0, 0.0)
-            off, noise = values[:1] / spread - fitted, errors[:1] / spread**2
+            counted, errors = raw.moments(1.0, 1.0, 0, 0.0)
+            off, noise = counted[:1] / spread - fitted, errors[:1] / spread**2
         # A fit shrinks dependence: how far counts of their own show.
         moved, left = shrunk(off, noise, np.full(1, CORRELATION_REACH), CORRELATION_BIAS / CORRELATION_REACH, FAR_SHARE)
         estimate = np.clip(fitted + moved, -1.0, 1.0)

@@ -124,7 +124,7 @@ class TableDraws:
         return found
 
     @cached_property
-    def pairs(self) -> dict[tuple[int, int], FloatArray]:
+    def pairs(self) -> dict[tuple[int, ...], FloatArray]:
         """Counts of the cells of each pair, shape (draws, cells of each column)."""
         return {pair: self._pair(pair) for pair in combinations(range(len(self.names)), 2)}
 
@@ -169,7 +169,7 @@ class TableDraws:
     @cached_property
     def tables(self) -> dict[tuple[int, ...], FloatArray]:
         """Counts of each pair, and of each larger table that was measured of these columns, shape (draws, cells …)."""
-        found: dict[tuple[int, ...], FloatArray] = dict(self.pairs)
+        found = dict(self.pairs)
         for columns in {tuple(sorted(table.columns)) for table in self.evidence.measured if len(table.columns) > 2}:
             known = [merged(one.seen(columns)) for one in (self.evidence, *self.copies)]
             counts, noise = np.array([table.counts for table in known[1:]]), known[0].variances
@@ -193,7 +193,7 @@ class TableDraws:
         if places not in self._laws_together:
             self._laws_together[places] = self._laws(places)
         law = self._laws_together[places][draw] * self.rows + FEWEST_ROWS
-        pairs = {
+        pairs: dict[tuple[int, ...], FloatArray] = {
             pair: self.pairs[places[pair[0]], places[pair[1]]][draw] for pair in combinations(range(len(places)), 2)
         }
         law = fit_to_margins(law, pairs, 1)
@@ -221,7 +221,7 @@ class TableDraws:
         if len(every) == 1:
             return np.asarray(self.singles[0][draw] * self.rows)
         if every in self.tables:
-            return self.tables[every][draw]
+            return np.asarray(self.tables[every][draw])
         return fit_to_margins(self._together(every, draw), {c: t[draw] for c, t in self.tables.items()}, MARGIN_SWEEPS)
 
     def sums(self, weights: Mapping[str, FloatArray]) -> FloatArray:
@@ -252,7 +252,7 @@ class TableDraws:
         held = np.maximum(np.bincount(column.bins, column.shares), 1e-300)
         of_bins = np.bincount(column.bins, column.shares * codes) / held
         squares = (within + (codes - of_bins[column.bins]) ** 2) * has_value
-        sums = self.sums(groups | {name: np.array([codes, has_value, squares])})
+        sums = self.sums({**groups, name: np.array([codes, has_value, squares])})
         all_rows = ((own @ codes) / (own @ has_value)).reshape(-1, *[1] * len(groups))
         rows = np.maximum(sums[..., 1], 0.0) + FEWEST_ROWS
         chance = np.sqrt(np.maximum(sums[..., 2], 0.0)) / np.maximum(rows, 1.0)
