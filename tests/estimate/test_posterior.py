@@ -129,8 +129,10 @@ UNEVEN = {
 }
 
 
-@pytest.mark.xfail(reason="draws that are all equal warn", strict=True)
-@pytest.mark.parametrize("epsilon", [0.3, 3])
+WIDE_MARGINS = pytest.mark.xfail(reason="a draw with next to no rows on one side is scaled by any factor", strict=True)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, pytest.param(3, marks=WIDE_MARGINS)])
 @pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
 def test_no_draw_and_no_interval_is_nan_or_infinite(epsilon):
     table = uneven()
@@ -152,6 +154,9 @@ def test_no_draw_and_no_interval_is_nan_or_infinite(epsilon):
     ]
     for answer in found:
         assert np.isfinite(np.asarray(answer, dtype=float)).all(), answer
+    for count in found[3:-2]:
+        # Half of a longest interval is in units of its standard error.
+        assert count["std_error"] <= len(table), count
     # A correlation that nothing is known of has no estimate, within an interval of all that it may be.
     for part in ("std_error", "lower", "upper"):
         assert np.isfinite(asked.corr(list(numbers))[part]).all(axis=None)
@@ -191,7 +196,6 @@ def test_an_estimate_more_than_two_deviations_off_is_replaced_by_the_mean_of_the
     assert kept.estimate == pytest.approx(mean + 2.1 * deviation)
 
 
-@pytest.mark.xfail(reason="the least variance to the power 1.5 is 0", strict=True)
 def test_draws_that_are_all_equal_have_no_width():
     found = Results.of_draws(np.zeros(1), np.zeros((40, 1)), 0.0, Z)
     assert [found.estimate, found.std_error, found.lower, found.upper] == [0, 0, 0, 0]
@@ -463,7 +467,6 @@ def test_a_population_is_known_less_well_than_its_table(shop):
         np.testing.assert_allclose(population["estimate"], table["estimate"])
 
 
-@pytest.mark.xfail(reason="draws that are all equal warn", strict=True)
 def test_cells_that_rules_exclude_have_no_rows_and_no_interval():
     generator, rows = np.random.default_rng(11), 3_000
     age = generator.integers(0, 90, rows)
