@@ -115,8 +115,8 @@ def uneven():
         {
             "site": site,
             "same": "only",
-            "heap": np.where(generator.random(rows) < 0.8, 40, generator.integers(0, 50, rows)),
-            "score": np.where(generator.random(rows) < 0.4, np.nan, generator.normal(50, 9, rows).round()),
+            "heap": np.where(generator.random(rows) < 0.8, 8, generator.integers(0, 20, rows)),
+            "score": np.where(generator.random(rows) < 0.4, np.nan, 5 * generator.normal(10, 2, rows).round()),
         }
     )
 
@@ -124,15 +124,17 @@ def uneven():
 UNEVEN = {
     "site": ["rare", "x"],
     "same": ["only", "other"],
-    "heap": (0, 49),
-    "score": dpf.Nullable(dpf.Real(0, 100, steps=100)),
+    "heap": (0, 19),
+    "score": dpf.Nullable(dpf.Real(0, 100, steps=20)),
 }
 
 
-WIDE_MARGINS = pytest.mark.xfail(reason="a draw with next to no rows on one side is scaled by any factor", strict=True)
+NO_RANKS = pytest.mark.xfail(
+    raises=IndexError, reason="all rows of a draw may lie in one cell of a column", strict=True
+)
 
 
-@pytest.mark.parametrize("epsilon", [0.3, pytest.param(3, marks=WIDE_MARGINS)])
+@pytest.mark.parametrize("epsilon", [0.3, pytest.param(3, marks=NO_RANKS)])
 @pytest.mark.filterwarnings("ignore::dpframe.errors.DpframeWarning")
 def test_no_draw_and_no_interval_is_nan_or_infinite(epsilon):
     table = uneven()
@@ -141,7 +143,7 @@ def test_no_draw_and_no_interval_is_nan_or_infinite(epsilon):
     for draw in (*drawn.pairs.values(), *drawn.singles, drawn.joint(0)):
         assert np.isfinite(draw).all()
         assert (draw >= 0).all()
-    numbers = {"heap": (20, 45), "score": (40, 60)}
+    numbers = {"heap": (5, 12), "score": (40, 60)}
     of = {name: numbers.get(name, table[name].iloc[-1]) for name in UNEVEN}
     found = [
         asked.joint(["site", "heap"], bins={"heap": 4}),
@@ -154,12 +156,21 @@ def test_no_draw_and_no_interval_is_nan_or_infinite(epsilon):
     ]
     for answer in found:
         assert np.isfinite(np.asarray(answer, dtype=float)).all(), answer
-    for count in found[3:-2]:
-        # Half of a longest interval is in units of its standard error.
-        assert count["std_error"] <= len(table), count
     # A correlation that nothing is known of has no estimate, within an interval of all that it may be.
     for part in ("std_error", "lower", "upper"):
         assert np.isfinite(asked.corr(list(numbers))[part]).all(axis=None)
+
+
+@pytest.mark.xfail(reason="a draw with next to no rows on one side of a margin is scaled by any factor", strict=True)
+@pytest.mark.filterwarnings("ignore")
+def test_errors_of_a_count_are_within_the_table():
+    generator, rows = np.random.default_rng(8), 60
+    heap = np.where(generator.random(rows) < 0.8, 40, generator.integers(0, 50, rows))
+    score = np.where(generator.random(rows) < 0.4, np.nan, generator.normal(50, 9, rows).round())
+    table = pd.DataFrame({"site": ["x"] * 57 + ["rare"] * 3, "same": "only", "heap": heap, "score": score})
+    spaces = UNEVEN | {"heap": (0, 49), "score": dpf.Nullable(dpf.Real(0, 100, steps=100))}
+    asked = dpf.Estimates(dpf.sanitize(table, epsilon=3, spaces=spaces, key=key(4)))
+    assert asked.count({"heap": (20, 45), "score": (40, 60)})["std_error"] <= rows
 
 
 # Intervals of draws -----------------------------------------------------------------------------------------
