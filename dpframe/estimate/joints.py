@@ -205,8 +205,9 @@ class Joints:
         if answer.draws is not None:
             error = float((answer.draws * inside).sum(axis=tuple(range(1, inside.ndim + 1))).std(ddof=1))
         elif answer.sum_error is not None and len(axes) > 1:
-            drawn = self._drawn_of_sides(axes, parts, sides, noise)
-            error = min(error, math.hypot(answer.sum_error, drawn))
+            error = min(error, answer.sum_error)
+        if (answer.draws is not None or answer.sum_error is not None) and len(axes) > 1:
+            error = math.hypot(error, self._drawn_of_sides(axes, parts, sides, noise))
         error = math.hypot(error, self._unsupported(conditions, found))
         results = Results.of(np.array([found]), np.array([error**2]), z)
         if answer.source == "rows" and answer.method != "inverse":
@@ -501,12 +502,11 @@ class Joints:
         for i, axis in enumerate(question.axes):
             shares = columns[axis.name].presented(axis, shares, i)
         counts = np.maximum(shares, 0.0) * n
-        # Rows by themselves are a sample, where the release took one.
-        unseen = (
-            (self._source.weight - 1) * counts * (1 - counts / max(n, 1.0))
-            if source == "rows"
-            else np.zeros(counts.shape)
-        )
+        unseen = np.zeros(counts.shape)
+        if source == "rows":
+            # Rows by themselves are a sample, where the release took one, and hardly show what a fit shrinks.
+            unseen = (self._source.weight - 1) * counts * (1 - counts / max(n, 1.0))
+            unseen = unseen + self._drawn(question.axes, shares) * n**2
         estimate, variances = question.presented(counts, unseen, n)
         of_table, nothing = replace(question, population=False), np.zeros(counts.shape)
         draws = np.array([of_table.presented(np.maximum(one, 0.0), nothing, n)[0] for one in drawn])

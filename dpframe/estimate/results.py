@@ -41,19 +41,27 @@ class Results:
         return cls(estimate, error, estimate - z * error, estimate + z * error)
 
     @classmethod
-    def of_draws(cls, estimate: FloatArray, draws: FloatArray, variance: FloatArray | float, z: float) -> Results:
+    def of_draws(
+        cls,
+        estimate: FloatArray,
+        draws: FloatArray,
+        variance: FloatArray | float,
+        z: float,
+        has_total: bool = False,
+    ) -> Results:
         """Return intervals around estimates from draws of what they estimate, whose first axis is the draws.
 
         The variance of a new draw about the mean of m is (1 + 1/m) times theirs, in Student's law of m − 1 degrees; how
         far the estimate is from that mean is an error of its own, which draws do not have. ``variance`` is added.
         Skewed draws have a semi-deviation on either side. An estimate more than two deviations off is replaced by the
-        mean of the draws.
+        mean of the draws, unless estimates add up to a total (``has_total``).
 
         >>> Results.of_draws(np.zeros(1), np.linspace(-1, 1, 41)[:, None], 0.0, 1.96).upper.round(2).tolist()
         [1.23]
         """
         number, mean, squares = len(draws), draws.mean(axis=0), draws.var(axis=0, ddof=1)
-        estimate = np.where(np.abs(mean - estimate) > 2 * np.sqrt(squares + variance), mean, estimate)
+        is_far = np.abs(mean - estimate) > 2 * np.sqrt(squares + variance)
+        estimate = np.where(is_far & (not has_total), mean, estimate)
         apart = draws - mean
         deviation = np.sqrt(np.where(squares > 0, squares, 1.0))
         cubes = ((apart / deviation) ** 3).mean(axis=0)
@@ -246,7 +254,7 @@ class Answer:
         if self.intervals is not None:
             return self.intervals(z)
         if self.draws is not None:
-            return Results.of_draws(self.estimate, self.draws, self.variance, z)
+            return Results.of_draws(self.estimate, self.draws, self.variance, z, has_total=True)
         return Results.of(self.estimate, self.variance, z)
 
     @property

@@ -255,22 +255,7 @@ def test_means_of_groups_cover_rare_ones_and_those_by_two_keys_too() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "option",
-    [
-        pytest.param(
-            option,
-            marks=[
-                pytest.mark.xfail(
-                    reason="draws of pairs of rows take their columns' counts for nearly exact", strict=True
-                )
-            ]
-            if option in ("delta=0", "shuffle=False")
-            else [],
-        )
-        for option in OPTIONS
-    ],
-)
+@pytest.mark.parametrize("option", OPTIONS)
 def test_no_kind_covers_less_than_nine_tenths(option: str) -> None:
     """Were a kind's answers independent and covered .9, more would be missed with probability 1e-3."""
     table = coverage(option)
