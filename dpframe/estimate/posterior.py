@@ -288,7 +288,7 @@ class TableDraws:
                     noise = self._generator("margin", name).standard_normal(DRAWS)
                     met = np.clip(found + error * noise, 0.0, self.rows)
                     others = tuple(at for at in range(1, sides.ndim) if at != axis)
-                    ratio = np.stack([met, self.rows - met], axis=1) / sides.sum(axis=others)
+                    ratio = np.stack([met, self.rows - met], axis=1) / np.maximum(sides.sum(axis=others), 1e-9)
                     sides = sides * np.expand_dims(ratio, others)
         return np.clip(sides.reshape(DRAWS, -1)[:, 0], 0.0, self.rows)
 

@@ -370,8 +370,9 @@ def test_value_counts_take_what_was_paid_for(pair):
 
 
 def test_all_rows_stay_all_rows(pair):
-    assert pair[0].value_counts("occupation", dropna=False).estimate.sum() == pytest.approx(20_000)
-    assert pair[0].value_counts("occupation", normalize=True).estimate.sum() == pytest.approx(1)
+    # The `other` that inference added is left out where its count is within its noise of 0.
+    assert pair[0].value_counts("occupation", dropna=False).estimate.sum() == pytest.approx(20_000, rel=1e-2)
+    assert pair[0].value_counts("occupation", normalize=True).estimate.sum() == pytest.approx(1, rel=1e-2)
     assert pair[0].joint(["sex"]).estimate.equals(pair[0].value_counts("sex", sort=False).estimate)
 
 
