@@ -65,7 +65,7 @@ def errors(people, spaces, epsilon, key, methods):
 
 def fitted(models, names):
     tables = models.around(names)
-    return tables.fitted.fit.joint(tables.places(names))
+    return tables.fit.joint(tables.places(names))
 
 
 def point(safe, plan, axes, method):

@@ -39,8 +39,9 @@ def statistics(estimates, target):
     e = estimates
     frames = {
         "marginal": e.value_counts("workclass", normalize=True, sort=False, target=target),
-        "2-way": e.joint(["sex", "race"], normalize=True, method="inverse", target=target),
-        "3-way": e.joint(["sex", "race", "income"], normalize=True, method="inverse", target=target),
+        # Shares are cut to [0, 1]; counts, which are not, are unbiased.
+        "2-way": e.joint(["sex", "race"], method="inverse", target=target) / e.n,
+        "3-way": e.joint(["sex", "race", "income"], method="inverse", target=target) / e.n,
         "mean": e.mean("age", target=target).to_frame().T,
         "group means": e.mean("hours_per_week", by="sex", target=target),
         "variance": e.var("age", target=target).to_frame().T,
