@@ -295,7 +295,7 @@ def test_means_of_groups_that_differ_are_as_near_as_those_of_synthetic_rows():
 
 @pytest.mark.slow
 def test_ranges_that_cut_a_bin_say_what_they_do_not_know():
-    """A number's law leaps within a bin of its pair. What lies beyond the leap (no row is both) is missed: limits.md."""
+    """A law leaps within a bin of its pair; what lies beyond the leap (no row is both) is missed: see limits.md."""
     generator = np.random.default_rng(0)
     b = generator.random(20_000) < 0.3
     data = pd.DataFrame(
