@@ -536,6 +536,17 @@ class Joints:
             found, off = corrected, corrected - found
         drawn = self.posterior.of(names).counts(dict(zip(names, asked, strict=True)))
         sampled = max(found * (1 - found / max(rows, 1.0)), 0.0) if population else 0.0
+        table = model.known(names)
+        if table is not None:
+            # A fit whose dependence is farther from the counts of these cells than their noise is off by the excess.
+            cover = crossed([np.ceil(part) for part in parts]) if len(names) == 2 else np.zeros(table.counts.shape)
+            fitted = model.joint(names)
+            for axis in range(cover.ndim):
+                others = tuple(at for at in range(cover.ndim) if at != axis)
+                margin = np.expand_dims(fitted.sum(axis=others), others)
+                cover = cover - (cover * margin).sum(axis=axis, keepdims=True)
+            apart = float(((table.counts - fitted * rows) * cover).sum())
+            sampled += max(apart**2 - float((table.variances * cover**2).sum()), 0.0)
         results = Results.of_draws(np.array([found]), drawn[:, None] + off, sampled + off**2, z)
         said: dict[str, Any] = {"source": "both" if heard else "tables"}
         if unseen:

