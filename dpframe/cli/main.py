@@ -281,7 +281,7 @@ def sanitize(
         return
     typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s{replaced}", err=piped)
     if format_of(target).apart:
-        typer.echo(f"{sidecar(target)}: what the release says of itself; whoever gets the rows needs it to estimate")
+        typer.echo(f"{sidecar(target)}: what the release says of itself; those who get the rows need it to estimate")
     for line in info.lines():
         typer.echo(in_options(line), err=piped)
     if account is not None:

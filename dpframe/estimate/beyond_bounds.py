@@ -379,7 +379,7 @@ class Tails:
     def rise(self) -> float:
         """By which factor the variance seems larger than that of the clipped column, four at most.
 
-        More than that is a tail that hardly any row shows, of which a warning speaks.
+        More than that is a tail that hardly any row shows; a warning says so.
         """
         return min(1 + float(self.of_variance()[1][0]) / max(self.variance, 1e-300), _MOST_RISE)
 

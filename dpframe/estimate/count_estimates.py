@@ -46,7 +46,7 @@ class CountEstimates(VectorEstimates):
         Parameters
         ----------
         column
-            A randomised column; every value of its space has a row in the result, but for the ``other`` of a list that
+            A randomised column; every value of its space has a row in the result, except the ``other`` of a list that
             inference found, where its count is within its noise of 0.
         normalize
             Give shares instead of counts (of the rows that are not null, if ``dropna``).

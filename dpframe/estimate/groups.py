@@ -20,7 +20,7 @@ HIDDEN_SD = 0.5
 INTERACTION_MEAN_SD = 0.16
 """Scale of the shift of a group's mean by two keys that no table shows, in standard deviations of the number.
 
-It is Student's with three degrees of freedom, of which `INTERACTION_QUANTILE` is the 97.5 % quantile (theory)."""
+It is Student's with three degrees of freedom; `INTERACTION_QUANTILE` is its 97.5 % quantile (theory)."""
 
 INTERACTION_QUANTILE, NORMAL_QUANTILE = 3.182, 1.96
 

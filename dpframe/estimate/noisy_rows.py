@@ -28,7 +28,7 @@ _SURPRISE = 2.0
 """Standard errors of noise from which on a fit's distance from what was measured is more than noise."""
 
 _FAR = 3.0
-"""The same of one cell's count, of which there are many."""
+"""The same for one of many cells."""
 
 _STRONGEST = 2.0
 """Standard deviation of log odds ratios from which on cells are open as if any of their columns' rows were in them."""

@@ -168,7 +168,7 @@ class TableDraws:
         if known is not None and not known.channels:
             seen = np.array([copy.pairs[pair].counts for copy in self.copies])
             followed = followed_noise(to_margins(fitted, margins), seen)
-            # A cell that noise hides may have rows of which a fit has none, up to what its count shows: some of those
+            # A cell that noise hides may have rows that a fit lacks, up to what its count shows: some of those
             # of independent columns, seldom all of a rare value's: rare values are often of the same people.
             most = np.minimum(margins[0][:, :, None], margins[1][:, None, :])
             together = generator.random(seen.shape) < TOGETHER_SHARE

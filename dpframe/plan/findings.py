@@ -601,7 +601,7 @@ _Rule = Callable[[tuple[Measured, ...], Space, int, float], _Missing | None]
 
 
 def _where_none(why: str) -> _Rule:
-    """Return the rule of counts of which none cleared its threshold."""
+    """Return the rule of counts that all missed their threshold."""
     return lambda measured, *_: None if measured[-1].cells else _Missing(why)
 
 

@@ -313,7 +313,7 @@ def _is_cell(cell: Any, number: bool) -> bool:
 def fit_intervals(measured: tuple[Measured, ...]) -> tuple[FloatArray, FloatArray]:
     """Return the rows in each of the last, finest intervals by least squares over all counts, and their covariance.
 
-    ``measured``: counts of intervals, or of norms, each of which divides intervals of the one before.
+    ``measured``: counts of intervals, or of norms, each dividing intervals of the one before.
     """
     finest = measured[-1]
     rows, covariance = np.array(finest.counts, dtype=np.float64), np.diag(np.full(len(finest.counts), finest.variance))
