@@ -204,10 +204,10 @@ class Joints:
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[inside > 0].sum())
         if answer.draws is not None:
             error = float((answer.draws * inside).sum(axis=tuple(range(1, inside.ndim + 1))).std(ddof=1))
-        elif answer.sum_error is not None and len(axes) > 1:
-            error = min(error, answer.sum_error)
         if (answer.draws is not None or answer.sum_error is not None) and len(axes) > 1:
-            error = math.hypot(error, self._drawn_of_sides(axes, parts, sides, noise))
+            own = error if answer.draws is not None or answer.sum_error is None else answer.sum_error
+            shrunk_away = math.hypot(own, self._drawn_of_sides(axes, parts, sides, noise))
+            error = shrunk_away if answer.draws is not None else min(error, shrunk_away)
         error = math.hypot(error, self._unsupported(conditions, found))
         results = Results.of(np.array([found]), np.array([error**2]), z)
         if answer.source == "rows" and answer.method != "inverse":
