@@ -798,7 +798,7 @@ def test_intervals_cover(target):
 
 def _statistics(e, target):
     yield "pair", e.joint(["sex", "job"], method="inverse", target=target)
-    yield "triple", e.joint(["wage", "grade", "sex"], method="inverse", normalize=True, target=target).iloc[:12]
+    yield "triple", e.joint(["wage", "grade", "sex"], method="inverse", target=target).iloc[:12] / e.n
     yield "given", e.joint(["sex", "job"], given="sex", method="inverse", target=target)
     yield "marginal", e.value_counts("job", sort=False, target=target)
     yield "mean", e.mean("wage", target=target).to_frame().T
