@@ -37,8 +37,9 @@ def in_zone(instants: npt.NDArray[Any], zone: str) -> pd.DatetimeIndex:
     first, last = CALENDAR
     inside = np.array([first, last]) + np.array([1, -1], dtype="timedelta64[D]")
     offsets = pd.DatetimeIndex(inside, tz="UTC").tz_convert(zone).tz_localize(None).to_numpy() - inside
+    none = np.timedelta64(0, "us")
     # A zone's calendar begins later in UTC if the zone is behind, and ends earlier if it is ahead.
-    held = np.clip(instants, first - min(offsets[0], np.timedelta64(0)), last - max(offsets[1], np.timedelta64(0)))
+    held = np.clip(instants, first - min(offsets[0], none), last - max(offsets[1], none))
     return pd.DatetimeIndex(held, tz="UTC").tz_convert(zone)
 
 

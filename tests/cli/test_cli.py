@@ -466,7 +466,7 @@ def test_what_a_release_cannot_answer_or_be_written_to_is_one_line(files, run, m
         assert err.startswith(f"dpframe: {message}")
         assert (files / "in.parquet").read_bytes() == before
     told = run("sanitize", "in.parquet", "out.csv", "--epsilon", 1, "--spaces", "spaces.json")[1]
-    assert "\nout.csv.dpframe.json: what the release says of itself; whoever gets the rows needs it" in told
+    assert "\nout.csv.dpframe.json: what the release says of itself; those who get the rows need it" in told
 
 
 def test_text_files_as_editors_of_windows_write_them(files, run, monkeypatch):

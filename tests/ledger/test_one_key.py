@@ -171,6 +171,7 @@ def test_files_and_questions_take_no_key_under_a_ledger(ledger: dpf.Ledger, tmp_
     assert not len(ledger.history())
 
 
+@pytest.mark.posix  # Dask imports fcntl
 def test_engines_take_no_key_under_a_ledger(ledger: dpf.Ledger, tmp_path: Path) -> None:
     lazy = pytest.importorskip("dask.dataframe").from_pandas(TABLE, npartitions=2)
     for place in (None, tmp_path / "out"):
