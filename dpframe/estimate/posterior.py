@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpframe.estimate.discrepancy import DEGREES, LOG_ODDS_LIMIT, Discrepancy, gamma_about, rank_basis
-from dpframe.estimate.evidence.combine import pooled
+from dpframe.estimate.evidence.combine import pooled, project
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.table_column import moved_by_slopes
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_to_margins
@@ -122,11 +122,22 @@ class TableDraws:
 
     @cached_property
     def singles(self) -> list[FloatArray]:
-        """Shares of the fit's cells of each column, shape (draws, cells)."""
+        """Shares of the fit's cells of each column, shape (draws, cells).
+
+        Counts that a table could have are perturbed: noise that took a count below zero would hide all of its rows from
+        draws about it.
+        """
         found = []
         for place, (name, column) in enumerate(zip(self.names, self.columns, strict=True)):
-            own = self.fine[name] @ column.merge.T if name in self.fine else None
-            found.append(np.array([copy.one_ways[place] for copy in self.copies]) if own is None else own)
+            known = self.evidence.known([place])
+            if name in self.fine:
+                found.append(self.fine[name] @ column.merge.T)
+            elif known is None:
+                found.append(np.array([copy.one_ways[place] for copy in self.copies]))
+            else:
+                fitted = self.rows * self.evidence.one_ways[place]
+                noise = (merged(copy.seen([place])).counts - known.counts for copy in self.copies)
+                found.append(np.array([project((fitted + one) / self.rows) for one in noise]))
         return found
 
     @cached_property
