@@ -220,6 +220,7 @@ class CountEstimates(VectorEstimates):
             if known["std_error"].iloc[0] < results.std_error[0]:
                 results, said = Results(*known[list(RESULTS)].to_numpy().T), {"source": known.attrs["source"]}
         scale = max(self._all_rows, 1.0) if normalize else 1.0
+        most = 1.0 if normalize else self._all_rows
         results = results.each(lambda values: values / scale)
         for condition in asked.values.values():
             if condition.shared:
@@ -234,9 +235,9 @@ class CountEstimates(VectorEstimates):
             if (tails := self._tails(name)) is not None:
                 results = results.opened(tails.of_range(beyond), self._z, 1 / scale)
         if method == "auto":
-            results = self._bounded(results.from_none(), asked, 1.0 if normalize else self._all_rows)
-        if normalize:
-            results = results.clipped(0.0, 1.0)
+            results = self._bounded(results.from_none(), asked, most)
+        if method == "auto" or normalize:
+            results = results.clipped(0.0, most)
         if "allowed_by_pairs" in said:
             said["allowed_by_pairs"] = tuple(end / scale for end in said["allowed_by_pairs"])
         return results.series("count", said | self._said_of_tails(cut))

@@ -180,8 +180,8 @@ class Joints:
     ) -> tuple[Results, dict[str, Any]]:
         """Return how many rows meet conditions by what is known of least error; ``noise`` is the unbiased count's."""
         names, rows = list(conditions), self._source.n * self._source.weight
-        if len(names) == 1 and not has_few_values(conditions[names[0]].column.space):
-            law = self.law(names[0])
+        law = self.law(names[0]) if len(names) == 1 else None
+        if law is not None and (law.source == "tables" or not has_few_values(conditions[names[0]].column.space)):
             part = conditions[names[0]].share_of_cells(law.edges)
             return Results(*law.parts_of(part, self._sampling(population), z) * rows), {"source": law.source}
         if self.tables.source_of(names) == "tables":

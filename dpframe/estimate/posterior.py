@@ -9,6 +9,7 @@ answer, whatever was asked before.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -287,21 +288,38 @@ class TableDraws:
         """Return draws of the number of rows that meet a condition on every column, shape (draws,).
 
         ``parts`` are the parts of each column's fine cells that meet its condition. How many rows meet the condition on
-        a number is drawn from its law, which knows of heaps within cells; pairs say which of the others they meet.
+        one column is drawn from what is known of that by itself; pairs say which of the others they meet.
         """
         sides = self.sums({name: np.array([part, 1 - part]) for name, part in parts.items()})
         sides = np.maximum(sides, 0.0) + FEWEST_ROWS
         for _ in range(MARGIN_SWEEPS):
             for axis, (name, part) in enumerate(parts.items(), start=1):
-                law = self.model.tables.law(name) if name in self.fine else None
-                if law is not None:
-                    found, error = (float(v[0]) for v in law.linear(part[None]))
+                known = self._met(name, part)
+                if known is not None:
                     noise = self._generator("margin", name).standard_normal(DRAWS)
-                    met = np.clip(found + error * noise, 0.0, self.rows)
+                    met = np.clip(known[0] + known[1] * noise, 0.0, self.rows)
                     others = tuple(at for at in range(1, sides.ndim) if at != axis)
                     ratio = np.stack([met, self.rows - met], axis=1) / np.maximum(sides.sum(axis=others), 1e-9)
                     sides = sides * np.expand_dims(ratio, others)
         return np.clip(sides.reshape(DRAWS, -1)[:, 0], 0.0, self.rows)
+
+    def _met(self, name: str, part: FloatArray) -> tuple[float, float] | None:
+        """Return how many rows meet a condition on one column by its own counts, and the error; None without any.
+
+        Errors of cells that noise took below zero add up, though each cell has no rows.
+        """
+        place = self.names.index(name)
+        column, known = self.columns[place], self.evidence.known([place])
+        law = self.model.tables.law(name) if name in self.fine else None
+        if law is not None:
+            rows, errors = law.linear(part[None])
+            return float(rows[0]), float(errors[0])
+        if known is None or column.is_cut:
+            return None
+        # The number of all rows is known.
+        apart = part - float(part @ known.variances) / float(known.variances.sum())
+        found = self.rows * float(part @ self.evidence.one_ways[place])
+        return found, math.sqrt(float(apart**2 @ known.variances))
 
     def _summed(self, joint: FloatArray, name: str, weights: FloatArray, draw: int) -> FloatArray:
         """Return weighted sums of a draw's counts along the first axis, which is the column's."""
