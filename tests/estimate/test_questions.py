@@ -303,7 +303,7 @@ def test_ranges_that_cut_a_bin_say_what_they_do_not_know():
     )
     spaces = {"b": [False, True], "i": (0, 99)}
     safe = dpf.sanitize(data, epsilon=2.0, delta=1e-7, spaces=spaces, key=KEY)
-    for wanted, low, high in ((True, 0, 19), (False, 0, 9)):
+    for wanted, low, high in ((True, 0, 19), (False, 0, 9), (True, 20, 99)):
         found = safe.dp.count({"b": wanted, "i": (low, high)})
         exact = ((data["b"] == wanted) & data["i"].between(low, high)).sum()
         assert found["lower"] <= exact <= found["upper"], (wanted, low, high)

@@ -406,7 +406,7 @@ def test_correlations_of_true_and_false_use_their_pairs(owners):
 
 @pytest.mark.slow
 def test_groups_that_noise_hides_have_no_narrow_intervals():
-    """Rare values share a bin of pairs, and noise is several times their rows: of these keys .77 of the cells hold."""
+    """Rare values share a bin of pairs: of 24 means of groups and 48 cells a tenth miss with a probability of 1e-2."""
     generator = np.random.default_rng(5)
     size = generator.choice(8, 4_000, p=[0.4, 0.3, 0.14, 0.1, 0.032, 0.012, 0.011, 0.005]) + 1
     frame = pd.DataFrame({"size": size, "income": generator.gamma(4, 9_000, 4_000).clip(0, 150_000).round()})
@@ -425,7 +425,7 @@ def test_groups_that_noise_hides_have_no_narrow_intervals():
             assert (some["std_error"] > 0).all()
             held[kind] += ((some["lower"] <= rare) & (rare <= some["upper"])).tolist()
     assert np.mean(held["means"]) >= 0.9
-    assert np.mean(held["cells"]) >= 0.7
+    assert np.mean(held["cells"]) >= 0.8
 
 
 @pytest.mark.slow

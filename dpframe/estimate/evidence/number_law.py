@@ -77,7 +77,8 @@ class NumberLaw(Law):
     squared shares; ``part_shares`` the share of a cell's codes that each of its counted parts has, 0 where none holds
     several codes; ``block`` the number of the first level's cell that every cell lies in; ``total`` the sum of the
     codes, where it was measured. Once evened, ``follows`` is by how much the rows of every cell (first axis) follow
-    those that each had before, and ``hidden`` how many more rows than now noise may hide in it.
+    those that each had before, ``hidden`` how many more rows than now noise may hide in it, and ``counted`` the
+    covariance of what was counted.
     """
 
     source = "tables"
@@ -92,6 +93,7 @@ class NumberLaw(Law):
     total: Known | None = None
     follows: FloatArray | None = None
     hidden: FloatArray | None = None
+    counted: FloatArray | None = None
 
     @classmethod
     @one_thread
@@ -193,7 +195,14 @@ class NumberLaw(Law):
             covariance = remaining_covariance(covariance, gain, apart, open_)
             halved = zip(stretches, middles, strict=True)
             stretches = [half for (low, high), middle in halved for half in ((low, middle), (middle, high))]
-        return replace(self, rows=rows, covariance=covariance, follows=follows, hidden=most - np.maximum(rows, 0.0))
+        return replace(
+            self,
+            rows=rows,
+            covariance=covariance,
+            follows=follows,
+            hidden=most - np.maximum(rows, 0.0),
+            counted=self.covariance,
+        )
 
     def _at_most(self, parts: FloatArray, errors: float = _TWO_SIDED) -> FloatArray:
         """Return how many rows parts of all may have at most, with so many standard errors of noise above counts."""
@@ -260,6 +269,12 @@ class NumberLaw(Law):
         inner = self.covariance[:values, :values]
         variances = ((onto @ inner) * onto).sum(axis=1)
         return np.append(variances, np.diag(self.covariance)[values:])
+
+    @cached_property
+    def root(self) -> FloatArray:
+        """A matrix that takes independent standard noise to that of the counts, before they were evened."""
+        values, vectors = np.linalg.eigh(self.covariance if self.counted is None else self.counted)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
     @cached_property
     def replicas(self) -> FloatArray:
