@@ -27,11 +27,11 @@ RANK_SCALES = (1.0, 0.7, 0.7)
 Tuned on the pairs of nine tables at ε = 1: halved, .949 of the cells are covered for .952; times 1.5 as many.
 """
 
-CELL_LOG_ODDS_SD = 0.3
+CELL_LOG_ODDS_SD = 0.15
 """Prior scale of a cell's log odds about the law that the directions describe.
 
-Tuned on the pairs of nine tables at ε = 1: with .2, .958 of the cells are covered for .968, with .5 .971; half-widths
-are .88, .99 and 1.06 standard deviations of the noise.
+Tuned on the pairs of seven tables of 3,000 rows at ε = 1: with .1, .977 of the cells are covered for .980, and
+intervals are 5 % narrower; with .3 they are 15 % wider.
 """
 
 MOST_DIRECTIONS = 80

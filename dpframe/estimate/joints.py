@@ -534,7 +534,8 @@ class Joints:
         if guarded is not None:
             corrected = float(sides_of(guarded, parts).flat[0]) * rows
             found, off = corrected, corrected - found
-        drawn = self.posterior.of(names).counts(dict(zip(names, asked, strict=True)))
+        draws, wanted = self.posterior.of(names), dict(zip(names, asked, strict=True))
+        drawn = draws.counts(wanted)
         sampled = max(found * (1 - found / max(rows, 1.0)), 0.0) if population else 0.0
         table = model.known(names)
         if table is not None:
@@ -548,6 +549,10 @@ class Joints:
             apart = float(((table.counts - fitted * rows) * cover).sum())
             sampled += max(apart**2 - float((table.variances * cover**2).sum()), 0.0)
         results = Results.of_draws(np.array([found]), drawn[:, None] + off, sampled + off**2, z)
+        # No more rows meet all conditions than each.
+        each = [known for known in (draws.met(*one) for one in wanted.items()) if known is not None]
+        most = max(min((own + z * error for own, error in each), default=rows), 0.0)
+        results = replace(results.within(most=most), std_error=np.minimum(results.std_error, most / z))
         said: dict[str, Any] = {"source": "both" if heard else "tables"}
         if unseen:
             said |= {"assumes": names}
