@@ -482,7 +482,8 @@ class Joints:
             )
         model = self.models.around(names)
         shares, guarded = model.joint(names), model.guarded([names])[0] if len(names) > 2 else None
-        if not of_rows and len(names) > 2 and model.is_heard(names):
+        hears = model.is_heard(names) if len(names) > 2 else len(names) == 1 and model.counts_rows(names[0])
+        if hears and not of_rows:
             source = "both"
         answer = self._shown(question, model, shares if guarded is None else guarded, "model", source)
         if guarded is None:

@@ -178,13 +178,9 @@ class Model:
         axes = {
             place: member.axis
             for place, (name, member) in enumerate(self.columns.items())
-            if place in measured
-            and not member.is_cut
-            and member.axis.grid is None
-            and member.axis.inverts
-            and self._source.plan.group_of(name) is None
+            if place in measured and self.counts_rows(name)
         }
-        if not (axes and self._source.n):
+        if not axes:
             return
         codes, sampling = self._source.codes([axis.name for axis in axes.values()]), self._source.sampling("table")
         for (place,), counts in count_joints(axes, [(place,) for place in axes], codes).items():
@@ -192,6 +188,11 @@ class Model:
                 counts, [axes[place]], normalize=False, given=(), dropna=False, sampling=sampling
             )
             yield Table((place,), found, math.sqrt(float(variances.mean()))).times(self._source.weight)
+
+    def counts_rows(self, name: str) -> bool:
+        """Return whether the released rows' unbiased counts of a column's values are a table of their own."""
+        axis, is_alone = self.columns[name].axis, self._source.plan.group_of(name) is None
+        return bool(self._source.n) and axis.grid is None and axis.inverts and is_alone and not self.columns[name].is_cut
 
     def _are_together(self, i: int, j: int) -> bool:
         """Return whether two columns were randomised together, so that their noise is not independent."""
