@@ -497,21 +497,21 @@ class Joints:
         """Return shares of the cells of a fit by the cells that are asked for, with draws of them."""
         n = float(self._source.rows)
         columns = {axis.name: model.columns[axis.name] for axis in question.axes}
-        drawn = self.posterior.of(question.names).sums(
-            {axis.name: aggregation(columns[axis.name].axis, axis) for axis in question.axes}
-        )
+        draws = self.posterior.of(question.names)
+        drawn = draws.sums({axis.name: aggregation(columns[axis.name].axis, axis) for axis in question.axes})
         for i, axis in enumerate(question.axes):
             shares = columns[axis.name].presented(axis, shares, i)
         counts = np.maximum(shares, 0.0) * n
-        unseen = np.zeros(counts.shape)
+        # Half a row is the least that noise hides.
+        unseen = np.full(counts.shape, min(0.5, draws.noise) ** 2)
         if source == "rows":
             # Rows by themselves are a sample, where the release took one, and hardly show what a fit shrinks.
-            unseen = (self._source.weight - 1) * counts * (1 - counts / max(n, 1.0))
+            unseen = unseen + (self._source.weight - 1) * counts * (1 - counts / max(n, 1.0))
             unseen = unseen + self._drawn(question.axes, shares) * n**2
         estimate, variances = question.presented(counts, unseen, n)
         of_table, nothing = replace(question, population=False), np.zeros(counts.shape)
-        draws = np.array([of_table.presented(np.maximum(one, 0.0), nothing, n)[0] for one in drawn])
-        return Answer(estimate, variances, method, source, draws=draws)
+        presented = np.array([of_table.presented(np.maximum(one, 0.0), nothing, n)[0] for one in drawn])
+        return Answer(estimate, variances, method, source, draws=presented)
 
     # What else is asked of the fit
 

@@ -104,7 +104,7 @@ class TableDraws:
         self.mixtures = refit_mixtures(self.evidence, repeated, self.starts)
 
     @cached_property
-    def _noise(self) -> float:
+    def noise(self) -> float:
         """Standard error of a cell of the columns' pairs, in rows."""
         known = (self.evidence.row_pairs | self.evidence.pairs).values()
         return math.sqrt(np.mean([table.variances.mean() for table in known])) if known else 1.0
@@ -356,14 +356,14 @@ class TableDraws:
         found = np.tensordot(parts, joint, axes=1) + slopes
         cut = ((parts > 0) & (parts < 1)).any(axis=0) & (parts <= 1).all(axis=0)
         if cut.any():
-            inside = joint[cut].reshape(int(cut.sum()), -1)
+            inside = np.maximum(joint[cut].reshape(int(cut.sum()), -1), 0.0)
             moved = self._moved_within(inside, parts[:, cut], self._leaps(joint[:values])[cut[:values]], generator)
             found = found + moved.sum(axis=1).reshape(found.shape)
         return np.asarray(found)
 
     def _leaps(self, joint: FloatArray) -> FloatArray:
         """Return by how much the logarithm of a cell's share of its bin differs from the bins beside it at most."""
-        counts = joint.reshape(len(joint), -1) + self._noise
+        counts = np.maximum(joint.reshape(len(joint), -1), 0.0) + self.noise
         steps = np.abs(np.diff(np.log(counts / counts.sum(axis=1, keepdims=True)), axis=0))
         return np.asarray(np.maximum(np.pad(steps, ((0, 1), (0, 0))), np.pad(steps, ((1, 0), (0, 0)))))
 
