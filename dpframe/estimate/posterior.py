@@ -24,7 +24,7 @@ from dpframe.estimate.model import Model, Models
 from dpframe.estimate.table_column import moved_by_slopes
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_to_margins
 from dpframe.estimate.tables.guard import interaction_variance
-from dpframe.estimate.tables.mixture import Mixture, refit_mixtures
+from dpframe.estimate.tables.mixture import Mixture, mean_mixture, refit_mixtures
 from dpframe.estimate.tables.tables import Evidence, Table, merged
 from dpframe.spaces.arrays import FloatArray
 
@@ -100,8 +100,7 @@ class TableDraws:
         self.evidence = among(model.evidence, places)
         generator = self._generator("copies")
         self.copies = [among(perturbed(model.evidence, places, generator), places) for _ in range(DRAWS)]
-        repeated = [copy for copy in self.copies for _ in range(self.each)]
-        self.mixtures = refit_mixtures(self.evidence, repeated, self.starts)
+        self.mixtures = refit_mixtures(self.evidence, self.copies, self.starts)
 
     @cached_property
     def _noise(self) -> float:
@@ -384,13 +383,6 @@ class TableDraws:
             rows *= (every * inside.sum(axis=1) / np.maximum(rows.sum(axis=2), 1e-9))[:, :, None]
             rows *= inside / np.maximum(rows.sum(axis=0), 1e-9)
         return np.asarray((rows - even)[: len(parts)])
-
-
-def mean_mixture(mixtures: Sequence[Mixture]) -> Mixture:
-    """Return several mixtures as one, of all their classes."""
-    weights = np.concatenate([one.weights for one in mixtures]) / len(mixtures)
-    laws = zip(*(one.laws for one in mixtures), strict=True)
-    return Mixture(weights, tuple(np.concatenate(some) for some in laws), len(mixtures))
 
 
 def _monotone(rows: FloatArray, bins: int, n: float) -> FloatArray:

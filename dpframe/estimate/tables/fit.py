@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpframe.estimate.evidence.combine import project
-from dpframe.estimate.tables.mixture import Mixture, fit_mixture, targets_of
+from dpframe.estimate.tables.mixture import Mixture, fit_mixture, fit_mixtures, targets_of
 from dpframe.estimate.tables.raking import Margin, scaled
 from dpframe.estimate.tables.tables import Evidence, Table
 from dpframe.plan.threads import remember
@@ -203,10 +203,7 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
     draws = [evidence.split(SCALE, np.random.default_rng(1), sign) for sign in (1.0, -1.0)]
 
     def scored(place: int) -> tuple[float, Choice]:
-        mixtures = [
-            fit_mixture(fitted, classes=candidates[place], starts=STARTS, seed=seed)
-            for seed, (fitted, _) in enumerate(draws)
-        ]
+        mixtures = fit_mixtures([fitted for fitted, _ in draws], classes=candidates[place], starts=STARTS)
         score = sum(prediction_error(mixture, held) for mixture, (_, held) in zip(mixtures, draws, strict=True))
         tried = tuple((*draw, mixture) for draw, mixture in zip(draws, mixtures, strict=True))
         return score, Choice(candidates[place], tried)
@@ -233,9 +230,10 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
 
 def prediction_error(mixture: Mixture, held: Evidence) -> float:
     """Return Σ (nP − y)²/σ² over all cells of pairs."""
-    laws, weights = np.concatenate(mixture.laws, axis=1)[None], mixture.weights[None]
+    laws = np.concatenate(mixture.laws, axis=1)[None]
+    shares = laws * mixture.weights[:, None]
     blocks = [block for target in targets_of(held) for block in target.blocks]
-    return sum(float(block.misfit(laws, weights, held.n)[0][0]) for block in blocks)
+    return sum(float(block.misfit(laws, shares, held.n)[0][0]) for block in blocks)
 
 
 def steps_of_cells(own: FloatArray, odds: FloatArray | float) -> FloatArray:
