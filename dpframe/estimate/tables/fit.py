@@ -26,7 +26,7 @@ import numpy as np
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.tables.mixture import Mixture, fit_mixture, fit_mixtures, targets_of
 from dpframe.estimate.tables.raking import Margin, scaled
-from dpframe.estimate.tables.tables import Evidence, Table
+from dpframe.estimate.tables.tables import Evidence, Table, merged
 from dpframe.plan.threads import remember
 from dpframe.spaces.arrays import FloatArray
 
@@ -112,7 +112,7 @@ class TableFit:
         """Return the simple estimate of columns that were measured together, in the order given, or None."""
         if len(columns) == 1:
             return self.evidence.one_ways[columns[0]]
-        table = _measured(self.evidence).get(tuple(sorted(columns)))
+        table = self.evidence.joints.get(tuple(sorted(columns)))
         if table is None:
             return None
         margins = [self.evidence.one_ways[c] for c in table.columns]
@@ -177,10 +177,6 @@ def _starts(evidence: Evidence, classes: int) -> int:
         return STARTS_OF_ROWS
     affordable = int(LARGEST_FIT / (classes * sum(evidence.sizes) ** 2))
     return min(max(affordable, FEWEST_STARTS), MOST_STARTS)
-
-
-def _measured(evidence: Evidence) -> dict[tuple[int, ...], Table]:
-    return {tuple(sorted(t.columns)): t for t in evidence.measured if len(t.columns) > 2} | evidence.pairs
 
 
 # The choice of classes and steps
@@ -261,12 +257,12 @@ class Profile(NamedTuple):
     parts: int
 
     @classmethod
-    def of(cls, own: FloatArray, simple: FloatArray, held: Table) -> Profile:
-        """Return it by the counts m and s, and what was held."""
+    def of(cls, own: FloatArray, simple: FloatArray, held: Table, parts: int) -> Profile:
+        """Return it by the counts m and s, and what was held, in so many tables."""
         apart, precision = simple - own, 1 / held.variances
         along, squares = ((values * apart * precision).ravel() for values in (held.counts - own, apart))
         steps = steps_of_cells(own.ravel(), np.array(ODDS)[:, None])
-        return cls(steps**2 @ squares - 2 * (steps @ along), steps @ squares, float(squares.sum()), 1)
+        return cls(steps**2 @ squares - 2 * (steps @ along), steps @ squares, float(squares.sum()), parts)
 
     @classmethod
     def sum_of(cls, profiles: Iterable[Profile]) -> Profile:
@@ -290,7 +286,7 @@ def _steps(choice: Choice) -> Steps:
     kinds: dict[int, set[tuple[int, ...]]] = {1: set(), 2: set(), 3: set()}
     for _, held, _ in choice.draws:
         kinds[1] |= {(c,) for c in range(len(held.sizes))}
-        for columns in _measured(held):
+        for columns in held.joints:
             kinds[min(len(columns), 3)].add(columns)
     larger = sorted(kinds[3])[:: math.ceil(len(kinds[3]) / MOST_LARGER) or 1]
     steps = Steps({}, 0.0)
@@ -303,19 +299,14 @@ def _steps(choice: Choice) -> Steps:
 
 
 def _profiles(choice: Choice, columns: tuple[int, ...], steps: Steps) -> Iterator[Profile]:
+    """Yield the profile of some columns' step in each draw."""
     for fitted, held, mixture in choice.draws:
         fit = TableFit(fitted, mixture, steps)
-        yield from (_profile(fit, table) for table in _held(held, columns))
-
-
-def _held(held: Evidence, columns: tuple[int, ...]) -> Sequence[Table]:
-    return held.seen(columns) if len(columns) == 1 else [_measured(held)[columns]]
-
-
-def _profile(fit: TableFit, held: Table) -> Profile:
-    own, n = fit.without_simple(held.columns), fit.evidence.n
-    simple = fit.simple(held.columns)
-    return Profile.of(n * own, n * (own if simple is None else simple), held)
+        own, simple = fit.without_simple(columns), fit.simple(columns)
+        known = held.seen(columns) if len(columns) == 1 else [held.joints[columns]]
+        if known:
+            counts = (fitted.n * shares for shares in (own, own if simple is None else simple))
+            yield Profile.of(*counts, merged(known), len(known))
 
 
 # Tables brought to their margins
