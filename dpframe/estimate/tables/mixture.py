@@ -251,11 +251,8 @@ def fit_mixtures(
     tilts = np.zeros((len(copies) * starts, classes))
     descent = Descent(targets, _stacked(copies, starts), copies[0].sizes, np.concatenate(logits), tilts)
     goal = targets[0].pace.discrepancy * targets[0].degrees
-    found = descent.run(np.full(len(tilts), goal), most_steps)
-    return [
-        mean_mixture(_mixtures(*some, copies[0].sizes))
-        for some in zip(*(np.split(v, len(copies)) for v in found), strict=True)
-    ]
+    found = _mixtures(*descent.run(np.full(len(tilts), goal), most_steps), copies[0].sizes)
+    return [mean_mixture(found[start : start + starts]) for start in range(0, len(found), starts)]
 
 
 def refit_mixtures(evidence: Evidence, copies: Sequence[Evidence], mixtures: Sequence[Mixture]) -> list[Mixture]:
