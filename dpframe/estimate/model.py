@@ -17,7 +17,7 @@ from dpframe.estimate.surrogates import count_classes, count_joints, joint_cells
 from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.fit import TableFit, remembered_fit
 from dpframe.estimate.tables.guard import UNLIKELY, guard_joint
-from dpframe.estimate.tables.tables import SHOWS, Evidence, Table, dependence_score, merged, row_table
+from dpframe.estimate.tables.tables import SHOWS, Evidence, Table, dependence_score, row_table, with_merged_singles
 from dpframe.spaces.arrays import FloatArray
 
 MOST_PAIR_CELLS = 1 << 16
@@ -125,14 +125,8 @@ class Model:
     @cached_property
     def evidence(self) -> Evidence:
         """All that is known of these columns."""
-        tables = list(self._measured())
-        # Of wide tables many pairs reach into a fit: all tables of one column are one.
-        seen: dict[tuple[int, ...], list[Table]] = {}
-        for table in tables:
-            if len(table.columns) == 1:
-                seen.setdefault(table.columns, []).append(table)
-        if any(len(some) > 1 for some in seen.values()):
-            tables = [table for table in tables if len(table.columns) > 1] + [merged(some) for some in seen.values()]
+        # Of wide tables many pairs reach into a fit, all of whose tables of one column are one.
+        tables = with_merged_singles(list(self._measured()))
         tables += [*self._inferred(), *self._alone({place for table in tables for place in table.columns})]
         held = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
         tables += self._grouped(held)

@@ -24,14 +24,14 @@ from dpframe.estimate.model import Model, Models
 from dpframe.estimate.table_column import moved_by_slopes
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_to_margins
 from dpframe.estimate.tables.guard import interaction_variance
-from dpframe.estimate.tables.mixture import Mixture, refit_mixtures
-from dpframe.estimate.tables.tables import Evidence, Table, merged
+from dpframe.estimate.tables.mixture import Mixture, mean_mixture, refit_mixtures
+from dpframe.estimate.tables.tables import Evidence, Table, merged, with_merged_singles
 from dpframe.spaces.arrays import FloatArray
 
 DRAWS = 40
 """Draws of a table (limit of time): the error of a variance of them is a fifth."""
 
-STARTS = 4
+STARTS = 2
 """Starts of the fit that are refitted to each copy (limit of time): their mean has less noise than one of them."""
 
 MARGIN_SWEEPS = 3
@@ -99,9 +99,8 @@ class TableDraws:
         self.starts = [Mixture(one.weights, tuple(one.laws[place] for place in places)) for one in starts]
         self.evidence = among(model.evidence, places)
         generator = self._generator("copies")
-        self.copies = [among(perturbed(model.evidence, places, generator), places) for _ in range(DRAWS)]
-        repeated = [copy for copy in self.copies for _ in range(self.each)]
-        self.mixtures = refit_mixtures(self.evidence, repeated, self.starts)
+        self.copies = [self.evidence.again(generator) for _ in range(DRAWS)]
+        self.mixtures = refit_mixtures(self.evidence, self.copies, self.starts)
 
     @cached_property
     def noise(self) -> float:
@@ -386,25 +385,12 @@ class TableDraws:
         return np.asarray((rows - even)[: len(parts)])
 
 
-def mean_mixture(mixtures: Sequence[Mixture]) -> Mixture:
-    """Return several mixtures as one, of all their classes."""
-    weights = np.concatenate([one.weights for one in mixtures]) / len(mixtures)
-    laws = zip(*(one.laws for one in mixtures), strict=True)
-    return Mixture(weights, tuple(np.concatenate(some) for some in laws), len(mixtures))
-
-
 def _monotone(rows: FloatArray, bins: int, n: float) -> FloatArray:
     """Return shares of cells of values, then null's, whose sums from the first on never fall."""
     null = np.clip(rows[bins:], 0.0, n)
     present = n - float(null.sum())
     sums = np.clip(pooled(np.cumsum(rows[:bins])[:-1]), 0.0, present)
     return np.append(np.diff(sums, prepend=0.0, append=present), null) / n
-
-
-def perturbed(evidence: Evidence, places: Sequence[int], generator: np.random.Generator) -> Evidence:
-    """Return the evidence about some columns with noise drawn once more."""
-    tables = (table for table in evidence.tables if set(table.columns) & set(places))
-    return replace(evidence, tables=tuple(table.again(table.counts, generator) for table in tables))
 
 
 def among(evidence: Evidence, places: Sequence[int]) -> Evidence:
@@ -419,6 +405,7 @@ def among(evidence: Evidence, places: Sequence[int]) -> Evidence:
             part = table.sum_to(inside)
             found.append(Table(tuple(number[place] for place in inside), part.counts, part.sigma))
     sizes = tuple(evidence.sizes[place] for place in places)
+    found = with_merged_singles(found)
     known = {place for table in found for place in table.columns}
     # A column that only pairs of rows cover keeps the shares that these gave.
     found += [

@@ -140,12 +140,10 @@ class Plan(PlanData):
         The ids and units of inferences are left out: they identify spends, and change nothing about how rows are
         randomised.
         """
-        nameless = replace(
-            self,
-            inferred=None if self.inferred is None else self.inferred.nameless,
-            reused=None if self.reused is None else self.reused.nameless,
-        )
-        return hashlib.sha256(nameless.to_json().encode()).digest()
+        parts = {"inferred": self.inferred, "reused": self.reused}
+        nameless = {name: part.nameless.to_json() for name, part in parts.items() if part is not None}
+        text = json.dumps(fields_of(self) | nameless, ensure_ascii=False)
+        return hashlib.sha256(text.encode()).digest()
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the plan as JSON text with a schema number: public facts only."""

@@ -92,6 +92,15 @@ def merged(tables: Sequence[Table]) -> Table:
     return Table(tables[0].columns, np.asarray(counts), np.asarray(np.sqrt(1 / precision)))
 
 
+def with_merged_singles(tables: Sequence[Table]) -> list[Table]:
+    """Return tables of several columns as they are, then all tables of each single column as one."""
+    singles: dict[tuple[Any, ...], list[Table]] = {}
+    for table in tables:
+        if len(table.columns) == 1:
+            singles.setdefault(table.columns, []).append(table)
+    return [table for table in tables if len(table.columns) > 1] + [merged(some) for some in singles.values()]
+
+
 def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[FloatArray]) -> Table:
     """Return counts of released rows by the classes of a pair of columns, with the error that the channels cause.
 
@@ -149,6 +158,10 @@ class Evidence:
         both = [table.split(scale, generator, sign) for table in self.tables]
         return replace(self, tables=tuple(t for t, _ in both)), replace(self, tables=tuple(t for _, t in both))
 
+    def again(self, generator: np.random.Generator) -> Evidence:
+        """Return the evidence with noise drawn once more."""
+        return replace(self, tables=tuple(table.again(table.counts, generator) for table in self.tables))
+
     @cached_property
     def measured(self) -> list[Table]:
         """The tables of original rows."""
@@ -171,6 +184,11 @@ class Evidence:
             for pair in combinations(sorted(table.columns), 2):
                 seen.setdefault(pair, []).append(table.sum_to(pair))
         return {pair: merged(tables) for pair, tables in seen.items()}
+
+    @cached_property
+    def joints(self) -> dict[tuple[int, ...], Table]:
+        """All that tables count of pairs, and of the larger sets of columns that were measured."""
+        return {tuple(sorted(t.columns)): t for t in self.measured if len(t.columns) > 2} | self.pairs
 
     @cached_property
     def row_pairs(self) -> dict[tuple[int, int], Table]:
