@@ -33,16 +33,17 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
 MOST_CELLS = 1_000
-"""Cells up to which covariances are formed; with more, only rows are taken."""
+"""Cells up to which covariances are formed; with more, only rows are taken (limit of time)."""
 
 UNLIKELY = 1e-6
-"""Probability below which counts that are so far from the rows are those of another table."""
+"""Probability below which counts that are so far from the rows are those of another table (tolerance)."""
 
 BEYOND_USE = 1e3
-"""Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost."""
+"""Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost
+(tolerance)."""
 
 _COARSE = 4_096
-"""Steps of real numbers from which on the part of a step that an edge may cut off is passed over."""
+"""Steps of real numbers from which on the part of a step that an edge may cut off is passed over (tolerance)."""
 
 
 CellCount = tuple[FloatArray, float, float, float]
@@ -142,7 +143,7 @@ def _first_code(edge: float, grid: Any) -> int:
 
 
 _APART = 1e-6
-"""Parts of a step by which a number that is no multiple of it differs from one."""
+"""Parts of a step by which a number that is no multiple of it differs from one (tolerance)."""
 
 
 def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:

@@ -21,22 +21,23 @@ from dpframe.estimate.tables.tables import SHOWS, Evidence, Table, dependence_sc
 from dpframe.spaces.arrays import FloatArray
 
 MOST_PAIR_CELLS = 1 << 16
-"""Classes of a pair up to which its rows are counted for a fit."""
+"""Classes of a pair up to which its rows are counted for a fit (limit of time)."""
 
 MOST_COUNTED = 1 << 23
-"""Classes of pairs whose rows are counted in one pass."""
+"""Classes of pairs whose rows are counted in one pass (limit of memory)."""
 
 MOST_ROW_PAIRS = 300
-"""Pairs of a wide table that are fitted to only the rows: those that show dependence most."""
+"""Pairs of a wide table that are fitted to only the rows: those that show dependence most (limit of time)."""
 
 MOST_GUARDED = 1 << 20
-"""Classes of a joint up to which its rows are compared with the fit."""
+"""Classes of a joint up to which its rows are compared with the fit (limit of memory)."""
 
 _UNKNOWN = 1e9
-"""The standard deviation of a count that was not made."""
+"""The standard deviation of a count that was not made (tolerance)."""
 
 MOST_FITTED = 15
-"""Columns that a question's fit has at most: of wider tables those asked for, and the others that depend on them most.
+"""Columns that a question's fit has at most: of wider tables those asked for, and the others that depend on them most
+(limit of time).
 
 On Adult's nine columns pairs err by 0.035 (L1) with all of them and by 0.042 where each pair is fitted by itself.
 """

@@ -18,23 +18,27 @@ from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.spaces.arrays import FloatArray
 
 OF_TWO, _OF_THREE = 1.0, 0.2
-"""Standard deviations of log odds ratios of two columns, and of three given their pairs, about, in real tables.
+"""Standard deviations of log odds ratios of two columns, and of three given their pairs, about, in real tables (tuned;
+effect not measured).
 
 With 0.2 the cells of three columns in samples of 600 to 32,561 rows of twenty tables differ from what their true pairs
 leave likeliest by 0.9 to 1.2 of the root of `interaction_variance`.
 """
 
 _SURPRISE = 2.0
-"""Standard errors of noise from which on a fit's distance from what was measured is more than noise."""
+"""Standard errors of noise from which on a fit's distance from what was measured is more than noise (tuned; effect not
+measured)."""
 
 _FAR = 3.0
-"""The same for one of many cells."""
+"""The same for one of many cells (tuned; effect not measured)."""
 
 _STRONGEST = 2.0
-"""Standard deviation of log odds ratios from which on cells are open as if any of their columns' rows were in them."""
+"""Standard deviation of log odds ratios from which on cells are open as if any of their columns' rows were in them
+(tuned; effect not measured)."""
 
 _TOGETHER = 0.15
-"""Part of the most rows that a cell may have, by its columns, that noisy rows leave open at least.
+"""Part of the most rows that a cell may have, by its columns, that noisy rows leave open at least (tuned; effect
+below).
 
 Rare values are often of the same people: workclass and occupation are unknown of the same rows. With no more than
 independent columns have, 0.8 % of the cells of Adult's pairs are more than five errors off, with this 0.4 %, and errors
@@ -42,7 +46,7 @@ of ordinary pairs are the same.
 """
 
 _FEWEST = 1e-9
-"""Share of rows below which a group is empty."""
+"""Share of rows below which a group is empty (tolerance)."""
 
 
 Counted = Callable[[Sequence[int]], tuple[FloatArray, FloatArray] | None]

@@ -45,10 +45,10 @@ from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.tables.released import SYNTHETIC, Source
 
 CHUNK = 16_384
-"""Rows whose classes are drawn at once: their weights stay in cache."""
+"""Rows whose classes are drawn at once: their weights stay in cache (limit of memory)."""
 
 TABLE_CELLS = 4_096
-"""Classes of several columns together whose likelihoods fit into one table."""
+"""Classes of several columns together whose likelihoods fit into one table (limit of memory)."""
 
 
 def draw_given(
@@ -166,28 +166,32 @@ def _draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator
 
 
 MOST_LAW_CELLS = 1 << 24
-"""Entries of a column's laws given class and released class up to which its released value is heard."""
+"""Entries of a column's laws given class and released class up to which its released value is heard (limit of
+memory)."""
 
 MOST_LISTED = 4_097
-"""Values of a column by itself up to which its distribution is fitted."""
+"""Values of a column by itself up to which its distribution is fitted (limit of time)."""
 
 MOST_HEARD = 100
-"""Triples of columns, those of the fewest cells, whose rows are asked for structure that pairs do not hold."""
+"""Triples of columns, those of the fewest cells, whose rows are asked for structure that pairs do not hold (limit of
+time)."""
 
 MOST_TRIPLE = 1 << 15
-"""Classes of such a triple: with more, rows are too few to show anything."""
+"""Classes of such a triple: with more, rows are too few to show anything (limit of time)."""
 
 MOST_RAKED, MOST_RAKED_CELLS = 200, 1 << 11
-"""Triples that drawn rows are raked to, and cells of one: more cost more time than they bring."""
+"""Triples that drawn rows are raked to, and cells of one: more cost more time than they bring (limit of time)."""
 
 LOUD = 0.2
-"""Distance from independence that noise makes, from which on it hides most of what columns have in common."""
+"""Distance from independence that noise makes, from which on it hides most of what columns have in common (tuned;
+effect not measured)."""
 
 MOST_SHIFTS, MOST_SHIFTED = 40, 1 << 22
-"""Times that items are shifted towards their supports, and chances of items, of some of the rows, that say how far."""
+"""Times that items are shifted towards their supports, and chances of items, of some of the rows, that say how far
+(limit of time)."""
 
 _NEVER = 1e-9
-"""Chance of an item that is hardly ever drawn: shifts leave it so."""
+"""Chance of an item that is hardly ever drawn: shifts leave it so (tolerance)."""
 
 
 def check_rows(n_rows: Any) -> int | None:

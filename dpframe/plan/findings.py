@@ -38,33 +38,37 @@ from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
 MOST_OUTSIDE = 0.2
-"""Share of the rows that may lie in ``other``, or beyond a bound."""
+"""Share of the rows that may lie in ``other``, or beyond a bound (tuned; effect not measured)."""
 
 MOST_UNSEEN = 0.6
-"""Share of the rows that may lie there for all that counts say; estimates have it in their intervals."""
+"""Share of the rows that may lie there for all that counts say; estimates have it in their intervals (tuned; effect not
+measured)."""
 
 MOST_NOISE, _MOST_PLACED = 0.5, 0.35
 """Standard error of a mean, by the noise of its sum, in standard deviations of the column: its interval is one to each
-side. Of rows that show in no cell, whose standard deviation is less known, less."""
+side. Of rows that show in no cell, whose standard deviation is less known, less (tuned; effect not measured)."""
 
 _SPIKE, _MOST = 0.35, 0.6
-"""Shares of the rows in one value: from which on the others must be seen by themselves, and from which on they are few.
+"""Shares of the rows in one value: from which on the others must be seen by themselves, and from which on they are few
+(tuned; effect not measured).
 
 Noise that stands out by chance had bounds of 0 and 2.4e-10 where half of the rows were 0, and amounts the others.
 """
 
 _WITHIN = 0.15
-"""Standard deviation of the rows within a cell, in its widths: half of what it is where they are spread evenly."""
+"""Standard deviation of the rows within a cell, in its widths: half of what it is where they are spread evenly (tuned;
+effect not measured)."""
 
 _RUNS, _FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.01
-"""Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows."""
+"""Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows (tuned;
+effect not measured)."""
 
 YEARS = (1900, 2041)
-"""Years that numbers may be: inference counts them by decades."""
+"""Years that numbers may be: inference counts them by decades (tuned; effect not measured)."""
 
 _CHANCE, _CHANCE_SELDOM, _SELDOM = 3.75, 4.75, 2.0**16
 """Standard errors that rows within bounds must show, as bounds were chosen among hundreds; and where values seldom are:
-beyond a size, or among floats in the cells of years.
+beyond a size, or among floats in the cells of years (tuned; effect not measured).
 
 In three releases of 340 real tables 19 columns with such bounds showed between the two, and six of them had no row
 there; of 439 other columns two had none.
@@ -72,24 +76,28 @@ there; of 439 other columns two had none.
 
 ERRORS = 2.0
 """Standard errors by which the rows that bounds leave out must lie below that share, and from which on there is a hint
-of nulls."""
+of nulls (tuned; effect not measured)."""
 
 _SPREAD, _SURELY = (12, 16, 20), 2.75
-"""Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show."""
+"""Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show (tuned;
+effect not measured)."""
 
 _FEW, _LEAST_SEEN = 0.08, 2.5
 """Share of the rows that a spike of whole numbers may leave unseen, where floats may be of any size; and standard
-errors by which the rarer of two values shows."""
+errors by which the rarer of two values shows (tuned; effect not measured)."""
 
 _ODDS, _ODDS_OF_FLOATS = (22.0, 2.0), 0.3
 """Odds that a column with bounds 0 and 1 has no other values, of whole numbers and of floats, as fifty real tables of
-150 to 30,000 rows have them; of whole numbers as columns of either kind, to which the table's own are added."""
+150 to 30,000 rows have them; of whole numbers as columns of either kind, to which the table's own are added (tuned;
+effect not measured)."""
 
 _CLEAR, _EVIDENT = 2.0, 3.0
-"""Standard errors below which rows are none, and from which on they are there, in columns that others are judged by."""
+"""Standard errors below which rows are none, and from which on they are there, in columns that others are judged by
+(tuned; effect not measured)."""
 
 _MOST_CHANCE, UNLIKELY = 0.3, 0.1
-"""The largest chance of others with which such a column counts as found, and the chance from which on that is said.
+"""The largest chance of others with which such a column counts as found, and the chance from which on that is said
+(tuned; effect not measured).
 
 In four simulated releases of 27 real tables, and three of 69, the rarer value does not show in 284 columns of tables
 with more than 300 rows. Above the first lie ten of two values and 14 of others, where minutes at work next to many
@@ -100,19 +108,21 @@ both that have others."""
 _HELD, _HELD_RATIO = {True: 2.5, False: 3.0}, {True: 5.0, False: 8.0}
 """Standard errors that the rows within bounds must show next to a spike where no run of cells stands out; and twice the
 logarithm of the likelihood by which they are the rows that the spike leaves, rather than noise. Of whole numbers (True)
-and of floats, whose sum is the best of some.
+and of floats, whose sum is the best of some (tuned; effect not measured).
 
 Among numbers that are 0 in 70 to 97 % of 1,400 to 4,700 rows a third of those that were lost is found; their means are
 off by less than three errors. With less, amounts of hundreds have bounds of 0 and 2."""
 
 _TINY = 5.0
-"""Standard errors that rows of numbers as small as that must show next to a spike."""
+"""Standard errors that rows of numbers as small as that must show next to a spike (tuned; effect not measured)."""
 
 _MOST_BEYOND = 0.2
-"""Expected share of the rows next to a spike, seen in no cell and in no sum, that may lie beyond the bounds."""
+"""Expected share of the rows next to a spike, seen in no cell and in no sum, that may lie beyond the bounds (tuned;
+effect not measured)."""
 
 _DEPTHS, _LEAST_HELD = {True: (math.inf,), False: (4.0, 16.0)}, 2.0**-8
-"""How many times smaller than a bound numbers are that are summed, at the most; and the least bound of floats."""
+"""How many times smaller than a bound numbers are that are summed, at the most; and the least bound of floats (tuned;
+effect not measured)."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +282,7 @@ def _lie_seldom(counts: Measured, space: Space, bounds: Sequence[float]) -> bool
 
 
 _TIMES = (1.5, 2.0, 3.0)
-"""Factors of ε by which a column is said to be about to be found."""
+"""Factors of ε by which a column is said to be about to be found (limit of a message)."""
 
 
 def _soon(needed: float) -> float | None:
@@ -585,6 +595,7 @@ def bounds_of_counts(grid: Any, unit: str | None) -> list[float]:
 
 
 _MICROSECONDS = {"D": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1e-3}
+"""Microseconds, or parts of one, of the units of times (theory: units of time)."""
 
 
 def _other_values(measured: tuple[Measured, ...], space: Space, n: int, odds: float) -> _Missing | None:
@@ -630,12 +641,13 @@ _DECLARATIONS = {
 
 _LOSSES, _LOSSES_OF_FLOATS = {"intervals": (0.15, 2.5), "values": (0.2, 2.0), "items": (0.2, 2.0)}, (0.085, 2.0)
 """Noise of inference, in parts of the rows, at which half of the columns are lost, of text its threshold; and a power:
-the chance is 1/(1 + (half/noise)^power).
+the chance is 1/(1 + (half/noise)^power) (tuned; effect not measured).
 
 Measured on a hundred real tables of 150 to 37,000 rows: by table, 7 % of the columns off in the mean. Floats have as
 many cells again at each size, and hardly any are 0 and 1.
 """
 _FEW_LOST = 0.05
+"""Chance that a column is lost, up to which rows are enough (tuned; effect not measured)."""
 
 
 def expected_losses(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dpframe.spaces.object_reading import LEADING_ZEROS
 
 _SHOWS = 3.0
-"""Standard errors by which a kind must show."""
+"""Standard errors by which a kind must show (tuned; effect not measured)."""
 
 SETS = ("set of text", "set of whole numbers")
 """Ways of sets."""
@@ -81,7 +81,9 @@ def unread_kind(
 
 
 _NUMBERS = ("intervals",) * 3
+"""Histograms of a column of numbers: a round each (limit of the format)."""
 _NORMS = ("norms",) * 2
+"""Histograms of the norms of vectors: a round each (limit of the format)."""
 
 SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (("values",),),
@@ -110,7 +112,8 @@ ALONE = (
     _NORMS,
     ("lengths", *_NORMS),
 )
-"""What columns ask for whose type says the kind of their values; numbers in fewer rounds where rows are few."""
+"""What columns ask for whose type says the kind of their values; numbers in fewer rounds where rows are few (limit of
+the format)."""
 
 
 def is_asked(histograms: Sequence[tuple[str | None, str]]) -> bool:

@@ -42,7 +42,7 @@ def steps_of(
 
 
 _STATED = 0.5
-"""Share of δ at which what is central is stated as an (ε, δ) of its own."""
+"""Share of δ at which what is central is stated as an (ε, δ) of its own (tuned; effect not measured)."""
 
 
 def central_budget(inferred: Inferred | None, tables: Step | None, delta: float) -> Budget | None:

@@ -21,20 +21,20 @@ from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.spaces.arrays import FloatArray
 
 UNLIKELY = 5e-4
-"""Probability below which noise is not what moved the rows."""
+"""Probability below which noise is not what moved the rows (tuned; effect not measured)."""
 
 SURELY = 1e-10
-"""The same for a warning: of many triples one is unlikely, and noise of pairs and cells of few rows make the tail
-of the law heavier than that of χ²."""
+"""The same for a warning: of many triples one is unlikely, and noise of pairs and cells of few rows make the tail of
+the law heavier than that of χ² (tolerance)."""
 
 MANY = 50.0
-"""Expected rows of a cell from which on its deviance is that of χ²."""
+"""Expected rows of a cell from which on its deviance is that of χ² (tolerance)."""
 
 NEAR = 1.05
-"""Part of the goal down to which rows are fitted."""
+"""Part of the goal down to which rows are fitted (tolerance)."""
 
 SWEEPS = 15
-"""Sweeps back to the pairs after the rows were fitted."""
+"""Sweeps back to the pairs after the rows were fitted (tolerance)."""
 
 
 def guard_joint(
@@ -131,7 +131,7 @@ def _poisson_deviance() -> tuple[FloatArray, FloatArray]:
 
 
 MOST_BOUNDED = 8
-"""Conditions up to which the bounds of a count are looked for: linear programmes of 2⁸ cells."""
+"""Conditions up to which the bounds of a count are looked for: linear programmes of 2⁸ cells (limit of time)."""
 
 
 def bounds_by_pairs(sides: FloatArray) -> FloatArray:

@@ -17,7 +17,8 @@ from dpframe.estimate.evidence.likelihood import Matrices, expectation_maximizat
 from dpframe.spaces.arrays import FloatArray
 
 SHOWS = 3.0
-"""Standard deviations of its law under independence beyond which a pair's distance from that shows."""
+"""Standard deviations of its law under independence beyond which a pair's distance from that shows (tuned; effect not
+measured)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,9 +26,9 @@ from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise
 
 RARE = 50
-"""A value in at least one of so many rows is to be found, where half of M² reaches it."""
+"""A value in at least one of so many rows is to be found, where half of M² reaches it (tuned; effect not measured)."""
 LEAST_SHARE, MOST_SHARE = 0.05, 0.5
-"""Limits of the share of M² that inference takes, where nothing else is said."""
+"""Limits of the share of M² that inference takes, where nothing else is said (tuned; effect not measured)."""
 
 
 @dataclass(frozen=True)
@@ -184,14 +184,16 @@ def _threshold(sigma2: float, contributions: int, probability: float) -> int:
 
 
 PURE_SHARE = 0.1
-"""Share of ε that inference takes with δ = 0, where nothing else is said."""
+"""Share of ε that inference takes with δ = 0, where nothing else is said (tuned; effect not measured)."""
 
 _OWN_SLACK, _TABLES_SLACK = 0.05, 1e-3
-"""Shares of δ that inference has as slack: where values of unknown domains may show, and where only tables' tails."""
+"""Shares of δ that inference has as slack: where values of unknown domains may show, and where only tables' tails
+(tuned; effect not measured)."""
 _MOST = 0.99
-"""Largest share: of less than a hundredth of M² no rows are made, which would show only once it is spent."""
+"""Largest share: of less than a hundredth of M² no rows are made, which would show only once it is spent
+(tolerance)."""
 _STATED = 0.5
-"""Share of δ at which inference by itself is stated as an (ε, δ)."""
+"""Share of δ at which inference by itself is stated as an (ε, δ) (tuned; effect not measured)."""
 
 
 @dataclass(frozen=True)
