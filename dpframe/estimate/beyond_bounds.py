@@ -28,6 +28,7 @@ from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
 from dpframe.observe.overlap import overlap_cells
 from dpframe.observe.quantiles import NORMAL_QUANTILE
+from dpframe.observe.significance import HINT_SE
 from dpframe.plan.findings import (
     UNLIKELY,
     are_faint,
@@ -55,9 +56,9 @@ measured)."""
 _POINT = 1e-9
 """Width of a cell, as a part of a bound's distance from the mean, up to which it holds but the bound (tolerance)."""
 
-_SUSPECT, _NEAR, _HEAVY = 2.0, 8.0, 4.0
-"""Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the
-power of its fall below which a tail is heavy (tuned; effect not measured)."""
+_NEAR, _HEAVY = 8.0, 4.0
+"""How many times as far as a bound rows beyond it are reckoned with, and the power of its fall below which a tail is
+heavy (tuned; effect not measured)."""
 
 _APART = 1.5
 """Standard errors by which more rows are counted beyond a bound than lie at it from where on they are noise (tuned;
@@ -226,9 +227,9 @@ class Tail:
     def _held_to(self, pile: Known) -> Tail:
         """Return the tail if so many rows lie at the bound itself: no more can lie beyond it."""
         rows, error = max(pile[0], 0.0), math.sqrt(pile[1])
-        surely = max(rows - _SUSPECT * error, 0.0)
+        surely = max(rows - HINT_SE * error, 0.0)
         seen, own = max(self.rows, 0.0) + max(float(self.counts.sum()), 0.0), self.count[1]
-        less = min((rows + _SUSPECT * error) / max(seen, own, 1e-300), 1.0)
+        less = min((rows + HINT_SE * error) / max(seen, own, 1e-300), 1.0)
         return replace(
             self,
             rows=self.rows * less,
@@ -418,7 +419,7 @@ class Tails:
     def matter(self) -> bool:
         """Whether rows beyond the bounds surely add more than a fifth to the variance, or are piled at a bound."""
         sure = sum(tail.excess(2)[0] for tail in (self.lower, self.upper) if not tail.is_noise)
-        least = sure / self.present - _SUSPECT * self.of_variance()[1][1]
+        least = sure / self.present - HINT_SE * self.of_variance()[1][1]
         return self.is_piled or (self.share > 0 and least > _MATTERS * self.variance)
 
 
@@ -537,7 +538,7 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float, coded: npt.ND
     # As many rows again, and again, in every doubling.
     all_rows = ((start / bound) ** fall if start > 0 else 1.0) / (1 - 2.0 ** -max(fall, _LEAST_FALL))
     # A fall that noise decides says nothing: it would add the noise of all cells near the bound to any column.
-    heavy = fall < _HEAVY and rows > _SUSPECT * error
+    heavy = fall < _HEAVY and rows > HINT_SE * error
     near, sure, unsure = _suspected(ends, cells, bound, heavy, coded)
     last = max(last, sure)
     start_far, middles, variances = int(np.searchsorted(ends, 2 * bound)), ends[:-1] / 2 + ends[1:] / 2, _own(cells)
@@ -573,11 +574,11 @@ def _suspected(
     """
     near, remote = ((ends[:-1] >= bound) & (ends[:-1] < times * bound) for times in (_NEAR, _REMOTE))
     scores = np.where(near | remote, cells.counts / np.sqrt(_own(cells)), -np.inf)
-    suspect = near & ((scores > _SUSPECT) | heavy)
+    suspect = near & ((scores > HINT_SE) | heavy)
     sure = scores > np.where(coded, _REMOTE_SURE, _REMOTE_OTHER)
     lasts = [int(found[-1]) if found.any() else -1 for found in map(np.flatnonzero, (suspect, sure))]
     apart = np.where(remote & ~near & coded, scores, -np.inf)
-    return lasts[0], lasts[1], int(np.argmax(apart)) if apart.max(initial=-np.inf) > _SUSPECT else -1
+    return lasts[0], lasts[1], int(np.argmax(apart)) if apart.max(initial=-np.inf) > HINT_SE else -1
 
 
 def piles_at_bounds(law: NumberLaw, space: Space) -> tuple[float, float]:

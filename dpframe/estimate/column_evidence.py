@@ -25,8 +25,9 @@ from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question, Results
 from dpframe.estimate.surrogates import count_classes
 from dpframe.observe.observation import Observation, p_value, update
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.infer.steps import is_on_steps
-from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured, null_count
+from dpframe.plan.inferred import Inferred, Measured, null_count
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
@@ -65,7 +66,7 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
     nulls = null_count(measured for measured in mine if not _are_null_beside(measured, axis))
     if nulls is not None and axis.has_null:
         # Null is a value if the mean of all its counts showed by three standard errors.
-        found.append((np.eye(axis.cells)[-1], *nulls, NULLS_SHOW * math.sqrt(nulls[1])))
+        found.append((np.eye(axis.cells)[-1], *nulls, DETECTION_SE * math.sqrt(nulls[1])))
     if not found:
         return None
     return Observation(*(np.array(part, dtype=np.float64) for part in zip(*found, strict=True)))

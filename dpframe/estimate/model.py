@@ -17,7 +17,8 @@ from dpframe.estimate.surrogates import count_classes, count_joints, joint_cells
 from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.fit import TableFit, remembered_fit
 from dpframe.estimate.tables.guard import UNLIKELY, guard_joint
-from dpframe.estimate.tables.tables import SHOWS, Evidence, Table, dependence_score, merged, row_table
+from dpframe.estimate.tables.tables import Evidence, Table, dependence_score, merged, row_table
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.spaces.arrays import FloatArray
 
 MOST_PAIR_CELLS = 1 << 16
@@ -91,8 +92,10 @@ class Models:
         scores: dict[str, float] = {}
         for pair, score in self._scores(names):
             other = pair[1] if pair[0] in names else pair[0]
-            scores[other] = max(scores.get(other, SHOWS), score)
-        showing = [name for name, score in scores.items() if score > SHOWS and self.tables.member(name) is not None]
+            scores[other] = max(scores.get(other, DETECTION_SE), score)
+        showing = [
+            name for name, score in scores.items() if score > DETECTION_SE and self.tables.member(name) is not None
+        ]
         return sorted(showing, key=lambda name: -scores[name])[:most]
 
     def _scores(self, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -248,7 +251,7 @@ class Model:
                 found += [(math.inf, pair, table) for pair, table in tables.items()]
             else:
                 scored = [(dependence_score(table), pair, table) for pair, table in tables.items()]
-                kept = [one for one in scored if one[0] > SHOWS]
+                kept = [one for one in scored if one[0] > DETECTION_SE]
                 found = sorted([*found, *kept], key=lambda one: -one[0])[:MOST_ROW_PAIRS]
         for _, pair, counts in sorted(found, key=lambda one: one[1]):
             yield row_table(pair, counts, [self._members[p].channel for p in pair]).times(self._source.weight)

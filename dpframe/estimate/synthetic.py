@@ -38,7 +38,8 @@ from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import MOST_PLACES, exchange, raked
-from dpframe.estimate.tables.tables import SHOWS, dependence_score
+from dpframe.estimate.tables.tables import dependence_score
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.columns import Column
 from dpframe.plan.rules import BoundRule
 from dpframe.spaces.arrays import FloatArray, IntArray
@@ -265,7 +266,7 @@ class Synthesizer:
             # The mean distance that such noise makes of independent columns: σ√(2/π) in a cell.
             total, apart = max(float(table.counts.sum()), 1.0), float(np.sqrt(table.variances).sum())
             noise = apart * math.sqrt(2 / math.pi) / 2 / total
-            rows[names] = model.tables.source_of(names), dependence, noise, score, score > SHOWS
+            rows[names] = model.tables.source_of(names), dependence, noise, score, score > DETECTION_SE
         index = pd.MultiIndex.from_tuples(list(rows), names=["column", "with"])
         return pd.DataFrame(
             list(rows.values()), index, columns=["source", "dependence", "noise", "deviations", "shows"]
@@ -330,7 +331,7 @@ class Synthesizer:
         law = self._law(name)
         between = np.zeros(law.cells)
         between[: law.bins] = np.diff(count_below(midnights, law.ends)) == 0
-        share, _, lower, _ = law.parts_of(between[None, :], 0.0, SHOWS)[:, 0]
+        share, _, lower, _ = law.parts_of(between[None, :], 0.0, DETECTION_SE)[:, 0]
         spread_evenly = float(between[: law.bins] @ law.widths) / float(law.widths.sum())
         # Cells were cut where their own noise was large, so that the share is above 0 by more than its error, too.
         return range(0) if lower > 0 and share > spread_evenly / 2 else midnights

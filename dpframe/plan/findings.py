@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.observe.overlap import overlap_cells
+from dpframe.observe.significance import DETECTION_SE, HINT_SE
 from dpframe.plan.inferred import Asked, AskedOf, Inferred, Measured, fit_intervals, null_count
 from dpframe.plan.kinds import unread_kind
 from dpframe.plan.spikes import POINT, Others, others_of
@@ -74,10 +75,6 @@ In three releases of 340 real tables 19 columns with such bounds showed between 
 there; of 439 other columns two had none.
 """
 
-ERRORS = 2.0
-"""Standard errors by which the rows that bounds leave out must lie below that share, and from which on there is a hint
-of nulls (tuned; effect not measured)."""
-
 _SPREAD, _SURELY = (12, 16, 20), 2.75
 """Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show (tuned;
 effect not measured)."""
@@ -90,10 +87,6 @@ _ODDS, _ODDS_OF_FLOATS = (22.0, 2.0), 0.3
 """Odds that a column with bounds 0 and 1 has no other values, of whole numbers and of floats, as fifty real tables of
 150 to 30,000 rows have them; of whole numbers as columns of either kind, to which the table's own are added (tuned;
 effect not measured)."""
-
-_CLEAR, _EVIDENT = 2.0, 3.0
-"""Standard errors below which rows are none, and from which on they are there, in columns that others are judged by
-(tuned; effect not measured)."""
 
 _MOST_CHANCE, UNLIKELY = 0.3, 0.1
 """The largest chance of others with which such a column counts as found, and the chance from which on that is said
@@ -115,10 +108,6 @@ off by less than three errors. With less, amounts of hundreds have bounds of 0 a
 
 _TINY = 5.0
 """Standard errors that rows of numbers as small as that must show next to a spike (tuned; effect not measured)."""
-
-_MOST_BEYOND = 0.2
-"""Expected share of the rows next to a spike, seen in no cell and in no sum, that may lie beyond the bounds (tuned;
-effect not measured)."""
 
 _DEPTHS, _LEAST_HELD = {True: (math.inf,), False: (4.0, 16.0)}, 2.0**-8
 """How many times smaller than a bound numbers are that are summed, at the most; and the least bound of floats (tuned;
@@ -181,7 +170,7 @@ def hinted_nulls(inferred: Inferred, spaces: Mapping[str, Space]) -> tuple[str, 
     return tuple(
         name
         for name, space in spaces.items()
-        if not space.has_null and (nulls := counts.get(name)) and nulls[0] > ERRORS * math.sqrt(nulls[1])
+        if not space.has_null and (nulls := counts.get(name)) and nulls[0] > HINT_SE * math.sqrt(nulls[1])
     )
 
 
@@ -199,7 +188,7 @@ def shares_made_null(inferred: Inferred, spaces: Mapping[str, Space], n: int) ->
         if measured.kind == "values" and n and space is not None and space.has_null:
             hidden = n - sum(measured.counts) - max(measured.missing or 0, 0)
             error = math.sqrt((len(measured.counts) + 1) * measured.variance)
-            if getattr(space.inner_space, "other", None) is None and hidden > ERRORS * error:
+            if getattr(space.inner_space, "other", None) is None and hidden > HINT_SE * error:
                 found[measured.column] = hidden / n
     return found
 
@@ -256,7 +245,7 @@ class _Missing:
 @lru_cache(maxsize=1024)
 def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int, odds: float) -> _Missing | None:
     share, error = share_outside(measured, space, n)
-    if share - ERRORS * error > MOST_OUTSIDE or _goes_on(measured, space, n):
+    if share - HINT_SE * error > MOST_OUTSIDE or _goes_on(measured, space, n):
         return _Missing("more than a fifth of the rows lies beyond its bounds", _TIMES[1])
     spiky = measured[-1].kind == "intervals" and _spiky(measured, space, n)
     if spiky and _hides_others(measured, space, n, odds):
@@ -266,7 +255,7 @@ def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int, odds: f
     bounds = bounds_of_counts(space.inner_space, measured[-1].unit)
     chance = _CHANCE_SELDOM if _lie_seldom(measured[-1], space, bounds) else _CHANCE
     chosen = 0.0 if spiky and bounds == [0.0, 1.0] else chance
-    needed = max(ERRORS * error / max(MOST_UNSEEN - share, 1e-9), chosen * error / max(1 - share, 1e-9))
+    needed = max(HINT_SE * error / max(MOST_UNSEEN - share, 1e-9), chosen * error / max(1 - share, 1e-9))
     if needed > 1:
         return _Missing("its bounds rest on counts within their noise", _soon(needed))
     return None
@@ -323,17 +312,17 @@ def _hides_others(measured: tuple[Measured, ...], space: Space, n: int, odds: fl
     inside = _inside(ends, space, unit) > 0
     inside[spike] = False
     rest, error = _left(measured, n, [spike])
-    few = rest + ERRORS * error < _FEW * (n - max(measured[-1].missing or 0, 0)) and _whole(measured, space)
+    few = rest + HINT_SE * error < _FEW * (n - max(measured[-1].missing or 0, 0)) and _whole(measured, space)
     if bounds_of_counts(space.inner_space, unit) != [0.0, 1.0]:
         seen = _shows(counts, covariance, inside, ends) or _held(measured, space, n) or are_placed(measured, space, n)
-        return not (few and rest < ERRORS * error) and not seen
+        return not (few and rest < HINT_SE * error) and not seen
     both = _truths(ends)
     other = min(both, key=counts.__getitem__)
     seen = counts[other] >= _LEAST_SEEN * math.sqrt(covariance[other, other])
     if not seen and chance_of_others(measured, space, n, odds) > _MOST_CHANCE:
         return True
     rest, error = _left(measured, n, sorted({spike, *both}))
-    return rest > ERRORS * error and not _stands_out(counts, covariance, inside)
+    return rest > HINT_SE * error and not _stands_out(counts, covariance, inside)
 
 
 def _shows(counts: FloatArray, covariance: FloatArray, inside: npt.NDArray[np.bool_], ends: FloatArray) -> bool:
@@ -397,7 +386,7 @@ def are_placed(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
     if measured[-1].unit is not None or not _spiky(measured, space, n):
         return False
     others = _others(measured, _whole(measured, space), n)
-    return others.beyond(*bounds_of_counts(space.inner_space, None)) <= _MOST_BEYOND and (
+    return others.beyond(*bounds_of_counts(space.inner_space, None)) <= MOST_OUTSIDE and (
         _noise_of_placed(measured, space, n) <= _MOST_PLACED
     )
 
@@ -444,8 +433,8 @@ def odds_of_two_values(measured: tuple[Measured, ...], n: int) -> float:
         rarer, commoner = sorted(last.counts[place : place + 2])
         present, error = n - max(last.missing or 0, 0), math.sqrt(last.variance)
         rest, unsure = present - rarer - commoner, error * math.sqrt(2 + (last.missing is not None))
-        two += rarer > _EVIDENT * error and rest < _CLEAR * unsure
-        others += commoner > _MOST * present and rest > _EVIDENT * unsure
+        two += rarer > DETECTION_SE * error and rest < HINT_SE * unsure
+        others += commoner > _MOST * present and rest > DETECTION_SE * unsure
     return two / others
 
 

@@ -57,6 +57,9 @@ TAILS = 1e-3
 ALONE = 0.1
 """Share of δ that is slack, of an inference without a release (tuned; effect not measured)."""
 
+STATED_SHARE = 0.5
+"""Share of δ at which a step is stated as an (ε, δ) of its own (tuned; effect not measured)."""
+
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-9, 1e30
 """Variances between which no weight of a count overflows; those of inference are far within (limit of the format)."""
 _MOST_CELLS = 1 << 32
@@ -217,9 +220,6 @@ def undercut(asked: AskedOf, contributions: int, budget: Budget, stated: Step | 
 
 UNITS = ("D", "s", "ms", "us", "ns")
 """Units of times; days are those of dates."""
-
-NULLS_SHOW = 3.0
-"""Standard errors by which nulls must show, to be a value of the column (tuned; effect not measured)."""
 
 INTERVALS = ("intervals", "norms")
 """Kinds of counts between edges of numbers."""

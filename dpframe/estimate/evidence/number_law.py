@@ -30,6 +30,7 @@ from dpframe.observe.observation import (
 )
 from dpframe.observe.overlap import overlap_cells
 from dpframe.observe.quantiles import NORMAL_QUANTILE
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
@@ -54,10 +55,6 @@ stretch its beginning is off the median at least (tuned; effect not measured).""
 
 _LOOSE = 0.05
 """Variance of the part of a stretch that lies in one half of it, at least (tuned; effect not measured)."""
-
-_SURELY = 3.0
-"""Standard errors above its count that the rows of a stretch may be: several stretches bound those of one cell (tuned;
-effect not measured)."""
 
 _KEPT = 0.02
 """Part of a cell's rows that may be taken for moved though it keeps them (tuned; effect not measured)."""
@@ -180,7 +177,7 @@ class NumberLaw(Law):
             whole, half = np.zeros((2, len(stretches), self.cells))
             for i, ((low, high), middle) in enumerate(zip(stretches, middles, strict=True)):
                 whole[i, low:high] = half[i, low:middle] = 1.0
-            for (low, high), held in zip(stretches, self._at_most(whole, _SURELY).tolist(), strict=True):
+            for (low, high), held in zip(stretches, self._at_most(whole, DETECTION_SE).tolist(), strict=True):
                 most[low:high] = np.minimum(most[low:high], held)
             part = (half[:, : self.bins] @ beforehand) / (whole[:, : self.bins] @ beforehand)
             apart = half - part[:, None] * whole

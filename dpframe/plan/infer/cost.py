@@ -21,7 +21,7 @@ from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable, Ints, gaussian_table
 from dpframe.noise.geometric_counts import GeometricNoise, geometric_noise
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.inferred import ALONE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
+from dpframe.plan.inferred import ALONE, STATED_SHARE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
 from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise
 
@@ -192,8 +192,6 @@ _OWN_SLACK, _TABLES_SLACK = 0.05, 1e-3
 _MOST = 0.99
 """Largest share: of less than a hundredth of M² no rows are made, which would show only once it is spent
 (tolerance)."""
-_STATED = 0.5
-"""Share of δ at which inference by itself is stated as an (ε, δ) (tuned; effect not measured)."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +233,7 @@ def allowance(
     step = Step(mu, promise.delta * (_OWN_SLACK if unknown else _TABLES_SLACK))
     if taken > _MOST:
         raise ParameterError("infer_share must leave at least a hundredth for the rows; lower it to 0.99 or less")
-    delta = _short(promise.delta * _STATED)
+    delta = _short(promise.delta * STATED_SHARE)
     return Allowance(Budget(_short(step_epsilon(step, delta), up=True) or 5e-324, delta), step)
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.findings import YEARS, are_placed, bounds_of_others
 from dpframe.plan.infer.column import Task
 from dpframe.plan.infer.cost import CountNoise, Histogram
@@ -44,9 +45,6 @@ Bounds are ends of cells, and chosen among as many as there are. Of the columns 
 
 _STEP_PLANES = 8
 """Planes of a round's stream before those of the steps' noise (limit of the format)."""
-
-_SEEN = 3.0
-"""Standard errors of a count that the rows present must show (tuned; effect not measured)."""
 
 _LARGEST = 2**63 - 1
 """Largest signed whole number of 64 bits (limit of the format)."""
@@ -250,7 +248,8 @@ class Numbers(Task):
         """Return the space between the bounds found, or between 0 and 1 where nothing was."""
         space = self._between(*(self._bounds() or (0, 1)))
         # What is empty may be anything: rows must show beyond the noise.
-        if pa.types.is_floating(self.type) and self._present()[0] > _SEEN * math.sqrt(self.measured[-1].variance):
+        error = math.sqrt(self.measured[-1].variance)
+        if pa.types.is_floating(self.type) and self._present()[0] > DETECTION_SE * error:
             space = Real(0.0, 1.0, steps=1) if self._are_truth_values() else space  # they come back as no others
         counts, nullable = self.rounds, self._has_nulls()
         further = bounds_of_others(counts, Nullable(space) if nullable else space, self.n)

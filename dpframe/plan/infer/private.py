@@ -28,13 +28,11 @@ from dpframe.plan.infer.numbers import ROUND_SHARES, Numbers, Times, is_number, 
 from dpframe.plan.infer.objects import Objects
 from dpframe.plan.infer.vectors import Lists
 from dpframe.plan.inferred import Asked, AskedOf, Measured
+from dpframe.plan.measuring import MOST_ITEMS
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import is_list_of_floats
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Count, Read, counting
-
-MOST_ITEMS = 8
-"""Items of a row that are counted, where nothing else is said (tuned; effect not measured)."""
 
 _ROUNDS = 4
 """Times that the data is read: kinds of objects first, then three for numbers (limit of the format)."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.observe.significance import HINT_SE
 from dpframe.plan.inferred import Measured, fit_intervals
 from dpframe.plan.spikes import POINT
 from dpframe.spaces.arrays import FloatArray
@@ -35,7 +36,7 @@ effect not measured).
 A cell with most rows is cut into hundreds for what may lie at one value: of years, each is within its noise.
 """
 
-_FALSE_ALARM = 0.0005
+FALSE_ALARM = 0.0005
 """Probability, per column and round, that noise passes for mass (tuned; effect not measured)."""
 
 _ADJACENT = 2.3
@@ -130,7 +131,7 @@ def hull(cells: Cells) -> tuple[int, int] | None:
     """
     size = len(cells.counts)
     widths = [width for width in _WIDTHS if width <= size]
-    level = NormalDist().inv_cdf(1 - _FALSE_ALARM / (size * len(widths)))
+    level = NormalDist().inv_cdf(1 - FALSE_ALARM / (size * len(widths)))
     sums = np.concatenate([[0.0], np.cumsum(cells.counts)])
     spread = np.zeros((size + 1, size + 1))
     spread[1:, 1:] = cells.covariance.cumsum(0).cumsum(1)
@@ -206,7 +207,7 @@ def fullest(cells: Cells, present: float) -> tuple[int, int] | None:
     error = float(np.sqrt(cells.covariance[0, 0]))
     while True:
         left = present - float(cells.counts[first : last + 1].sum())
-        if left < _REST_SHARE * present + _REST_ERRORS * error * math.sqrt(last + 1 - first):
+        if left < _REST_SHARE * present + HINT_SE * error * math.sqrt(last + 1 - first):
             return first, last
         above, below = np.cumsum(cells.counts[last + 1 :]), np.cumsum(cells.counts[:first][::-1])
         gains = [np.minimum(rows, left) - _NEXT_PRICE * error * np.arange(1, len(rows) + 1) for rows in (above, below)]
@@ -219,9 +220,9 @@ def fullest(cells: Cells, present: float) -> tuple[int, int] | None:
             first -= 1 + int(np.argmax(gains[1]))
 
 
-_REST_SHARE, _REST_ERRORS, _NEXT_PRICE = 0.15, 2.0, 0.3
-"""Share of the rows, and standard errors of that, from which on rows that are left over are looked for next to the
-others; and the standard errors that a cell must hold there (tuned; effect not measured)."""
+_REST_SHARE, _NEXT_PRICE = 0.15, 0.3
+"""Share of the rows from which on those that are left over are looked for next to the others, and the standard errors
+that a cell must hold there (tuned; effect not measured)."""
 
 
 _USUAL_PRICE, _AMOUNT_PRICE, _TINY_PRICE, _LARGE_PRICE, _NEGATIVE_PRICE, _APART = 0.75, 1.5, 2.0, 3.0, 1.0, 5.0

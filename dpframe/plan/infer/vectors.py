@@ -21,7 +21,7 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.plan.infer.column import Task
 from dpframe.plan.infer.cost import CountNoise, Histogram
 from dpframe.plan.infer.numbers import first_grid, friendly
-from dpframe.plan.infer.ranges import Grid, bounds, fit_cells, refined
+from dpframe.plan.infer.ranges import FALSE_ALARM, Grid, bounds, fit_cells, refined
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space, Vector
 from dpframe.spaces.arrays import float_norms, float_rows, list_lengths
@@ -32,9 +32,6 @@ from dpframe.totals.counts import Cells, OfColumn
 _LENGTH_SHARE, _NORM_SHARES = 0.1, (0.4, 0.5)
 """Shares of the budget for the length and for two rounds of norms, relative to 1 of a column of numbers (tuned; effect
 not measured)."""
-
-_FALSE_ALARM = 0.0005
-"""Probability that noise passes for a length (tuned; effect not measured)."""
 
 _PARTS = 64
 """Parts into which a cell with most of the norms is divided in the second round (tuned; effect not measured)."""
@@ -108,7 +105,7 @@ class Lists(Task):
             counts = tuple(noisy.tolist())
             self.measured.append(Measured(self.field.name, "norms", self.grid.edges, counts, noise.variance, missing))
             return
-        level = NormalDist().inv_cdf(1 - _FALSE_ALARM / LONGEST) * noise.variance**0.5
+        level = NormalDist().inv_cdf(1 - FALSE_ALARM / LONGEST) * noise.variance**0.5
         shown = np.flatnonzero(noisy > level)
         shown = shown[shown > 0]
         lengths, counts = tuple(shown.tolist()), tuple(noisy[shown].tolist())
