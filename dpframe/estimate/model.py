@@ -16,9 +16,9 @@ from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.surrogates import count_classes, count_joints, joint_cells
 from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.fit import TableFit, remembered_fit
-from dpframe.estimate.tables.guard import UNLIKELY, guard_joint
+from dpframe.estimate.tables.guard import guard_joint
 from dpframe.estimate.tables.tables import Evidence, Table, dependence_score, merged, row_table
-from dpframe.observe.significance import DETECTION_SE
+from dpframe.observe.significance import DETECTION_SE, FALSE_ALARM
 from dpframe.spaces.arrays import FloatArray
 
 MOST_PAIR_CELLS = 1 << 16
@@ -293,7 +293,7 @@ class Model:
         classes = math.prod(self.columns[name].axis.classes for name in names)
         return len(set(homes)) == len(homes) and classes <= MOST_GUARDED and bool(self._source.n)
 
-    def guarded(self, joints: Sequence[Sequence[str]], unlikely: float = UNLIKELY) -> list[FloatArray | None]:
+    def guarded(self, joints: Sequence[Sequence[str]], unlikely: float = FALSE_ALARM) -> list[FloatArray | None]:
         """Return joints as rows correct them, each None where these do not contradict it or cannot be compared.
 
         The rows of all joints are counted in one pass.

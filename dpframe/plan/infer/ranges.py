@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.observe.significance import HINT_SE
+from dpframe.observe.significance import FALSE_ALARM, HINT_SE
 from dpframe.plan.inferred import Measured, fit_intervals
 from dpframe.plan.spikes import POINT
 from dpframe.spaces.arrays import FloatArray
@@ -35,9 +35,6 @@ effect not measured).
 
 A cell with most rows is cut into hundreds for what may lie at one value: of years, each is within its noise.
 """
-
-FALSE_ALARM = 0.0005
-"""Probability, per column and round, that noise passes for mass (tuned; effect not measured)."""
 
 _ADJACENT = 2.3
 """Standard errors that mass beside other mass must show (tuned; effect not measured)."""

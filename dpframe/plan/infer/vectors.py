@@ -18,10 +18,11 @@ import pyarrow as pa
 from dpframe.errors import ColumnError
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
+from dpframe.observe.significance import FALSE_ALARM
 from dpframe.plan.infer.column import Task
 from dpframe.plan.infer.cost import CountNoise, Histogram
 from dpframe.plan.infer.numbers import first_grid, friendly
-from dpframe.plan.infer.ranges import FALSE_ALARM, Grid, bounds, fit_cells, refined
+from dpframe.plan.infer.ranges import Grid, bounds, fit_cells, refined
 from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space, Vector
 from dpframe.spaces.arrays import float_norms, float_rows, list_lengths
