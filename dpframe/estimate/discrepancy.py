@@ -44,7 +44,7 @@ RARE_CELL_SE = 1.5
 """Standard errors of noise below which a cell is rare (tuned; effect not measured)."""
 
 LOG_ODDS_LIMIT = 4.0
-"""Largest absolute value of directions and of log odds, against overflow (tolerance)."""
+"""Largest absolute value of directions and of log odds, against overflow (tuned; effect not measured)."""
 
 
 def chance_within_margins(counts: FloatArray) -> FloatArray:

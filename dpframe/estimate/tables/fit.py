@@ -77,7 +77,7 @@ One takes about 20 ms (nine columns).
 """
 
 ROUNDS = 3
-"""Times that a table is shifted to its margins, then cut at zero (tolerance)."""
+"""Times that a table is shifted to its margins, then cut at zero (tuned; effect not measured)."""
 
 SWEEPS = 60
 """Sweeps of iterative proportional fitting over all pairs (tolerance)."""
