@@ -1,7 +1,7 @@
 """Every number at module level says in its docstring what kind of constant it is (DESIGN §3).
 
 A limit bounds time, memory or a format. A tolerance changes no answer noticeably. Theory has its source. All others are
-tuned: they were chosen on tables, and change answers.
+tuned: they were chosen on tables, and change answers, as `docs/measure_constants.py` measures.
 """
 
 import ast
@@ -14,7 +14,7 @@ import dpframe
 
 ROOT = Path(dpframe.__file__).parent
 
-TUNED = {"estimate": 91, "observe": 3, "plan": 112, "totals": 9}
+TUNED = {"estimate": 90, "observe": 3, "plan": 112, "totals": 9}
 """Most tuned constants of each package. The count only falls: lower it with each one that goes."""
 
 TAG = re.compile(r"\((limit of \w|tolerance\)|theory: \w|tuned[;: ])")

