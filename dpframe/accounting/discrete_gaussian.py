@@ -62,7 +62,8 @@ _TOLERANCE = 1e-4
 """Relative width to which μ is found, rounded up."""
 _NODES = 4000
 """Most nodes of a certificate: the curve binds everywhere at once, so that they lie close."""
-_LEAST = 0.25
+LEAST_SIGMA2 = 0.25
+"""Least σ² whose lattice law is bounded."""
 _SLACK = 2.0**-80
 _LOOSER = 1 + 1e-3
 """Factor by which the densest move of a person of many rows may be overstated, so that few moves are looked at."""
@@ -85,7 +86,7 @@ class IntegerNoise:
     distance: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (_LEAST <= self.sigma2 < math.inf):
+        if not (LEAST_SIGMA2 <= self.sigma2 < math.inf):
             raise ParameterError("sigma2 must be finite and at least 1/4; raise the noise")
         check_whole(self.numbers, "numbers")
         check_whole(self.span, "span")

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.errors import InferenceWarning, name_list, warn
+from dpframe.observe.quantiles import NORMAL_QUANTILE
 from dpframe.plan.findings import hinted_nulls, shares_made_null
 from dpframe.plan.infer.categories import is_text
 from dpframe.plan.infer.from_data import any_space
@@ -18,9 +19,6 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits, nearly_found_lines
 from dpframe.spaces import Categorical, Integer, Nullable, Space
 from dpframe.spaces.field import Field
-
-TWO_SIDED = 1.96
-"""Standard errors of a 95 % interval."""
 
 
 def first_lines(value: Mapping[str, float], rows: int, of: str, texts: bool) -> list[str]:
@@ -64,11 +62,11 @@ def expected_errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
             errors = np.asarray(forecast.loc[statistic, "std_error"], dtype=np.float64)
             errors = errors[errors < 1]
             if len(errors):
-                found[name] = (float(np.median(errors)) * TWO_SIDED * rows, "rows")
+                found[name] = (float(np.median(errors)) * NORMAL_QUANTILE * rows, "rows")
     if "mean" in forecast.index.get_level_values(0):
         means: Any = forecast.loc["mean", "std_error"]
         parts = [float(error) / (float(plan[name].space.diameter) or 1.0) for name, error in means.items()]
-        found["means"] = (float(np.median(parts)) * TWO_SIDED, "range")
+        found["means"] = (float(np.median(parts)) * NORMAL_QUANTILE, "range")
     return found
 
 

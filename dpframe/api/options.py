@@ -22,7 +22,7 @@ from dpframe.plan.build import as_mechanisms
 from dpframe.plan.calibration import Terms, check_ready
 from dpframe.plan.columns import check_noise
 from dpframe.plan.infer.from_data import any_space
-from dpframe.plan.infer.private import MOST_ITEMS
+from dpframe.plan.measuring import MOST_ITEMS
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import as_rules
 from dpframe.spaces import Space

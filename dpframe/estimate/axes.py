@@ -29,7 +29,7 @@ from dpframe.spaces.stretches import first_codes, given_instant, has_one_reading
 from dpframe.spaces.times import CALENDAR
 
 MOST_VALUES = 4097
-"""Columns of more values enter a joint by bins only."""
+"""Columns of more values enter a joint by bins only (limit of memory)."""
 
 
 def in_zone(instants: npt.NDArray[Any], zone: str) -> pd.DatetimeIndex:

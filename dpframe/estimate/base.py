@@ -24,6 +24,7 @@ from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
 from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.observe.observation import Observation, update
+from dpframe.observe.significance import HINT_SE
 from dpframe.plan.forecast import mean_errors
 from dpframe.plan.inferred import Measured, null_count
 from dpframe.plan.measures import MeasuredTable
@@ -38,8 +39,8 @@ _LEAST_VARIANCE = float(np.finfo(np.float64).tiny)
 
 Bins = Mapping[str, int | Sequence[Any]]
 
-_CLEAR, _MANY = 2.0, 0.01
-"""How many of its errors, and which part of all rows, a heap at the end of a range has if a warning names it."""
+_MANY = 0.01
+"""Part of all rows that a heap at the end of a range has if a warning names it (tuned; effect not measured)."""
 
 
 class Reading:
@@ -174,7 +175,7 @@ class Reading:
 
     def _warn_of_shared(self, column: str, rows: FloatArray, errors: FloatArray) -> None:
         """Warn where rows that may lie on either side of an end of a range are many."""
-        if (rows > np.maximum(_CLEAR * errors, _MANY * self._all_rows)).any():
+        if (rows > np.maximum(HINT_SE * errors, _MANY * self._all_rows)).any():
             seen, step = float(f"{rows.max():.2g}"), line_of(self._source.column(column).space)[1]
             warn(
                 f"about {seen:,g} rows of {column!r} lie on the same step of {step:.3g} as an end of a range, on "

@@ -27,6 +27,8 @@ from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
 from dpframe.observe.overlap import overlap_cells
+from dpframe.observe.quantiles import NORMAL_QUANTILE
+from dpframe.observe.significance import HINT_SE
 from dpframe.plan.findings import (
     UNLIKELY,
     are_faint,
@@ -45,107 +47,121 @@ BEYOND_BOUNDS = "beyond_bounds"
 """Key of a result's attrs: ``{column: share of the rows}``."""
 
 _LEAST_FALL = 1.0
-"""How much faster than its integral can bear a tail is thought to fall, at least."""
+"""How much faster than its integral can bear a tail is thought to fall, at least (tuned; half and twice it change
+widths on a census by 1 and −4 %)."""
 
 _NARROW = 1e-3
-"""Width of a cell, as a part of the way that is looked at, from which on its count is not only noise."""
+"""Width of a cell, as a part of the way that is looked at, from which on its count is not only noise (tuned; effect not
+measured)."""
 
 _POINT = 1e-9
-"""Width of a cell, as a part of a bound's distance from the mean, up to which it holds but the bound."""
+"""Width of a cell, as a part of a bound's distance from the mean, up to which it holds but the bound (tolerance)."""
 
-_SUSPECT, _NEAR, _HEAVY = 2.0, 8.0, 4.0
-"""Standard errors from which on rows beyond a bound are reckoned with, how many times as far as the bound, and the
-power of its fall below which a tail is heavy."""
+_NEAR, _HEAVY = 8.0, 4.0
+"""How many times as far as a bound rows beyond it are reckoned with, and the power of its fall below which a tail is
+heavy (tuned; half and twice it change widths on a census: `_NEAR` by −47 and 103 %, `_HEAVY` by −59 and 0 %)."""
 
 _APART = 1.5
-"""Standard errors by which more rows are counted beyond a bound than lie at it from where on they are noise."""
+"""Standard errors by which more rows are counted beyond a bound than lie at it from where on they are noise (tuned;
+effect not measured)."""
 
 _REMOTE, _REMOTE_SURE, _REMOTE_OTHER = 1024.0, 3.5, 4.5
-"""The same of cells that lie further, where they have a code for missing values, and where they have none.
+"""The same of cells that lie further, where they have a code for missing values, and where they have none (tuned;
+effect not measured).
 
 Among some thirty cells noise makes the first of one in .7 % of columns, with 3 in 4 %: their means had errors of many
 standard deviations, by rows that were none.
 """
 
 _CODES_OF_MISSING = np.sort([sign * (10.0**digits - 1) for digits in range(1, 8) for sign in (-1, 1)])
-"""Numbers that stand for a missing value: 9, 99, 999 … of either sign, in rising order."""
+"""Numbers that stand for a missing value: 9, 99, 999 … of either sign, in rising order (theory: custom of statistical
+offices)."""
 
 _TOLD, _MOST_TOLD = 11.5, 6.0
 """Twice the logarithm of the likelihood by which a remote cell's rows are there, where as many must lie at the bound;
-and how much of it these bring at the most, as rows at a bound are often no others.
+and how much of it these bring at the most, as rows at a bound are often no others (tuned; effect not measured).
 
 In 12 simulated releases of 27 real tables .2 % of the columns with no row beyond their bounds are thought to have such
 rows; a missing code that is 3.4 standard errors of its cell is seen ten times of fourteen, by its cell alone six times.
 """
 
 _USUAL = 0.5
-"""Part of the rows that noise may hide outside of bounds which lies beyond one of them, as a standard deviation.
+"""Part of the rows that noise may hide outside of bounds which lies beyond one of them, as a standard deviation (tuned;
+half and twice it change widths on a census by −9 and 4 %).
 
 In the same tables it is a quarter in the mean. Counts of cells beyond a bound have two to five times that as error.
 """
 
 _HIDDEN = {False: 1.0, True: 0.5}
 """How far beyond a bound rows that are seen nowhere may lie on average, in distances of the bound from the mean; of
-columns thought to hold 0 and 1 (True) hardly any have others.
+columns thought to hold 0 and 1 (True) hardly any have others (tuned; effect below).
 
 In the same tables .4 % of the means are off by more than five errors with twice that, with this, and with half of it
 .6 %; their errors are stated as .30, .16 and .13 standard deviations, in the median.
 """
 
 _GOES_ON = 2.0
-"""The same of the rows of a heavy tail, which a bound that is far out cuts."""
+"""The same of the rows of a heavy tail, which a bound that is far out cuts (tuned; half and twice it change widths on a
+census by −1 and 8 %)."""
 
 _FARTHER = 5.0
-"""How far beyond 1 the other values of a column lie on average that is only thought to hold 0 and 1.
+"""How far beyond 1 the other values of a column lie on average that is only thought to hold 0 and 1 (tuned; effect not
+measured).
 
 Among thirteen counts with a spike at 0, in fifty real tables, ten have a mean below that where they are not 0.
 """
 
 _FAR, _FARTHEST = 5.0, 100.0
-"""Standard deviations of the column from its mean to a bound from which on its tail is heavy: others end by then.
+"""Standard deviations of the column from its mean to a bound from which on its tail is heavy: others end by then
+(tuned; effect not measured).
 
 Further out than the last, the standard deviation is that of a single cell.
 """
 
 _SKEWED, _FURTHER = 2.5, 1.5
-"""The same of a bound that is so many times as far out as the other one: columns go on to that side.
+"""The same of a bound that is so many times as far out as the other one: columns go on to that side (tuned; effect not
+measured).
 
 In 58 releases of real tables and 72 of own ones with heavy tails (log-normal, Pareto, negative binomial, 600 to 4,000
 rows, ε = 1 and 4) intervals of std hold .961 and .968, where tails of either kind open them; .960 and .947 without.
 """
 
 _PILE = 1.2
-"""Part of the variance of the clipped column that rows surely at a bound may add, as a tail that goes on, unsaid.
+"""Part of the variance of the clipped column that rows surely at a bound may add, as a tail that goes on, unsaid
+(tuned; effect not measured).
 
 A normal law that is clipped to any bound adds .4 of it, one of amounts over many magnitudes twice as much as it has.
 """
 
-_FEW, _TIMES = 0.025, 1.96
-"""Chance of a row further out than the farthest that a heavy tail is thought to have, and the errors that it is away.
+_FEW = 0.025
+"""Chance of a row further out than the farthest that a heavy tail is thought to have (theory: two sides of 95 %).
 
 Few rows decide the variance of such a tail: the mean of what they add says nothing of what they do.
 """
 
 _MATTERS = 0.2
-"""Part of a variance from which on what tails add to it is said."""
+"""Part of a variance from which on what tails add to it is said (tuned; effect not measured)."""
 
 _MOST_RISE = 4.0
-"""Factor of a variance by which covariances take tails to raise it, at most."""
+"""Factor of a variance by which covariances take tails to raise it, at most (tuned; effect not measured)."""
 
 _SHARE, _SURE = 0.02, 4.0
-"""Share of the rows at a bound from which on it is said, and the standard errors by which there are more."""
+"""Share of the rows at a bound from which on it is said, and the standard errors by which there are more (tuned; effect
+not measured)."""
 
 _STEEP = 4.0
-"""How many times as many rows lie at the bound as so many values next to it have."""
+"""How many times as many rows lie at the bound as so many values next to it have (tuned; effect not measured)."""
 
 _NEXT, _CODES = 1 / 16, 3
-"""Part of the range that is next to a bound, and codes at the least."""
+"""Part of the range that is next to a bound, and codes at the least (tuned; effect not measured)."""
 
 _SHORT = 20
-"""Values of a scale up to which its ends are answers like others."""
+"""Values of a scale up to which its ends are answers like others (tuned; effect not measured)."""
 
 _NATURAL = (0.0, 1.0)
+"""Lower bounds that are values like others (theory: counts begin at 0)."""
 _SCALES = ((0.0, 1.0), (0.0, 100.0))
+"""Bounds of scales whose ends are answers (theory: parts and percentages)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,9 +229,9 @@ class Tail:
     def _held_to(self, pile: Known) -> Tail:
         """Return the tail if so many rows lie at the bound itself: no more can lie beyond it."""
         rows, error = max(pile[0], 0.0), math.sqrt(pile[1])
-        surely = max(rows - _SUSPECT * error, 0.0)
+        surely = max(rows - HINT_SE * error, 0.0)
         seen, own = max(self.rows, 0.0) + max(float(self.counts.sum()), 0.0), self.count[1]
-        less = min((rows + _SUSPECT * error) / max(seen, own, 1e-300), 1.0)
+        less = min((rows + HINT_SE * error) / max(seen, own, 1e-300), 1.0)
         return replace(
             self,
             rows=self.rows * less,
@@ -259,7 +275,7 @@ class Tail:
         if not self.seen or self.fall >= _HEAVY:
             return 0.0
         way = self.distance * (self.seen / _FEW) ** (1 / max(self.fall, power))
-        return float(min(way, self.distance + self.room) ** power - self.distance**power) / _TIMES
+        return float(min(way, self.distance + self.room) ** power - self.distance**power) / NORMAL_QUANTILE
 
     @property
     def count(self) -> Excess:
@@ -360,7 +376,7 @@ class Tails:
         (low, low_error), (high, high_error) = self.lower.excess(2), self.upper.excess(2)
         ends = (self.lower, self.upper)
         errors = (low_error, high_error, *(tail.unseen(2) for tail in ends), *(tail.farthest(2) for tail in ends))
-        hidden = max(self._hidden_squares(_FAR), self._hidden_squares(_SKEWED, _FURTHER)) / _TIMES
+        hidden = max(self._hidden_squares(_FAR), self._hidden_squares(_SKEWED, _FURTHER)) / NORMAL_QUANTILE
         return (0.0, 0.0), _over((low + high, math.hypot(*errors, hidden)), self.present)
 
     def _hidden_squares(self, far: float, further: float = 0.0) -> float:
@@ -405,7 +421,7 @@ class Tails:
     def matter(self) -> bool:
         """Whether rows beyond the bounds surely add more than a fifth to the variance, or are piled at a bound."""
         sure = sum(tail.excess(2)[0] for tail in (self.lower, self.upper) if not tail.is_noise)
-        least = sure / self.present - _SUSPECT * self.of_variance()[1][1]
+        least = sure / self.present - HINT_SE * self.of_variance()[1][1]
         return self.is_piled or (self.share > 0 and least > _MATTERS * self.variance)
 
 
@@ -524,7 +540,7 @@ def _tail(ends: FloatArray, cells: Cells, last: int, bound: float, coded: npt.ND
     # As many rows again, and again, in every doubling.
     all_rows = ((start / bound) ** fall if start > 0 else 1.0) / (1 - 2.0 ** -max(fall, _LEAST_FALL))
     # A fall that noise decides says nothing: it would add the noise of all cells near the bound to any column.
-    heavy = fall < _HEAVY and rows > _SUSPECT * error
+    heavy = fall < _HEAVY and rows > HINT_SE * error
     near, sure, unsure = _suspected(ends, cells, bound, heavy, coded)
     last = max(last, sure)
     start_far, middles, variances = int(np.searchsorted(ends, 2 * bound)), ends[:-1] / 2 + ends[1:] / 2, _own(cells)
@@ -560,11 +576,11 @@ def _suspected(
     """
     near, remote = ((ends[:-1] >= bound) & (ends[:-1] < times * bound) for times in (_NEAR, _REMOTE))
     scores = np.where(near | remote, cells.counts / np.sqrt(_own(cells)), -np.inf)
-    suspect = near & ((scores > _SUSPECT) | heavy)
+    suspect = near & ((scores > HINT_SE) | heavy)
     sure = scores > np.where(coded, _REMOTE_SURE, _REMOTE_OTHER)
     lasts = [int(found[-1]) if found.any() else -1 for found in map(np.flatnonzero, (suspect, sure))]
     apart = np.where(remote & ~near & coded, scores, -np.inf)
-    return lasts[0], lasts[1], int(np.argmax(apart)) if apart.max(initial=-np.inf) > _SUSPECT else -1
+    return lasts[0], lasts[1], int(np.argmax(apart)) if apart.max(initial=-np.inf) > HINT_SE else -1
 
 
 def piles_at_bounds(law: NumberLaw, space: Space) -> tuple[float, float]:

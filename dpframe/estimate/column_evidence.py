@@ -25,24 +25,26 @@ from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question, Results
 from dpframe.estimate.surrogates import count_classes
 from dpframe.observe.observation import Observation, p_value, update
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.infer.steps import is_on_steps
-from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured, null_count
+from dpframe.plan.inferred import Inferred, Measured, null_count
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
 MOST_CELLS = 1_000
-"""Cells up to which covariances are formed; with more, only rows are taken."""
+"""Cells up to which covariances are formed; with more, only rows are taken (limit of time)."""
 
 UNLIKELY = 1e-6
-"""Probability below which counts that are so far from the rows are those of another table."""
+"""Probability below which counts that are so far from the rows are those of another table (tolerance)."""
 
 BEYOND_USE = 1e3
-"""Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost."""
+"""Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost
+(tolerance)."""
 
 _COARSE = 4_096
-"""Steps of real numbers from which on the part of a step that an edge may cut off is passed over."""
+"""Steps of real numbers from which on the part of a step that an edge may cut off is passed over (tolerance)."""
 
 
 CellCount = tuple[FloatArray, float, float, float]
@@ -64,7 +66,7 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
     nulls = null_count(measured for measured in mine if not _are_null_beside(measured, axis))
     if nulls is not None and axis.has_null:
         # Null is a value if the mean of all its counts showed by three standard errors.
-        found.append((np.eye(axis.cells)[-1], *nulls, NULLS_SHOW * math.sqrt(nulls[1])))
+        found.append((np.eye(axis.cells)[-1], *nulls, DETECTION_SE * math.sqrt(nulls[1])))
     if not found:
         return None
     return Observation(*(np.array(part, dtype=np.float64) for part in zip(*found, strict=True)))
@@ -142,7 +144,7 @@ def _first_code(edge: float, grid: Any) -> int:
 
 
 _APART = 1e-6
-"""Parts of a step by which a number that is no multiple of it differs from one."""
+"""Parts of a step by which a number that is no multiple of it differs from one (tolerance)."""
 
 
 def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:

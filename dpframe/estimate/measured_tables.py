@@ -39,13 +39,13 @@ COUNTED = ("one_way", "joint")
 """Kinds whose counts add up to the number of rows."""
 
 FEW_VALUES = 64
-"""Columns of no more values enter a fit as they are, where no table says how."""
+"""Columns of no more values enter a fit as they are, where no table says how (limit of time)."""
 
 FINE_CELLS = 128
-"""Cells of a number's distribution that is fitted to only the rows."""
+"""Cells of a number's distribution that is fitted to only the rows (limit of time)."""
 
 UNLIKELY = 6.0
-"""Standard deviations of a table's total beyond which it is another release's."""
+"""Standard deviations of a table's total beyond which it is another release's (theory: 2e-9 of a normal law)."""
 
 
 def _fits(table: MeasuredTable, known: Mapping[str, Column], rows: int) -> bool:

@@ -16,27 +16,29 @@ from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.surrogates import count_classes, count_joints, joint_cells
 from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.fit import TableFit, remembered_fit
-from dpframe.estimate.tables.guard import UNLIKELY, guard_joint
-from dpframe.estimate.tables.tables import SHOWS, Evidence, Table, dependence_score, row_table, with_merged_singles
+from dpframe.estimate.tables.guard import guard_joint
+from dpframe.estimate.tables.tables import Evidence, Table, dependence_score, row_table, with_merged_singles
+from dpframe.observe.significance import DETECTION_SE, FALSE_ALARM
 from dpframe.spaces.arrays import FloatArray
 
 MOST_PAIR_CELLS = 1 << 16
-"""Classes of a pair up to which its rows are counted for a fit."""
+"""Classes of a pair up to which its rows are counted for a fit (limit of time)."""
 
 MOST_COUNTED = 1 << 23
-"""Classes of pairs whose rows are counted in one pass."""
+"""Classes of pairs whose rows are counted in one pass (limit of memory)."""
 
 MOST_ROW_PAIRS = 300
-"""Pairs of a wide table that are fitted to only the rows: those that show dependence most."""
+"""Pairs of a wide table that are fitted to only the rows: those that show dependence most (limit of time)."""
 
 MOST_GUARDED = 1 << 20
-"""Classes of a joint up to which its rows are compared with the fit."""
+"""Classes of a joint up to which its rows are compared with the fit (limit of memory)."""
 
 _UNKNOWN = 1e9
-"""The standard deviation of a count that was not made."""
+"""The standard deviation of a count that was not made (tolerance)."""
 
 MOST_FITTED = 15
-"""Columns that a question's fit has at most: of wider tables those asked for, and the others that depend on them most.
+"""Columns that a question's fit has at most: of wider tables those asked for, and the others that depend on them most
+(limit of time).
 
 On Adult's nine columns pairs err by 0.035 (L1) with all of them and by 0.042 where each pair is fitted by itself.
 """
@@ -90,8 +92,10 @@ class Models:
         scores: dict[str, float] = {}
         for pair, score in self._scores(names):
             other = pair[1] if pair[0] in names else pair[0]
-            scores[other] = max(scores.get(other, SHOWS), score)
-        showing = [name for name, score in scores.items() if score > SHOWS and self.tables.member(name) is not None]
+            scores[other] = max(scores.get(other, DETECTION_SE), score)
+        showing = [
+            name for name, score in scores.items() if score > DETECTION_SE and self.tables.member(name) is not None
+        ]
         return sorted(showing, key=lambda name: -scores[name])[:most]
 
     def _scores(self, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -186,7 +190,9 @@ class Model:
     def counts_rows(self, name: str) -> bool:
         """Return whether the released rows' unbiased counts of a column's values are a table of their own."""
         axis, is_alone = self.columns[name].axis, self._source.plan.group_of(name) is None
-        return bool(self._source.n) and axis.grid is None and axis.inverts and is_alone and not self.columns[name].is_cut
+        return (
+            bool(self._source.n) and axis.grid is None and axis.inverts and is_alone and not self.columns[name].is_cut
+        )
 
     def _are_together(self, i: int, j: int) -> bool:
         """Return whether two columns were randomised together, so that their noise is not independent."""
@@ -242,7 +248,7 @@ class Model:
                 found += [(math.inf, pair, table) for pair, table in tables.items()]
             else:
                 scored = [(dependence_score(table), pair, table) for pair, table in tables.items()]
-                kept = [one for one in scored if one[0] > SHOWS]
+                kept = [one for one in scored if one[0] > DETECTION_SE]
                 found = sorted([*found, *kept], key=lambda one: -one[0])[:MOST_ROW_PAIRS]
         for _, pair, counts in sorted(found, key=lambda one: one[1]):
             yield row_table(pair, counts, [self._members[p].channel for p in pair]).times(self._source.weight)
@@ -284,7 +290,7 @@ class Model:
         classes = math.prod(self.columns[name].axis.classes for name in names)
         return len(set(homes)) == len(homes) and classes <= MOST_GUARDED and bool(self._source.n)
 
-    def guarded(self, joints: Sequence[Sequence[str]], unlikely: float = UNLIKELY) -> list[FloatArray | None]:
+    def guarded(self, joints: Sequence[Sequence[str]], unlikely: float = FALSE_ALARM) -> list[FloatArray | None]:
         """Return joints as rows correct them, each None where these do not contradict it or cannot be compared.
 
         The rows of all joints are counted in one pass.

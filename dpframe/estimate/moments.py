@@ -22,7 +22,7 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import line_of, numbers_of
 
 _STARTS = (0.3, 1.0, 2.0)
-"""Where the search for a profile's standard deviations starts, in units of those that were found."""
+"""Where the search for a profile's standard deviations starts, in units of those that were found (tolerance)."""
 
 
 @dataclass(frozen=True)

@@ -15,26 +15,24 @@ import numpy as np
 
 from dpframe.estimate.evidence.number_law import truncated_spread
 from dpframe.estimate.tables.guard import interaction_variance
+from dpframe.observe.significance import DETECTION_SE, HINT_SE
 from dpframe.spaces.arrays import FloatArray
 
 OF_TWO, _OF_THREE = 1.0, 0.2
-"""Standard deviations of log odds ratios of two columns, and of three given their pairs, about, in real tables.
+"""Standard deviations of log odds ratios of two columns, and of three given their pairs, about, in real tables (tuned;
+effect not measured).
 
 With 0.2 the cells of three columns in samples of 600 to 32,561 rows of twenty tables differ from what their true pairs
 leave likeliest by 0.9 to 1.2 of the root of `interaction_variance`.
 """
 
-_SURPRISE = 2.0
-"""Standard errors of noise from which on a fit's distance from what was measured is more than noise."""
-
-_FAR = 3.0
-"""The same for one of many cells."""
-
 _STRONGEST = 2.0
-"""Standard deviation of log odds ratios from which on cells are open as if any of their columns' rows were in them."""
+"""Standard deviation of log odds ratios from which on cells are open as if any of their columns' rows were in them
+(tuned; effect not measured)."""
 
 _TOGETHER = 0.15
-"""Part of the most rows that a cell may have, by its columns, that noisy rows leave open at least.
+"""Part of the most rows that a cell may have, by its columns, that noisy rows leave open at least (tuned; effect
+below).
 
 Rare values are often of the same people: workclass and occupation are unknown of the same rows. With no more than
 independent columns have, 0.8 % of the cells of Adult's pairs are more than five errors off, with this 0.4 %, and errors
@@ -42,7 +40,7 @@ of ordinary pairs are the same.
 """
 
 _FEWEST = 1e-9
-"""Share of rows below which a group is empty."""
+"""Share of rows below which a group is empty (tolerance)."""
 
 
 Counted = Callable[[Sequence[int]], tuple[FloatArray, FloatArray] | None]
@@ -102,14 +100,13 @@ def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArr
     others = [tuple(other for other in places if other != place) for place in places]
     margins = [np.maximum(counts.sum(axis=rest) / rows, 1 / rows) for rest in others]
     likely, rather, sure = (
-        odds_spread(counts, rows * crossed(margins), noise, surprise)
-        for surprise in (_SURPRISE, -_SURPRISE / 2, -_SURPRISE)
+        odds_spread(counts, rows * crossed(margins), noise, surprise) for surprise in (HINT_SE, -HINT_SE / 2, -HINT_SE)
     )
     moved = interaction_variance(shares * rows, 2, min(likely, max(sure, OF_TWO)))
     drawn = noise * moved / (noise + moved) / rows**2
     margins, odds = [shares.sum(axis=rest) for rest in others], math.exp(min(sure, _STRONGEST))
     apart = counts / rows - shares
-    off = np.maximum(np.abs(apart) - _FAR * np.sqrt(noise) / rows, 0.0)
+    off = np.maximum(np.abs(apart) - DETECTION_SE * np.sqrt(noise) / rows, 0.0)
     room = np.where(apart > 0, np.maximum(reduce(np.minimum.outer, margins) - shares, 0.0), shares)
     # Where a column follows from another, all rows of a value may be in one cell.
     follows = float(np.clip((rather - OF_TWO) / _STRONGEST, 0.0, 1.0))
@@ -136,7 +133,7 @@ def drawn_of_many(sides: FloatArray, noise: float, counted: Counted) -> float:
     return math.hypot(math.sqrt(max(moved, 0.0)), float(more.flat[0]) * rows)
 
 
-def odds_spread(counts: FloatArray, apart: FloatArray, noise: FloatArray, surprise: float = _SURPRISE) -> float:
+def odds_spread(counts: FloatArray, apart: FloatArray, noise: FloatArray, surprise: float = HINT_SE) -> float:
     """Return the standard deviation of log odds ratios that counts show about independent ones, or may hide.
 
     With a ``surprise`` below 0, in standard deviations of what noise shows of itself, that which they show for sure.

@@ -75,7 +75,7 @@ def warn_of_hidden(names: Iterable[Any], values: npt.NDArray[Any], missing: Coll
 
 
 _PAIRS = 5
-"""Pairs that are named."""
+"""Pairs that are named (limit of a sentence)."""
 
 
 def _listed(missing: Mapping[str, str]) -> str:

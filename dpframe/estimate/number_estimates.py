@@ -27,17 +27,20 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import line_of
 
 _WIDE = 2.0
-"""How much larger errors of group means from tables are than what is seen of them: they hold what bins leave open."""
+"""How much larger errors of group means from tables are than what is seen of them: they hold what bins leave open
+(tuned; half and twice it change widths on a census by less than 1 %)."""
 
 _ALIKE, _FAR = 0.3, 0.1
 """Standard deviation of what means of groups differ by, in those of the column's values, beforehand; and the part of
-groups that may differ by all of it."""
+groups that may differ by all of it (tuned; half and twice it change widths on a census: `_ALIKE` by −13 and 11 %,
+`_FAR` by −7 and 10 %)."""
 
 _LEFT = 0.5
-"""Part of the noise in groups' means that a fit leaves: it has drawn them to the mean of all rows before."""
+"""Part of the noise in groups' means that a fit leaves: it has drawn them to the mean of all rows before (tuned; effect
+not measured)."""
 
 _SURE = 5.0
-"""Standard errors of a variance from which on neither 0 nor its greatest value matters."""
+"""Standard errors of a variance from which on neither 0 nor its greatest value matters (tuned; effect not measured)."""
 
 
 class NumberEstimates(VectorEstimates):

@@ -11,7 +11,7 @@ from dpframe.errors import ParameterError
 from dpframe.spaces.cells import has_few_values
 
 MOST_CURVES = 8
-"""Mean curves in one picture."""
+"""Mean curves in one picture (limit of a picture)."""
 
 
 def draw(estimates: Any, columns: tuple[str, ...], ax: Any, options: dict[str, Any]) -> Any:

@@ -40,19 +40,19 @@ Feature = tuple[Any, ...]
 """A column's name, and the functions that are multiplied, as a key."""
 
 CHUNK = 1 << 15
-"""Rows whose surrogates are in memory at a time."""
+"""Rows whose surrogates are in memory at a time (limit of memory)."""
 
 UNPACKED = 1 << 13
-"""Rows whose bits of items, or coordinates, are unpacked at a time."""
+"""Rows whose bits of items, or coordinates, are unpacked at a time (limit of memory)."""
 
 LARGEST_TABLE = 1 << 20
-"""Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row."""
+"""Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row (limit of memory)."""
 _CODES_A_ROW = 4
-"""Codes for each row that was asked for, beyond which no table is made yet."""
+"""Codes for each row that was asked for, beyond which no table is made yet (limit of time)."""
 
 
 LARGEST_JOINT = 50_000_000
-"""Most cells of a joint that are counted (400 MB)."""
+"""Most cells of a joint that are counted (400 MB) (limit of memory)."""
 
 
 def check_cells(shape: Sequence[int]) -> None:

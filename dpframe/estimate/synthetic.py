@@ -38,17 +38,18 @@ from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import SURELY
 from dpframe.estimate.tables.mixture import Mixture
 from dpframe.estimate.tables.raking import MOST_PLACES, exchange, raked
-from dpframe.estimate.tables.tables import SHOWS, dependence_score
+from dpframe.estimate.tables.tables import dependence_score
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.columns import Column
 from dpframe.plan.rules import BoundRule
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.tables.released import SYNTHETIC, Source
 
 CHUNK = 16_384
-"""Rows whose classes are drawn at once: their weights stay in cache."""
+"""Rows whose classes are drawn at once: their weights stay in cache (limit of memory)."""
 
 TABLE_CELLS = 4_096
-"""Classes of several columns together whose likelihoods fit into one table."""
+"""Classes of several columns together whose likelihoods fit into one table (limit of memory)."""
 
 
 def draw_given(
@@ -166,28 +167,32 @@ def _draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator
 
 
 MOST_LAW_CELLS = 1 << 24
-"""Entries of a column's laws given class and released class up to which its released value is heard."""
+"""Entries of a column's laws given class and released class up to which its released value is heard (limit of
+memory)."""
 
 MOST_LISTED = 4_097
-"""Values of a column by itself up to which its distribution is fitted."""
+"""Values of a column by itself up to which its distribution is fitted (limit of time)."""
 
 MOST_HEARD = 100
-"""Triples of columns, those of the fewest cells, whose rows are asked for structure that pairs do not hold."""
+"""Triples of columns, those of the fewest cells, whose rows are asked for structure that pairs do not hold (limit of
+time)."""
 
 MOST_TRIPLE = 1 << 15
-"""Classes of such a triple: with more, rows are too few to show anything."""
+"""Classes of such a triple: with more, rows are too few to show anything (limit of time)."""
 
 MOST_RAKED, MOST_RAKED_CELLS = 200, 1 << 11
-"""Triples that drawn rows are raked to, and cells of one: more cost more time than they bring."""
+"""Triples that drawn rows are raked to, and cells of one: more cost more time than they bring (limit of time)."""
 
 LOUD = 0.2
-"""Distance from independence that noise makes, from which on it hides most of what columns have in common."""
+"""Distance from independence that noise makes, from which on it hides most of what columns have in common (tuned;
+effect not measured)."""
 
 MOST_SHIFTS, MOST_SHIFTED = 40, 1 << 22
-"""Times that items are shifted towards their supports, and chances of items, of some of the rows, that say how far."""
+"""Times that items are shifted towards their supports, and chances of items, of some of the rows, that say how far
+(limit of time)."""
 
 _NEVER = 1e-9
-"""Chance of an item that is hardly ever drawn: shifts leave it so."""
+"""Chance of an item that is hardly ever drawn: shifts leave it so (tolerance)."""
 
 
 def check_rows(n_rows: Any) -> int | None:
@@ -261,7 +266,7 @@ class Synthesizer:
             # The mean distance that such noise makes of independent columns: σ√(2/π) in a cell.
             total, apart = max(float(table.counts.sum()), 1.0), float(np.sqrt(table.variances).sum())
             noise = apart * math.sqrt(2 / math.pi) / 2 / total
-            rows[names] = model.tables.source_of(names), dependence, noise, score, score > SHOWS
+            rows[names] = model.tables.source_of(names), dependence, noise, score, score > DETECTION_SE
         index = pd.MultiIndex.from_tuples(list(rows), names=["column", "with"])
         return pd.DataFrame(
             list(rows.values()), index, columns=["source", "dependence", "noise", "deviations", "shows"]
@@ -326,7 +331,7 @@ class Synthesizer:
         law = self._law(name)
         between = np.zeros(law.cells)
         between[: law.bins] = np.diff(count_below(midnights, law.ends)) == 0
-        share, _, lower, _ = law.parts_of(between[None, :], 0.0, SHOWS)[:, 0]
+        share, _, lower, _ = law.parts_of(between[None, :], 0.0, DETECTION_SE)[:, 0]
         spread_evenly = float(between[: law.bins] @ law.widths) / float(law.widths.sum())
         # Cells were cut where their own noise was large, so that the share is above 0 by more than its error, too.
         return range(0) if lower > 0 and share > spread_evenly / 2 else midnights

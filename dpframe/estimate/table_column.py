@@ -12,13 +12,11 @@ from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.tables.tables import Table
+from dpframe.plan.measuring import BINS
 from dpframe.spaces.arrays import FloatArray, IntArray
 
-MOST_BINS = 12
-"""Bins of a number in pairs."""
-
 STEEPEST = 200.0
-"""Exponent at which a tilt ends, per range of the values: beyond, all weight lies on one value."""
+"""Exponent at which a tilt ends, per range of the values: beyond, all weight lies on one value (tolerance)."""
 
 
 TILT_TOLERANCE = 1e-13
@@ -158,7 +156,7 @@ def _slopes(joint: FloatArray, held: FloatArray, middles: FloatArray, present: i
 # Numbers: bins of a fine one-way, and a sum
 
 
-def quantile_bins(counts: FloatArray, has_null: bool = False, most: int = MOST_BINS) -> IntArray:
+def quantile_bins(counts: FloatArray, has_null: bool = False, most: int = BINS) -> IntArray:
     """Return the bin of every cell of a number's noisy one-way: consecutive cells of about equal shares, null apart.
 
     >>> quantile_bins(np.array([1.0, 1.0, 6.0, 1.0, 1.0, -0.4, 2.0]), most=3)

@@ -27,7 +27,7 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.vectors import VectorSpace
 
 MOST_CROSSED = 256
-"""Numbers of a value up to which all their products are looked at."""
+"""Numbers of a value up to which all their products are looked at (limit of memory)."""
 
 BANDS = ("band_lower", "band_upper")
 
@@ -35,7 +35,8 @@ POSITION = "position"
 """Name of the index level that coordinates or points of the grid are in."""
 
 DRAWS = 40_000
-"""Draws that the quantile of the largest deviation is taken from: its level is off by 0.1 % in the standard error."""
+"""Draws that the quantile of the largest deviation is taken from: its level is off by 0.1 % in the standard error
+(tolerance)."""
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from dpframe.observe.overlap import overlap_cells
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 _SCORING_STEPS = 6
-"""Steps of Fisher scoring for values that were reported above a threshold: tolerance."""
+"""Steps of Fisher scoring for values that were reported above a threshold (tolerance)."""
 
 _LEAST_VARIANCE_SHARE = 1e-3
-"""Share of the noise's variance that a truncated value keeps at least: tolerance."""
+"""Share of the noise's variance that a truncated value keeps at least (tolerance)."""
 
 
 @dataclass(frozen=True, eq=False)

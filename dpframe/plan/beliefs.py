@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PRIORS = (0.01, 0.1, 0.5, 0.9)
+"""Chances beforehand that a table of beliefs has by default (limit of a page)."""
 
 
 def best_guess(budget: Budget) -> float:

@@ -41,13 +41,14 @@ from dpframe.spaces import Product, Space, as_space
 from dpframe.spaces.arrays import FloatArray
 
 _STEPS = np.linspace(-3.0, 3.0, 9)
-"""Powers of two about the uniform share at which a column's error is computed."""
+"""Powers of two about the uniform share at which a column's error is computed (tolerance)."""
 
 
 _GRID = 1 / 64
-"""Grid of a share's logarithm."""
+"""Grid of a share's logarithm (tolerance)."""
 
 _FACTORS = 200
+"""Laws at most that bound a column of many bits (limit of time)."""
 
 
 def shares_by_error(
@@ -134,7 +135,8 @@ GROUPED_METRICS = ("discrete", "line", "nullable line")
 """Metrics of the spaces whose codes are a list."""
 
 _NOTHING = 1e-9
-"""The ε of a column of a single possible value, about which there is nothing to learn: no share of the budget."""
+"""The ε of a column of a single possible value, about which there is nothing to learn: no share of the budget
+(tolerance)."""
 
 
 Units = tuple[tuple[Column, ...], tuple[Group, ...]]

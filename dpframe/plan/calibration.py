@@ -26,32 +26,36 @@ Maker = Callable[[float, float], Randomised]
 """Makes a column or group from the (ε, δ) that it may lose."""
 
 _MOST = 42.0
-"""Loss of a column beyond which its tables are as fine as they get."""
+"""Loss of a column beyond which its tables are as fine as they get (limit of the format)."""
 _USED = 0.999
-"""Share of δ that is enough to stop at."""
+"""Share of δ that is enough to stop at (tolerance)."""
 _FILLED, _AIM = 0.985, 0.004
-"""Part of a curve's μ that is enough to stop at, and what is aimed at below all of it: 2e-3 and 5e-4 of a loss."""
+"""Part of a curve's μ that is enough to stop at, and what is aimed at below all of it: 2e-3 and 5e-4 of a loss
+(tolerance)."""
 _STEEP = 7.5
-"""About d ln μ/d ln(total loss) of shuffled rows."""
+"""About d ln μ/d ln(total loss) of shuffled rows (tolerance)."""
 _CURVED_TURNS = 24
+"""Guesses of a total under a curve (limit of time)."""
 _FINE = 4e-4
-"""Relative width to which μ is proved where a coarser proof leaves open whether rows fit."""
+"""Relative width to which μ is proved where a coarser proof leaves open whether rows fit (tolerance)."""
 _FAR = 10.0
-"""The factor of μ by which a guess is moved at the most."""
+"""The factor of μ by which a guess is moved at the most (tolerance)."""
 _GUESSES = 2
-"""Totals that units are made for before any is proved."""
+"""Totals that units are made for before any is proved (limit of time)."""
 _WIDTH = 1e-6
-"""Relative width at which the search for the columns' losses stops, where their cost is steep."""
+"""Relative width at which the search for the columns' losses stops, where their cost is steep (tolerance)."""
 _LEAP = 2e-4
-"""The same once guesses between two totals have taken over, because their cost leaps over δ."""
+"""The same once guesses between two totals have taken over, because their cost leaps over δ (tolerance)."""
 _AWAY = 0.3
-"""Part of the way between two totals that a guess keeps from either."""
+"""Part of the way between two totals that a guess keeps from either (tolerance)."""
 _TURNS = 4
-"""Totals that are found by the model before these take over."""
+"""Totals that are found by the model before these take over (limit of time)."""
 _FLOOR = 1e-300
+"""Least probability that has a logarithm (tolerance)."""
 _NO_STEP = Step(0.0)
+"""The step that loses nothing (theory: zero)."""
 _ROUNDED = 1 + Fraction(1, 10**12)
-"""Up to which losses that were divided in floats are taken for their sum."""
+"""Up to which losses that were divided in floats are taken for their sum (tolerance)."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +233,7 @@ def _told(units: Sequence[Randomised]) -> tuple[list[Step], list[float], float]:
 
 
 _TAKEN = 0.5
-"""Part of δ that columns share whose noise needs some of their own."""
+"""Part of δ that columns share whose noise needs some of their own (tuned; effect not measured)."""
 
 
 def slacks_of(taking: Sequence[bool], terms: Terms) -> list[float]:
@@ -308,7 +312,7 @@ _READY = (
 
 
 _SOME = 1e-3
-"""Part of ε that is to be left for the columns that are not given ready."""
+"""Part of ε that is to be left for the columns that are not given ready (tolerance)."""
 
 
 def check_ready(ready: Sequence[Mechanism], terms: Terms) -> None:

@@ -37,19 +37,20 @@ from dpframe.plan.notebook import notebook_html
 from dpframe.plan.proved_inference import prove_inference
 
 ENUMERATED = 256
-"""Most codes for which every pair of inputs is enumerated; with δ > 0, when it takes longer, half as many."""
+"""Most codes for which every pair of inputs is enumerated; with δ > 0, when it takes longer, half as many (limit of
+time)."""
 
 SAMPLED = 1 << 12
-"""Most codes for which the pairs of a few codes are enumerated."""
+"""Most codes for which the pairs of a few codes are enumerated (limit of time)."""
 
 Factor = tuple[tuple[int, ...], tuple[int, ...], int]
 """Weights of a factor's outcomes for one input and for the other, and how often the factor occurs."""
 
 _STEEPEST = 1000
-"""Beyond this exponent any δ above 0 grows to 1."""
+"""Beyond this exponent any δ above 0 grows to 1 (limit of the format)."""
 
 _ALIKE = 1e-12
-"""Relative difference of two outward roundings of one loss; what lies beyond is a contradiction."""
+"""Relative difference of two outward roundings of one loss; what lies beyond is a contradiction (tolerance)."""
 
 
 @dataclass(frozen=True)

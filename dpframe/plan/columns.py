@@ -363,10 +363,11 @@ ADDITIVE = ("geometric", "nullable_geometric")
 """Spaces' own mechanisms that add noise of one law to every value."""
 
 _CLEARLY = 0.8
-"""Part of the own mechanism's error below which a rival takes its place."""
+"""Part of the own mechanism's error below which a rival takes its place (tuned; effect not measured)."""
 
 _MORE = 1.5
-"""How much more a plan may let a rival lose, about: a trial of it that would not pay at so much is spared."""
+"""How much more a plan may let a rival lose, about: a trial of it that would not pay at so much is spared (limit of
+time)."""
 
 
 NOISE: Mapping[str, tuple[str, ...]] = {

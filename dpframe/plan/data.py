@@ -30,10 +30,10 @@ from dpframe.spaces import Space
 NULLS = ("error", "impute")
 
 MOST_PERSON_ROWS = 255
-"""Most rows of a person that are chosen."""
+"""Most rows of a person that are chosen (limit of the format)."""
 
 _MOST_ROWS = (1 << 62) - 1
-"""Positions beyond it have no place in the keystream."""
+"""Positions beyond it have no place in the keystream (limit of the format)."""
 
 
 @dataclass(frozen=True)
@@ -336,7 +336,7 @@ class PlanData:
 
 
 SCHEMA = 3
-"""Version of a plan's JSON; a plan of a newer one is refused."""
+"""Version of a plan's JSON; a plan of a newer one is refused (limit of the format)."""
 
 
 def schema_of(plan: Any) -> int:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LEAST_GAIN = 0.99
-"""A lever that leaves more of the errors is not worth a line."""
+"""A lever that leaves more of the errors is not worth a line (limit of a message)."""
 _DELTA = 1e-6
+"""Largest δ that a lever suggests (limit of a page)."""
 
 
 @dataclass(frozen=True)

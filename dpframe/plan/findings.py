@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.observe.overlap import overlap_cells
+from dpframe.observe.significance import DETECTION_SE, HINT_SE
 from dpframe.plan.inferred import Asked, AskedOf, Inferred, Measured, fit_intervals, null_count
 from dpframe.plan.kinds import unread_kind
 from dpframe.plan.spikes import POINT, Others, others_of
@@ -38,58 +39,58 @@ from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
 MOST_OUTSIDE = 0.2
-"""Share of the rows that may lie in ``other``, or beyond a bound."""
+"""Share of the rows that may lie in ``other``, or beyond a bound (tuned; effect not measured)."""
 
 MOST_UNSEEN = 0.6
-"""Share of the rows that may lie there for all that counts say; estimates have it in their intervals."""
+"""Share of the rows that may lie there for all that counts say; estimates have it in their intervals (tuned; effect not
+measured)."""
 
 MOST_NOISE, _MOST_PLACED = 0.5, 0.35
 """Standard error of a mean, by the noise of its sum, in standard deviations of the column: its interval is one to each
-side. Of rows that show in no cell, whose standard deviation is less known, less."""
+side. Of rows that show in no cell, whose standard deviation is less known, less (tuned; effect not measured)."""
 
 _SPIKE, _MOST = 0.35, 0.6
-"""Shares of the rows in one value: from which on the others must be seen by themselves, and from which on they are few.
+"""Shares of the rows in one value: from which on the others must be seen by themselves, and from which on they are few
+(tuned; effect not measured).
 
 Noise that stands out by chance had bounds of 0 and 2.4e-10 where half of the rows were 0, and amounts the others.
 """
 
 _WITHIN = 0.15
-"""Standard deviation of the rows within a cell, in its widths: half of what it is where they are spread evenly."""
+"""Standard deviation of the rows within a cell, in its widths: half of what it is where they are spread evenly (tuned;
+effect not measured)."""
 
 _RUNS, _FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.01
-"""Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows."""
+"""Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows (tuned;
+effect not measured)."""
 
 YEARS = (1900, 2041)
-"""Years that numbers may be: inference counts them by decades."""
+"""Years that numbers may be: inference counts them by decades (tuned; effect not measured)."""
 
 _CHANCE, _CHANCE_SELDOM, _SELDOM = 3.75, 4.75, 2.0**16
 """Standard errors that rows within bounds must show, as bounds were chosen among hundreds; and where values seldom are:
-beyond a size, or among floats in the cells of years.
+beyond a size, or among floats in the cells of years (tuned; effect not measured).
 
 In three releases of 340 real tables 19 columns with such bounds showed between the two, and six of them had no row
 there; of 439 other columns two had none.
 """
 
-ERRORS = 2.0
-"""Standard errors by which the rows that bounds leave out must lie below that share, and from which on there is a hint
-of nulls."""
-
 _SPREAD, _SURELY = (12, 16, 20), 2.75
-"""Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show."""
+"""Numbers of cells beyond a bound whose rows are summed, and the standard errors that such a sum must show (tuned;
+effect not measured)."""
 
 _FEW, _LEAST_SEEN = 0.08, 2.5
 """Share of the rows that a spike of whole numbers may leave unseen, where floats may be of any size; and standard
-errors by which the rarer of two values shows."""
+errors by which the rarer of two values shows (tuned; effect not measured)."""
 
 _ODDS, _ODDS_OF_FLOATS = (22.0, 2.0), 0.3
 """Odds that a column with bounds 0 and 1 has no other values, of whole numbers and of floats, as fifty real tables of
-150 to 30,000 rows have them; of whole numbers as columns of either kind, to which the table's own are added."""
-
-_CLEAR, _EVIDENT = 2.0, 3.0
-"""Standard errors below which rows are none, and from which on they are there, in columns that others are judged by."""
+150 to 30,000 rows have them; of whole numbers as columns of either kind, to which the table's own are added (tuned;
+effect not measured)."""
 
 _MOST_CHANCE, UNLIKELY = 0.3, 0.1
-"""The largest chance of others with which such a column counts as found, and the chance from which on that is said.
+"""The largest chance of others with which such a column counts as found, and the chance from which on that is said
+(tuned; effect not measured).
 
 In four simulated releases of 27 real tables, and three of 69, the rarer value does not show in 284 columns of tables
 with more than 300 rows. Above the first lie ten of two values and 14 of others, where minutes at work next to many
@@ -100,19 +101,17 @@ both that have others."""
 _HELD, _HELD_RATIO = {True: 2.5, False: 3.0}, {True: 5.0, False: 8.0}
 """Standard errors that the rows within bounds must show next to a spike where no run of cells stands out; and twice the
 logarithm of the likelihood by which they are the rows that the spike leaves, rather than noise. Of whole numbers (True)
-and of floats, whose sum is the best of some.
+and of floats, whose sum is the best of some (tuned; effect not measured).
 
 Among numbers that are 0 in 70 to 97 % of 1,400 to 4,700 rows a third of those that were lost is found; their means are
 off by less than three errors. With less, amounts of hundreds have bounds of 0 and 2."""
 
 _TINY = 5.0
-"""Standard errors that rows of numbers as small as that must show next to a spike."""
-
-_MOST_BEYOND = 0.2
-"""Expected share of the rows next to a spike, seen in no cell and in no sum, that may lie beyond the bounds."""
+"""Standard errors that rows of numbers as small as that must show next to a spike (tuned; effect not measured)."""
 
 _DEPTHS, _LEAST_HELD = {True: (math.inf,), False: (4.0, 16.0)}, 2.0**-8
-"""How many times smaller than a bound numbers are that are summed, at the most; and the least bound of floats."""
+"""How many times smaller than a bound numbers are that are summed, at the most; and the least bound of floats (tuned;
+effect not measured)."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ def hinted_nulls(inferred: Inferred, spaces: Mapping[str, Space]) -> tuple[str, 
     return tuple(
         name
         for name, space in spaces.items()
-        if not space.has_null and (nulls := counts.get(name)) and nulls[0] > ERRORS * math.sqrt(nulls[1])
+        if not space.has_null and (nulls := counts.get(name)) and nulls[0] > HINT_SE * math.sqrt(nulls[1])
     )
 
 
@@ -189,7 +188,7 @@ def shares_made_null(inferred: Inferred, spaces: Mapping[str, Space], n: int) ->
         if measured.kind == "values" and n and space is not None and space.has_null:
             hidden = n - sum(measured.counts) - max(measured.missing or 0, 0)
             error = math.sqrt((len(measured.counts) + 1) * measured.variance)
-            if getattr(space.inner_space, "other", None) is None and hidden > ERRORS * error:
+            if getattr(space.inner_space, "other", None) is None and hidden > HINT_SE * error:
                 found[measured.column] = hidden / n
     return found
 
@@ -246,7 +245,7 @@ class _Missing:
 @lru_cache(maxsize=1024)
 def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int, odds: float) -> _Missing | None:
     share, error = share_outside(measured, space, n)
-    if share - ERRORS * error > MOST_OUTSIDE or _goes_on(measured, space, n):
+    if share - HINT_SE * error > MOST_OUTSIDE or _goes_on(measured, space, n):
         return _Missing("more than a fifth of the rows lies beyond its bounds", _TIMES[1])
     spiky = measured[-1].kind == "intervals" and _spiky(measured, space, n)
     if spiky and _hides_others(measured, space, n, odds):
@@ -256,7 +255,7 @@ def _beyond_bounds(measured: tuple[Measured, ...], space: Space, n: int, odds: f
     bounds = bounds_of_counts(space.inner_space, measured[-1].unit)
     chance = _CHANCE_SELDOM if _lie_seldom(measured[-1], space, bounds) else _CHANCE
     chosen = 0.0 if spiky and bounds == [0.0, 1.0] else chance
-    needed = max(ERRORS * error / max(MOST_UNSEEN - share, 1e-9), chosen * error / max(1 - share, 1e-9))
+    needed = max(HINT_SE * error / max(MOST_UNSEEN - share, 1e-9), chosen * error / max(1 - share, 1e-9))
     if needed > 1:
         return _Missing("its bounds rest on counts within their noise", _soon(needed))
     return None
@@ -272,7 +271,7 @@ def _lie_seldom(counts: Measured, space: Space, bounds: Sequence[float]) -> bool
 
 
 _TIMES = (1.5, 2.0, 3.0)
-"""Factors of ε by which a column is said to be about to be found."""
+"""Factors of ε by which a column is said to be about to be found (limit of a message)."""
 
 
 def _soon(needed: float) -> float | None:
@@ -313,17 +312,17 @@ def _hides_others(measured: tuple[Measured, ...], space: Space, n: int, odds: fl
     inside = _inside(ends, space, unit) > 0
     inside[spike] = False
     rest, error = _left(measured, n, [spike])
-    few = rest + ERRORS * error < _FEW * (n - max(measured[-1].missing or 0, 0)) and _whole(measured, space)
+    few = rest + HINT_SE * error < _FEW * (n - max(measured[-1].missing or 0, 0)) and _whole(measured, space)
     if bounds_of_counts(space.inner_space, unit) != [0.0, 1.0]:
         seen = _shows(counts, covariance, inside, ends) or _held(measured, space, n) or are_placed(measured, space, n)
-        return not (few and rest < ERRORS * error) and not seen
+        return not (few and rest < HINT_SE * error) and not seen
     both = _truths(ends)
     other = min(both, key=counts.__getitem__)
     seen = counts[other] >= _LEAST_SEEN * math.sqrt(covariance[other, other])
     if not seen and chance_of_others(measured, space, n, odds) > _MOST_CHANCE:
         return True
     rest, error = _left(measured, n, sorted({spike, *both}))
-    return rest > ERRORS * error and not _stands_out(counts, covariance, inside)
+    return rest > HINT_SE * error and not _stands_out(counts, covariance, inside)
 
 
 def _shows(counts: FloatArray, covariance: FloatArray, inside: npt.NDArray[np.bool_], ends: FloatArray) -> bool:
@@ -387,7 +386,7 @@ def are_placed(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
     if measured[-1].unit is not None or not _spiky(measured, space, n):
         return False
     others = _others(measured, _whole(measured, space), n)
-    return others.beyond(*bounds_of_counts(space.inner_space, None)) <= _MOST_BEYOND and (
+    return others.beyond(*bounds_of_counts(space.inner_space, None)) <= MOST_OUTSIDE and (
         _noise_of_placed(measured, space, n) <= _MOST_PLACED
     )
 
@@ -434,8 +433,8 @@ def odds_of_two_values(measured: tuple[Measured, ...], n: int) -> float:
         rarer, commoner = sorted(last.counts[place : place + 2])
         present, error = n - max(last.missing or 0, 0), math.sqrt(last.variance)
         rest, unsure = present - rarer - commoner, error * math.sqrt(2 + (last.missing is not None))
-        two += rarer > _EVIDENT * error and rest < _CLEAR * unsure
-        others += commoner > _MOST * present and rest > _EVIDENT * unsure
+        two += rarer > DETECTION_SE * error and rest < HINT_SE * unsure
+        others += commoner > _MOST * present and rest > DETECTION_SE * unsure
     return two / others
 
 
@@ -585,6 +584,7 @@ def bounds_of_counts(grid: Any, unit: str | None) -> list[float]:
 
 
 _MICROSECONDS = {"D": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1e-3}
+"""Microseconds, or parts of one, of the units of times (theory: units of time)."""
 
 
 def _other_values(measured: tuple[Measured, ...], space: Space, n: int, odds: float) -> _Missing | None:
@@ -630,12 +630,13 @@ _DECLARATIONS = {
 
 _LOSSES, _LOSSES_OF_FLOATS = {"intervals": (0.15, 2.5), "values": (0.2, 2.0), "items": (0.2, 2.0)}, (0.085, 2.0)
 """Noise of inference, in parts of the rows, at which half of the columns are lost, of text its threshold; and a power:
-the chance is 1/(1 + (half/noise)^power).
+the chance is 1/(1 + (half/noise)^power) (tuned; effect not measured).
 
 Measured on a hundred real tables of 150 to 37,000 rows: by table, 7 % of the columns off in the mean. Floats have as
 many cells again at each size, and hardly any are 0 and 1.
 """
 _FEW_LOST = 0.05
+"""Chance that a column is lost, up to which rows are enough (tuned; effect not measured)."""
 
 
 def expected_losses(

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 
 MOST_CELLS = 1_024
-"""Columns of more values have no marginal to speak of; a joint is forecast up to the square of it."""
+"""Columns of more values have no marginal to speak of; a joint is forecast up to the square of it (limit of time)."""
 
 NOTHING = "share: no information"
 """The unit of shares that are forecast an error above 1: such an error says nothing of a share."""
 
 FINEST = 1 << 12
-"""A finer grid is forecast by this one where values are taken as uniform: errors differ by 0.03 % at most."""
+"""A finer grid is forecast by this one where values are taken as uniform: errors differ by 0.03 % at most
+(tolerance)."""
 
 
 def marginal_errors(mechanism: Mechanism, shares: FloatArray, n: int, sampled: float = 0.0) -> tuple[float, float]:

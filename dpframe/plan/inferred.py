@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from dpframe.accounting.budget import Budget, round_up
-from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
+from dpframe.accounting.discrete_gaussian import LEAST_SIGMA2, IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.gaussian_dp import Step, composed_steps, step_delta, step_epsilon
 from dpframe.accounting.unit import Unit
 from dpframe.errors import ParameterError, PlanError
@@ -52,14 +52,18 @@ UNKNOWN = ("values", "ranks", "items")
 """Kinds of counts whose cells are known only from the rows."""
 
 TAILS = 1e-3
-"""Part of the slack that is kept for the tails of tables, and their distances from the ideal law."""
+"""Part of the slack that is kept for the tails of tables, and their distances from the ideal law (tolerance)."""
 
 ALONE = 0.1
-"""Share of δ that is slack, of an inference without a release."""
+"""Share of δ that is slack, of an inference without a release (tuned; effect not measured)."""
 
-_LEAST, _MOST = 0.25, 1e30
-"""Variances of noise whose lattice law is bounded, and that no weight of a count overflows."""
+STATED_SHARE = 0.5
+"""Share of δ at which a step is stated as an (ε, δ) of its own (tuned; effect not measured)."""
+
+_LEAST_VARIANCE, _MOST_VARIANCE = 1e-9, 1e30
+"""Variances between which no weight of a count overflows; those of inference are far within (limit of the format)."""
 _MOST_CELLS = 1 << 32
+"""Cells of a histogram at most (limit of the format)."""
 
 Way = tuple[str, str]
 """A column, and one of its ways."""
@@ -85,7 +89,7 @@ class Asked:
         number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
         if self.kind not in KINDS or not isinstance(self.way, str | None) or not whole:
             raise PlanError("a histogram that was asked for must have a kind, whole cells and a whole threshold")
-        if not (number and _LEAST <= self.variance <= _MOST and 1 <= self.cells <= _MOST_CELLS):
+        if not (number and LEAST_SIGMA2 <= self.variance <= _MOST_VARIANCE and 1 <= self.cells <= _MOST_CELLS):
             raise PlanError("a histogram that was asked for must have 1 cell a row or more, and a variance from 0.25")
         if (self.threshold > 0) != (self.kind in UNKNOWN) or not 0 <= self.threshold < 1 << 63:
             raise PlanError("what was asked for must have a threshold where it is of values or items, and nowhere else")
@@ -216,12 +220,6 @@ def undercut(asked: AskedOf, contributions: int, budget: Budget, stated: Step | 
 
 UNITS = ("D", "s", "ms", "us", "ns")
 """Units of times; days are those of dates."""
-
-NULLS_SHOW = 3.0
-"""Standard errors by which nulls must show, to be a value of the column."""
-
-_LEAST_VARIANCE, _MOST_VARIANCE = 1e-9, 1e30
-"""Variances between which no weight of a count overflows; those of inference are far within."""
 
 INTERVALS = ("intervals", "norms")
 """Kinds of counts between edges of numbers."""

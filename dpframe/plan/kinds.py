@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
 
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.spaces.object_reading import LEADING_ZEROS
-
-_SHOWS = 3.0
-"""Standard errors by which a kind must show."""
 
 SETS = ("set of text", "set of whole numbers")
 """Ways of sets."""
@@ -34,7 +32,7 @@ def _sums(counts: Mapping[str, int]) -> dict[str, int]:
 
 def _shows(count: float, error: float) -> bool:
     """Return whether values show, by the kind that they are of: it is one of many."""
-    return count > _SHOWS * error * 2**0.5
+    return count > DETECTION_SE * error * 2**0.5
 
 
 def way_of(counts: Mapping[str, int], error: float, ways: Container[str]) -> str:
@@ -43,10 +41,10 @@ def way_of(counts: Mapping[str, int], error: float, ways: Container[str]) -> str
     sets = max(SETS, key=lambda name: sums[name])
     sums[sets] += counts["empty set"]
     most = max(sums, key=lambda name: sums[name])
-    has_codes = counts.get(LEADING_ZEROS, 0) > _SHOWS * error
+    has_codes = counts.get(LEADING_ZEROS, 0) > DETECTION_SE * error
     if not _shows(sums[most], error) or most not in ways or has_codes:
         return "text"
-    return most if most not in _NARROWER or counts[most] > _SHOWS * error else _NARROWER[most]
+    return most if most not in _NARROWER or counts[most] > DETECTION_SE * error else _NARROWER[most]
 
 
 _ALSO_READ = {
@@ -81,7 +79,9 @@ def unread_kind(
 
 
 _NUMBERS = ("intervals",) * 3
+"""Histograms of a column of numbers: a round each (limit of the format)."""
 _NORMS = ("norms",) * 2
+"""Histograms of the norms of vectors: a round each (limit of the format)."""
 
 SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (("values",),),
@@ -110,7 +110,8 @@ ALONE = (
     _NORMS,
     ("lengths", *_NORMS),
 )
-"""What columns ask for whose type says the kind of their values; numbers in fewer rounds where rows are few."""
+"""What columns ask for whose type says the kind of their values; numbers in fewer rounds where rows are few (limit of
+the format)."""
 
 
 def is_asked(histograms: Sequence[tuple[str | None, str]]) -> bool:

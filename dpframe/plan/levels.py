@@ -20,22 +20,24 @@ from dpframe.spaces import Space
 from dpframe.spaces.arrays import IntArray
 
 FIRST = 64
-"""Cells of equal width of the first level."""
+"""Cells of equal width of the first level (tuned; effect not measured)."""
 
 FEW = 128
-"""Values up to which a number is counted by its codes, and has no levels."""
+"""Values up to which a number is counted by its codes, and has no levels (tuned; effect not measured)."""
 
 SPLIT = 16
-"""Cells that one of the level before is divided into; on the last level up to twice as many."""
+"""Cells that one of the level before is divided into; on the last level up to twice as many (tuned; effect not
+measured)."""
 
 MOST_PARENTS = 64
-"""Cells of a level that are divided at most: the heaviest."""
+"""Cells of a level that are divided at most: the heaviest (limit of memory)."""
 
 STANDS_OUT = 4.0
-"""Standard deviations of the noise from which on a cell is divided: of a thousand empty ones hardly any is."""
+"""Standard deviations of the noise from which on a cell is divided: of a thousand empty ones hardly any is (tuned;
+effect not measured)."""
 
 FINEST = 1 << 20
-"""Cells of equal width of the last level at most, for which exact counts are held in memory."""
+"""Cells of equal width of the last level at most, for which exact counts are held in memory (limit of memory)."""
 
 
 def has_levels(space: Space) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.accounting.budget import round_up
-from dpframe.accounting.discrete_gaussian import BallNoise, IntegerNoise, noise_step
+from dpframe.accounting.discrete_gaussian import LEAST_SIGMA2, BallNoise, IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import ParameterError, name_list, tuple_label
 from dpframe.noise.gaussian import LARGEST_SCALE, gaussian_table
@@ -46,19 +46,19 @@ OF_SETS = ("items", "sizes", "item_pairs")
 KINDS = ("one_way", "joint", "sum", *OF_SETS, "vectors")
 
 _COLUMNS = {"joint": (2, 1 << 16, "two or more columns"), "vectors": (1, 2, "one or two columns")}
-"""Least and most columns of some kinds, in words too."""
+"""Least and most columns of some kinds, in words too (limit of the format)."""
 
 LARGEST_TABLE = 200_000
-"""Most cells of a table that is measured."""
+"""Most cells of a table that is measured (limit of memory)."""
 
 SLACK = 1e-4
-"""Share of δ that measured tables have as slack, for their noise's tails."""
+"""Share of δ that measured tables have as slack, for their noise's tails (tolerance)."""
 
 _FINEST = 1 << 26
-"""Most cells that are counted for a table before its numbers are cut."""
+"""Most cells that are counted for a table before its numbers are cut (limit of memory)."""
 
-_LEAST_SIGMA2 = 0.25
 _SHOWN = 6
+"""Tables of one kind that are named (limit of a sentence)."""
 
 
 @lru_cache(maxsize=256)
@@ -99,7 +99,7 @@ class Measure:
         if not least_columns <= len(names) <= most_columns or len(set(names)) < len(names):
             raise ParameterError(f"a measure of kind {self.kind} has {columns}, each once")
         number = isinstance(self.sigma2, int | float) and not isinstance(self.sigma2, bool)
-        if not number or not _LEAST_SIGMA2 <= self.sigma2 <= LARGEST_SCALE**2:
+        if not number or not LEAST_SIGMA2 <= self.sigma2 <= LARGEST_SCALE**2:
             raise ParameterError("sigma2 of a measure must lie between 1/4 and 2^80")
         least = {"items": 1, "item_pairs": 2}.get(self.kind, 0)
         if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < least:

@@ -24,65 +24,77 @@ from dpframe.spaces.cells import ball_of, cell_count, is_cut, item_count, larges
 from dpframe.totals.least_noise import FAINTEST, least_noise
 
 BINS = 12
-"""Cells of a number in a joint where tables are listed, and where a pair's noise is an `_EVEN`-th of the rows."""
+"""Cells of a number in a joint where tables are listed, and where a pair's noise is an `_EVEN`-th of the rows (tuned;
+effect not measured)."""
 FEWEST_BINS, MOST_BINS = 8, 48
-"""Least and most of them by default."""
+"""Least and most of them by default (tuned; effect not measured)."""
 _EVEN = 385.0
-"""Rows over the standard deviation of a pair's noise at which 12 cells of a number err least.
+"""Rows over the standard deviation of a pair's noise at which 12 cells of a number err least (tuned; effect not
+measured).
 
 What cells hide falls with their number, and the noise of a pair of numbers grows with its square: the best number grows
 with the cube root. Adult's 15 columns at epsilon 1 have this ratio.
 """
 
 FEWEST = 50
-"""Rows from which tables are measured by default: fewer say next to nothing, and cost the rows the most."""
+"""Rows from which tables are measured by default: fewer say next to nothing, and cost the rows the most (tuned; effect
+not measured)."""
 
 MOST_ITEMS = 8
-"""Items of a row that are counted, where the space does not limit them."""
+"""Items of a row that are counted, where the space does not limit them (tuned; effect not measured)."""
 
 _MOST_PAIRED = 256
-"""Items up to which pairs of them are measured by default: 60 kB in a release's description."""
+"""Items up to which pairs of them are measured by default: 60 kB in a release's description (limit of memory)."""
 _PAIRS_CLEAR = 0.15
-"""Noise of pairs of items from which down they are measured, in parts of the share of a frequent pair."""
+"""Noise of pairs of items from which down they are measured, in parts of the share of a frequent pair (tuned; effect
+not measured)."""
 _COSTS = {"sizes": 0.1, "item_pairs": 0.6}
-"""What some tables cost relative to others of their part.
+"""What some tables cost relative to others of their part (tuned; effect not measured).
 
 A tenth for sizes leaves their noise far below what they correct. Pairs have half as much noise again as items for the
 same, and questions of two items err by both.
 """
 
 _BY_ROWS = 1 / 9
-"""Weight of questions that only rows answer, such as those of three columns, where all pairs are measured."""
+"""Weight of questions that only rows answer, such as those of three columns, where all pairs are measured (tuned;
+effect not measured)."""
 _BY_ROWS_OF_LISTS = 1 / 4
-"""The same where only some tables are measured: rows answer for all others."""
+"""The same where only some tables are measured: rows answer for all others (tuned; effect not measured)."""
 
 _PARTS = {"one_way": 0.17, "level": 0.12, "sum": 0.12, "joint": 0.59, "vectors": 0.5, "list": 0.1}
-"""Shares of what numbers' one-ways, their finer levels, their sums, joints, sums of vectors and lists' one-ways take.
+"""Shares of what numbers' one-ways, their finer levels, their sums, joints, sums of vectors and lists' one-ways take
+(tuned; effect below).
 
 Where numbers take their part, pairs leave lists' one-ways so noisy that a tenth for these lowers their errors by three
 tenths and raises those of pairs by a twentieth.
 """
 _PARTS_OF_FEW = {"one_way": 0.3, "level": 0.08, "sum": 0.5, "joint": 0.12, "vectors": 0.5}
-"""The same where pairs drown in their noise: every column has a one-way of its own, and means are what is left to ask.
+"""The same where pairs drown in their noise: every column has a one-way of its own, and means are what is left to ask
+(tuned; effect below).
 
 With a fifth for sums most means of such tables had errors above a third of a standard deviation.
 """
 _APART = 80.0
-"""The same from which on lists have one-ways as well as pairs, and large pairs of lists more of the budget than small.
+"""The same from which on lists have one-ways as well as pairs, and large pairs of lists more of the budget than small
+(tuned; effect not measured).
 
 With less (3,000 rows of Adult) synthetic rows are worse for either: what hides large pairs leaves small ones.
 """
 _MANY_PAIRS, _SMALL = 150, 50.0
-"""Pairs from which on, and cells of the median one below which, large pairs have more of the budget in any table."""
+"""Pairs from which on, and cells of the median one below which, large pairs have more of the budget in any table
+(tuned; effect not measured)."""
 _IN_TRIPLES = 0.7
-"""Share of the joints' that triples take where they are measured: one-ways and pairs are best from smaller tables."""
+"""Share of the joints' that triples take where they are measured: one-ways and pairs are best from smaller tables
+(tuned; effect not measured)."""
 _CLEAR = 0.18
-"""Expected L1 distance of a raw triple's shares, on average, below which triples are measured.
+"""Expected L1 distance of a raw triple's shares, on average, below which triples are measured (tuned; effect not
+measured).
 
 Adult's nine columns at epsilon 1: at 200,000 rows (0.29) pairs say as much of triples, at 400,000 (0.15) a third less.
 """
 _IN_TRIPLES_OF_LISTS, _POWERS_OF_LISTS = 0.42, (2 / 3, 1 / 2)
-"""The same share where all columns are lists and most pairs large, and powers of cells that pairs and triples cost.
+"""The same share where all columns are lists and most pairs large, and powers of cells that pairs and triples cost
+(tuned; effect below).
 
 The L1 distances of raw counts are least in sum at the power 2/3. Of Adult's nine columns and a million rows one-ways,
 pairs and triples err by .00030/.0028/.0238; with seven tenths for triples, as much for each joint and no one-ways it
@@ -90,23 +102,27 @@ was .00037/.0032/.0208. Triples of small pairs say as much of these as the pairs
 they are better with seven tenths.
 """
 _PARTS_OF_LISTS = {**_PARTS, "list": 0.03}
-"""The parts there: lists have one-ways too, which small pairs leave noisy where large ones cost more."""
+"""The parts there: lists have one-ways too, which small pairs leave noisy where large ones cost more (tuned; effect not
+measured)."""
 _PARTS_OF_LARGE = {**_PARTS, "list": 0.045}
-"""The same where no triples are measured.
+"""The same where no triples are measured (tuned; effect below).
 
 With Adult's nine columns counted one-ways err by .0076 for .0085, pairs by as much as without, triples by 1 % more.
 """
 _MOST_TRIPLE_CELLS = 1 << 18
-"""Cells of all triples up to which they are measured by default: half a megabyte in a release's description."""
+"""Cells of all triples up to which they are measured by default: half a megabyte in a release's description (limit of
+memory)."""
 _MOST_COUNTED = 1 << 20
-"""The same of the cells in which they are counted before numbers are cut: 8 MB, which engines ship from every part."""
+"""The same of the cells in which they are counted before numbers are cut: 8 MB, which engines ship from every part
+(limit of memory)."""
 _DROWNED = 3.0
-"""Expected L1 distance of a raw pair's shares, about, from which on its noise hides it."""
+"""Expected L1 distance of a raw pair's shares, about, from which on its noise hides it (tuned; effect not measured)."""
 _ALONE_CELLS = FIRST + 5
-"""Most cells of a number's first level, null's among them."""
+"""Most cells of a number's first level, null's among them (limit of the format)."""
 _MOST_JOINED = 3
+"""Columns of a joint that is measured by default (limit of time)."""
 _LARGEST = 1e6
-"""A μ above all that can be asked for."""
+"""A μ above all that can be asked for (limit of the format)."""
 
 
 _TOO_SMALL = "epsilon is too small to measure tables; raise epsilon, or pass measure=None"
@@ -411,7 +427,7 @@ def _chosen(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> t
 
 
 _POWER = 1 / 3
-"""Power of cells that pairs cost where no triples are measured.
+"""Power of cells that pairs cost where no triples are measured (tuned; effect below).
 
 A fit takes away the more of the noise the more cells there are. On Adult's nine lists pairs and triples err by 2 to 4 %
 less (L1) than at equal costs, and one-ways, which small pairs show best, by a tenth more: .0064 for .0058. The square
@@ -422,7 +438,7 @@ more.
 
 
 _LEAST_L1 = 2 / 3
-"""Power of cells at which costs make the sum of the L1 distances of raw counts least (theory, see `_by_size`)."""
+"""Power of cells at which costs make the sum of the L1 distances of raw counts least (theory: see `_by_size`)."""
 
 
 def _by_size(tables: Sequence[Measure], spaces: Mapping[str, Space], share: float, power: float) -> list[float]:
@@ -606,7 +622,8 @@ def _goal_costs(
 
 
 _BESIDE_GOALS = 0.02
-"""Part of what tables cost that has one which only helps others: a number's one-way where its mean is asked."""
+"""Part of what tables cost that has one which only helps others: a number's one-way where its mean is asked (tuned;
+effect not measured)."""
 
 
 def _noised(

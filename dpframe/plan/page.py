@@ -29,18 +29,23 @@ Errors = dict[tuple[str, str], float]
 """Standard errors by statistic and columns, as a forecast has them."""
 
 EPSILONS = (1 / 8, 8**-0.5, 1.0, 8**0.5, 8.0)
+"""Multiples of the plan's own ε at which errors are forecast (limit of a page)."""
 ROWS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
-"""Multiples of the plan's own ε and rows at which errors are forecast; the page interpolates between them."""
+"""Multiples of the plan's own ε and rows at which errors are forecast; the page interpolates between them (limit of a
+page)."""
 
 MANY = 24
-"""Columns beyond which every other point of the grid is left out: there a forecast takes most of a second."""
+"""Columns beyond which every other point of the grid is left out: there a forecast takes most of a second (limit of
+time)."""
 
 MOST_PAIRS = 300
-"""Pairs of columns that a page holds."""
+"""Pairs of columns that a page holds (limit of memory)."""
 
 _Z = NormalDist().inv_cdf(0.975)
+"""Standard errors of half a 95 % interval (theory: 97.5 % quantile of the normal law)."""
 _STATISTICS = ("marginal", "joint", "mean", "support", "mean curve")
 _DIGITS = 4
+"""Digits of a figure (limit of a page)."""
 
 
 def plan_page(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpframe.accounting.budget import Budget
-from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail, noise_step
+from dpframe.accounting.discrete_gaussian import LEAST_SIGMA2, IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.gaussian_dp import Step, step_delta
 from dpframe.errors import name_list
 from dpframe.plan.inferred import Asked, Inferred, Measured, undercut
@@ -20,7 +20,7 @@ from dpframe.plan.kinds import is_asked, way_of
 from dpframe.spaces import Boolean, Datetime, Integer, Space
 
 TYPED: tuple[Space, ...] = (Boolean(), Integer(-128, 127), Integer(0, 255), Datetime("00:00", "23:59", "min"))
-"""Spaces that a type determines, so that nothing need be counted."""
+"""Spaces that a type determines, so that nothing need be counted (theory: types)."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ def _at_least(inferred: Inferred, contributions: int) -> list[str]:
 
 def _counts_keep(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
     """Return whether counts with discrete Gaussian noise of these variances keep an (ε, δ)."""
-    if min(variances) < _LEAST_VARIANCE:
+    if min(variances) < LEAST_SIGMA2:
         return False
     noises = [IntegerNoise(variance) for variance in variances]
     return step_delta(noise_step(noises, contributions, spent.delta * _TAILS), spent.epsilon) <= spent.delta
 
 
-_LEAST_VARIANCE, _TAILS = 0.25, 1e-5
-"""The least σ² whose lattice law is bounded; the share of δ for the law's tails."""
+_TAILS = 1e-5
+"""Share of δ for the tails of the lattice law (tolerance)."""
 
 
 def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[str]:
@@ -147,7 +147,7 @@ def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[s
     """
     if inferred.columns and not inferred.measured:
         return ["inference names columns but no counts that their spaces rest on"]
-    noises = [IntegerNoise(max(measured.variance, _LEAST_VARIANCE)) for measured in inferred.measured]
+    noises = [IntegerNoise(max(measured.variance, LEAST_SIGMA2)) for measured in inferred.measured]
     least = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
     thresholds = dict(inferred.thresholds)
     last = {m.column: m for m in inferred.measured if m.column in thresholds}
@@ -156,7 +156,7 @@ def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[s
     )
     failures = []
     if (
-        min((measured.variance for measured in inferred.measured), default=1.0) < _LEAST_VARIANCE
+        min((measured.variance for measured in inferred.measured), default=1.0) < LEAST_SIGMA2
         or least.mu > step.mu * _ABOUT
     ):
         failures.append(f"inference claims mu={step.mu:.6g} but its counts have less noise than that asks for")
@@ -166,6 +166,7 @@ def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[s
 
 
 _ABOUT = 1 + 1e-4
-"""Width to which a step's μ is rounded up."""
+"""Width to which a step's μ is rounded up (tolerance)."""
 
 _TINIEST = 1e-300
+"""Least δ of the step that is searched for (tolerance)."""

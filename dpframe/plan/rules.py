@@ -30,11 +30,11 @@ Cells = Mapping[str, tuple[IntArray, IntArray]]
 """By column the first code of every cell, and the code after its last; null's is a cell of its own."""
 
 MOST_VALUES = 1 << 20
-"""Most values of a column that a mapping may be of."""
+"""Most values of a column that a mapping may be of (limit of memory)."""
 
 _FORMS = "dpf.Implies(if, then), dpf.Follows(column, of, mapping) or dpf.Ordered(low, high)"
 _TRIED = 4096
-"""Rows among which one is sought that keeps all rules."""
+"""Rows among which one is sought that keeps all rules (limit of time)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 _SMALLEST = 1e-4
-"""Share of the rows at which a curve begins."""
+"""Share of the rows at which a curve begins (tolerance)."""
 
 _FEW = 12
-"""Points of the curve on which the best size is looked for."""
+"""Points of the curve on which the best size is looked for (limit of time)."""
 
 Point = tuple[float, float, float, float]
 """What the columns of a row may lose, the error, and the theorem's bounds, NaN where it does not hold."""
@@ -40,7 +40,7 @@ _BOUNDS = ["bound_printed", "bound"]
 _NO_BOUNDS = math.nan, math.nan
 
 _COARSE = 0.6
-"""Share of a curve's points that are spread evenly; the others close in on the best."""
+"""Share of a curve's points that are spread evenly; the others close in on the best (tolerance)."""
 
 
 @dataclass(frozen=True)

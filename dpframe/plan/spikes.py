@@ -17,25 +17,29 @@ import numpy as np
 from dpframe.spaces.arrays import FloatArray
 
 _SIZES, _APART = (-9.0, 30.0, 0.5), (0.25, 0.5, 0.8)
-"""Powers of two that sizes lie around, from, to and by; and how far apart, as scales of logistic laws of the power."""
+"""Powers of two that sizes lie around, from, to and by; and how far apart, as scales of logistic laws of the power
+(tuned; effect not measured)."""
 
 _USUAL, _UNUSUAL = {True: (-0.5, 20.0), False: (-8.0, 20.0)}, 0.15
-"""Powers of two of usual sizes, of whole numbers (True) and of floats; and the odds of others."""
+"""Powers of two of usual sizes, of whole numbers (True) and of floats; and the odds of others (tuned; effect not
+measured)."""
 
 _NEGATIVE, _POINT = 0.05, {True: 11.0, False: 0.3}
-"""Odds of negative numbers; and those of the values 0 and 1, of whole numbers and of floats."""
+"""Odds of negative numbers; and those of the values 0 and 1, of whole numbers and of floats (tuned; effect not
+measured)."""
 
 _BEYOND = 0.1
-"""Expected share of the others that may lie beyond either bound.
+"""Expected share of the others that may lie beyond either bound (tuned; effect below).
 
 One in eight is found of 320 made-up columns of 700 to 4,500 rows whose others are hidden, with this and .15; of these
 one in forty has bounds that leave out a third of the others.
 """
 
 _LEAST_CHANCE = 1e-9
+"""Chance below which a shape is left out (tolerance)."""
 
 POINT = 1e-12
-"""Width of a cell of floats that holds a single number, in parts of it."""
+"""Width of a cell of floats that holds a single number, in parts of it (tolerance)."""
 
 
 @dataclass(frozen=True, eq=False)

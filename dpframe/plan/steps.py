@@ -10,7 +10,7 @@ from dpframe.accounting.budget import Budget, compose
 from dpframe.accounting.gaussian_dp import Step, composed_steps, dominating_step, pure_step, step_epsilon
 from dpframe.plan.calibration import Terms, rows_step
 from dpframe.plan.columns import Randomised
-from dpframe.plan.inferred import Inferred
+from dpframe.plan.inferred import STATED_SHARE, Inferred
 
 
 def steps_of(
@@ -41,18 +41,14 @@ def steps_of(
     return steps
 
 
-_STATED = 0.5
-"""Share of δ at which what is central is stated as an (ε, δ) of its own."""
-
-
 def central_budget(inferred: Inferred | None, tables: Step | None, delta: float) -> Budget | None:
     """Return what is released in addition to the rows, as an (ε, δ) of its own: a row's place hides none of it."""
     if tables is None or delta == 0:
         return None if inferred is None else inferred.budget
     if inferred is None or inferred.step is not None:
         step = tables if inferred is None or inferred.step is None else composed_steps([inferred.step, tables])
-        return Budget(step_epsilon(step, delta * _STATED) or 5e-324, delta * _STATED)
-    left = (delta - inferred.budget.delta) * _STATED
+        return Budget(step_epsilon(step, delta * STATED_SHARE) or 5e-324, delta * STATED_SHARE)
+    left = (delta - inferred.budget.delta) * STATED_SHARE
     return compose([inferred.budget, Budget(step_epsilon(tables, left) or 5e-324, left)])
 
 

@@ -25,10 +25,10 @@ UNITS = {"D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milli
 """Resolutions of times, in words."""
 
 MOST_LINES = 20
-"""Lines of a plan's repr."""
+"""Lines of a plan's repr (limit of a page)."""
 
 _WIDEST = 200
-"""Letters of each of them."""
+"""Letters of each of them (limit of a page)."""
 
 KEPT = "How the promise is kept"
 """What precedes the words of accounting."""

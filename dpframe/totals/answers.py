@@ -43,13 +43,14 @@ from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise, place_of, rounded_up, size_at
 
 _BELOW = 1 - 1e-12
-"""Factor by which rates are lowered, so that the loss of the integers stays within ε."""
+"""Factor by which rates are lowered, so that the loss of the integers stays within ε (tolerance)."""
 _TAIL = 1e-6
+"""Part of δ that a table's law may leave out (tolerance)."""
 _SLACK = 1e-2
-"""Part of δ for what a step leaves open, which the tables' distances have to fit in."""
+"""Part of δ for what a step leaves open, which the tables' distances have to fit in (tolerance)."""
 """Part of δ that is kept for what the lattice law leaves out."""
 _WIDE = 2.0**16
-"""σ² from which on the normal law's quantiles are the discrete ones'."""
+"""σ² from which on the normal law's quantiles are the discrete ones' (tolerance)."""
 
 _NOTHING = "epsilon is too small for this answer: its noise exceeds every table; raise epsilon or the share"
 _NO_DELTA = 'gaussian needs delta above 0; raise delta, or take mechanism="geometric"'
@@ -327,7 +328,7 @@ def _within_budget(numbers: Numbers, budget: Budget) -> float:
 
 
 MOST_EPSILON = 500.0
-"""Largest ε that Gaussian noise is calibrated to."""
+"""Largest ε that Gaussian noise is calibrated to (limit of the format)."""
 
 
 def gaussian_profile(numbers: Numbers, table: GaussianTable, epsilon: float, delta: float) -> float:

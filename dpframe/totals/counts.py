@@ -27,13 +27,13 @@ Codes = npt.NDArray[Any]
 Places = npt.NDArray[np.intp]
 
 _BITS = 1 << 22
-"""Bits of sets that are unpacked at a time."""
+"""Bits of sets that are unpacked at a time (limit of memory)."""
 
 _BITS_OF_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
-"""Which bits are set in each byte, shape (256, 8)."""
+"""Which bits are set in each byte, shape (256, 8) (theory: binary numbers)."""
 
 _PENDING = 1 << 20
-"""Partial counts of values that are kept before they are added up."""
+"""Partial counts of values that are kept before they are added up (limit of memory)."""
 
 
 def cells_of(codes: Codes, space: Space, most: int) -> Places:

@@ -29,16 +29,16 @@ Key = tuple[int, ...]
 """The places of some blocks, in their order."""
 
 _LIMITS = (512, 362, 256, 181, 128, 90, 64, 45, 32, 16, 1)
-"""Tuples that a block may have, as they are tried."""
+"""Tuples that a block may have, as they are tried (limit of time)."""
 
 _MOST_CELLS = 1 << 23
-"""Cells of all joints that only serve to count others."""
+"""Cells of all joints that only serve to count others (limit of memory)."""
 
 _MOST_ROWS = (1 << 31) - 1
-"""Rows whose counts fit into 32 bits."""
+"""Rows whose counts fit into 32 bits (limit of the format)."""
 
 _FEW_ROWS = 1 << 16
-"""Rows below which counts by NumPy take less time than the import of SciPy."""
+"""Rows below which counts by NumPy take less time than the import of SciPy (limit of time)."""
 
 
 class _Scratch:

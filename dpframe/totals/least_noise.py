@@ -13,16 +13,18 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.noise.gaussian import LARGEST_SCALE
 
 COARSEST = 0.3
-"""σ² of the least noise: the lattice law of less would be of no use."""
+"""σ² of the least noise: the lattice law of less would be of no use (theory: bound of the lattice law)."""
 FAINTEST = 2.0**-80
-"""A slack below which the distances of noise from its law count."""
+"""A slack below which the distances of noise from its law count (tolerance)."""
 CLEAREST = 3.0
-"""μ of an answer beyond which less noise would show nothing more, and its lattice law is hard to bound."""
+"""μ of an answer beyond which less noise would show nothing more, and its lattice law is hard to bound (theory: bound
+of the lattice law)."""
 _ABOVE = 1 + 2e-5
-"""Factor by which noise is raised until its exact step fits."""
+"""Factor by which noise is raised until its exact step fits (tolerance)."""
 _COARSER = 4.0
-"""Most that noise is raised by at once."""
+"""Most that noise is raised by at once (tolerance)."""
 _DIGITS = 12
+"""Binary digits of a rounded σ² (tolerance)."""
 
 Cost = Callable[[Sequence[float]], Step]
 """What noises of these σ² cost together."""

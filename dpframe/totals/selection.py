@@ -38,17 +38,23 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.totals.answers import Portion
 
 MOST_CANDIDATES = 1 << 16
+"""Candidates of a selection at most (limit of time)."""
 MOST_BASE = 1 << 20
-"""Largest ratio of two base weights."""
+"""Largest ratio of two base weights (limit of the format)."""
 _BITS = 192
+"""Binary digits of a threshold (limit of the format)."""
 _WIDE = 320
+"""Binary digits of an exponential before it is rounded (tolerance)."""
 _FAR = 80
-"""Where e^(−k·t) is taken to stay as it is."""
+"""Where e^(−k·t) is taken to stay as it is (tolerance)."""
 _ROUNDED = Fraction(1, 1 << 58)
+"""Loss by which rounding of the thresholds raises ε, at most (tolerance)."""
 _LEAST = 1e-12
-"""Least k for which the coins of permute-and-flip are fine enough."""
+"""Least k for which the coins of permute-and-flip are fine enough (tolerance)."""
 _BELOW = 1 - 1e-13
+"""Factor by which rates are lowered against rounding (tolerance)."""
 _DIGITS = Context(prec=110)
+"""Decimal digits of exponentials (tolerance)."""
 
 _NOTHING = "epsilon is too small for this answer: every candidate would be as likely; raise epsilon or the share"
 

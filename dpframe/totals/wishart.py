@@ -59,20 +59,23 @@ from dpframe.totals.answers import MOST_EPSILON, Portion
 from dpframe.totals.least_noise import CLEAREST, FAINTEST
 
 _CELLS = 72
-"""Cells of u."""
+"""Cells of u (tolerance)."""
 _MINOR = 48
-"""Cells of v."""
+"""Cells of v (tolerance)."""
 _LOSSES = 96
-"""Losses at which P(L > ℓ) is computed."""
+"""Losses at which P(L > ℓ) is computed (tolerance)."""
 _BEFORE = 3.0
-"""Standard deviations below the mean from which on u is one cell: there it takes a's rarest values to lose much."""
+"""Standard deviations below the mean from which on u is one cell: there it takes a's rarest values to lose much
+(tolerance)."""
 _BEYOND = 1.5
-"""Standard deviations that cells and losses reach farther than a normal law would have to, for what is left out."""
+"""Standard deviations that cells and losses reach farther than a normal law would have to, for what is left out
+(tolerance)."""
 _ROUNDED = 1e-11
+"""Relative error of computed chances and means (tolerance)."""
 _FARTHEST = 700.0
-"""Largest ε with a float e^ε."""
+"""Largest ε with a float e^ε (limit of the format)."""
 _LONGER = 1.2
-"""Factor by which losses are taken farther."""
+"""Factor by which losses are taken farther (tolerance)."""
 
 
 @dataclass(frozen=True)
@@ -204,13 +207,14 @@ def _apart(one: FloatArray, other: FloatArray) -> float:
 
 
 _LEAST = 3
-"""Fewest degrees for which the law is log-concave and has finite losses."""
+"""Fewest degrees for which the law is log-concave and has finite losses (theory: Wishart law)."""
 _MOST = 1 << 18
-"""Most degrees of freedom: of 2²⁰ SciPy's series for chances of 1e-7 ends too early, by 8e-9 of them, of 2²⁴ by 2 %."""
+"""Most degrees of freedom: of 2²⁰ SciPy's series for chances of 1e-7 ends too early, by 8e-9 of them, of 2²⁴ by 2 %
+(limit of the format)."""
 _NEAR = 1e-3
-"""Part of the degrees of freedom by which they may exceed the least."""
+"""Part of the degrees of freedom by which they may exceed the least (tolerance)."""
 _TOLERANCE = 1e-3
-"""Relative width to which μ is found, rounded up."""
+"""Relative width to which μ is found, rounded up (tolerance)."""
 
 
 @dataclass(frozen=True)

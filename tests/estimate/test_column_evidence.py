@@ -14,8 +14,9 @@ from dpframe.estimate.column_evidence import ColumnEvidence, cell_counts_of, row
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.results import Question
 from dpframe.observe.observation import Observation, p_value, update
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.build import build_plan
-from dpframe.plan.inferred import NULLS_SHOW, Inferred, Measured
+from dpframe.plan.inferred import Inferred, Measured
 
 CATEGORICAL = ["workclass", "education", "marital_status", "occupation", "relationship", "race", "sex"]
 CATEGORICAL += ["native_country", "income"]
@@ -210,7 +211,7 @@ def test_values_have_cells_but_for_the_others():
     cells = cell_counts_of(axis, inferred(measured, threshold=5))
     np.testing.assert_array_equal(cells.matrix, np.eye(5)[[2, 0, 4]])
     assert cells.values.tolist() == [20, 10, 7]
-    assert cells.threshold.tolist() == [4.5, 4.5, NULLS_SHOW * 2.0]
+    assert cells.threshold.tolist() == [4.5, 4.5, DETECTION_SE * 2.0]
     assert cells.variances.tolist() == [4.0] * 3
 
 

@@ -8,7 +8,8 @@ import readings
 import dpframe as dpf
 from dpframe.estimate import model, moments, surrogates, synthetic
 from dpframe.estimate.model import MOST_FITTED
-from dpframe.estimate.tables.tables import SHOWS, dependence_score
+from dpframe.estimate.tables.tables import dependence_score
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.tables.released import Source
 
 ROWS = 3_000
@@ -137,8 +138,8 @@ class TestRowsAlone:
 
     def test_rows_in_which_nothing_shows_warn(self, people, monkeypatch):
         # Of 190 independent pairs one or two are beyond three standard deviations.
-        monkeypatch.setattr(synthetic, "SHOWS", 6.0)
-        monkeypatch.setattr(model, "SHOWS", 6.0)
+        monkeypatch.setattr(synthetic, "DETECTION_SE", 6.0)
+        monkeypatch.setattr(model, "DETECTION_SE", 6.0)
         spaces = {name: list("abcd") for name in people}
         safe = dpf.sanitize(people, epsilon=0.5, spaces=spaces, measure=None, shuffle=False, delta=0, key=bytes(32))
         with pytest.warns(dpf.InferenceWarning, match="no two columns show dependence beyond noise"):
@@ -152,8 +153,8 @@ def test_dependence_shows_beyond_noise():
     tilted = even + 60 * np.outer([1, -1, 1, -1], [1, -1, 0, 1, -1])
     for _ in range(10):
         drawn = 5 * generator.standard_normal(even.shape)
-        assert dependence_score(even + drawn, noise) < SHOWS + 1
-        assert dependence_score(tilted + drawn, noise) > 10 * SHOWS
+        assert dependence_score(even + drawn, noise) < DETECTION_SE + 1
+        assert dependence_score(tilted + drawn, noise) > 10 * DETECTION_SE
 
 
 class TestPairs:

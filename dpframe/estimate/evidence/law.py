@@ -21,15 +21,18 @@ from dpframe.observe.overlap import overlap_cells
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 _SCORINGS = 3
-"""Times that counts are taken anew for what they are without their threshold."""
+"""Times that counts are taken anew for what they are without their threshold (tolerance)."""
 
 _HIDDEN = 1.3
-"""Factor of what a profile may lose of the likelihood: its law of the other cells is not the likeliest of all."""
+"""Factor of what a profile may lose of the likelihood: its law of the other cells is not the likeliest of all (tuned;
+half and twice it change widths on a census by −8 and 7 %)."""
 
 _CAREFUL = 1.5
-"""Factor of a bootstrap's errors: it is about a truth as smooth as the fit."""
+"""Factor of a bootstrap's errors: it is about a truth as smooth as the fit (tuned; half and twice it change widths on a
+census by −61 and 0 %)."""
 
 _REPLICATES = 25
+"""Draws of a parametric bootstrap (limit of time)."""
 
 Known = tuple[float, float]
 """An estimate and its variance."""

@@ -35,7 +35,7 @@ Refit = tuple[FloatArray, FloatArray]
 """The shares of a table that was released again, and the fit to its release."""
 
 MOST_STEPS = 300
-"""Steps after which a fit ends at the latest.
+"""Steps after which a fit ends at the latest (tuned; effect below).
 
 A joint's goal may be out of reach where cells are empty. A column's likelihood hardly rises any more, and further
 steps fit the noise: on a census's ages and incomes, 5,000 to 200,000 rows and ε from 2 to 20, the total error
@@ -43,20 +43,23 @@ of ten bins is 1.4 to 2.5 times as large after 3,000 steps as after these.
 """
 
 _LEFT = 0.05
-"""What is left to gain in likelihood when a fit ends."""
+"""What is left to gain in likelihood when a fit ends (tolerance)."""
 
 _OPEN = 0.02
-"""Part of all rows that a profile's fit starts from in every cell alike: what is at zero stays there."""
+"""Part of all rows that a profile's fit starts from in every cell alike: what is at zero stays there (tolerance)."""
 
 _PROFILE_STEPS = 80
+"""Steps of a profile's fit, three to an extrapolation (limit of time)."""
 _HALVINGS = 8
+"""Halvings of the stretch in which an interval ends (tolerance)."""
 _NEWTON = 20
+"""Newton steps of one coordinate (tolerance)."""
 
 _TOGETHER = 1 << 18
-"""Cells of all tables of a bootstrap that are fitted side by side."""
+"""Cells of all tables of a bootstrap that are fitted side by side (limit of memory)."""
 
 _MANY_ROWS = 1_000_000_000
-"""Rows from which on a table that is drawn from is taken as a population, whose errors are larger."""
+"""Rows from which on a table that is drawn from is taken as a population, whose errors are larger (tolerance)."""
 
 
 class Channel(Protocol):

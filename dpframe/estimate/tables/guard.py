@@ -18,23 +18,23 @@ import numpy as np
 
 from dpframe.estimate.evidence.likelihood import Channels, channel_of, expectation_maximization, noise_share, through
 from dpframe.estimate.tables.fit import fit_to_margins
+from dpframe.observe.significance import FALSE_ALARM
 from dpframe.spaces.arrays import FloatArray
 
-UNLIKELY = 5e-4
-"""Probability below which noise is not what moved the rows."""
-
 SURELY = 1e-10
-"""The same for a warning: of many triples one is unlikely, and noise of pairs and cells of few rows make the tail
-of the law heavier than that of χ²."""
+"""Chance of the rows below which a warning says that no fit has them (tolerance).
+
+Of many triples one is unlikely, and noise of pairs and cells of few rows make the tail of the law heavier than χ²'s.
+"""
 
 MANY = 50.0
-"""Expected rows of a cell from which on its deviance is that of χ²."""
+"""Expected rows of a cell from which on its deviance is that of χ² (tolerance)."""
 
 NEAR = 1.05
-"""Part of the goal down to which rows are fitted."""
+"""Part of the goal down to which rows are fitted (tolerance)."""
 
 SWEEPS = 15
-"""Sweeps back to the pairs after the rows were fitted."""
+"""Sweeps back to the pairs after the rows were fitted (tolerance)."""
 
 
 def guard_joint(
@@ -42,7 +42,7 @@ def guard_joint(
     counts: FloatArray,
     channels: Channels,
     pairs: Mapping[tuple[int, ...], FloatArray],
-    unlikely: float = UNLIKELY,
+    unlikely: float = FALSE_ALARM,
 ) -> FloatArray | None:
     """Return a joint that is corrected where rows contradict it, or None where they do not.
 
@@ -131,7 +131,7 @@ def _poisson_deviance() -> tuple[FloatArray, FloatArray]:
 
 
 MOST_BOUNDED = 8
-"""Conditions up to which the bounds of a count are looked for: linear programmes of 2⁸ cells."""
+"""Conditions up to which the bounds of a count are looked for: linear programmes of 2⁸ cells (limit of time)."""
 
 
 def bounds_by_pairs(sides: FloatArray) -> FloatArray:

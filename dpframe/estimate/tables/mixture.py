@@ -39,19 +39,20 @@ class Pace:
 
 OF_TABLES = Pace(0.4, 0.2, 0.95)
 """Half of the step errs as much (L1 of pairs and triples of eight tables at ε from 0.3 to 4) and takes twice as long;
-half as much again errs by 3 % more. Refits at the step of fits make intervals of joints wider by 6 %."""
+half as much again errs by 3 % more. Refits at the step of fits make intervals of joints wider by 6 % (tuned; effect above)."""
 
 OF_ROWS = Pace(0.1, 0.1, 1.05)
-"""Rows say so little of a cell that a fit follows their noise below what it leaves of the truth."""
+"""Rows say so little of a cell that a fit follows their noise below what it leaves of the truth (tuned; effect not
+measured)."""
 
 MOST_STEPS = 1_000
-"""Steps after which a fit ends at the latest: few classes may never come near."""
+"""Steps after which a fit ends at the latest: few classes may never come near (limit of time)."""
 
 REFIT_STEPS = 25
-"""Steps of a refit at most: it starts from a fit, and its copy of the evidence differs by one noise."""
+"""Steps of a refit at most: it starts from a fit, and its copy of the evidence differs by one noise (limit of time)."""
 
 PATIENCE, GAIN = 5.0, 0.02
-"""A fit also ends where steps of this length together lower χ² by less than this part.
+"""A fit also ends where steps of this length together lower χ² by less than this part (tuned; effect below).
 
 What little is gained beyond is noise as often as not: a quarter of it takes twice the steps, and errs by 0 to 5 % more
 (Adult's pairs at ε from 0.3 to 4).
@@ -86,7 +87,7 @@ class Mixture:
 
 
 LONG = 256
-"""Cells of a column from which on it has a block of its own with each other column."""
+"""Cells of a column from which on it has a block of its own with each other column (limit of memory)."""
 
 
 @dataclass(frozen=True, eq=False)

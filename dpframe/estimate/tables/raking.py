@@ -15,22 +15,27 @@ import numpy.typing as npt
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 SWEEPS = 4
-"""Times that all tables are gone through: more changes little, as tables of noise have no common solution."""
+"""Times that all tables are gone through: more changes little, as tables of noise have no common solution
+(tolerance)."""
 
 MOST_EXCHANGES = 100
-"""Times that rows which break a rule try to exchange a value of each column: a limit, beyond which few remain."""
+"""Times that rows which break a rule try to exchange a value of each column: few remain then (limit of time)."""
 
 FURTHEST = 2.0
-"""Most that the rows of a cell are multiplied or divided by in one step: a cell of few rows is mostly chance."""
+"""Most that the rows of a cell are multiplied or divided by in one step: a cell of few rows is mostly chance (tuned;
+effect not measured)."""
 
 FEWEST = 4.0
-"""Rows from which on a cell has an aim of its own: most rarer ones have no row, and the others would lose theirs."""
+"""Rows from which on a cell has an aim of its own: most rarer ones have no row, and the others would lose theirs
+(tuned; effect not measured)."""
 
 MOST_PLACES = 1 << 25
-"""Places of all kinds in all tables up to which they are kept from sweep to sweep; of more there is one sweep."""
+"""Places of all kinds in all tables up to which they are kept from sweep to sweep; of more there is one sweep (limit of
+memory)."""
 
 MOST_KEYS = 1 << 62
-"""Products of cells up to which rows are distinguished by one whole number; beyond it they are numbered between."""
+"""Products of cells up to which rows are distinguished by one whole number; beyond it they are numbered between (limit
+of the format)."""
 
 
 def raked(

@@ -16,9 +16,6 @@ from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.likelihood import Matrices, expectation_maximization, noise_share, through
 from dpframe.spaces.arrays import FloatArray
 
-SHOWS = 3.0
-"""Standard deviations of its law under independence beyond which a pair's distance from that shows."""
-
 
 @dataclass(frozen=True, eq=False)
 class Table:

@@ -8,8 +8,9 @@ from typing import Any
 
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.inferred import INTERVALS, NULLS_SHOW, Measured, null_count
+from dpframe.plan.inferred import INTERVALS, Measured, null_count
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
@@ -69,7 +70,7 @@ class Task(ABC):
 
     def _has_nulls(self) -> bool:
         nulls = null_count(self.measured)
-        return nulls is not None and nulls[0] > NULLS_SHOW * nulls[1] ** 0.5
+        return nulls is not None and nulls[0] > DETECTION_SE * nulls[1] ** 0.5
 
     def _noisy(self, exact: Ints, noise: CountNoise, stream: ColumnStream) -> tuple[Ints, int | None]:
         """Return noisy counts, and that of nulls, the first one, where the type has them."""

@@ -21,14 +21,14 @@ from dpframe.errors import ParameterError
 from dpframe.noise.gaussian import GaussianTable, Ints, gaussian_table
 from dpframe.noise.geometric_counts import GeometricNoise, geometric_noise
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.inferred import ALONE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
+from dpframe.plan.inferred import ALONE, STATED_SHARE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
 from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise
 
 RARE = 50
-"""A value in at least one of so many rows is to be found, where half of M² reaches it."""
+"""A value in at least one of so many rows is to be found, where half of M² reaches it (tuned; effect not measured)."""
 LEAST_SHARE, MOST_SHARE = 0.05, 0.5
-"""Limits of the share of M² that inference takes, where nothing else is said."""
+"""Limits of the share of M² that inference takes, where nothing else is said (tuned; effect not measured)."""
 
 
 @dataclass(frozen=True)
@@ -184,14 +184,14 @@ def _threshold(sigma2: float, contributions: int, probability: float) -> int:
 
 
 PURE_SHARE = 0.1
-"""Share of ε that inference takes with δ = 0, where nothing else is said."""
+"""Share of ε that inference takes with δ = 0, where nothing else is said (tuned; effect not measured)."""
 
 _OWN_SLACK, _TABLES_SLACK = 0.05, 1e-3
-"""Shares of δ that inference has as slack: where values of unknown domains may show, and where only tables' tails."""
+"""Shares of δ that inference has as slack: where values of unknown domains may show, and where only tables' tails
+(tuned; effect not measured)."""
 _MOST = 0.99
-"""Largest share: of less than a hundredth of M² no rows are made, which would show only once it is spent."""
-_STATED = 0.5
-"""Share of δ at which inference by itself is stated as an (ε, δ)."""
+"""Largest share: of less than a hundredth of M² no rows are made, which would show only once it is spent
+(tolerance)."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def allowance(
     step = Step(mu, promise.delta * (_OWN_SLACK if unknown else _TABLES_SLACK))
     if taken > _MOST:
         raise ParameterError("infer_share must leave at least a hundredth for the rows; lower it to 0.99 or less")
-    delta = _short(promise.delta * _STATED)
+    delta = _short(promise.delta * STATED_SHARE)
     return Allowance(Budget(_short(step_epsilon(step, delta), up=True) or 5e-324, delta), step)
 
 

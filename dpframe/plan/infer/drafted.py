@@ -24,10 +24,12 @@ TITLE = "FOR THE CURATOR ALONE: read off the data, not private. Check each line 
 """The first lines of a draft."""
 
 MOST_CATEGORIES = 100
-"""Values of a column beyond which a draft leaves it out: it has a row's own text, or names."""
+"""Values of a column beyond which a draft leaves it out: it has a row's own text, or names (tuned; effect not
+measured)."""
 
 _PARTS = 4
-"""Each bound of a draft is moved outwards by at most one of so many parts of their distance."""
+"""Each bound of a draft is moved outwards by at most one of so many parts of their distance (tuned; effect not
+measured)."""
 
 _CHECKS = {
     "integer": "bounds that the question allows; here those seen, rounded",
@@ -45,10 +47,11 @@ _CODE = "; {} in {} row{} is far from all others: if it stands for an answer tha
 _ROWS_OWN = "; every row has its own: if it looks like an identifier to you, leave it out, no noise makes it useful"
 
 _MANY = 30
-"""Rows from which on whole numbers that all differ are said to be each row's own."""
+"""Rows from which on whole numbers that all differ are said to be each row's own (tuned; effect not measured)."""
 
 _FAR = 3
-"""Times as far from 0 as all other values a number of nines lies that may stand for a missing one."""
+"""Times as far from 0 as all other values a number of nines lies that may stand for a missing one (tuned; effect not
+measured)."""
 
 
 @dataclass(frozen=True, repr=False)

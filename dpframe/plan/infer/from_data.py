@@ -125,9 +125,11 @@ def reals(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 
 
 _YEARS = (-62_135_596_800, 253_402_300_799)
+"""Seconds since 1970 of the first and last time of the years 1 to 9999 (limit of the format)."""
 
 
 _DAYS = (-999_999_999 * 86_400, 999_999_999 * 86_400)
+"""Seconds of the least and greatest `datetime.timedelta` (limit of the format)."""
 
 
 def times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
@@ -159,7 +161,7 @@ def _times_of_day(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 
 
 _SMALLEST = 1e-90
-"""Least bound of vectors that is read off the data, and the inverse of the largest."""
+"""Least bound of vectors that is read off the data, and the inverse of the largest (limit of the format)."""
 
 _ITEMS = (
     pa.types.is_string,

@@ -16,6 +16,7 @@ import pyarrow as pa
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
+from dpframe.observe.significance import DETECTION_SE
 from dpframe.plan.findings import YEARS, are_placed, bounds_of_others
 from dpframe.plan.infer.column import Task
 from dpframe.plan.infer.cost import CountNoise, Histogram
@@ -28,36 +29,36 @@ from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
 
 ROUND_SHARES = {1: (1.0,), 2: (0.5, 0.5), 3: (0.33, 0.33, 0.34)}
-"""Shares of a numeric column's budget for its rounds, by how many there are."""
+"""Shares of a numeric column's budget for its rounds, by how many there are (tuned; effect not measured)."""
 
 _MOST_PARTS = (32, 1024)
-"""Parts into which a cell with most of the mass is divided, in the second and in the third round."""
+"""Parts into which a cell with most of the mass is divided, in the second and in the third round (tuned; effect not
+measured)."""
 
 _PARTS, _YEARLY = ((0.12, 1), (0.03, 2), (0.0, 4)), 0.05
 """Parts of a doubling that are cells of an only round, by the least noise of a count, as a part of the rows; and up to
-which noise times have a cell for each year.
+which noise times have a cell for each year (tuned; effect not measured).
 
 Bounds are ends of cells, and chosen among as many as there are. Of the columns found in real tables of 150 to 500 rows
 1.6 % were clipped by more than a standard deviation of their mean with halves, .3 % with whole doublings.
 """
 
 _STEP_PLANES = 8
-"""Planes of a round's stream before those of the steps' noise."""
-
-_SEEN = 3.0
-"""Standard errors of a count that the rows present must show."""
+"""Planes of a round's stream before those of the steps' noise (limit of the format)."""
 
 _LARGEST = 2**63 - 1
+"""Largest signed whole number of 64 bits (limit of the format)."""
 
 _MOST_STEPS = 1 << 22
-"""Values of a whole-number column: noise hides the digits beyond, and finer grids take minutes to calibrate."""
+"""Values of a whole-number column: noise hides the digits beyond, and finer grids take minutes to calibrate (limit of
+time)."""
 
 _MOST_LISTED = 1 << 16
-"""Values of a whole-number column whose type lists them."""
+"""Values of a whole-number column whose type lists them (limit of memory)."""
 
 
 _WIDTHS = {"s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "D": 86_400 * 10**6}
-"""Microseconds of a step of times that are listed."""
+"""Microseconds of a step of times that are listed (theory: units of time)."""
 
 
 def is_number(type_: pa.DataType) -> bool:
@@ -133,9 +134,10 @@ def only_grid(grid: Grid, parts: int) -> Grid:
 
 
 _JUST_ABOVE_ONE = 1 + 2.0**-52
+"""The double that follows 1 (theory: spacing of doubles)."""
 
 _FAR = 2.0**60
-"""The size from which the cells are those of the type's own grid."""
+"""The size from which the cells are those of the type's own grid (limit of the format)."""
 
 
 def _tick(type_: pa.DataType, year: int) -> int:
@@ -246,7 +248,8 @@ class Numbers(Task):
         """Return the space between the bounds found, or between 0 and 1 where nothing was."""
         space = self._between(*(self._bounds() or (0, 1)))
         # What is empty may be anything: rows must show beyond the noise.
-        if pa.types.is_floating(self.type) and self._present()[0] > _SEEN * math.sqrt(self.measured[-1].variance):
+        error = math.sqrt(self.measured[-1].variance)
+        if pa.types.is_floating(self.type) and self._present()[0] > DETECTION_SE * error:
             space = Real(0.0, 1.0, steps=1) if self._are_truth_values() else space  # they come back as no others
         counts, nullable = self.rounds, self._has_nulls()
         further = bounds_of_others(counts, Nullable(space) if nullable else space, self.n)

@@ -26,7 +26,7 @@ from dpframe.spaces.written_values import WRITTEN_KINDS, can_be_written, read_wr
 from dpframe.totals.counts import Cells, OfColumn
 
 _SHARE = 0.1
-"""Share of the budget for the kinds, relative to 1 of what is asked next."""
+"""Share of the budget for the kinds, relative to 1 of what is asked next (tuned; effect not measured)."""
 
 
 class _Maker(Protocol):

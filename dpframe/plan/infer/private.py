@@ -28,19 +28,17 @@ from dpframe.plan.infer.numbers import ROUND_SHARES, Numbers, Times, is_number, 
 from dpframe.plan.infer.objects import Objects
 from dpframe.plan.infer.vectors import Lists
 from dpframe.plan.inferred import Asked, AskedOf, Measured
+from dpframe.plan.measuring import MOST_ITEMS
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import is_list_of_floats
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Count, Read, counting
 
-MOST_ITEMS = 8
-"""Items of a row that are counted, where nothing else is said."""
-
 _ROUNDS = 4
-"""Times that the data is read: kinds of objects first, then three for numbers."""
+"""Times that the data is read: kinds of objects first, then three for numbers (limit of the format)."""
 
 _PLANES = 16
-"""Planes of a column's stream that a round may take words from."""
+"""Planes of a column's stream that a round may take words from (limit of the format)."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,8 @@ class Measurement:
 
 
 _CLEAR = 60
-"""A round is worth its part of the budget where its noise is at most one of so many parts of the rows."""
+"""A round is worth its part of the budget where its noise is at most one of so many parts of the rows (tuned; effect
+not measured)."""
 
 
 def rounds_of(columns: Sequence[Field], n: int, promise: Budget, contributions: int = 1) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.observe.significance import FALSE_ALARM, HINT_SE
 from dpframe.plan.inferred import Measured, fit_intervals
 from dpframe.plan.spikes import POINT
 from dpframe.spaces.arrays import FloatArray
@@ -25,25 +26,26 @@ Edge = int | float
 Places = npt.NDArray[np.intp]
 
 _PART = 0.035
-"""Share of the rows that a part of a divided cell should hold: less drowns in the noise."""
+"""Share of the rows that a part of a divided cell should hold: less drowns in the noise (tuned; effect not
+measured)."""
 
 _WIDTHS = (1, 2, 3, 4, 6, 8, *(2**power for power in range(4, 13)))
-"""Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none by itself.
+"""Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none by itself (tuned;
+effect not measured).
 
 A cell with most rows is cut into hundreds for what may lie at one value: of years, each is within its noise.
 """
 
-_FALSE_ALARM = 0.0005
-"""Probability, per column and round, that noise passes for mass."""
-
 _ADJACENT = 2.3
-"""Standard errors that mass beside other mass must show."""
+"""Standard errors that mass beside other mass must show (tuned; effect not measured)."""
 
 _LEAST_TAIL, _FAINT_TAIL, _MOST_TAIL = 0.001, 0.005, 0.05
-"""Share of the rows beyond the quantiles that bounds are made of: least where counts are exact, most by noise."""
+"""Share of the rows beyond the quantiles that bounds are made of: least where counts are exact, most by noise (tuned;
+effect not measured)."""
 
 _GROWTH, _SPIKE = (1.25, 2.8), 2.3
-"""Limits of the factor by which the way from the median to a bound is continued, and the factor beside a spike."""
+"""Limits of the factor by which the way from the median to a bound is continued, and the factor beside a spike (tuned;
+effect not measured)."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def hull(cells: Cells) -> tuple[int, int] | None:
     """
     size = len(cells.counts)
     widths = [width for width in _WIDTHS if width <= size]
-    level = NormalDist().inv_cdf(1 - _FALSE_ALARM / (size * len(widths)))
+    level = NormalDist().inv_cdf(1 - FALSE_ALARM / (size * len(widths)))
     sums = np.concatenate([[0.0], np.cumsum(cells.counts)])
     spread = np.zeros((size + 1, size + 1))
     spread[1:, 1:] = cells.covariance.cumsum(0).cumsum(1)
@@ -202,7 +204,7 @@ def fullest(cells: Cells, present: float) -> tuple[int, int] | None:
     error = float(np.sqrt(cells.covariance[0, 0]))
     while True:
         left = present - float(cells.counts[first : last + 1].sum())
-        if left < _REST_SHARE * present + _REST_ERRORS * error * math.sqrt(last + 1 - first):
+        if left < _REST_SHARE * present + HINT_SE * error * math.sqrt(last + 1 - first):
             return first, last
         above, below = np.cumsum(cells.counts[last + 1 :]), np.cumsum(cells.counts[:first][::-1])
         gains = [np.minimum(rows, left) - _NEXT_PRICE * error * np.arange(1, len(rows) + 1) for rows in (above, below)]
@@ -215,19 +217,19 @@ def fullest(cells: Cells, present: float) -> tuple[int, int] | None:
             first -= 1 + int(np.argmax(gains[1]))
 
 
-_REST_SHARE, _REST_ERRORS, _NEXT_PRICE = 0.15, 2.0, 0.3
-"""Share of the rows, and standard errors of that, from which on rows that are left over are looked for next to the
-others; and the standard errors that a cell must hold there.
-"""
+_REST_SHARE, _NEXT_PRICE = 0.15, 0.3
+"""Share of the rows from which on those that are left over are looked for next to the others, and the standard errors
+that a cell must hold there (tuned; effect not measured)."""
 
 
 _USUAL_PRICE, _AMOUNT_PRICE, _TINY_PRICE, _LARGE_PRICE, _NEGATIVE_PRICE, _APART = 0.75, 1.5, 2.0, 3.0, 1.0, 5.0
 """Standard errors that a cell must hold: of usual sizes, of amounts of millions to billions, tiny, large, more where
-negative; and a run apart from others.
+negative; and a run apart from others (tuned; effect not measured).
 
 Chosen on fifty real tables of 150 to 30,000 rows.
 """
 _TINY, _AMOUNT, _LARGE = 2.0**-8, 2.0**20, 2.0**36
+"""Sizes up to which numbers are tiny, and from which on they are amounts, and large (tuned; effect not measured)."""
 
 
 def _prices(ends: FloatArray) -> FloatArray:
@@ -314,7 +316,8 @@ def truth_values(cells: Cells, present: float, missing: float = 0.0) -> tuple[fl
 
 
 _REST = 1.25
-"""Standard errors up to which rows that seem to be neither 0 nor 1 are thought to be noise."""
+"""Standard errors up to which rows that seem to be neither 0 nor 1 are thought to be noise (tuned; effect not
+measured)."""
 
 
 def outer_bounds(cells: Cells, present: float) -> tuple[float, float] | None:

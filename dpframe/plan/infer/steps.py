@@ -20,17 +20,19 @@ from dpframe.plan.inferred import Measured
 from dpframe.spaces import Real, Space
 
 STEPS = (1000.0, 100.0, 10.0, 1.0, 0.5, 0.1, 0.01, 0.0)
-"""Each step divides those before it; the last cell is of values that none divides."""
+"""Each step divides those before it; the last cell is of values that none divides (limit of the format)."""
 
 STEP_SHARE = 0.1
-"""Share of the budget, relative to 1 of the intervals."""
+"""Share of the budget, relative to 1 of the intervals (tuned; effect not measured)."""
 
 _HUNDREDTHS = (100_000, 10_000, 1_000, 100, 50, 10, 1)
+"""The steps above 0, in hundredths (limit of the format)."""
 _LARGEST = 2.0**53 / 100
-"""Size from which floats have no hundredths to speak of."""
+"""Size from which floats have no hundredths to speak of (limit of the format)."""
 
 _FEWEST, _MOST = 2, 65_536
-"""Steps of a grid: two values are judged by other rules, and finer grids are as good as floats."""
+"""Steps of a grid: two values are judged by other rules, and finer grids are as good as floats (limit of the
+format)."""
 
 
 def step_counts(values: npt.NDArray[Any]) -> Ints:
@@ -50,7 +52,8 @@ def step_counts(values: npt.NDArray[Any]) -> Ints:
 
 
 _SOME_OFF, _CLEAR = 0.04, 0.06
-"""Share of the rows that may seem to lie off a grid, and the largest standard error of that."""
+"""Share of the rows that may seem to lie off a grid, and the largest standard error of that (tuned; effect not
+measured)."""
 
 
 def step_of(counts: Sequence[int], variance: float, off_grid: float = _SOME_OFF) -> float | None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from dpframe.errors import ColumnError
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
+from dpframe.observe.significance import FALSE_ALARM
 from dpframe.plan.infer.column import Task
 from dpframe.plan.infer.cost import CountNoise, Histogram
 from dpframe.plan.infer.numbers import first_grid, friendly
@@ -30,16 +31,14 @@ from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn
 
 _LENGTH_SHARE, _NORM_SHARES = 0.1, (0.4, 0.5)
-"""Shares of the budget for the length and for two rounds of norms, relative to 1 of a column of numbers."""
-
-_FALSE_ALARM = 0.0005
-"""Probability that noise passes for a length."""
+"""Shares of the budget for the length and for two rounds of norms, relative to 1 of a column of numbers (tuned; effect
+not measured)."""
 
 _PARTS = 64
-"""Parts into which a cell with most of the norms is divided in the second round."""
+"""Parts into which a cell with most of the norms is divided in the second round (tuned; effect not measured)."""
 
 _SMALLEST, _LARGEST = 1e-90, 1e90
-"""Limits of a bound."""
+"""Limits of a bound (limit of the format)."""
 
 
 def _length_counts(values: Any) -> Ints:
@@ -107,7 +106,7 @@ class Lists(Task):
             counts = tuple(noisy.tolist())
             self.measured.append(Measured(self.field.name, "norms", self.grid.edges, counts, noise.variance, missing))
             return
-        level = NormalDist().inv_cdf(1 - _FALSE_ALARM / LONGEST) * noise.variance**0.5
+        level = NormalDist().inv_cdf(1 - FALSE_ALARM / LONGEST) * noise.variance**0.5
         shown = np.flatnonzero(noisy > level)
         shown = shown[shown > 0]
         lengths, counts = tuple(shown.tolist()), tuple(noisy[shown].tolist())
