@@ -38,7 +38,7 @@ class Pace:
 
 OF_TABLES = Pace(0.2, 0.95)
 """A quarter of the step errs as much on tables and takes three times as long (tuned; half and twice it change widths on
-a census by 2 and 3 %)."""
+a census by 1 and 5 %)."""
 
 OF_ROWS = Pace(0.1, 1.05)
 """Rows say so little of a cell that a fit follows their noise below what it leaves of the truth (tuned; effect not
