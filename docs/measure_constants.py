@@ -14,6 +14,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, is_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,8 @@ def scaled(value: Any, factor: float) -> Any:
         return {key: scaled(one, factor) for key, one in value.items()}
     if isinstance(value, tuple):
         return tuple(scaled(one, factor) for one in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **scaled(asdict(value), factor))
     return max(round(value * factor), 1) if isinstance(value, int) else value * factor
 
 

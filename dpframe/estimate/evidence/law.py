@@ -25,7 +25,7 @@ _SCORINGS = 3
 
 _HIDDEN = 1.3
 """Factor of what a profile may lose of the likelihood: its law of the other cells is not the likeliest of all (tuned;
-half and twice it change widths on a census by −8 and 7 %)."""
+half and twice it change widths on a census by −15 and 16 %)."""
 
 _CAREFUL = 1.5
 """Factor of a bootstrap's errors: it is about a truth as smooth as the fit (tuned; half and twice it change widths on a
