@@ -63,18 +63,15 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
     mine = [measured for measured in inferred.measured if measured.column == axis.name]
     on_steps = is_on_steps(mine, axis.column.space)
     found = [one for m in mine for one in (*_values(m, axis, limit), *_intervals(m, axis, parts, on_steps))]
-    nulls = null_count(measured for measured in mine if not _are_null_beside(measured, axis))
+    # Where values that were not found are released as null, too, no count is of all nulls.
+    has_other = getattr(axis.column.space.inner_space, "other", None) is not None
+    nulls = null_count(measured for measured in mine if has_other or measured.kind != "values")
     if nulls is not None and axis.has_null:
         # Null is a value if the mean of all its counts showed by three standard errors.
         found.append((np.eye(axis.cells)[-1], *nulls, DETECTION_SE * math.sqrt(nulls[1])))
     if not found:
         return None
     return Observation(*(np.array(part, dtype=np.float64) for part in zip(*found, strict=True)))
-
-
-def _are_null_beside(measured: Measured, axis: Axis) -> bool:
-    """Return whether values that were not found are released as null, too, so that no count is of all of these."""
-    return measured.kind == "values" and getattr(axis.column.space.inner_space, "other", None) is None
 
 
 def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:

@@ -133,19 +133,16 @@ class Discrepancy:
         found.append(dependence.reshape(-1, 1))
         scales.append(np.ones(1))
         counts = joint.ravel() * self.rows
-        rare = counts < np.minimum(RARE_CELL_SE * self._cell_noise, self.rows / joint.size)
+        noise = self.noise.ravel()
+        if self.channels:
+            # That of released rows is spread evenly over cells.
+            noise = np.full(joint.size, self.noise.sum() / joint.size)
+        rare = counts < np.minimum(RARE_CELL_SE * np.sqrt(noise), self.rows / joint.size)
         if 1 < rare.sum() < joint.size - 1:
             found.append(rare.astype(np.float64).reshape(-1, 1))
             scales.append(np.ones(1))
         directions = np.clip(np.concatenate(found, axis=1), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
         return directions, self.scale * np.concatenate(scales)
-
-    @property
-    def _cell_noise(self) -> FloatArray:
-        """Standard errors of the cells' counts; those of released rows spread evenly over cells."""
-        if not self.channels:
-            return np.sqrt(self.noise).ravel()
-        return np.full(self.joint.size, np.sqrt(self.noise.sum() / self.joint.size))
 
     @one_thread
     def draw_laws(self, fitted: FloatArray, generator: np.random.Generator) -> FloatArray:

@@ -291,7 +291,8 @@ class Profile(NamedTuple):
     @property
     def mean_step(self) -> float:
         """The mean step of least squares, by how far cells would go."""
-        return float(self.steps[np.argmin(self.scores)] / max(self.length, 1e-300))
+        # Rounding takes a whole step beyond 1, and with it a weight of cells without rows below 0.
+        return min(float(self.steps[np.argmin(self.scores)] / max(self.length, 1e-300)), 1.0)
 
 
 def _steps(choice: Choice) -> Steps:

@@ -138,10 +138,6 @@ class Block:
         """Room for residuals, and for these weighted: made anew in each step it would cost more than the step."""
         return np.empty((2, *self.precisions.shape), self.counts.dtype)
 
-    def of_starts(self, starts: npt.NDArray[np.bool_]) -> Block:
-        """Return the block of some of the starts."""
-        return self if len(self.counts) == 1 else replace(self, counts=self.counts[starts])
-
     def misfit(
         self, laws: npt.NDArray[Any], shares: npt.NDArray[Any], n: float = 1.0
     ) -> tuple[FloatArray, list[tuple[Side, npt.NDArray[Any]]]]:
@@ -349,7 +345,7 @@ class Descent:
                 values, first, second, gradients = (
                     [v[kept] for v in part] for part in (values, first, second, gradients)
                 )
-                self.blocks = [block.of_starts(kept) for block in self.blocks]
+                self.blocks = [b if len(b.counts) == 1 else replace(b, counts=b.counts[kept]) for b in self.blocks]
                 if not len(active):
                     break
             # Means of gradients and of their squares are a tenth and a thousandth of the sums.

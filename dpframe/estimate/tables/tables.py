@@ -90,11 +90,13 @@ def merged(tables: Sequence[Table]) -> Table:
 
 
 def with_merged_singles(tables: Sequence[Table]) -> list[Table]:
-    """Return tables of several columns as they are, then all tables of each single column as one."""
+    """Return tables with all of each single column as one, after the others if a column has several."""
     singles: dict[tuple[Any, ...], list[Table]] = {}
     for table in tables:
         if len(table.columns) == 1:
             singles.setdefault(table.columns, []).append(table)
+    if all(len(some) == 1 for some in singles.values()):
+        return list(tables)
     return [table for table in tables if len(table.columns) > 1] + [merged(some) for some in singles.values()]
 
 
