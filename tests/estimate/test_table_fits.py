@@ -261,8 +261,8 @@ def test_where_noise_is_weak_the_simple_estimate_is_taken(codes, sizes):
 
 def test_steps_of_exact_halves():
     even, all_one = np.array([2.0, 2.0]), np.array([4.0, 4.0])
-    at_simple = Profile.of(even, all_one, Table((0,), all_one, 1.0))
-    at_mixture = Profile.of(even, all_one, Table((0,), even, 1.0))
+    at_simple = Profile.of(even, all_one, Table((0,), all_one, 1.0), 1)
+    at_mixture = Profile.of(even, all_one, Table((0,), even, 1.0), 1)
     assert (at_simple.odds(at_simple), at_simple.mean_step) == (math.inf, 1.0)
     assert (at_mixture.odds(at_mixture), at_mixture.mean_step) == (0.0, 0.0)
     assert Profile.sum_of([]).mean_step == 0.0
