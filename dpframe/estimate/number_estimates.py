@@ -227,17 +227,23 @@ class NumberEstimates(VectorEstimates):
         apart, scales = (found.ravel() - centre) / width, np.ones(found.size)
         moved, left = shrunk(apart, noise.ravel() / width**2, scales, _ALIKE, _FAR)
         means = np.clip(centre + width * moved.reshape(found.shape), *ends)
-        if fit is None:
-            variance = left.reshape(found.shape) * width**2 + unsure
-            return self._results(means, variance), {"source": "rows"}, np.sqrt(spread) / width
-        errors = np.fmin(fit.own.std_error * step, np.sqrt(spread)) / width
+        errors, drawn, other = np.sqrt(spread) / width, left.reshape(found.shape) * width**2, ratio
+        with np.errstate(invalid="ignore"):
+            low, high = ratio - self._z * np.sqrt(spread), ratio + self._z * np.sqrt(spread)
+        if fit is not None:
+            errors = np.fmin(fit.own.std_error * step / width, errors)
+            drawn, other = fit.draws.var(axis=0, ddof=1) * step**2, centre + step * fit.own.estimate
+            low, high = (centre + step * end for end in (fit.own.lower, fit.own.upper))
         # A group is no surer than its own evidence: intervals are not shrunk as estimates are.
-        squares = np.maximum(fit.draws.var(axis=0, ddof=1) * step**2, np.minimum(errors, 1.0) ** 2 * width**2)
-        other = centre + step * fit.own.estimate
-        hidden = errors > HIDDEN_SD
+        squares = np.maximum(drawn, np.minimum(errors, 1.0) ** 2 * width**2)
+        hidden = ~(errors <= HIDDEN_SD)
+        other = np.where(hidden & ~np.isfinite(other), means, other)
         means = np.where(~hidden & (np.abs(other - means) > 2 * np.sqrt(squares)), np.clip(other, *ends), means)
         results = self._results(means, squares + (other - means) ** 2 + unsure)
-        low, high = (np.clip(centre + step * end, *ends) for end in (fit.own.lower, fit.own.upper))
+        # Without rows of its own a group may have any mean.
+        low, high = (
+            np.clip(np.where(np.isnan(end), most, end), *ends) for end, most in zip((low, high), ends, strict=True)
+        )
         low, high = np.minimum(low, means), np.maximum(high, means)
         results = Results(
             means,
@@ -245,8 +251,8 @@ class NumberEstimates(VectorEstimates):
             np.where(hidden, low, results.lower),
             np.where(hidden, high, results.upper),
         )
-        said: dict[str, Any] = {"source": "both"}
-        if fit.assumes:
+        said: dict[str, Any] = {"source": "rows" if fit is None else "both"}
+        if fit is not None and fit.assumes:
             said["assumes"] = [*(axis.name for axis in keys), scale.column.name]
         return results, said, errors
 
