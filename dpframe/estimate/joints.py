@@ -525,8 +525,7 @@ class Joints:
     ) -> tuple[Results, dict[str, Any]]:
         """Return how many rows meet conditions, by the fit and its rows, and what is said of it.
 
-        The interval of three conditions and more, which no table holds together, reaches to what their pairs allow
-        where that is near.
+        Of three conditions and more, which no table holds together, it is said which counts their pairs allow.
         """
         names = list(conditions)
         model = self.models.around(names)
@@ -558,7 +557,7 @@ class Joints:
         # No more rows meet all conditions than each.
         each = [known for known in (draws.met(*one) for one in wanted.items()) if known is not None]
         most = max(min((own + z * error for own, error in each), default=rows), 0.0)
-        results = replace(results.within(most=most), std_error=np.minimum(results.std_error, most / z))
+        results = replace(results, std_error=np.minimum(results.std_error, most / z)).clipped(0.0, most)
         said: dict[str, Any] = {"source": "both" if heard else "tables"}
         if unseen:
             said |= {"assumes": names}
