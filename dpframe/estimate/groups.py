@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpframe.observe.quantiles import NORMAL_QUANTILE, STUDENT_QUANTILE
-from dpframe.plan.findings import MOST_NOISE
 from dpframe.spaces.arrays import FloatArray
 
-HIDDEN_SD = MOST_NOISE
-"""Standard error of a group's own mean, in standard deviations of the number, from which on noise hides the group."""
+HIDDEN_SD = 0.5
+"""Standard error of a group's own mean, in standard deviations of the number, from which on noise hides the group
+(tuned; effect not measured)."""
 
 INTERACTION_MEAN_SD = 0.16
 """Scale of the shift of a group's mean by two keys that no table shows, in standard deviations of the number (tuned;

@@ -554,17 +554,21 @@ class Joints:
             apart = float(((table.counts - fitted * rows) * cover).sum())
             sampled += max(apart**2 - float((table.variances * cover**2).sum()), 0.0)
         results = Results.of_draws(np.array([found]), drawn[:, None] + off, sampled + off**2, z)
-        # No more rows meet all conditions than each.
-        each = [known for known in (draws.met(*one) for one in wanted.items()) if known is not None]
-        most = max(min((own + z * error for own, error in each), default=rows), 0.0)
-        results = replace(results, std_error=np.minimum(results.std_error, most / z)).clipped(0.0, most)
+        if len(names) > 1:
+            # No more rows meet all conditions than each; all of these ends have to hold.
+            ends = [rows]
+            for own, error in filter(None, (draws.met(*one) for one in wanted.items())):
+                chance = max(own * (1 - own / max(rows, 1.0)), 0.0) if population else 0.0
+                ends.append(max(own, 0.0) + _ROOM * z * math.hypot(error, math.sqrt(chance)))
+            most = min(ends)
+            results = replace(results, std_error=np.minimum(results.std_error, most / z)).clipped(0.0, most)
         said: dict[str, Any] = {"source": "both" if heard else "tables"}
         if unseen:
             said |= {"assumes": names}
             if len(names) <= MOST_BOUNDED:
-                ends = bounds_by_pairs(sides) @ sides.ravel()
-                ends[np.abs(ends) < _ROUNDING] = 0.0
-                said["allowed_by_pairs"] = tuple((np.clip(ends, 0.0, 1.0) * rows).tolist())
+                allowed = bounds_by_pairs(sides) @ sides.ravel()
+                allowed[np.abs(allowed) < _ROUNDING] = 0.0
+                said["allowed_by_pairs"] = tuple((np.clip(allowed, 0.0, 1.0) * rows).tolist())
         return results, said
 
     def correlation(self, one: str, other: str, population: bool, z: float) -> Results | None:

@@ -106,9 +106,9 @@ class TableDraws:
 
     @cached_property
     def noise(self) -> float:
-        """Standard error of a cell of the columns' pairs, in rows."""
-        known = (self.evidence.row_pairs | self.evidence.pairs).values()
-        return math.sqrt(np.mean([table.variances.mean() for table in known])) if known else 1.0
+        """Standard error of a cell of the columns' measured pairs, in rows; of rows alone √n, about."""
+        known = self.evidence.pairs.values()
+        return math.sqrt(np.mean([table.variances.mean() for table in known]) if known else self.rows)
 
     def _generator(self, *purpose: Any) -> np.random.Generator:
         """Return a generator of its own for each purpose: the order of questions changes no answer."""
@@ -355,7 +355,8 @@ class TableDraws:
         parts, values = weights @ spread, column.cells - column.axis.has_null
         slopes = generator.normal(1.0, WITHIN_BIN_SLOPE_SD) * moved_by_slopes(joint, weights, spread, values)
         found = np.tensordot(parts, joint, axes=1) + slopes
-        cut = ((parts > 0) & (parts < 1)).any(axis=0) & (parts <= 1).all(axis=0)
+        # Sums of values, as those of means, are no parts of a bin.
+        cut = ((parts > 0) & (parts < 1)).any(axis=0) & (parts.sum(axis=0) <= 1 + 1e-9)
         if cut.any():
             inside = np.maximum(joint[cut].reshape(int(cut.sum()), -1), 0.0)
             moved = self._moved_within(inside, parts[:, cut], self._leaps(joint[:values])[cut[:values]], generator)
@@ -378,7 +379,7 @@ class TableDraws:
         """
         every = np.concatenate([parts, np.maximum(1 - parts.sum(axis=0, keepdims=True), 0.0)])
         even = every[:, :, None] * inside
-        scales = (WITHIN_BIN_LOG_ODDS_SD + leaps) / math.sqrt(2)  # odds are of two parts
+        scales = (WITHIN_BIN_LOG_ODDS_SD + leaps) / math.sqrt(2)  # odds of two parts differ by two shifts
         shifts = scales * generator.standard_t(DEGREES, even.shape)
         rows = even * np.exp(np.clip(shifts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
         for _ in range(2 * MARGIN_SWEEPS):

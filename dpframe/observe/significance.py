@@ -1,4 +1,7 @@
-"""How far counts must be from noise to count as seen: one rule for all packages."""
+"""How far counts must be from noise to count as seen: one rule for all packages.
+
+Inference reads these, too: another value changes the spaces that it finds, and so what is released.
+"""
 
 DETECTION_SE = 3.0
 """Standard errors from which on counts show what they are of, and up to which noise may hide it (tuned; effect not
