@@ -43,17 +43,17 @@ FEWEST_ROWS = 0.05
 MOST_MOVE = 3.0
 """Logarithm by which a refit moves a cell at most (tolerance)."""
 
-INDEPENDENT_SHARE, TOGETHER_SHARE = 0.6, 0.1
+INDEPENDENT_SHARE, TOGETHER_SHARE = 0.5, 0.2
 """Chances that a cell which noise hides is as of independent columns, whatever a fit says, and that it has any part
 of a value's rows (tuned; effect below).
 
-On pairs of seven tables of 3,000 rows at ε = 1: with two thirds of both .976 of the cells are covered for .980,
-and .0015 lie beyond five errors for none.
+On pairs of seven tables of 3,000 rows at ε = 1: with .4 and .05, .976 of the cells are covered for .981, and three
+times as many lie beyond five errors; with .5 and .3 intervals are 1 % wider.
 """
 
 HIDDEN_LOG_SD = 1.0
-"""Scale of the factor by which such a cell is off that of independent columns (tuned as these: .7 makes no difference
-but that rare values all of whose rows have one other value are missed by five errors)."""
+"""Scale of the factor by which a cell that noise hides is off that of independent columns (tuned; with .7 more cells of
+rare values lie beyond five errors)."""
 
 WITHIN_BIN_LOG_ODDS_SD = 0.2
 """Scale of the log odds by which rows of a bin lie in its parts, by cell of the other columns, where these do not
