@@ -641,8 +641,8 @@ def test_matrices_have_pandas_shape():
 
 @pytest.mark.slow
 def test_cells_that_a_fit_leaves_empty_may_hold_rows():
-    # Keys are fixed. By the errors of fits alone 36 of 1,302 such cells lie beyond five of them. All rows of a rare value
-    # have one other value here, which noise of several times their number hides: up to 6 of 651 cells may.
+    # Keys are fixed. By the errors of fits alone 36 of 1,302 such cells lie beyond five of them. All rows of a rare
+    # value have one other value here, which noise of several times their number hides: up to 6 of 651 cells may.
     generator, n = np.random.default_rng(3), 3_000
     rare = generator.choice(31, n, p=[0.9, *[0.1 / 30] * 30])
     part = generator.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])
