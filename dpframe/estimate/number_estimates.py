@@ -108,8 +108,8 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).mean("age", by="sex").round()
              estimate  std_error  lower  upper
         sex
-        F        53.0        1.0   50.0   55.0
-        M        52.0        1.0   49.0   54.0
+        F        53.0        2.0   50.0   56.0
+        M        52.0        2.0   48.0   55.0
         """
         if not is_one_of(method, ["auto", "inverse"]):
             raise ParameterError('method must be "auto" or "inverse"')
