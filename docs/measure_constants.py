@@ -147,5 +147,6 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")
+    # Every answer would warn again for each value of the constant; only widths are read.
+    warnings.simplefilter("ignore", dpf.DpframeWarning)
     main(sys.argv[1])

@@ -60,7 +60,7 @@ _WITHIN = 0.15
 """Standard deviation of the rows within a cell, in its widths: half of what it is where they are spread evenly (tuned;
 effect not measured)."""
 
-_RUNS, _FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.01
+_RUNS, _RUNS_FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.01
 """Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows (tuned;
 effect not measured)."""
 
@@ -523,7 +523,7 @@ def noise_of_mean(measured: tuple[Measured, ...], space: Space, n: int) -> float
 
 def _stands_out(counts: FloatArray, covariance: FloatArray, inside: npt.NDArray[np.bool_]) -> bool:
     """Return whether some run of cells, among these, holds more than noise makes anywhere among them."""
-    level = NormalDist().inv_cdf(1 - _FALSE_ALARM / (len(_RUNS) * max(int(inside.sum()), 1)))
+    level = NormalDist().inv_cdf(1 - _RUNS_FALSE_ALARM / (len(_RUNS) * max(int(inside.sum()), 1)))
     sums = np.concatenate([[0.0], np.cumsum(counts * inside)])
     spread = np.pad((covariance * np.outer(inside, inside)).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     for width in (width for width in _RUNS if width <= len(counts)):
