@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -55,6 +56,12 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[2] for alias in node.names if alias.name.startswith("dpframe.")}
     return found
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """Their folders are no packages: pytest collects only one of two, and refuses a run of both tiers."""
+    named = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert not [name for name, times in named.items() if times > 1]
 
 
 def test_every_room_has_a_layer():
