@@ -31,12 +31,27 @@ class _Question:
     q: list[float]
     where: dict[str, Any] | None
     k: int | None
-    target: str
+    target: str | None
+    family: str | None
+    weights: str | None
 
     @property
     def common(self) -> dict[str, Any]:
         """Options of every statistic."""
-        return {"target": self.target}
+        return {} if self.target is None else {"target": self.target}
+
+    @property
+    def fitted(self) -> dict[str, Any]:
+        """Options of regressions."""
+        given = {"family": self.family, "weights": self.weights}
+        return self.common | {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def groups(self) -> str:
+        """The column of the groups; `ParameterError` if it is missing."""
+        if self.by is None:
+            raise ParameterError("compare takes --by, the column of the groups")
+        return self.by
 
     @property
     def counted(self) -> dict[str, Any]:
@@ -116,6 +131,12 @@ STATISTICS: dict[str, _Statistic] = {
     "mean-curve": _one("by bins", lambda e, c, q: e.mean_curve(c[0], q.by, bins=q.bins, **q.common)),
     "cov-curve": _one("", lambda e, c, q: stacked(_named(e.cov_curve(c[0]), "point", "other point"))),
     "fidelity": _Statistic(range(1), frozenset(), lambda e, c, q: e.fidelity()),
+    "compare": _one("by", lambda e, c, q: e.compare(c[0], q.groups, **q.common)),
+    "independence": _Statistic(range(2, 3), frozenset(), lambda e, c, q: _untargeted(e.independence(*c), q)),
+    "regress": _one(
+        "family weights",
+        lambda e, c, q: e.regress(c[0], **q.fitted).rename_axis("term"),  # the column is a formula
+    ),
     "quantile": _one("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
 }
 STATISTICS |= {name: one for name, one in _of_a_column().items() if name not in STATISTICS}
@@ -190,6 +211,13 @@ def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
     return [name for name in known if not has_few_values(estimates.plan[name].space)]
 
 
+def _untargeted(result: pd.Series[Any], question: _Question) -> pd.Series[Any]:
+    """Return a result of the population, unless another target was asked for."""
+    if question.target == "table":
+        raise ParameterError("independence is of the population; leave out --target")
+    return result
+
+
 def by_instead(statistic: str, columns: list[str]) -> str:
     """Return how to group by the second of two columns, where one is taken."""
     return (
@@ -208,7 +236,7 @@ def stacked(wide: pd.DataFrame) -> pd.DataFrame:
 def estimate(
     source: Source,
     statistic: Annotated[str, argument(", ".join(STATISTICS) + "; or as pandas writes them, e.g. value_counts.")],
-    columns: Annotated[list[str] | None, argument("Its columns.")] = None,
+    columns: Annotated[list[str] | None, argument("Its columns; of regress a formula.")] = None,
     by: Annotated[str | None, option("Group means by this column.")] = None,
     bins: Annotated[str | None, option("Bins of numeric columns: how many, or their edges, as 0,18,65,120.")] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Shares instead of counts.")] = False,
@@ -219,7 +247,11 @@ def estimate(
         str | None, option('Conditions of count, in JSON: {"sex": "F", "age": {"lower": 18, "upper": 65}}.')
     ] = None,
     k: Annotated[int | None, option("How many values top shows.", min=1)] = None,
-    target: Annotated[str, typer.Option(help="table or population.")] = "table",
+    target: Annotated[
+        str | None, option("table or population; by default the table, and of regressions the population.")
+    ] = None,
+    family: Annotated[str | None, option("Of regressions: gaussian, binomial or poisson.")] = None,
+    weights: Annotated[str | None, option("Of regressions: a column of weights.")] = None,
     confidence_level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     as_json: AsJson = False,
 ) -> None:
@@ -231,14 +263,26 @@ def estimate(
     if len(columns) not in chosen.columns:
         least = chosen.columns[0]
         count = f"{least} column{'s' * (least > 1)}" + (" or more" if len(chosen.columns) > 1 else "")
+        count = "one formula, such as 'visits ~ age'" if "family" in chosen.options else count
         count = count if least else "--where and no columns" if "where" in chosen.options else "no columns"
         grouped = by_instead(statistic, columns) if "by" in chosen.options else ""
         raise ParameterError(f"{statistic} takes {count}; got {len(columns)}{grouped}")
     conditions = None if where is None else read_where(where)
     question = _Question(
-        by, None if bins is None else _bins(bins), normalize, given or [], method, q or [], conditions, k, target
+        by,
+        None if bins is None else _bins(bins),
+        normalize,
+        given or [],
+        method,
+        q or [],
+        conditions,
+        k,
+        target,
+        family,
+        weights,
     )
-    for name in sorted({"by", "bins", "normalize", "given", "method", "q", "where", "k"} - chosen.options):
+    optional = {"by", "bins", "normalize", "given", "method", "q", "where", "k", "family", "weights"}
+    for name in sorted(optional - chosen.options):
         # Left unsaid, the answer would be to another question.
         if getattr(question, name) not in (None, False, []):
             remedy = "mean takes it, and joint takes --given" if name == "by" else "leave it out"
@@ -259,5 +303,7 @@ def estimate(
         return
     shown = _short_bins(_whole_seconds(table))
     typer.echo(shown.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+    if "formula" in table.attrs:
+        typer.echo(f"n = {table.attrs['n']:,}, family {table.attrs['family']}, of the {table.attrs['target']}")
     if "method" in table.attrs:
         typer.echo(f"method: {table.attrs['method']}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,12 @@ On the pairs of seven tables of 3,000 rows at ε = 1: with .1, .977 of the cells
 
 MOST_DIRECTIONS = 80
 """Directions of products of both columns' bases (limit of time); of more only the fit's own and rare cells stay."""
+
+MARGIN_SWEEPS = 3
+"""Sweeps over the margins of a drawn pair, or over the pairs of a drawn joint (tolerance)."""
+
+CONDITIONING_STEPS = 4
+"""Gauss–Newton steps towards the counts (tolerance)."""
 
 FEWEST_ROWS = 0.05
 """Rows that a cell has at least where its variance is taken (tolerance)."""
@@ -167,6 +174,51 @@ class Discrepancy:
         tilts = np.exp(np.clip(theta @ directions.T, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
         return fitted * tilts.reshape(fitted.shape)
 
+    @one_thread
+    def condition_laws(
+        self, fitted: FloatArray, counts: FloatArray, margins: Sequence[FloatArray], generator: np.random.Generator
+    ) -> FloatArray:
+        """Return draws of the pair's law given draws of the fit's counts and of what was counted (first axis both).
+
+        θ is drawn from its prior and then moved towards the counts by Gauss–Newton steps (randomise, then optimise:
+        Bardsley, Solonen, Haario and Laine 2014); the weights of Student's law are drawn given θ in between. The law
+        keeps draws of both columns' own counts, ``margins``: noise in the sums of cells moves no θ.
+        """
+        directions, scales = self.directions
+        draws, places = len(fitted), np.arange(len(scales))
+        through = np.kron(*self.channels) if self.channels else None
+        inverse = 1 / (self.noise.ravel() if self.channels else (self.noise + self._within_margins).ravel())
+        weights: Any = generator.gamma(DEGREES / 2, 2 / DEGREES, (draws, len(scales)))
+        start = generator.standard_normal((draws, len(scales))) * scales
+        theta, law = np.zeros_like(start), fitted
+        for _ in range(CONDITIONING_STEPS):
+            slopes, expected = _slopes_within_margins(law, directions), law.reshape(draws, -1)
+            if through is not None:
+                slopes, expected = through @ slopes, expected @ through.T
+            residual = counts.reshape(draws, -1) - expected + (slopes @ theta[:, :, None])[:, :, 0]
+            weighted = slopes.transpose(0, 2, 1) * inverse
+            inner, precision = weighted @ slopes, weights / scales**2
+            inner[:, places, places] += precision
+            aim = (weighted @ residual[:, :, None])[:, :, 0] + precision * start / np.sqrt(weights)
+            theta = np.linalg.solve(inner, aim[:, :, None])[:, :, 0]
+            weights = generator.gamma((DEGREES + 1) / 2, 2 / (DEGREES + (theta / scales) ** 2))
+            tilts = np.exp(np.clip(theta @ directions.T, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
+            law = to_margins(fitted * tilts.reshape(fitted.shape), margins)
+        return law
+
+    def condition_tables(self, laws: FloatArray, counts: FloatArray, generator: np.random.Generator) -> FloatArray:
+        """Return draws of a table's counts about draws of its law, moved towards draws of what was counted."""
+        chance = chance_within_margins(laws)
+        scale = CELL_LOG_ODDS_SD / np.sqrt(generator.gamma(DEGREES / 2, 2 / DEGREES, laws.shape))
+        spread = chance + (scale * chance) ** 2
+        shifts = np.clip(scale * generator.standard_normal(laws.shape), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+        mean = laws * np.exp(shifts)
+        drawn = gamma_about(mean, chance_within_margins(mean), generator)
+        if self.channels:
+            return drawn
+        # Matheron's rule: a draw of the prior moves towards perturbed counts as the estimate would.
+        return np.asarray(np.maximum(drawn + spread / (spread + self.noise) * (counts - drawn), 0.0))
+
     def draw_tables(self, laws: FloatArray, followed: FloatArray, generator: np.random.Generator) -> FloatArray:
         """Return draws of a table's counts about draws of its law: by the part of their spread that no fit follows."""
         chance = chance_within_margins(laws)
@@ -176,6 +228,26 @@ class Discrepancy:
         shifts = scale * open_part * generator.standard_normal(laws.shape)
         mean = laws * np.exp(np.clip(shifts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
         return gamma_about(mean, chance_within_margins(mean) * open_part**2, generator)
+
+
+def _slopes_within_margins(law: FloatArray, directions: FloatArray) -> FloatArray:
+    """Return how a law moves along directions while its margins stay, shape (draws, cells, directions)."""
+    centred = directions.reshape(1, *law.shape[1:], -1)
+    weights = law[..., None]
+    for _ in range(MARGIN_SWEEPS):
+        for axis in (1, 2):
+            sums = np.maximum(weights.sum(axis=axis, keepdims=True), 1e-9)
+            centred = centred - (weights * centred).sum(axis=axis, keepdims=True) / sums
+    return np.asarray((weights * centred).reshape(len(law), -1, directions.shape[1]))
+
+
+def to_margins(counts: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
+    """Return draws of a pair's counts scaled to draws of both columns' counts."""
+    for _ in range(MARGIN_SWEEPS):
+        for axis, margin in ((2, margins[0]), (1, margins[1])):
+            have = counts.sum(axis=axis)
+            counts = counts * np.expand_dims(margin / np.maximum(have, 1e-9), axis)
+    return counts
 
 
 def gamma_about(mean: FloatArray, variance: FloatArray, generator: np.random.Generator) -> FloatArray:

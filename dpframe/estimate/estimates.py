@@ -14,17 +14,19 @@ from dpframe.errors import InferenceWarning, ParameterError, check_whole, name_l
 from dpframe.estimate import sets
 from dpframe.estimate.base import column_names
 from dpframe.estimate.count_estimates import CountEstimates
+from dpframe.estimate.function_estimates import FunctionEstimates
 from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
-from dpframe.estimate.number_estimates import NumberEstimates
 from dpframe.estimate.plot import draw
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.synthetic import LOUD, Synthesizer, check_rows, make_generator
+from dpframe.estimate.synthetic_copies import SyntheticCopies
 from dpframe.plan.threads import methods_in_one_thread
 
 _DESCRIBED = ["count", "mean", "std", "25%", "50%", "75%"]
 """Rows of `describe`, as pandas calls them."""
 
 _EXAMPLES = {
+    "compare": 'compare("visits", by="ward")',
     "cooccurrence": 'cooccurrence("hobbies")',
     "corr": 'corr(["age", "income"])',
     "count": 'count({"age": (18, 65), "sex": "F"})',
@@ -34,6 +36,8 @@ _EXAMPLES = {
     "describe": 'describe(["age", "income"])',
     "fidelity": "fidelity()",
     "histogram": 'histogram("age", bins=10)',
+    "independence": 'independence("ward", "smoker")',
+    "infer": 'infer(lambda t: t["age"].median())',
     "joint": 'joint(["sex", "region"], given=["sex"])',
     "mean": 'mean("age", by="sex")',
     "mean_curve": 'mean_curve("load", by="sex")',
@@ -42,6 +46,7 @@ _EXAMPLES = {
     "nunique": 'value_counts("sex")',
     "plot": 'plot("age")',
     "quantile": 'quantile("age", [0.25, 0.75])',
+    "regress": 'regress("visits ~ age + C(ward)")',
     "set_sizes": 'set_sizes("hobbies")',
     "std": 'std("age")',
     "sum": 'sum("income"); by groups: mean("income", by="sex")',
@@ -57,7 +62,7 @@ _EXAMPLES = {
 
 @refusing_misfit_calls(_EXAMPLES)
 @methods_in_one_thread
-class Estimates(CountEstimates, NumberEstimates):
+class Estimates(CountEstimates, FunctionEstimates):
     """Estimates from a sanitised table.
 
     Parameters
@@ -284,7 +289,14 @@ class Estimates(CountEstimates, NumberEstimates):
         """Return whether the rows are, cell by cell, those released, in any order; see also `dpframe.verify`."""
         return self._source.verify()
 
-    def synthesize(self, n_rows: int | None = None, random_state: Any = None) -> Any:
+    def synthesize(
+        self,
+        n_rows: int | None = None,
+        random_state: Any = None,
+        *,
+        copies: int | None = None,
+        columns: str | Sequence[str] | None = None,
+    ) -> Any:
         """Return synthetic rows: a table of these columns and dtypes, in which plain pandas says about what `.dp` does.
 
         They are drawn from a model of the original table that is fitted to what was released, its measured tables
@@ -299,6 +311,14 @@ class Estimates(CountEstimates, NumberEstimates):
             released row, drawn given that row, in its place.
         random_state
             A seed, a numpy ``Generator``, or None for fresh entropy.
+        copies
+            How many synthetic tables to draw, from 2 to 40: a `SyntheticCopies`, a list of DataFrames that are draws of
+            the original table, all rows of it. Their analyses combine to honest standard errors, with its ``combine``,
+            R's mitools or Stata's ``mi``; those of one synthetic table are too small: on four hundred regressions and
+            group statistics of real and made tables, 38 % of its 95 % intervals held the truth. They are a function of
+            the release, so that they take neither ``n_rows`` nor ``random_state``.
+        columns
+            The columns of copies, by default all; of fewer columns draws are better.
 
         Returns
         -------
@@ -325,7 +345,14 @@ class Estimates(CountEstimates, NumberEstimates):
         >>> rows.shape, bool(abs((rows["sex"] == "F").mean() - (frame["sex"] == "F").mean()) < 0.02)
         ((2000, 2), True)
         """
+        if copies is not None:
+            if n_rows is not None or random_state is not None:
+                raise ParameterError("copies are draws of the whole table; leave out n_rows and random_state")
+            return self._copies(copies, columns)
+        if columns is not None:
+            raise ParameterError("columns are those of copies=; drop columns of the table that synthesize returns")
         fresh, generator = check_rows(n_rows), make_generator(random_state)
+        _warn_of_one_table()
         drawing = self._warned()
         if fresh is not None:
             return self._source.drawn(drawing.fresh(fresh, generator), fresh, drawing.text, drawing.not_found)
@@ -333,6 +360,14 @@ class Estimates(CountEstimates, NumberEstimates):
         parts = [drawing.given(codes, generator) for codes in self._source.codes(names)]
         codes = {name: np.concatenate([part[name] for part in parts]) for name in names}
         return self._source.drawn(codes, None, drawing.text, drawing.not_found)
+
+    def _copies(self, copies: int, columns: str | Sequence[str] | None) -> SyntheticCopies:
+        names = [name for name in self.plan.names if name not in self._source.missing]
+        if columns is not None:
+            names = column_names(columns, "columns")
+        tables = self._drawn_tables(names, check_whole(copies, "copies", 2), "table")
+        self._said_of_draws(tables, names)
+        return SyntheticCopies(tables.table(draw, self._synthesizer.text) for draw in range(tables.number))
 
     def fidelity(self) -> pd.DataFrame:
         """Return what synthetic rows hold: for every column whether it was found, for every pair how it depends.
@@ -387,6 +422,21 @@ class Estimates(CountEstimates, NumberEstimates):
     def _held(self, column: str) -> sets.Held:
         supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)
         return sets.Held(supports) if sizes is None else sizes.held(supports)
+
+
+_told_of_one_table = False
+
+
+def _warn_of_one_table() -> None:
+    """Warn once in a process that standard errors which software prints of one synthetic table are too small."""
+    global _told_of_one_table
+    if not _told_of_one_table:
+        _told_of_one_table = True
+        warn(
+            "standard errors that software prints of one synthetic table are too small; infer, regress, and "
+            "synthesize(copies=20) have honest ones",
+            InferenceWarning,
+        )
 
 
 def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: Any, most: int) -> Iterator[Any]:

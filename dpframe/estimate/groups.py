@@ -107,12 +107,14 @@ class GroupMeans:
     """Means of a number by cell of some keys, less that of all rows, in codes.
 
     ``estimate`` is the fit's and ``noise`` the variance that the noise of counts gives it; ``draws`` are draws of the
-    original table's means, the first axis; ``own`` is each group's own evidence. ``assumes`` says that no table holds
-    all of the columns, so that their interaction is assumed to be moderate.
+    original table's means, the first axis; ``own`` is each group's own evidence. ``chance`` is the variance of the mean
+    of a group's rows about that of their population. ``assumes`` says that no table holds all of the columns, so that
+    their interaction is assumed to be moderate.
     """
 
     estimate: FloatArray
     noise: FloatArray
     draws: FloatArray
     own: OwnEvidence
+    chance: FloatArray
     assumes: bool

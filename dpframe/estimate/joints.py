@@ -630,6 +630,16 @@ class Joints:
                 of_groups / np.maximum(rows, _ROUNDING) - of_all / np.maximum(everybody @ bins.present, _ROUNDING)
             )
 
+        def chance(shares: FloatArray) -> FloatArray:
+            """Return the variance of each group's mean by chance: that of the number within it, over its rows."""
+            for i, matrix in enumerate(onto):
+                shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
+            held = np.maximum(shares @ bins.present, _ROUNDING)
+            squares, means = (
+                shares @ (values * bins.present) / held for values in (bins.spreads + bins.means**2, bins.means)
+            )
+            return np.asarray(np.maximum(squares - means**2, 0.0) / np.maximum(held * self._source.rows, 1.0))
+
         draws = self.posterior.of(names)
         order = [draws.names.index(name) for name in names]
         refits = np.array([off_all(mixture.joint(order)) for mixture in draws.mixtures])
@@ -640,7 +650,8 @@ class Joints:
         else:
             each = [self._own_evidence(model, [axis], column, bins, z).less(mean) for axis in keys]
             own = OwnEvidence.of_several_keys(each, INTERACTION_MEAN_SD * math.sqrt(max(law.moments[1], 0.0)))
-        return GroupMeans(off_all(model.joint(names)), refits.var(axis=0, ddof=1), drawn, own, not measured)
+        joint = model.joint(names)
+        return GroupMeans(off_all(joint), refits.var(axis=0, ddof=1), drawn, own, chance(joint), not measured)
 
     def _own_evidence(self, model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float) -> OwnEvidence:
         """Return what the table of some keys and a number says of the mean in each cell of the keys."""

@@ -165,7 +165,8 @@ class NumberEstimates(VectorEstimates):
         shown = self._shown_cells(axes, dropna=True)
         labels, kept = [axis.labels[cells] for axis, cells in zip(axes, shown, strict=True)], np.ix_(*shown)
         index = labels[0] if isinstance(by, str) else pd.MultiIndex.from_product(labels)
-        results, said, errors = self._with_groups(scale, axes, scale.back(ratio), spread * scale.width**2, method)
+        rows = scale.back(ratio), spread * scale.width**2
+        results, said, errors = self._with_groups(scale, axes, rows, method, target == "population")
         if not isinstance(by, str):
             results = self._no_surer_than_coarser(results, column, keys, bins, method, target)
         found = self._group_means(column, results[kept].each(np.ravel), said, index)
@@ -200,14 +201,21 @@ class NumberEstimates(VectorEstimates):
         return results
 
     def _with_groups(
-        self, scale: moments.Scale, keys: Sequence[Axis], ratio: FloatArray, variance: FloatArray, method: str
+        self,
+        scale: moments.Scale,
+        keys: Sequence[Axis],
+        rows: tuple[FloatArray, FloatArray],
+        method: str,
+        population: bool,
     ) -> tuple[Results, dict[str, Any], FloatArray]:
         """Return means of groups from the rows and from what was measured, what is said of them, and their own errors.
 
         Estimates are weighted by precision, and shrunk to the mean of all by how much of their differences is noise;
         intervals are of the posterior's draws, and of a group's own evidence where noise hides the group. Last come the
-        errors of what each group shows of itself, in standard deviations of the column.
+        errors of what each group shows of itself, in standard deviations of the column. ``rows`` are means by released
+        rows and their variances, which hold a population's chance.
         """
+        ratio, variance = rows
         if method == "inverse":
             return self._results(ratio, variance), {"source": "rows"}, np.zeros(ratio.shape)
         fit, step = self._joints.group_means(keys, scale.column.name, self._z), scale.line[1]
@@ -251,6 +259,8 @@ class NumberEstimates(VectorEstimates):
             np.where(hidden, low, results.lower),
             np.where(hidden, high, results.upper),
         )
+        if population and fit is not None:
+            results = results.with_variance(fit.chance * step**2, self._z)
         said: dict[str, Any] = {"source": "rows" if fit is None else "both"}
         if fit is not None and fit.assumes:
             said["assumes"] = [*(axis.name for axis in keys), scale.column.name]

@@ -18,8 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from dpframe.estimate.discrepancy import DEGREES, LOG_ODDS_LIMIT, Discrepancy, gamma_about, rank_basis
+from dpframe.estimate.discrepancy import (
+    DEGREES,
+    LOG_ODDS_LIMIT,
+    MARGIN_SWEEPS,
+    Discrepancy,
+    gamma_about,
+    rank_basis,
+    to_margins,
+)
 from dpframe.estimate.evidence.combine import pooled, project
+from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.table_column import moved_by_slopes
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_to_margins
@@ -33,9 +42,6 @@ DRAWS = 40
 
 STARTS = 2
 """Starts of the fit that are refitted to each copy (limit of time): their mean has less noise than one of them."""
-
-MARGIN_SWEEPS = 3
-"""Sweeps over the margins of a drawn pair, or over the pairs of a drawn joint (tolerance)."""
 
 FEWEST_ROWS = 0.05
 """Rows that a cell has at least where logarithms or ratios of counts are taken (tolerance)."""
@@ -77,14 +83,21 @@ class Posterior:
 
     def __init__(self, models: Models, digest: str) -> None:
         self._models, self._digest = models, digest
-        self._made: dict[tuple[str, ...], TableDraws] = {}
+        self._made: dict[tuple[type[TableDraws], tuple[str, ...]], TableDraws] = {}
 
     def of(self, names: Sequence[str]) -> TableDraws:
-        """Return the draws of some columns."""
+        """Return the draws of some columns about the fit, for intervals around an estimate."""
+        return self._draws(TableDraws, names)
+
+    def conditioned(self, names: Sequence[str]) -> TableDraws:
+        """Return the draws of some columns given their counts, which are estimates themselves."""
+        return self._draws(ConditionedDraws, names)
+
+    def _draws(self, kind: type[TableDraws], names: Sequence[str]) -> TableDraws:
         key = tuple(name for name in self._models.tables.source.plan.names if name in names)
-        if key not in self._made:
-            self._made[key] = TableDraws(self._models.around(key), key, self._digest)
-        return self._made[key]
+        if (kind, key) not in self._made:
+            self._made[kind, key] = kind(self._models.around(key), key, self._digest)
+        return self._made[kind, key]
 
 
 class TableDraws:
@@ -100,7 +113,7 @@ class TableDraws:
         starts = [base.fit(start % base.fits) for start in range(DRAWS * self.each)]
         self.starts = [Mixture(one.weights, tuple(one.laws[place] for place in places)) for one in starts]
         self.evidence = among(model.evidence, places)
-        generator = self._generator("copies")
+        generator = self.generator("copies")
         self.copies = [self.evidence.again(generator) for _ in range(DRAWS)]
         self.mixtures = refit_mixtures(self.evidence, self.copies, self.starts)
 
@@ -110,7 +123,7 @@ class TableDraws:
         known = self.evidence.pairs.values()
         return math.sqrt(np.mean([table.variances.mean() for table in known]) if known else self.rows)
 
-    def _generator(self, *purpose: Any) -> np.random.Generator:
+    def generator(self, *purpose: Any) -> np.random.Generator:
         """Return a generator of its own for each purpose: the order of questions changes no answer."""
         words = hashlib.sha256("\0".join([self._digest, *self.names, *map(str, purpose)]).encode()).digest()
         return np.random.default_rng(int.from_bytes(words[:16], "big"))
@@ -122,9 +135,13 @@ class TableDraws:
         for name, column in zip(self.names, self.columns, strict=True):
             law = self.model.tables.law(name) if column.law is not None else None
             if law is not None:
-                noise = self._generator("law", name).standard_normal((DRAWS, len(law.rows))) @ law.root.T
-                found[name] = np.array([_monotone(rows, law.bins, self.rows) for rows in law.positive + noise])
+                noise = self.generator("law", name).standard_normal((DRAWS, len(law.rows))) @ law.root.T
+                found[name] = np.array([_monotone(rows, law.bins, self.rows) for rows in self._centre(law) + noise])
         return found
+
+    def _centre(self, law: NumberLaw) -> FloatArray:
+        """Return the counts of a number's cells that its draws are about."""
+        return law.positive
 
     @cached_property
     def singles(self) -> list[FloatArray]:
@@ -171,17 +188,28 @@ class TableDraws:
         moves = np.clip(moves - moves.mean(axis=0), -MOST_MOVE, MOST_MOVE)
         return np.asarray(fitted * np.exp(moves))
 
-    def _pair(self, pair: tuple[int, int]) -> FloatArray:
-        known, generator = (self.evidence.row_pairs | self.evidence.pairs).get(pair), self._generator("pair", pair)
+    def _known(self, pair: tuple[int, int]) -> Table | None:
+        return (self.evidence.row_pairs | self.evidence.pairs).get(pair)
+
+    def _prior(self, pair: tuple[int, int]) -> Discrepancy:
+        """Return how far the counts of a pair may lie from the fit."""
+        known = self._known(pair)
         ordered = [self.columns[place].axis.column.space.metric != "discrete" for place in pair]
         joint = self.model.fit.joint([self.model.names.index(self.names[place]) for place in pair])
         noise = np.full(joint.shape, np.inf) if known is None else known.variances
-        prior = Discrepancy(joint, self.rows, noise, ordered, () if known is None else known.channels)
+        return Discrepancy(joint, self.rows, noise, ordered, () if known is None else known.channels)
+
+    def _fitted(self, pair: tuple[int, int]) -> tuple[FloatArray, list[FloatArray]]:
+        """Return draws of the fit's counts of a pair, and draws of both columns' own counts."""
         margins = [self.singles[place] * self.rows for place in pair]
         independent = np.einsum("ka,kb->kab", *margins) / self.rows
         # Rows that a column's own draw has and the fit has not are spread as of independent columns: one row is.
-        fitted = np.maximum(self._laws(pair) * self.rows, independent / self.rows)
-        followed = np.zeros(joint.shape)
+        return np.maximum(self._laws(pair) * self.rows, independent / self.rows), margins
+
+    def _pair(self, pair: tuple[int, int]) -> FloatArray:
+        known, prior, generator = self._known(pair), self._prior(pair), self.generator("pair", pair)
+        fitted, margins = self._fitted(pair)
+        followed = np.zeros(fitted.shape[1:])
         if known is not None and not known.channels:
             seen = np.array([copy.pairs[pair].counts for copy in self.copies])
             followed = followed_noise(to_margins(fitted, margins), seen)
@@ -235,7 +263,7 @@ class TableDraws:
         Three columns may interact: the law of an ordered column is shifted along its ranks in each cell of two others
         by a Student law of three degrees, and cells of a table lie about the law by chance. Pairs stay as they are.
         """
-        generator = self._generator("joint", places, draw)
+        generator = self.generator("joint", places, draw)
         if places not in self._laws_together:
             self._laws_together[places] = self._laws(places)
         law = self._laws_together[places][draw] * self.rows + FEWEST_ROWS
@@ -244,11 +272,11 @@ class TableDraws:
         }
         law = fit_to_margins(law, pairs, 1)
         for triple in combinations(range(len(places)), 3):
-            ordered = [at for at in triple if self._is_ordered(places[at])]
-            along = max(ordered, key=lambda at: law.shape[at], default=None)
+            along = self.shifted_column([places[at] for at in triple])
             if along is not None:
-                others = tuple(at for at in range(law.ndim) if at != along)
-                keys = [law.shape[at] if at in triple and at != along else 1 for at in range(law.ndim)]
+                place = places.index(along)
+                others = tuple(at for at in range(law.ndim) if at != place)
+                keys = [law.shape[at] if at in triple and at != place else 1 for at in range(law.ndim)]
                 shift = generator.standard_t(DEGREES, keys) * INTERACTION_LOG_ODDS_SD
                 # No direction is left if all rows lie in one cell.
                 ranks = rank_basis(law.sum(axis=others))[:, :1].sum(axis=1)
@@ -258,9 +286,14 @@ class TableDraws:
         spread = interaction_variance(law, 3, INTERACTION_LOG_ODDS_SD)
         return fit_to_margins(gamma_about(law, spread, generator), pairs, MARGIN_SWEEPS)
 
-    def _is_ordered(self, place: int) -> bool:
-        column = self.columns[place]
-        return column.axis.column.space.metric != "discrete" and column.cells - column.axis.has_null > 2
+    def shifted_column(self, triple: Sequence[int]) -> int | None:
+        """Return which of three columns an interaction shifts: the ordered one of most cells; None without any."""
+        ordered = []
+        for place in triple:
+            column = self.columns[place]
+            if column.axis.column.space.metric != "discrete" and column.cells - column.axis.has_null > 2:
+                ordered.append(place)
+        return max(ordered, key=lambda place: self.columns[place].cells, default=None)
 
     def joint(self, draw: int) -> FloatArray:
         """Return one draw of the counts of all columns' cells together."""
@@ -303,7 +336,7 @@ class TableDraws:
         all_rows = ((own @ codes) / (own @ has_value)).reshape(-1, *[1] * len(groups))
         rows = np.maximum(sums[..., 1], 0.0) + FEWEST_ROWS
         chance = np.sqrt(np.maximum(sums[..., 2], 0.0)) / np.maximum(rows, 1.0)
-        chance = chance * self._generator("means", name).standard_normal(chance.shape)
+        chance = chance * self.generator("means", name).standard_normal(chance.shape)
         # A group without rows is as all rows are.
         return np.asarray((sums[..., 0] + FEWEST_ROWS * all_rows) / rows + chance - all_rows)
 
@@ -319,7 +352,7 @@ class TableDraws:
             for axis, (name, part) in enumerate(parts.items(), start=1):
                 known = self.met(name, part)
                 if known is not None:
-                    noise = self._generator("margin", name).standard_normal(DRAWS)
+                    noise = self.generator("margin", name).standard_normal(DRAWS)
                     met = np.clip(known[0] + known[1] * noise, 0.0, self.rows)
                     others = tuple(at for at in range(1, sides.ndim) if at != axis)
                     ratio = np.stack([met, self.rows - met], axis=1) / np.maximum(sides.sum(axis=others), 1e-9)
@@ -346,7 +379,7 @@ class TableDraws:
 
     def _summed(self, joint: FloatArray, name: str, weights: FloatArray, draw: int) -> FloatArray:
         """Return weighted sums of a draw's counts along the first axis, which is the column's."""
-        column, generator = self.columns[self.names.index(name)], self._generator("within", name, draw)
+        column, generator = self.columns[self.names.index(name)], self.generator("within", name, draw)
         if not column.is_cut:
             return np.tensordot(weights, joint, axes=1)
         fine = (self.fine[name][draw] if name in self.fine else column.shares) + 1e-12 * column.axis.volumes
@@ -386,6 +419,29 @@ class TableDraws:
             rows *= (every * inside.sum(axis=1) / np.maximum(rows.sum(axis=2), 1e-9))[:, :, None]
             rows *= inside / np.maximum(rows.sum(axis=0), 1e-9)
         return np.asarray((rows - even)[: len(parts)])
+
+
+class ConditionedDraws(TableDraws):
+    """Draws of counts given what was counted, each pair moved towards it besides the fit: whole tables are of these.
+
+    Draws about a fit measure the error of an estimate that is elsewhere. They share the fit's shrinkage, which a
+    correlation, or a coefficient, of the draws would have, too.
+    """
+
+    def _centre(self, law: NumberLaw) -> FloatArray:
+        """Return counts whose sums never fall: those cut at zero one by one put rows into empty tails, as draws do."""
+        return np.append(law.risen, law.positive[law.bins :])
+
+    def _pair(self, pair: tuple[int, int]) -> FloatArray:
+        known = self._known(pair)
+        if known is None:
+            return super()._pair(pair)
+        prior, generator = self._prior(pair), self.generator("pair", pair)
+        fitted, margins = self._fitted(pair)
+        copies = [(copy.row_pairs | copy.pairs)[pair].counts for copy in self.copies]
+        counts = np.array(copies)
+        laws = prior.condition_laws(to_margins(fitted, margins), counts, margins, generator)
+        return to_margins(prior.condition_tables(laws, counts, generator), margins)
 
 
 def _monotone(rows: FloatArray, bins: int, n: float) -> FloatArray:
@@ -432,12 +488,3 @@ def _within_margins(draws: FloatArray) -> FloatArray:
     """Return what draws of tables have besides the means of their rows and columns."""
     rows, columns = draws.mean(axis=2, keepdims=True), draws.mean(axis=1, keepdims=True)
     return np.asarray(draws - rows - columns + draws.mean(axis=(1, 2), keepdims=True))
-
-
-def to_margins(counts: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
-    """Return draws of a pair's counts scaled to draws of both columns' counts."""
-    for _ in range(MARGIN_SWEEPS):
-        for axis, margin in ((2, margins[0]), (1, margins[1])):
-            have = counts.sum(axis=axis)
-            counts = counts * np.expand_dims(margin / np.maximum(have, 1e-9), axis)
-    return counts

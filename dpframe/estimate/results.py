@@ -122,6 +122,18 @@ class Results:
         high = np.maximum(self.upper, self.std_error)
         return replace(self, lower=low, upper=np.where(np.isfinite(self.upper), high, self.upper))
 
+    def with_variance(self, variance: Any, z: float) -> Results:
+        """Return intervals that hold an independent error of this variance, too.
+
+        >>> float(Results(0.0, 3.0, -6.0, 6.0).with_variance(16.0, 2.0).upper)
+        10.0
+        """
+        low, high = self.estimate - self.lower, self.upper - self.estimate
+        more = z * np.sqrt(variance)
+        low, high = np.hypot(low, more), np.hypot(high, more)
+        error = np.hypot(self.std_error, np.sqrt(variance))
+        return Results(self.estimate, error, self.estimate - low, self.estimate + high)
+
     def in_units(self, space: Space, zone: Any, kind: str = "instant") -> Results:
         """Return numbers of a column in its own units: of times instants (in its zone) or durations, as ``kind`` says.
 
@@ -159,7 +171,7 @@ class Results:
         return out
 
 
-def student_quantile(z: float, degrees: int) -> float:
+def student_quantile(z: float, degrees: float) -> float:
     """Return the quantile of Student's law at the level where the standard normal one has z (Fisher and Cornish 1960).
 
     >>> round(student_quantile(1.959964, 39), 3)

@@ -76,14 +76,14 @@ def draw_given(
         for column, (law, channel, code) in enumerate(zip(part.laws, channels, released, strict=True)):
             # Shape (class of the mixture, released class, cell).
             laws = (law[:, None, :] * channel[None, :, :]).reshape(-1, law.shape[1])
-            found[column][rows] = _draw_cells(laws, classes * channel.shape[0] + code, generator)
+            found[column][rows] = draw_cells(laws, classes * channel.shape[0] + code, generator)
     return found
 
 
 def draw_fresh(mixture: Mixture, rows: int, generator: np.random.Generator) -> list[IntArray]:
     """Draw new rows from the mixture."""
-    classes = _draw_cells(mixture.weights[None, :], np.zeros(rows, dtype=np.int64), generator)
-    return [_draw_cells(law, classes, generator) for law in mixture.laws]
+    classes = draw_cells(mixture.weights[None, :], np.zeros(rows, dtype=np.int64), generator)
+    return [draw_cells(law, classes, generator) for law in mixture.laws]
 
 
 def draw_within(
@@ -99,9 +99,9 @@ def draw_within(
     inside = (bins[None, :] == np.arange(count)[:, None]).astype(np.float64)
     laws = inside * (fine + 1e-12)
     if channel is None or codes is None:
-        return _draw_cells(laws, drawn, generator)
+        return draw_cells(laws, drawn, generator)
     given = (laws[:, None, :] * channel[None, :, :]).reshape(-1, len(bins))
-    return _draw_cells(given, drawn * channel.shape[0] + np.asarray(codes, dtype=np.int64), generator)
+    return draw_cells(given, drawn * channel.shape[0] + np.asarray(codes, dtype=np.int64), generator)
 
 
 def count_below(codes: range, ends: IntArray) -> IntArray:
@@ -147,7 +147,7 @@ def _draw_classes(
     return found
 
 
-def _draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator) -> IntArray:
+def draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator) -> IntArray:
     """Draw a cell for every row from the law of its key, shape (keys, cells), evenly over the rows of a key."""
     totals = laws.sum(axis=1, keepdims=True)
     levels = np.cumsum(np.where(totals > 0, laws / np.where(totals > 0, totals, 1.0), 1 / laws.shape[1]), axis=1)
@@ -209,6 +209,21 @@ def make_generator(random_state: Any) -> np.random.Generator:
     if random_state is not None and not whole:
         raise ParameterError("random_state must be a whole number, a numpy Generator or None; give e.g. 0")
     return np.random.default_rng(random_state)
+
+
+def midnight_codes(source: Source, name: str, law_of: Callable[[str], Law]) -> range:
+    """Return the codes of midnights if a column's counts show no time of day; none for other columns."""
+    midnights = source.plan[name].space.inner_space.midnights
+    is_lost = name in {one.column for one in source.plan.not_found}
+    if not midnights or not source.n or source.zone(name) is not None or is_lost:
+        return range(0)
+    law = law_of(name)
+    between = np.zeros(law.cells)
+    between[: law.bins] = np.diff(count_below(midnights, law.ends)) == 0
+    share, _, lower, _ = law.parts_of(between[None, :], 0.0, DETECTION_SE)[:, 0]
+    spread_evenly = float(between[: law.bins] @ law.widths) / float(law.widths.sum())
+    # Cells were cut where their own noise was large, so that the share is above 0 by more than its error, too.
+    return range(0) if lower > 0 and share > spread_evenly / 2 else midnights
 
 
 class Synthesizer:
@@ -322,19 +337,7 @@ class Synthesizer:
     @cached_property
     def _midnights(self) -> dict[str, range]:
         """Codes of midnights of each column of times whose counts show no time of day; none of other columns."""
-        return {name: self._midnights_of(name) for name in self._model.columns}
-
-    def _midnights_of(self, name: str) -> range:
-        midnights = self._source.plan[name].space.inner_space.midnights
-        if not midnights or not self._source.n or self._source.zone(name) is not None or name in self.not_found:
-            return range(0)
-        law = self._law(name)
-        between = np.zeros(law.cells)
-        between[: law.bins] = np.diff(count_below(midnights, law.ends)) == 0
-        share, _, lower, _ = law.parts_of(between[None, :], 0.0, DETECTION_SE)[:, 0]
-        spread_evenly = float(between[: law.bins] @ law.widths) / float(law.widths.sum())
-        # Cells were cut where their own noise was large, so that the share is above 0 by more than its error, too.
-        return range(0) if lower > 0 and share > spread_evenly / 2 else midnights
+        return {name: midnight_codes(self._source, name, self._law) for name in self._model.columns}
 
     @cached_property
     def _measured(self) -> dict[tuple[int, ...], FloatArray]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 
 from dpframe.errors import (
@@ -37,7 +38,7 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.threads import remember
 from dpframe.spaces.field import is_open
 from dpframe.tables.files import FileInput
-from dpframe.tables.frames import Frame, wrap
+from dpframe.tables.frames import Frame, PandasFrame, wrap
 from dpframe.tables.info import ReleaseInfo
 from dpframe.tables.inputs import open_input
 from dpframe.tables.release import Digest, sealed
@@ -247,6 +248,22 @@ class Source:
             return table.emptied(table.rebuild(self.plan, self.plan.spaces, codes, None, text), nulls)
         plan = replace(self.plan, passthrough=(), keeps_index=False)
         return table.emptied(table.rebuild(plan, plan.spaces, codes, np.arange(fresh), text), nulls)
+
+    def as_frame(self, codes: Mapping[str, npt.NDArray[Any]], text: str | None = None) -> pd.DataFrame:
+        """Return codes of some columns' values as a DataFrame of these columns, of the release's own dtypes."""
+        names = [name for name in self._table.names if name in codes]
+        if isinstance(self._table, PandasFrame):
+            table: Frame = PandasFrame(self._table.frame[names].iloc[:0])
+        else:
+            fields = [pa.field(field.name, field.type, field.nullable) for field in self._table.fields(names)]
+            table = wrap(pa.schema(fields).empty_table())
+        plan = replace(self.plan, passthrough=(), keeps_index=False)
+        rows = len(next(iter(codes.values())))
+        found = table.rebuild(plan, plan.spaces, codes, np.arange(rows), text or "")
+        frame: pd.DataFrame = found if isinstance(found, pd.DataFrame) else found.to_pandas()
+        frame.index.name = None
+        frame.attrs = frame.attrs if text else {}
+        return frame
 
     def drawn_batches(
         self,

@@ -490,3 +490,11 @@ def test_cells_that_rules_exclude_have_no_rows_and_no_interval():
         others = joint.drop(never.index)
         assert (others["upper"] > others["lower"]).all()
     assert asked.count({"age": (0, 15), "work": "full"})[["estimate", "lower", "upper"]].tolist() == [0, 0, 0]
+
+
+def test_means_of_a_populations_groups_hold_the_chance_of_their_rows(shop):
+    safe = shop.dp.sanitize(epsilon=4, spaces=SHOP, key=key(1))
+    table, population = (safe.dp.mean("spend", by="tier", target=target) for target in ("table", "population"))
+    chance = shop.groupby("tier")["spend"].std() / shop.groupby("tier").size() ** 0.5
+    more = np.sqrt(population["std_error"] ** 2 - table["std_error"] ** 2)
+    np.testing.assert_allclose(more[["basic", "gold"]], chance[["basic", "gold"]], rtol=0.2)

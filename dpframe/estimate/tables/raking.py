@@ -55,10 +55,10 @@ def raked(
         return list(cells)
     _, first, kind, held = np.unique(row_keys(cells, sizes), return_index=True, return_inverse=True, return_counts=True)
     of_kinds = [cell[first] for cell in cells]
-    aims: Iterable[Margin] = _aims(of_kinds, float(len(kind)), tables)
+    margins: Iterable[Margin] = margins_of(of_kinds, float(len(kind)), tables)
     many = len(held) * len(tables) > MOST_PLACES
     stays = np.bincount(kind, ~replaced)
-    weights = scaled(stays.astype(np.float64), aims if many else list(aims), 1 if many else SWEEPS, FURTHEST)
+    weights = scaled(stays.astype(np.float64), margins if many else list(margins), 1 if many else SWEEPS, FURTHEST)
     # Whole numbers that add up to the rows, each next to its weight (systematic sampling).
     levels = np.cumsum(weights) * (len(kind) / weights.sum())
     levels[-1] = len(kind)
@@ -161,7 +161,10 @@ def scaled(weights: FloatArray, margins: Iterable[Margin], sweeps: int, furthest
     return weights
 
 
-def _aims(of_kinds: Sequence[IntArray], rows: float, tables: Mapping[tuple[int, ...], FloatArray]) -> Iterator[Margin]:
+def margins_of(
+    of_kinds: Sequence[IntArray], rows: float, tables: Mapping[tuple[int, ...], FloatArray]
+) -> Iterator[Margin]:
+    """Yield margins of rows, or of kinds of rows, that have tables' shares; cells of few rows are one cell."""
     for columns, shares in tables.items():
         cells, wanted = _well_filled(shares.ravel() * rows)
         places = cells[np.ravel_multi_index([of_kinds[c] for c in columns], shares.shape)].astype(np.int32)

@@ -1,0 +1,354 @@
+"""Any function of the table, regressions, and comparisons, with intervals from draws of the original table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpframe.errors import InferenceWarning, ParameterError, check_whole, name_list, warn
+from dpframe.estimate.base import column_names
+from dpframe.estimate.drawn_tables import CodeLimits
+from dpframe.estimate.functions import PROBE_ROWS, DrawnTables, columns_read, evaluate, warning_of
+from dpframe.estimate.independence import judge_independence
+from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
+from dpframe.estimate.number_estimates import NumberEstimates
+from dpframe.estimate.posterior import DRAWS
+from dpframe.estimate.regression import Regression, fit_draws, formula_columns
+from dpframe.estimate.results import Results
+from dpframe.estimate.synthetic import midnight_codes
+from dpframe.estimate.vectors import largest_deviations
+
+
+class FunctionEstimates(NumberEstimates):
+    """Statistics that are computed on draws of the original table."""
+
+    def infer(
+        self,
+        f: Callable[[pd.DataFrame], Any],
+        columns: str | Sequence[str] | None = None,
+        *,
+        target: str = "table",
+        draws: int = DRAWS,
+    ) -> Any:
+        """Return any function of the table, with intervals.
+
+        ``f`` is called on draws of the original table, DataFrames with its column names, dtypes, nulls and number of
+        rows. What an exception in ``f`` says reaches the caller.
+
+        Parameters
+        ----------
+        f
+            A function of a DataFrame that returns a number, a Series or an array of numbers, or an object with
+            ``.params``, such as a fit of statsmodels. Labels of a Series are matched between draws.
+        columns
+            The columns that ``f`` reads. By default they are found: those without which ``f`` fails, or returns
+            something else, on rows of random values.
+        target
+            See the class. For the population, ``f`` is called on one bootstrap sample of each draw, too, unless its
+            result has standard errors, ``.bse``.
+        draws
+            Number of draws, from 2 to 40: the error of a standard error is about 1/√(2·draws) of it.
+
+        Returns
+        -------
+        Series ``estimate, std_error, lower, upper`` for a number, and otherwise a DataFrame of these columns with the
+        labels of what ``f`` returns. ``attrs`` name the ``columns`` that were drawn and, as ``weak``, what makes
+        intervals cover less. A value that fewer than half of the draws have is NaN.
+
+        Raises
+        ------
+        ParameterError
+            If ``f`` returns no numbers, or another number of them on each draw, or if ``columns`` has a column that
+            cannot be drawn, such as sets and vectors.
+
+        Notes
+        -----
+        Estimates are means of the draws, or their median where the draws have few values. Intervals are of Student's
+        law by Rubin's rules for multiple imputations of a table (Raghunathan, Reiter and Rubin 2003). Interactions of
+        three columns that no measured table holds are assumed to be moderate.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
+        >>> safe = dpf.sanitize(frame, epsilon=4, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
+        >>> dpf.Estimates(safe).infer(lambda t: t.groupby("sex")["age"].median()).round()
+             estimate  std_error  lower  upper
+        sex
+        F        53.0        0.0   53.0   53.0
+        M        52.0        1.0   51.0   53.0
+        """
+        if not callable(f):
+            raise ParameterError("f must be a function of a DataFrame; write e.g. lambda t: t['age'].median()")
+        names = self._columns_of(f) if columns is None else column_names(columns, "columns")
+        tables = self._drawn_tables(names, draws, target)
+        values = evaluate(f, tables, target == "population")
+        results = values.results(self._z, target == "population")
+        said = self._said_of_draws(tables, names)
+        return results.series("infer", said) if values.index is None else results.frame(values.index, said)
+
+    def regress(
+        self,
+        formula: str,
+        family: str = "gaussian",
+        weights: str | None = None,
+        *,
+        target: str = "population",
+        draws: int = DRAWS,
+    ) -> pd.DataFrame:
+        """Return the coefficients of a regression, with intervals and p-values; statsmodels fits it.
+
+        Parameters
+        ----------
+        formula
+            As in R and statsmodels: ``"visits ~ age + C(ward) + age:C(sex)"``. Dates are numbers of days since 1970.
+        family
+            ``"gaussian"``, least squares; ``"binomial"``, a logistic regression, of an outcome that is True or False,
+            0 or 1, or has two categories, the last of which counts as 1; or ``"poisson"``, of counts.
+        weights
+            A column of weights of rows, as in weighted least squares.
+        target
+            ``"population"``, as statistical software has it: intervals hold what chance makes of the rows, too.
+            ``"table"``: the coefficients that the original table itself has.
+        draws
+            See `infer`.
+
+        Returns
+        -------
+        DataFrame indexed by statsmodels' names of terms, with columns ``estimate, std_error, lower, upper, p_value``.
+        ``attrs`` have the ``formula``, ``family``, ``target`` and ``outcome``, the number ``n`` of rows, those
+        ``left_out`` for nulls, and what `infer` says.
+
+        Raises
+        ------
+        ParameterError
+            If statsmodels is not installed (``pip install 'dpframe[stats]'``), for a formula that cannot be read, names
+            no column or one that was not released, another family, or weights that are no column of numbers.
+
+        Notes
+        -----
+        Each draw of the table is fitted, and Rubin's rules combine the fits (see `infer`). Categories that have next to
+        no rows are left out.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(4_000, columns=["age", "sex"])
+        >>> safe = dpf.sanitize(frame, epsilon=4, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
+        >>> dpf.Estimates(safe).regress("age ~ C(sex)")[["estimate", "lower", "upper"]].round()
+                     estimate  lower  upper
+        Intercept        51.0   50.0   52.0
+        C(sex)[T.M]       0.0   -1.0    2.0
+        """
+        if not isinstance(formula, str):
+            raise ParameterError('formula must be text, such as "visits ~ age + C(ward)"')
+        names = formula_columns(formula, [name for name in self.plan.names if name not in self._source.missing])
+        if weights is not None:
+            space = self._source.column(weights).space
+            if not space.is_numeric or space.is_time:
+                raise ParameterError(f"weights must be a column of numbers; {weights!r} holds {space.noun}")
+            names = list(dict.fromkeys([*names, weights]))
+        lost = [name for name in names if name in reasons(self.plan.not_found)]
+        if lost:
+            raise ParameterError(
+                f"private inference did not find {name_list(lost)}; leave it out, or declare its space"
+            )
+        tables = self._drawn_tables(names, draws, target)
+        fits = fit_draws(formula, family, weights, tables)
+        is_population = target == "population"
+        results, p_values = fits.values.results(self._z, is_population), fits.values.p_values(is_population)
+        said = self._said_of_draws(tables, names)
+        said |= {"formula": formula, "family": family, "target": target, "outcome": fits.outcome}
+        said |= {"n": fits.rows, "left_out": fits.left_out}
+        found = Regression(results.frame(fits.values.index).assign(p_value=p_values))
+        found.attrs.update(said)
+        return found
+
+    def compare(self, column: str, by: str, *, target: str = "table") -> pd.DataFrame:
+        """Return the differences between the means of all pairs of groups, with intervals that hold together.
+
+        Parameters
+        ----------
+        column
+            A randomised column of numbers.
+        by
+            A randomised column of listed values.
+        target
+            See the class.
+
+        Returns
+        -------
+        DataFrame with ``estimate, std_error, lower, upper`` of the mean of one group less that of another, indexed by
+        both: by ``by`` and ``minus``. All intervals hold at once at the confidence level; ``attrs`` are those of
+        `mean`, and have the ``means`` of the groups.
+
+        Raises
+        ------
+        ParameterError
+            For columns that `mean` refuses, times, and fewer than two groups.
+
+        Notes
+        -----
+        Intervals are of the largest of the differences in their standard errors (Tukey's method for estimates that
+        depend on each other); draws of the table say how far errors of two groups depend.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(4_000, columns=["age", "sex"])
+        >>> safe = dpf.sanitize(frame, epsilon=8, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
+        >>> dpf.Estimates(safe).compare("age", by="sex").round(0)
+                   estimate  std_error  lower  upper
+        sex minus
+        M   F           0.0        0.0   -0.0    0.0
+        """
+        if not isinstance(by, str):
+            raise ParameterError("by must be one column's name")
+        if self._source.column(column).space.is_time:
+            raise ParameterError(f"column {column!r} holds times; mean({column!r}, by={by!r}) compares them")
+        means = self.mean(column, by=by, target=target)
+        if len(means) < 2:
+            raise ParameterError(f"column {by!r} has one group; compare needs two")
+        errors = means["std_error"].to_numpy(dtype=np.float64)
+        covariance = np.outer(errors, errors) * self._group_correlations(column, by, means.index)
+        pairs = [(b, a) for a, b in combinations(range(len(means)), 2)]
+        contrasts = np.zeros((len(pairs), len(means)))
+        for place, (one, other) in enumerate(pairs):
+            contrasts[place, one], contrasts[place, other] = 1.0, -1.0
+        known = np.isfinite(errors)
+        (largest,) = largest_deviations(
+            contrasts[:, known], covariance[np.ix_(known, known)][None], self.confidence_level
+        )
+        estimates = contrasts @ np.nan_to_num(means["estimate"].to_numpy(dtype=np.float64))
+        variance = np.einsum("pi,ij,pj->p", contrasts, np.nan_to_num(covariance), contrasts)
+        unknown = (contrasts[:, ~known] != 0).any(axis=1)
+        estimates, variance = (np.where(unknown, np.nan, values) for values in (estimates, variance))
+        labels = [[means.index[one] for one, _ in pairs], [means.index[other] for _, other in pairs]]
+        index = pd.MultiIndex.from_arrays(labels, names=[by, "minus"])
+        said: dict[str, Any] = {str(name): value for name, value in means.attrs.items()}
+        said["means"] = means["estimate"].to_dict()
+        return Results.of(estimates, variance, largest).frame(index, said)
+
+    def independence(self, one: str, other: str) -> pd.Series[Any]:
+        """Return whether two columns depend: a p-value, and how strongly at least, as Cramér's V.
+
+        Parameters
+        ----------
+        one, other
+            Randomised columns of listed values or of numbers, which are taken in bins of about equal shares.
+
+        Returns
+        -------
+        Series ``p_value, cramers_v, lower``: the p-value of independent columns in the population; an estimate of V,
+        from 0 to 1; and the lower end of a one-sided interval of V at the confidence level, which is what to report: an
+        estimate near 0 is mostly noise. ``attrs["source"]`` says what was counted.
+
+        Raises
+        ------
+        ParameterError
+            For a column with itself, one of sets or vectors, or two that were neither counted together nor released as
+            rows.
+
+        Notes
+        -----
+        The law of χ² is simulated with the noise of the counts (Gaboardi, Lim, Rogers and Vadhan 2016). Rare values are
+        pooled, which lowers V.
+
+        Examples
+        --------
+        >>> import dpframe as dpf
+        >>> frame = dpf.datasets.make_census(4_000, columns=["sex", "education", "age"])
+        >>> spaces = {"sex": ["F", "M"], "education": list(dpf.datasets.EDUCATION), "age": (0, 120)}
+        >>> safe = dpf.sanitize(frame, epsilon=4, spaces=spaces, key=bytes(32))
+        >>> bool(dpf.Estimates(safe).independence("education", "age")["p_value"] < 0.01)
+        True
+        """
+        if one == other:
+            raise ParameterError("a column depends on itself; name two columns")
+        for name in (one, other):
+            if self._source.column(name).space.code_words or self._joints.tables.member(name) is None:
+                raise ParameterError(f"column {name!r} holds {self._source.column(name).space.noun}; see support")
+        model = self._joints.models.around([one, other])
+        places = model.places([one, other])
+        pair = (min(places), max(places))
+        known = (model.evidence.row_pairs | model.evidence.pairs).get(pair)
+        if known is None:
+            raise ParameterError(
+                f"columns {one!r} and {other!r} were not counted together; measure=['auto', ({one!r}, {other!r})] does"
+            )
+        joint, counts, variances, rows = model.fit.joint(pair), known.counts, known.variances, float(self.rows)
+        if known.channels:
+            # Released rows are a sample of the columns' own randomised values, which depend only if the columns do.
+            rows = float(self.n)
+            counts, variances = counts * (rows / max(float(counts.sum()), 1.0)), np.zeros(counts.shape)
+            joint = np.einsum("ia,jb,ab->ij", *known.channels, joint)
+        found = judge_independence(counts, variances, joint, rows, self.confidence_level, 0)
+        out = pd.Series(asdict(found), name="independence")
+        out.attrs["source"] = "rows" if known.channels else "tables"
+        return out
+
+    def _group_correlations(self, column: str, by: str, index: pd.Index[Any]) -> Any:
+        """Return how errors of groups' means depend, shape (groups, groups); not at all if only rows know of them."""
+        if not self._joints.tables or self._joints.tables.member(by) is None:
+            return np.eye(len(index))
+        draws = self._joints.posterior.of([by, column])
+        axis = draws.columns[draws.names.index(by)].axis
+        parts = np.eye(axis.cells)
+        means = draws.means({by: parts}, column)
+        correlations = pd.DataFrame(np.nan_to_num(np.corrcoef(means.T)), axis.labels, axis.labels)
+        found = correlations.reindex(index=index, columns=index).fillna(0.0).to_numpy(copy=True)
+        np.fill_diagonal(found, 1.0)
+        return found
+
+    def _columns_of(self, f: Callable[[pd.DataFrame], Any]) -> list[str]:
+        """Return the columns that a function reads, by calling it on rows of random values."""
+        generator, codes = np.random.default_rng(0), {}
+        for column in self.plan.columns:
+            words = column.space.code_words
+            if column.name not in self._source.missing:
+                random = generator.integers(0, min(column.space.size, 2**62), PROBE_ROWS).astype(np.uint64)
+                codes[column.name] = np.zeros((PROBE_ROWS, words), dtype=np.uint64) if words else random
+        names = columns_read(f, self._source.as_frame(codes))
+        if not names:
+            raise ParameterError("f reads no column of the table; name what it reads with columns=[…]")
+        return names
+
+    def _drawn_tables(self, names: Sequence[str], draws: int, target: str) -> DrawnTables:
+        """Return draws of some columns, after all that is wrong with the question was refused."""
+        self._source.sampling(target)
+        number = check_whole(draws, "draws", 2, DRAWS)
+        if not names:
+            raise ParameterError("name at least one column")
+        for name in names:
+            space = self._source.column(name).space
+            if space.holds_sets or space.holds_vectors or self._joints.tables.member(name) is None:
+                raise ParameterError(
+                    f"column {name!r} holds {space.noun}, of which no table is drawn; use support or mean_curve for it"
+                )
+        if not self.rows:
+            raise ParameterError("the release has no rows, so that no table can be drawn")
+        posterior = self._joints.posterior.conditioned(names)
+        limits = {}
+        for name, column in zip(posterior.names, posterior.columns, strict=True):
+            empty_cells = [] if column.is_cut else self._empty_other(column.axis)
+            limits[name] = CodeLimits(empty_cells, midnight_codes(self._source, name, self._joints.law))
+        return DrawnTables(posterior, self._source, number, limits)
+
+    def _said_of_draws(self, tables: DrawnTables, names: Sequence[str]) -> dict[str, Any]:
+        """Return attrs of a result from draws, and warn of what makes intervals cover less."""
+        weaknesses = tables.weaknesses()
+        message = warning_of(weaknesses)
+        if message is not None:
+            warn(message, InferenceWarning)
+        self._warn_of_imputed(names)
+        said: dict[str, Any] = {"columns": list(names), "draws": tables.number}
+        missing = {name: why for name, why in reasons(self.plan.not_found).items() if name in names}
+        if missing:
+            warn_of_nan(missing)
+            said[NOT_FOUND] = missing
+        return said | ({"weak": weaknesses} if weaknesses else {})

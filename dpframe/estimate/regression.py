@@ -1,0 +1,237 @@
+"""Regressions on draws of the original table: statsmodels fits each, Rubin's rules combine them.
+
+A regression of a table of n rows may be fitted to fewer rows of each draw: the coefficients of r rows differ between
+draws by the variance of r rows in place of that of n, and the difference of both is taken off.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpframe.errors import ParameterError, is_one_of
+from dpframe.estimate.axes import ListedAxis
+from dpframe.estimate.functions import DrawnTables, FunctionValues
+
+MOST_FITTED_ROWS = 50_000
+"""Rows of each draw that a regression is fitted to at most (limit of time)."""
+
+FEWEST_LEVEL_ROWS = 2.0
+"""Rows of a category, on average over draws, from which on it has a coefficient: others are left out (tolerance)."""
+
+FAMILIES = ("gaussian", "binomial", "poisson")
+
+
+class Regression(pd.DataFrame):
+    """Coefficients with their errors, whose text begins with the formula, the family and the number of rows."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    @property
+    def heading(self) -> str:
+        """The formula, the family, the rows and the target, in one line."""
+        said = self.attrs
+        return f"{said['formula']}  ({said['family']}, n = {said['n']:,}, target={said['target']!r})"
+
+    def __repr__(self) -> str:
+        return f"{self.heading}\n{pd.DataFrame(self).to_string(float_format=lambda value: f'{value:.4g}')}"
+
+    def _repr_html_(self) -> str:
+        body: Any = pd.DataFrame(self).to_html(float_format=lambda value: f"{value:.4g}")
+        return f"<p>{self.heading}</p>{body}"
+
+
+def import_patsy() -> ModuleType:
+    """Return patsy, which reads formulas, or raise `ParameterError` if it or statsmodels is not installed."""
+    try:
+        import patsy
+        import statsmodels.genmod.generalized_linear_model
+        import statsmodels.regression.linear_model  # noqa: F401
+    except ModuleNotFoundError:
+        raise ParameterError("regress needs statsmodels; install it with pip install 'dpframe[stats]'") from None
+    return patsy  # type: ignore[no-any-return]
+
+
+def formula_columns(formula: str, known: Collection[str]) -> list[str]:
+    """Return the columns that a formula names, in order; other names must be functions that patsy knows.
+
+    Raises
+    ------
+    ParameterError
+        If patsy cannot read the formula, if it has no left side, or names no column.
+
+    >>> formula_columns("visits ~ np.log(age) + C(ward)", ["age", "ward", "visits", "sex"])
+    ['visits', 'age', 'ward']
+    """
+    patsy = import_patsy()
+    try:
+        described = patsy.ModelDesc.from_formula(formula)
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ParameterError(f'formula cannot be read: {reason}; write one like "visits ~ age + C(ward)"') from None
+    if not described.lhs_termlist:
+        raise ParameterError('formula has no outcome; write one like "visits ~ age + C(ward)"')
+    functions = {
+        *vars(patsy.builtins),
+        *vars(patsy.builtins).get("builtins", {}),
+        "np",
+        "center",
+        "abs",
+        "True",
+        "False",
+    }
+    found: list[str] = []
+    for term in (*described.lhs_termlist, *described.rhs_termlist):
+        for factor in term.factors:
+            tree = ast.parse(factor.code, mode="eval")
+            names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+            # Q("a name with blanks") quotes a column.
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            quoted = [call.args[0] for call in calls if getattr(call.func, "id", "") == "Q" and call.args]
+            names += [str(node.value) for node in quoted if isinstance(node, ast.Constant)]
+            found += [name for name in names if name in known or name not in functions]
+    if not found:
+        raise ParameterError('formula names no column; write one like "visits ~ age + C(ward)"')
+    return list(dict.fromkeys(map(str, found)))
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionFits:
+    """Fits of one formula to drawn tables: the coefficients, and how many rows each fit used and left out."""
+
+    values: FunctionValues
+    rows: int
+    left_out: int
+    outcome: str
+
+
+def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTables) -> RegressionFits:
+    """Fit a formula to every drawn table."""
+    patsy = import_patsy()
+    if not is_one_of(family, FAMILIES):
+        raise ParameterError(f"family must be one of {', '.join(map(repr, FAMILIES))}")
+    draws = tables.draws
+    whole = int(draws.rows)
+    rows = min(whole, MOST_FITTED_ROWS)
+    levels = {name: _levels(tables, name) for name in draws.names}
+    designs: Any = None
+    found: list[pd.Series[Any]] = []
+    errors: list[pd.Series[Any]] = []
+    used, outcome = 0, ""
+    with warnings.catch_warnings():
+        # Warnings of a fit are of one draw; what all have in common shows in the errors.
+        warnings.simplefilter("ignore")
+        for draw in range(tables.number):
+            table = _for_formulas(tables, draw, rows, levels)
+            if designs is None:
+                left, right = _designed(patsy, formula, table, levels)
+                designs = left.design_info, right.design_info
+            else:
+                left, right = patsy.build_design_matrices(designs, table, return_type="dataframe")
+            if left.shape[1] > 2:
+                raise ParameterError(f"the outcome has {left.shape[1]} columns; take one of them, as in I(ward == 'a')")
+            outcome = str(left.columns[-1])
+            weight = None if weights is None else table.loc[left.index, weights].to_numpy(dtype=np.float64)
+            # A category without rows in this draw has no coefficient in it.
+            seen = right.loc[:, (right.to_numpy() != 0).any(axis=0)]
+            result = _fitted(family, left.iloc[:, -1], seen, weight)
+            found.append(result.params.reindex(right.columns))
+            errors.append(result.bse.reindex(right.columns))
+            used += len(left)
+    values, own = np.array(found), np.array(errors) ** 2
+    known = np.isfinite(own)
+    within = np.where(known, own, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    if rows < whole:
+        # Draws of fewer rows differ by their own chance besides what the release leaves open.
+        part = rows / whole
+        mean, spread = np.nanmean(values, axis=0), np.nanvar(values, axis=0, ddof=1)
+        kept = np.sqrt(np.clip(1 - (1 - part) * within / np.maximum(spread, 1e-300), part, 1.0))
+        values, within = mean + (values - mean) * kept, within * part
+    each = used / tables.number
+    index = pd.Index(found[0].index)
+    return RegressionFits(
+        FunctionValues(index, values, within), round(whole * each / rows), round(whole * (rows - each) / rows), outcome
+    )
+
+
+def _levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
+    """Return the listed values of a column that have rows in the draws, as patsy orders them; None for long numbers."""
+    draws = tables.draws
+    place = draws.names.index(name)
+    column = draws.columns[place]
+    if column.is_cut or not isinstance(column.axis, ListedAxis):
+        return None
+    rows = draws.singles[place].mean(axis=0) * draws.rows
+    rows[list(tables.limits[name].empty_cells)] = 0.0
+    cells = np.flatnonzero(rows[: column.cells - column.axis.has_null] >= FEWEST_LEVEL_ROWS)
+    values = column.axis.labels[cells]
+    return values if column.axis.column.space.metric != "discrete" else values.sort_values()
+
+
+def _for_formulas(
+    tables: DrawnTables, draw: int, rows: int, levels: Mapping[str, pd.Index[Any] | None]
+) -> pd.DataFrame:
+    """Return a drawn table whose instants are days since 1970, and whose categories are the values that draws have."""
+    codes = tables.codes(draw, rows)
+    listed = {name: values for name, values in levels.items() if values is not None and not _is_number(values)}
+    long = {name: values for name, values in codes.items() if name not in listed}
+    found = tables.frame(long) if long else pd.DataFrame()
+    for name, column in found.items():
+        dtype: Any = column.dtype
+        if pd.api.types.is_datetime64_any_dtype(dtype):
+            found[name] = (column.dt.tz_localize(None) - pd.Timestamp(0)).dt.total_seconds() / 86_400
+        elif pd.api.types.is_timedelta64_dtype(dtype):
+            found[name] = column.dt.total_seconds() / 86_400
+        elif pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype):
+            found[name] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    for name in listed:
+        axis = tables.draws.columns[tables.draws.names.index(name)].axis
+        labels = axis.labels[: axis.cells - axis.has_null]
+        cells = np.where(codes[name] < len(labels), codes[name], -1).astype(np.int64)
+        found[name] = pd.Categorical.from_codes(cells, labels).set_categories(listed[name])
+    return found
+
+
+def _is_number(values: pd.Index[Any]) -> bool:
+    return pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_datetime64_any_dtype(values.dtype)
+
+
+def _designed(patsy: ModuleType, formula: str, table: pd.DataFrame, levels: Mapping[str, Any]) -> Any:
+    """Return patsy's matrices of both sides, or raise `ParameterError` with patsy's reason."""
+
+    def categorical(data: Any, contrast: Any = None, levels_: Any = None) -> Any:
+        """Return data as categories, all draws' the same; patsy's own ``C`` looks at each row."""
+        if contrast is None and levels_ is None and isinstance(data, pd.Series):
+            if isinstance(data.dtype, pd.CategoricalDtype):
+                return data
+            if levels.get(str(data.name)) is not None:
+                return pd.Categorical(data, categories=levels[str(data.name)])
+        return patsy.builtins.C(data, contrast, levels_)
+
+    environment = patsy.EvalEnvironment([{"np": np, "C": categorical}])
+    try:
+        return patsy.dmatrices(formula, table, environment, return_type="dataframe")
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ParameterError(f"formula cannot be computed: {reason}; check its functions and columns") from None
+
+
+def _fitted(family: str, outcome: Any, design: Any, weights: Any) -> Any:
+    """Return statsmodels' fit of one draw."""
+    from statsmodels.genmod import families
+    from statsmodels.genmod.generalized_linear_model import GLM
+    from statsmodels.regression.linear_model import OLS, WLS
+
+    if family == "gaussian":
+        return (OLS(outcome, design) if weights is None else WLS(outcome, design, weights=weights)).fit()
+    kind = {"binomial": families.Binomial, "poisson": families.Poisson}[family]()
+    return GLM(outcome, design, family=kind, var_weights=weights).fit()
