@@ -164,7 +164,10 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
 
 
 def _levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
-    """Return the listed values of a column that have rows in the draws, as patsy orders them; None for long numbers."""
+    """Return the listed values of a column that have rows in the draws, in the order of its dtype; None for long numbers.
+
+    Categories that the original column listed stand in their order, other texts in alphabetical order.
+    """
     draws = tables.draws
     place = draws.names.index(name)
     column = draws.columns[place]
@@ -174,7 +177,12 @@ def _levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
     rows[list(tables.limits[name].empty_cells)] = 0.0
     cells = np.flatnonzero(rows[: column.cells - column.axis.has_null] >= FEWEST_LEVEL_ROWS)
     values = column.axis.labels[cells]
-    return values if column.axis.column.space.metric != "discrete" else values.sort_values()
+    if column.axis.column.space.metric != "discrete":
+        return values
+    dtype: Any = tables.frame({name: np.zeros(0, dtype=np.uint64)})[name].dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return values[np.argsort(dtype.categories.get_indexer(values))]
+    return values.sort_values()
 
 
 def _for_formulas(

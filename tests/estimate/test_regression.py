@@ -212,3 +212,10 @@ def test_fits_of_draws_warn_of_nothing(safe):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         safe.dp.regress("smoker ~ C(ward)", "binomial", draws=2)
+
+
+def test_categories_keep_the_order_of_their_dtype(clinic):
+    order = pd.CategoricalDtype(["c", "a", "b"], ordered=True)
+    table = clinic[["ward", "age"]].astype({"ward": order})
+    safe = table.dp.sanitize(epsilon=8, spaces={"ward": ["a", "b", "c"], "age": (18, 90)}, key=key(1))
+    assert list(safe.dp.regress("age ~ C(ward)", draws=2).index) == ["Intercept", "C(ward)[T.a]", "C(ward)[T.b]"]
