@@ -177,12 +177,10 @@ def _levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
     rows[list(tables.limits[name].empty_cells)] = 0.0
     cells = np.flatnonzero(rows[: column.cells - column.axis.has_null] >= FEWEST_LEVEL_ROWS)
     values = column.axis.labels[cells]
-    if column.axis.column.space.metric != "discrete":
-        return values
     dtype: Any = tables.frame({name: np.zeros(0, dtype=np.uint64)})[name].dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return values[np.argsort(dtype.categories.get_indexer(values))]
-    return values.sort_values()
+    return values.sort_values() if column.axis.column.space.metric == "discrete" else values
 
 
 def _for_formulas(

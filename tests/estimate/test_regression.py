@@ -217,5 +217,5 @@ def test_fits_of_draws_warn_of_nothing(safe):
 def test_categories_keep_the_order_of_their_dtype(clinic):
     order = pd.CategoricalDtype(["c", "a", "b"], ordered=True)
     table = clinic[["ward", "age"]].astype({"ward": order})
-    safe = table.dp.sanitize(epsilon=8, spaces={"ward": ["a", "b", "c"], "age": (18, 90)}, key=key(1))
+    safe = table.dp.sanitize(epsilon=8, spaces={"ward": ["c", "a", "b"], "age": (18, 90)}, key=key(1))
     assert list(safe.dp.regress("age ~ C(ward)", draws=2).index) == ["Intercept", "C(ward)[T.a]", "C(ward)[T.b]"]
