@@ -21,7 +21,7 @@ LAYERS = [
     ["plan"],
     ["tables"],
     ["estimate"],
-    ["learning", "api"],
+    ["api"],
     ["vertical"],
     ["engines", "cli"],
     ["__init__", "__main__"],

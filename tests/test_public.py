@@ -20,7 +20,6 @@ RARE = {
     "errors": (
         "AlreadySanitizedError AlteredReleaseWarning LargeEpsilonWarning LedgerError PlanError RepeatedReleaseWarning"
     ),
-    "learning": "DebiasedNaiveBayes DebiasedRidge",
     "others": "Certificate Column Group Matrix ReleaseInfo Report exponential",
 }
 """Names that few need, which are found at the top and not listed."""

@@ -129,7 +129,6 @@ _RARE = {
     "errors": (
         "AlreadySanitizedError AlteredReleaseWarning LargeEpsilonWarning LedgerError PlanError RepeatedReleaseWarning"
     ),
-    "learning": "DebiasedNaiveBayes DebiasedRidge",
     "plan.certificate": "Certificate",
     "plan.columns": "Column Group",
     "tables.info": "ReleaseInfo",
