@@ -86,7 +86,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Notes
     -----
     *Whom it protects.* A row, or ``contributions`` rows of a person. There is no ``privacy_id``, as a transformer keeps
-    every row: to choose rows of each person, release with `sanitize` beforehand and learn from the release.
+    every row: to choose rows of each person, release with `sanitize` beforehand and learn from `synthesize`.
 
     *What comes out.* A table comes back as its own kind with its plan (``.dp`` works on a DataFrame), under
     a fresh index; an array comes back as an array. With ``set_output(transform="pandas")`` a DataFrame
