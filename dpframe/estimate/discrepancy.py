@@ -41,8 +41,9 @@ MOST_DIRECTIONS = 80
 MARGIN_SWEEPS = 3
 """Sweeps over the margins of a drawn pair, or over the pairs of a drawn joint (tolerance)."""
 
-CONDITIONING_STEPS = 4
-"""Gauss–Newton steps towards the counts (tolerance)."""
+CONDITIONING_STEPS, LARGEST_STEP = 6, 0.5
+"""Gauss–Newton steps towards the counts, and the most that one moves a log odds: farther, slopes are others
+(tolerance)."""
 
 FEWEST_ROWS = 0.05
 """Rows that a cell has at least where its variance is taken (tolerance)."""
@@ -183,11 +184,21 @@ class Discrepancy:
         θ is drawn from its prior and then moved towards the counts by Gauss–Newton steps (randomise, then optimise:
         Bardsley, Solonen, Haario and Laine 2014); the weights of Student's law are drawn given θ in between. The law
         keeps draws of both columns' own counts, ``margins``: noise in the sums of cells moves no θ.
+
+        Along ranks of a number, sums of the counts are met rather than each count (generalised method of moments:
+        Hansen 1982). Then correlations are right even if no θ describes all cells.
         """
         directions, scales = self.directions
         draws, places = len(fitted), np.arange(len(scales))
         through = np.kron(*self.channels) if self.channels else None
-        inverse = 1 / (self.noise.ravel() if self.channels else (self.noise + self._within_margins).ravel())
+        variance = self.noise.ravel() if self.channels else (self.noise + self._within_margins).ravel()
+        moments = None
+        if any(self.ordered) and through is None:
+            moments = _double_centred(directions, fitted.shape[1:])
+            spread = moments.T @ (moments * variance[:, None])
+            # Directions may say nearly the same.
+            spread += np.diag(1e-6 * np.diag(spread) + 1e-9)
+            onto_moments = moments @ np.linalg.inv(spread) @ moments.T
         weights: Any = generator.gamma(DEGREES / 2, 2 / DEGREES, (draws, len(scales)))
         start = generator.standard_normal((draws, len(scales))) * scales
         theta, law = np.zeros_like(start), fitted
@@ -196,11 +207,13 @@ class Discrepancy:
             if through is not None:
                 slopes, expected = through @ slopes, expected @ through.T
             residual = counts.reshape(draws, -1) - expected + (slopes @ theta[:, :, None])[:, :, 0]
-            weighted = slopes.transpose(0, 2, 1) * inverse
+            weighted = slopes.transpose(0, 2, 1)
+            weighted = weighted / variance if moments is None else weighted @ onto_moments
             inner, precision = weighted @ slopes, weights / scales**2
             inner[:, places, places] += precision
             aim = (weighted @ residual[:, :, None])[:, :, 0] + precision * start / np.sqrt(weights)
-            theta = np.linalg.solve(inner, aim[:, :, None])[:, :, 0]
+            step = np.linalg.solve(inner, aim[:, :, None])[:, :, 0] - theta
+            theta = theta + np.clip(step, -LARGEST_STEP, LARGEST_STEP)
             weights = generator.gamma((DEGREES + 1) / 2, 2 / (DEGREES + (theta / scales) ** 2))
             tilts = np.exp(np.clip(theta @ directions.T, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
             law = to_margins(fitted * tilts.reshape(fitted.shape), margins)
@@ -228,6 +241,13 @@ class Discrepancy:
         shifts = scale * open_part * generator.standard_normal(laws.shape)
         mean = laws * np.exp(np.clip(shifts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
         return gamma_about(mean, chance_within_margins(mean) * open_part**2, generator)
+
+
+def _double_centred(directions: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Return directions without their means by row and column: sums along them do not hold the noise of margins."""
+    cells = directions.reshape(*shape, -1)
+    cells = cells - cells.mean(axis=0, keepdims=True)
+    return np.asarray((cells - cells.mean(axis=1, keepdims=True)).reshape(directions.shape))
 
 
 def _slopes_within_margins(law: FloatArray, directions: FloatArray) -> FloatArray:

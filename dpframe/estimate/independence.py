@@ -59,10 +59,20 @@ def judge_independence(
 
 
 def _pooled(counts: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return which values make up each that is tested, shape (tested, values): those of few rows are one."""
+    """Return which values make up each that is tested, shape (tested, values): those of few rows are one.
+
+    If even their sum is below its noise, they are one with the rarest of the others.
+
+    >>> _pooled(np.array([90.0, 50.0, 2.0, -9.0]), np.full(4, 25.0)).tolist()
+    [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0]]
+    """
     clear = counts > FEWEST_SE * np.sqrt(variances)
     clear[np.argmax(counts)] = True
-    return np.vstack([np.eye(len(counts))[clear], ~clear]) if not clear.all() else np.eye(len(counts))
+    parts, others = np.eye(len(counts))[clear], (~clear).astype(np.float64)
+    if counts @ others > FEWEST_SE * np.sqrt(variances @ others):
+        return np.vstack([parts, others])
+    parts[np.argmin(counts[clear])] += others
+    return parts
 
 
 def _expected(counts: FloatArray) -> FloatArray:
