@@ -25,8 +25,9 @@ from dpframe.spaces.arrays import FloatArray, IntArray
 FEWEST_CANDIDATES = 10_000
 """Rows that are drawn before they are weighted, at least (limit of time): a cell without any cannot be filled."""
 
-RAKING_SWEEPS = 4
-"""Sweeps of the weights over all margins (tolerance)."""
+MOST_SWEEPS, RAKING_TOLERANCE = 60, 0.001
+"""Sweeps of the weights over all margins at most, and part of the rows that a last sweep moves (tolerance): with four
+sweeps, a strong dependence of two columns leaks into their pairs with a third."""
 
 LARGEST_WEIGHT_STEP = 3.0
 """Factor by which one step multiplies or divides a cell's weights at most (tolerance)."""
@@ -112,13 +113,19 @@ def _resampled(
     Systematic sampling along rows in the order of their cells adds less chance than independent draws.
     """
     many = len(cells[0])
-    order = np.argsort(row_keys(cells, sizes), kind="stable")
-    ordered = [cell[order] for cell in cells]
+    keys, first, kind = np.unique(row_keys(cells, sizes), return_index=True, return_inverse=True)
+    kinds = [cell[first] for cell in cells]
     # The smallest margins come last: the sweeps end with the counts that the draw knows best.
     largest_first = {columns: shares[columns] for columns in sorted(shares, key=lambda columns: -len(columns))}
-    margins = list(margins_of(ordered, float(many), largest_first))
-    weights = scaled(weights[order], margins, RAKING_SWEEPS, LARGEST_WEIGHT_STEP)
-    levels = np.cumsum(weights) * (rows / weights.sum())
+    margins = list(margins_of(kinds, float(many), largest_first))
+    before = scaled_weights = np.bincount(kind, weights, minlength=len(keys)).astype(np.float64)
+    for _ in range(MOST_SWEEPS):
+        scaled_weights, last = scaled(scaled_weights, margins, 1, LARGEST_WEIGHT_STEP), scaled_weights
+        if np.abs(scaled_weights - last).sum() < RAKING_TOLERANCE * scaled_weights.sum():
+            break
+    weights = weights * (scaled_weights / np.maximum(before, 1e-300))[kind]
+    order = np.argsort(kind, kind="stable")
+    levels = np.cumsum(weights[order]) * (rows / weights.sum())
     places = np.searchsorted(levels, np.arange(rows) + generator.random(), side="right")
     return generator.permutation(order[np.minimum(places, many - 1)])
 
