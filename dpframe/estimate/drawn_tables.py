@@ -15,8 +15,8 @@ from itertools import combinations
 import numpy as np
 
 from dpframe.estimate.discrepancy import DEGREES, LOG_ODDS_LIMIT, rank_basis
-from dpframe.estimate.posterior import FEWEST_ROWS, INTERACTION_LOG_ODDS_SD, TableDraws
-from dpframe.estimate.synthetic import draw_cells, nearest_of
+from dpframe.estimate.posterior import FEWEST_ROWS, INTERACTION_LOG_ODDS_SD, WITHIN_BIN_SLOPE_SD, TableDraws
+from dpframe.estimate.synthetic import nearest_of
 from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.mixture import Mixture, mean_mixture
 from dpframe.estimate.tables.raking import margins_of, row_keys, scaled
@@ -69,9 +69,16 @@ def draw_codes(
 
 
 def _candidates(mixture: Mixture, rows: int, generator: np.random.Generator) -> tuple[IntArray, list[IntArray]]:
-    """Draw classes of a mixture, and the cells of all columns."""
-    classes = draw_cells(mixture.weights[None, :], np.zeros(rows, dtype=np.int64), generator)
-    return classes, [draw_cells(law, classes, generator) for law in mixture.laws]
+    """Draw classes of a mixture, at even steps, and the cells of all columns."""
+    steps = (np.arange(rows) + generator.random()) / rows
+    ends = np.cumsum(mixture.weights) / mixture.weights.sum()
+    classes = np.minimum(np.searchsorted(ends, steps, side="right"), len(ends) - 1)
+    found = []
+    for law in mixture.laws:
+        heights = np.cumsum(law, axis=1) / law.sum(axis=1, keepdims=True) + np.arange(len(law))[:, None]
+        cells = np.searchsorted(heights.ravel(), classes + generator.random(rows), side="right")
+        found.append(np.minimum(cells - classes * law.shape[1], law.shape[1] - 1))
+    return classes, found
 
 
 def _interactions(draws: TableDraws, cells: Sequence[IntArray], generator: np.random.Generator) -> FloatArray:
@@ -149,10 +156,13 @@ def _fine_cells(
     ratios = mixture.laws[place] / np.maximum(mixture.weights @ mixture.laws[place], 1e-12)
     values = column.cells - column.axis.has_null
     slopes = np.zeros_like(ratios)
-    if values > 2:
-        middles = np.cumsum(held[:values]) - held[:values] / 2
-        rise = (ratios[:, 2:values] - ratios[:, : values - 2]) / (middles[2:] - middles[:-2])
-        slopes[:, 1 : values - 1] = rise * held[1 : values - 1] / np.maximum(ratios[:, 1 : values - 1], 1e-9)
+    if values > 1:
+        rows, doubt = held[:values], generator.normal(1.0, WITHIN_BIN_SLOPE_SD)
+        steps = np.diff(ratios[:, :values], axis=1) / ((rows[1:] + rows[:-1]) / 2)
+        # A slope to a bin of few rows says little: each side counts by the rows of the bin there.
+        left, right = np.append(0.0, rows[:-1]), np.append(rows[1:], 0.0)
+        rises = (left * np.pad(steps, ((0, 0), (1, 0))) + right * np.pad(steps, ((0, 0), (0, 1)))) / (left + right)
+        slopes[:, :values] = doubt * rises * rows / np.maximum(ratios[:, :values], 1e-9)
     slope = np.clip(slopes, -2.0, 2.0)[classes, bins]
     even = generator.random(len(bins))
     # The inverse of u + s·u(u − 1)/2, the sum of the density 1 + s(u − 1/2).

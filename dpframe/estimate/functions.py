@@ -29,6 +29,9 @@ MOST_COLUMNS = 8
 """Columns of a draw above which a warning says that intervals cover less: draws of many pairs contradict each other
 (tolerance)."""
 
+WEAKNESS_ROWS = 10_000
+"""Rows of a draw that show whether two numbers are nearly the same (limit of time)."""
+
 STRONG_CORRELATION = 0.9
 """Correlation of two numbers from which on their separate effects are poorly known (tolerance)."""
 
@@ -123,7 +126,7 @@ class DrawnTables:
         if len(self.draws.names) > MOST_COLUMNS:
             found["many_columns"] = len(self.draws.names)
         if len(self.draws.names) > 1:
-            table = self.table(0)
+            table = self.frame(self.codes(0, min(int(self.draws.rows), WEAKNESS_ROWS)))
             numbers = [name for name in table if pd.api.types.is_numeric_dtype(table[name].dtype)]
             correlations = table[numbers].astype(float).corr().to_numpy()
             strong = np.argwhere(np.triu(np.abs(np.nan_to_num(correlations)) > STRONG_CORRELATION, 1))

@@ -20,7 +20,7 @@ from dpframe.errors import ParameterError, is_one_of
 from dpframe.estimate.axes import ListedAxis
 from dpframe.estimate.functions import DrawnTables, FunctionValues
 
-MOST_FITTED_ROWS = 50_000
+MOST_FITTED_ROWS = 20_000
 """Rows of each draw that a regression is fitted to at most (limit of time)."""
 
 FEWEST_LEVEL_ROWS = 2.0
@@ -151,10 +151,11 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
     known = np.isfinite(own)
     within = np.where(known, own, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     if rows < whole:
-        # Draws of fewer rows differ by their own chance besides what the release leaves open.
+        # Draws of fewer rows differ by their own chance besides what the release leaves open; their mean has some of it.
         part = rows / whole
+        excess = (1 - part) * (1 - 1 / tables.number) * within
         mean, spread = np.nanmean(values, axis=0), np.nanvar(values, axis=0, ddof=1)
-        kept = np.sqrt(np.clip(1 - (1 - part) * within / np.maximum(spread, 1e-300), part, 1.0))
+        kept = np.sqrt(np.clip(1 - excess / np.maximum(spread, 1e-300), part, 1.0))
         values, within = mean + (values - mean) * kept, within * part
     each = used / tables.number
     index = pd.Index(found[0].index)

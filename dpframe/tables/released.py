@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -246,8 +247,13 @@ class Source:
             raise ParameterError("synthetic rows are not drawn by an engine; write the release, and draw them from it")
         if fresh is None:
             return table.emptied(table.rebuild(self.plan, self.plan.spaces, codes, None, text), nulls)
-        plan = replace(self.plan, passthrough=(), keeps_index=False)
+        plan = self._plan_of_fresh_rows
         return table.emptied(table.rebuild(plan, plan.spaces, codes, np.arange(fresh), text), nulls)
+
+    @cached_property
+    def _plan_of_fresh_rows(self) -> Plan:
+        """The plan without columns passed through and index, which are of released rows."""
+        return replace(self.plan, passthrough=(), keeps_index=False)
 
     def as_frame(self, codes: Mapping[str, npt.NDArray[Any]], text: str | None = None) -> pd.DataFrame:
         """Return codes of some columns' values as a DataFrame of these columns, of the release's own dtypes."""
@@ -257,8 +263,7 @@ class Source:
         else:
             fields = [pa.field(field.name, field.type, field.nullable) for field in self._table.fields(names)]
             table = wrap(pa.schema(fields).empty_table())
-        plan = replace(self.plan, passthrough=(), keeps_index=False)
-        rows = len(next(iter(codes.values())))
+        plan, rows = self._plan_of_fresh_rows, len(next(iter(codes.values())))
         found = table.rebuild(plan, plan.spaces, codes, np.arange(rows), text or "")
         frame: pd.DataFrame = found if isinstance(found, pd.DataFrame) else found.to_pandas()
         frame.index.name = None
