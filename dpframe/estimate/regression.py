@@ -151,7 +151,7 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
     known = np.isfinite(own)
     within = np.where(known, own, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     if rows < whole:
-        # Draws of fewer rows differ by their own chance besides what the release leaves open; their mean has some of it.
+        # Draws of fewer rows differ by their own chance, too, of which their mean has some.
         part = rows / whole
         excess = (1 - part) * (1 - 1 / tables.number) * within
         mean, spread = np.nanmean(values, axis=0), np.nanvar(values, axis=0, ddof=1)
@@ -165,9 +165,9 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
 
 
 def _levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
-    """Return the listed values of a column that have rows in the draws, in the order of its dtype; None for long numbers.
+    """Return the listed values of a column that have rows in the draws, in the order of its dtype.
 
-    Categories that the original column listed stand in their order, other texts in alphabetical order.
+    None for long numbers. Categories of the original dtype keep their order, other texts are in alphabetical order.
     """
     draws = tables.draws
     place = draws.names.index(name)
