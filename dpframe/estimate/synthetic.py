@@ -76,14 +76,14 @@ def draw_given(
         for column, (law, channel, code) in enumerate(zip(part.laws, channels, released, strict=True)):
             # Shape (class of the mixture, released class, cell).
             laws = (law[:, None, :] * channel[None, :, :]).reshape(-1, law.shape[1])
-            found[column][rows] = draw_cells(laws, classes * channel.shape[0] + code, generator)
+            found[column][rows] = _draw_cells(laws, classes * channel.shape[0] + code, generator)
     return found
 
 
 def draw_fresh(mixture: Mixture, rows: int, generator: np.random.Generator) -> list[IntArray]:
     """Draw new rows from the mixture."""
-    classes = draw_cells(mixture.weights[None, :], np.zeros(rows, dtype=np.int64), generator)
-    return [draw_cells(law, classes, generator) for law in mixture.laws]
+    classes = _draw_cells(mixture.weights[None, :], np.zeros(rows, dtype=np.int64), generator)
+    return [_draw_cells(law, classes, generator) for law in mixture.laws]
 
 
 def draw_within(
@@ -99,9 +99,9 @@ def draw_within(
     inside = (bins[None, :] == np.arange(count)[:, None]).astype(np.float64)
     laws = inside * (fine + 1e-12)
     if channel is None or codes is None:
-        return draw_cells(laws, drawn, generator)
+        return _draw_cells(laws, drawn, generator)
     given = (laws[:, None, :] * channel[None, :, :]).reshape(-1, len(bins))
-    return draw_cells(given, drawn * channel.shape[0] + np.asarray(codes, dtype=np.int64), generator)
+    return _draw_cells(given, drawn * channel.shape[0] + np.asarray(codes, dtype=np.int64), generator)
 
 
 def count_below(codes: range, ends: IntArray) -> IntArray:
@@ -147,7 +147,7 @@ def _draw_classes(
     return found
 
 
-def draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator) -> IntArray:
+def _draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator) -> IntArray:
     """Draw a cell for every row from the law of its key, shape (keys, cells), evenly over the rows of a key."""
     totals = laws.sum(axis=1, keepdims=True)
     levels = np.cumsum(np.where(totals > 0, laws / np.where(totals > 0, totals, 1.0), 1 / laws.shape[1]), axis=1)
