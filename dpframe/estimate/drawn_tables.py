@@ -19,7 +19,8 @@ from dpframe.estimate.posterior import FEWEST_ROWS, INTERACTION_LOG_ODDS_SD, WIT
 from dpframe.estimate.synthetic import nearest_of
 from dpframe.estimate.table_column import TableColumn
 from dpframe.estimate.tables.mixture import Mixture, mean_mixture
-from dpframe.estimate.tables.raking import margins_of, row_keys, scaled
+from dpframe.estimate.tables.raking import exchange, margins_of, row_keys, scaled
+from dpframe.plan.rules import BoundRules
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 FEWEST_CANDIDATES = 10_000
@@ -45,9 +46,14 @@ class CodeLimits:
 
 
 def draw_codes(
-    draws: TableDraws, draw: int, rows: int, limits: Mapping[str, CodeLimits], generator: np.random.Generator
+    draws: TableDraws,
+    draw: int,
+    rows: int,
+    limits: Mapping[str, CodeLimits],
+    rules: BoundRules,
+    generator: np.random.Generator,
 ) -> dict[str, IntArray]:
-    """Return the codes of one draw's rows, by column."""
+    """Return the codes of one draw's rows, by column; each row keeps the rules, which are of these columns."""
     mixture = mean_mixture(draws.mixtures[draw * draws.each : (draw + 1) * draws.each])
     laws = zip(draws.names, mixture.laws, strict=True)
     mixture = replace(mixture, laws=tuple(_without(law, limits[name].empty_cells) for name, law in laws))
@@ -57,14 +63,17 @@ def draw_codes(
     shares |= {columns: np.maximum(counts[draw], 0.0) / draws.rows for columns, counts in draws.tables.items()}
     weights = _interactions(draws, cells, generator)
     chosen = _resampled(cells, sizes, weights, shares, rows, generator)
-    found = {}
+    found, bins = {}, {}
     for place, (name, column) in enumerate(zip(draws.names, draws.columns, strict=True)):
-        cell = cells[place][chosen]
+        cell = bins[name] = cells[place][chosen]
         if column.is_cut:
             fine = draws.fine[name][draw] if name in draws.fine else column.shares
             cell = _fine_cells(column, mixture, place, (classes[chosen], cell), fine, generator)
         codes, midnights = _codes_within(column, cell, generator), limits[name].midnights
         found[name] = np.where(cell < column.axis.bins, nearest_of(midnights, codes), codes) if midnights else codes
+    if rules.rules:
+        exchange(found, [(rule.names, rule.breaks) for rule in rules.rules], generator, within=bins)
+        found = dict(rules.mended(found))
     return found
 
 

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpframe.errors import ParameterError
+from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.drawn_tables import CodeLimits, draw_codes
 from dpframe.estimate.posterior import TableDraws
 from dpframe.estimate.results import Results, student_quantile
+from dpframe.plan.rules import BoundRules
 from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
@@ -93,6 +94,8 @@ class DrawnTables:
 
     def __init__(self, draws: TableDraws, source: Source, number: int, limits: Mapping[str, CodeLimits]) -> None:
         self.draws, self._source, self.number, self.limits = draws, source, number, limits
+        bound = source.plan.bound_rules
+        self._rules = BoundRules(tuple(rule for rule in bound.rules if {*rule.names} <= {*draws.names}), bound.spaces)
         self._null_columns = [one.column for one in source.plan.not_found if one.column in draws.names]
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
@@ -101,7 +104,8 @@ class DrawnTables:
     def codes(self, draw: int, rows: int | None = None) -> dict[str, npt.NDArray[np.uint64]]:
         """Return the codes of one table's columns, of all rows or of fewer."""
         generator = self.draws.generator("table", draw)
-        codes = draw_codes(self.draws, draw, int(self.draws.rows) if rows is None else rows, self.limits, generator)
+        number = int(self.draws.rows) if rows is None else rows
+        codes = draw_codes(self.draws, draw, number, self.limits, self._rules, generator)
         return {name: values.astype(np.uint64) for name, values in codes.items()}
 
     def frame(self, codes: Mapping[str, npt.NDArray[Any]], text: str | None = None) -> pd.DataFrame:
@@ -121,10 +125,16 @@ class DrawnTables:
         return table.take(chosen).set_axis(table.index)
 
     def weaknesses(self) -> dict[str, Any]:
-        """Return what makes intervals of these columns cover less: too many columns, or two that say the same."""
+        """Return what makes intervals of these columns cover less.
+
+        Too many columns, columns that no table counts, or two that say nearly the same.
+        """
         found: dict[str, Any] = {}
         if len(self.draws.names) > MOST_COLUMNS:
             found["many_columns"] = len(self.draws.names)
+        rows_only = [name for name in self.draws.names if self.draws.model.tables.source_of([name]) == "rows"]
+        if rows_only:
+            found["rows_only"] = rows_only
         if len(self.draws.names) > 1:
             table = self.frame(self.codes(0, min(int(self.draws.rows), WEAKNESS_ROWS)))
             numbers = [name for name in table if pd.api.types.is_numeric_dtype(table[name].dtype)]
@@ -148,6 +158,9 @@ def warning_of(weaknesses: dict[str, Any]) -> str | None:
     parts = []
     if "many_columns" in weaknesses:
         parts.append(f"draws of {weaknesses['many_columns']} columns at once contradict each other; name fewer columns")
+    if "rows_only" in weaknesses:
+        names = name_list(weaknesses["rows_only"])
+        parts.append(f"only released rows count {names}, which say little of spreads; release measured tables, too")
     if "nearly_the_same" in weaknesses:
         pairs = ", ".join(f"{a!r} and {b!r}" for a, b in weaknesses["nearly_the_same"][:3])
         parts.append(f"{pairs} say nearly the same, so their separate effects are poorly known; leave one out")

@@ -28,6 +28,7 @@ from dpframe.estimate.discrepancy import (
     to_margins,
 )
 from dpframe.estimate.evidence.combine import pooled, project
+from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.model import Model, Models
 from dpframe.estimate.table_column import moved_by_slopes
@@ -427,6 +428,25 @@ class ConditionedDraws(TableDraws):
     Draws about a fit measure the error of an estimate that is elsewhere. They share the fit's shrinkage, which a
     correlation, or a coefficient, of the draws would have, too.
     """
+
+    @cached_property
+    def fine(self) -> dict[str, FloatArray]:
+        """Shares of the fine cells of each number, and of each column that only released rows count.
+
+        The latter are refitted to rows that are released again from the fitted shares, half a row added to each cell: a cell
+        that is estimated as empty may have rows (parametric bootstrap).
+        """
+        found = dict(super().fine)
+        for place, (name, column) in enumerate(zip(self.names, self.columns, strict=True)):
+            if name not in found and self.model.tables.source_of([name]) == "rows":
+                generator, channel = self.generator("rows", name), column.axis.channel
+                rows = self.model.tables.source.n
+                shares = column.shares if column.is_cut else self.evidence.one_ways[place]
+                padded = shares * rows + 0.5
+                expected = channel @ (padded / padded.sum())
+                counts = generator.multinomial(rows, expected / expected.sum(), DRAWS).astype(np.float64)
+                found[name] = np.array([RowsLaw.of(channel, one).shares for one in counts])
+        return found
 
     def _centre(self, law: NumberLaw) -> FloatArray:
         """Return counts whose sums never fall: those cut at zero one by one put rows into empty tails, as draws do."""

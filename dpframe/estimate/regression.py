@@ -140,6 +140,8 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
             if left.shape[1] > 2:
                 raise ParameterError(f"the outcome has {left.shape[1]} columns; take one of them, as in I(ward == 'a')")
             outcome = str(left.columns[-1])
+            if len(left) <= right.shape[1]:
+                raise ParameterError(f"{len(left)} rows are too few for {right.shape[1]} terms; use a shorter formula")
             weight = None if weights is None else table.loc[left.index, weights].to_numpy(dtype=np.float64)
             # A category without rows in this draw has no coefficient in it.
             seen = right.loc[:, (right.to_numpy() != 0).any(axis=0)]
@@ -178,6 +180,8 @@ def _levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
     rows[list(tables.limits[name].empty_cells)] = 0.0
     cells = np.flatnonzero(rows[: column.cells - column.axis.has_null] >= FEWEST_LEVEL_ROWS)
     values = column.axis.labels[cells]
+    if not len(values):
+        raise ParameterError(f"column {name!r} has no category with enough rows; leave it out")
     dtype: Any = tables.frame({name: np.zeros(0, dtype=np.uint64)})[name].dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return values[np.argsort(dtype.categories.get_indexer(values))]

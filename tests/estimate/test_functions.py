@@ -299,3 +299,38 @@ def test_one_synthetic_table_warns_once_in_a_process(safe, monkeypatch):
         safe.dp.synthesize(random_state=0)
         safe.dp.synthesize(random_state=1)
     assert sum("standard errors" in str(one.message) for one in caught) == 1
+
+
+def test_columns_that_no_table_counts_are_named(clinic):
+    safe = clinic[["visits"]].dp.sanitize(epsilon=4, spaces={"visits": (0, 30)}, measure=None, key=key(1))
+    with pytest.warns(InferenceWarning, match="only released rows count visits"):
+        found = safe.dp.infer(lambda t: t["visits"].mean())
+    assert found.attrs["weak"] == {"rows_only": ["visits"]}
+    assert found["lower"] <= clinic["visits"].mean() <= found["upper"]
+
+
+def test_a_handful_of_rows_says_next_to_nothing():
+    """Of five rows and noise on each, draws of the mean lie all over the space."""
+    frame = pd.DataFrame({"height": [160.0, 165.0, 170.0, 175.0, 180.0]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        safe = frame.dp.sanitize(epsilon=1, spaces={"height": dpf.Real(100, 250)}, key=key(1))
+        found = safe.dp.infer(lambda t: t["height"].mean())
+    assert found["std_error"] > 15
+    assert found["lower"] <= 170 <= found["upper"]
+
+
+def test_rules_hold_in_every_row():
+    generator = np.random.default_rng(5)
+    frame = pd.DataFrame({"start": generator.integers(0, 9, 1_000), "open": generator.random(1_000) < 0.3})
+    frame["end"] = np.where(frame["open"], 12, (frame["start"] + generator.integers(0, 4, 1_000)).clip(0, 12))
+    rules = [dpf.Ordered("start", "end"), dpf.Implies({"open": True}, {"end": (12, 12)})]
+    spaces = {"start": (0, 9), "open": dpf.Boolean(), "end": (0, 12)}
+    safe = frame.dp.sanitize(epsilon=2, spaces=spaces, rules=rules, key=key(1))
+    with pytest.warns(InferenceWarning, match="say nearly the same"):
+        whole = safe.dp.synthesize(copies=2)
+    for table in whole:
+        assert (table["start"] <= table["end"]).all()
+        assert (table.loc[table["open"], "end"] == 12).all()
+    for table in safe.dp.synthesize(copies=2, columns=["start", "end"]):
+        assert (table["start"] <= table["end"]).all()

@@ -219,3 +219,13 @@ def test_categories_keep_the_order_of_their_dtype(clinic):
     table = clinic[["ward", "age"]].astype({"ward": order})
     safe = table.dp.sanitize(epsilon=8, spaces={"ward": ["c", "a", "b"], "age": (18, 90)}, key=key(1))
     assert list(safe.dp.regress("age ~ C(ward)", draws=2).index) == ["Intercept", "C(ward)[T.a]", "C(ward)[T.b]"]
+
+
+def test_a_few_rows_are_refused_in_one_line():
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "c": ["a", "b", "a"]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        safe = frame.dp.sanitize(epsilon=4, spaces={"x": dpf.Real(0, 9), "c": ["a", "b"]}, key=key(1))
+        with pytest.raises(ParameterError, match=r"too few|enough rows") as refused:
+            safe.dp.regress("x ~ C(c) + x:C(c) + np.exp(x)")
+    assert "\n" not in str(refused.value)
