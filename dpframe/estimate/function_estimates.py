@@ -57,8 +57,9 @@ class FunctionEstimates(NumberEstimates):
         Returns
         -------
         Series ``estimate, std_error, lower, upper`` for a number, and otherwise a DataFrame of these columns with the
-        labels of what ``f`` returns. ``attrs`` name the ``columns`` that were drawn and, as ``weak``, what makes
-        intervals cover less. A value that fewer than half of the draws have is NaN.
+        labels of what ``f`` returns. ``attrs`` name the ``columns`` that were drawn, as ``weak`` what makes intervals
+        cover less, and as ``assumes`` three columns and more whose interaction no table counts and is assumed to be
+        moderate. A value that fewer than half of the draws have is NaN.
 
         Raises
         ------
@@ -140,10 +141,10 @@ class FunctionEstimates(NumberEstimates):
         >>> import dpframe as dpf
         >>> frame = dpf.datasets.make_census(4_000, columns=["age", "sex"])
         >>> safe = dpf.sanitize(frame, epsilon=4, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
-        >>> dpf.Estimates(safe).regress("age ~ C(sex)")[["estimate", "lower", "upper"]].round()
-                     estimate  lower  upper
-        Intercept        51.0   50.0   52.0
-        C(sex)[T.M]       0.0   -1.0    2.0
+        >>> dpf.Estimates(safe).regress("age ~ C(sex)")[["estimate"]].round()
+                     estimate
+        Intercept        51.0
+        C(sex)[T.M]       0.0
         """
         if not isinstance(formula, str):
             raise ParameterError('formula must be text, such as "visits ~ age + C(ward)"')
@@ -351,4 +352,6 @@ class FunctionEstimates(NumberEstimates):
         if missing:
             warn_of_nan(missing)
             said[NOT_FOUND] = missing
+        if len(names) > 2 and tables.draws.model.known(names) is None:
+            said["assumes"] = list(names)
         return said | ({"weak": weaknesses} if weaknesses else {})
