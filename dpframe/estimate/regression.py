@@ -207,7 +207,8 @@ def _for_formulas(
     for name in listed:
         axis = tables.draws.columns[tables.draws.names.index(name)].axis
         labels = axis.labels[: axis.cells - axis.has_null]
-        cells = np.where(codes[name] < len(labels), codes[name], -1).astype(np.int64)
+        cells = codes[name].astype(np.int64)
+        cells[cells >= len(labels)] = -1
         found[name] = pd.Categorical.from_codes(cells, labels).set_categories(listed[name])
     return found
 
