@@ -78,7 +78,7 @@ class FunctionEstimates(NumberEstimates):
         >>> import dpframe as dpf
         >>> frame = dpf.datasets.make_census(2_000, columns=["age", "sex"])
         >>> safe = dpf.sanitize(frame, epsilon=4, spaces={"age": (0, 120), "sex": ["F", "M"]}, key=bytes(32))
-        >>> dpf.Estimates(safe).infer(lambda t: t.groupby("sex")["age"].median()).round()
+        >>> dpf.Estimates(safe).infer(lambda t: t.groupby("sex", observed=True)["age"].median()).round()
              estimate  std_error  lower  upper
         sex
         F        53.0        0.0   53.0   53.0
