@@ -57,40 +57,44 @@ def draw_codes(
     mixture = mean_mixture(draws.mixtures[draw * draws.each : (draw + 1) * draws.each])
     laws = zip(draws.names, mixture.laws, strict=True)
     mixture = replace(mixture, laws=tuple(_without(law, limits[name].empty_cells) for name, law in laws))
-    classes, cells = _candidates(mixture, max(rows, FEWEST_CANDIDATES), generator)
+    classes, candidates = _candidates(mixture, max(rows, FEWEST_CANDIDATES), generator)
     sizes = [column.cells for column in draws.columns]
     shares: dict[tuple[int, ...], FloatArray] = {(place,): law[draw] for place, law in enumerate(draws.singles)}
     shares |= {columns: np.maximum(counts[draw], 0.0) / draws.rows for columns, counts in draws.tables.items()}
-    weights = _interactions(draws, cells, generator)
-    chosen = _resampled(cells, sizes, weights, shares, rows, generator)
-    found, bins = {}, {}
+    weights = _interaction_weights(draws, candidates, generator)
+    chosen_rows = _resample(candidates, sizes, weights, shares, rows, generator)
+    codes_by_name, bins = {}, {}
     for place, (name, column) in enumerate(zip(draws.names, draws.columns, strict=True)):
-        cell = bins[name] = cells[place][chosen]
+        cells = bins[name] = candidates[place][chosen_rows]
         if column.is_cut:
-            fine = draws.fine[name][draw] if name in draws.fine else column.shares
-            cell = _fine_cells(column, mixture, place, (classes[chosen], cell), fine, generator)
-        codes, midnights = _codes_within(column, cell, generator), limits[name].midnights
-        found[name] = np.where(cell < column.axis.bins, nearest_of(midnights, codes), codes) if midnights else codes
+            fine_shares = draws.fine[name][draw] if name in draws.fine else column.shares
+            slopes = _rank_slopes(column, mixture, place, fine_shares, generator)[classes[chosen_rows], cells]
+            cells = _fine_cells(column, cells, slopes, fine_shares, generator)
+        codes, midnights = _codes_within(column, cells, generator), limits[name].midnights
+        if midnights:
+            codes = np.where(cells < column.axis.bins, nearest_of(midnights, codes), codes)
+        codes_by_name[name] = codes
     if rules.rules:
-        exchange(found, [(rule.names, rule.breaks) for rule in rules.rules], generator, within=bins)
-        found = dict(rules.mended(found))
-    return found
+        exchange(codes_by_name, [(rule.names, rule.breaks) for rule in rules.rules], generator, within=bins)
+        codes_by_name = dict(rules.mended(codes_by_name))
+    return codes_by_name
 
 
 def _candidates(mixture: Mixture, rows: int, generator: np.random.Generator) -> tuple[IntArray, list[IntArray]]:
-    """Draw classes of a mixture, at even steps, and the cells of all columns."""
+    """Draw the classes of a mixture's rows, at even steps, and the cells of all columns."""
     steps = (np.arange(rows) + generator.random()) / rows
-    ends = np.cumsum(mixture.weights) / mixture.weights.sum()
-    classes = np.minimum(np.searchsorted(ends, steps, side="right"), len(ends) - 1)
-    found = []
+    class_ends = np.cumsum(mixture.weights) / mixture.weights.sum()
+    classes = np.minimum(np.searchsorted(class_ends, steps, side="right"), len(class_ends) - 1)
+    candidates = []
     for law in mixture.laws:
+        # The laws of all classes one after the other: class k has the heights from k to k + 1.
         heights = np.cumsum(law, axis=1) / law.sum(axis=1, keepdims=True) + np.arange(len(law))[:, None]
         cells = np.searchsorted(heights.ravel(), classes + generator.random(rows), side="right")
-        found.append(np.minimum(cells - classes * law.shape[1], law.shape[1] - 1))
-    return classes, found
+        candidates.append(np.minimum(cells - classes * law.shape[1], law.shape[1] - 1))
+    return classes, candidates
 
 
-def _interactions(draws: TableDraws, cells: Sequence[IntArray], generator: np.random.Generator) -> FloatArray:
+def _interaction_weights(draws: TableDraws, cells: Sequence[IntArray], generator: np.random.Generator) -> FloatArray:
     """Return weights of rows that shift a column along its ranks in each cell of two others, by Student's law.
 
     Pairs show no interaction of three columns, and margins that are measured undo what they know better.
@@ -108,15 +112,15 @@ def _interactions(draws: TableDraws, cells: Sequence[IntArray], generator: np.ra
     return np.asarray(np.exp(np.clip(tilts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)))
 
 
-def _without(law: FloatArray, cells: Sequence[int]) -> FloatArray:
-    """Return laws of classes without some cells."""
-    kept = law.copy()
-    kept[:, list(cells)] = 0.0
-    totals = kept.sum(axis=1, keepdims=True)
-    return np.where(totals > 0, kept / np.where(totals > 0, totals, 1.0), law)
+def _without(laws: FloatArray, cells: Sequence[int]) -> FloatArray:
+    """Return the laws of classes, shape (classes, cells), without some cells."""
+    others = laws.copy()
+    others[:, list(cells)] = 0.0
+    totals = others.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, others / np.where(totals > 0, totals, 1.0), laws)
 
 
-def _resampled(
+def _resample(
     cells: Sequence[IntArray],
     sizes: Sequence[int],
     weights: FloatArray,
@@ -124,88 +128,95 @@ def _resampled(
     rows: int,
     generator: np.random.Generator,
 ) -> IntArray:
-    """Return which of the candidates are rows of the table, in random order: their shares are those of its margins.
+    """Return which candidates are the rows of the table, in random order, so that its margins have some shares.
 
-    Systematic sampling along rows in the order of their cells adds less chance than independent draws.
+    Candidates in the same cells of all columns are one kind: kinds are weighted, and their rows resampled. Systematic
+    sampling in the order of the cells adds less chance than independent draws.
     """
-    many = len(cells[0])
-    keys, first, kind = np.unique(row_keys(cells, sizes), return_index=True, return_inverse=True)
-    kinds = [cell[first] for cell in cells]
+    keys, first_of_kind, kinds = np.unique(row_keys(cells, sizes), return_index=True, return_inverse=True)
+    cells_of_kinds = [cell[first_of_kind] for cell in cells]
     # The smallest margins come last: the sweeps end with the counts that the draw knows best.
     largest_first = {columns: shares[columns] for columns in sorted(shares, key=lambda columns: -len(columns))}
-    margins = list(margins_of(kinds, float(many), largest_first))
-    before = scaled_weights = np.bincount(kind, weights, minlength=len(keys)).astype(np.float64)
+    margins = list(margins_of(cells_of_kinds, float(len(weights)), largest_first))
+    start = np.bincount(kinds, weights, minlength=len(keys)).astype(np.float64)
+    raked_weights = start
     for _ in range(MOST_SWEEPS):
-        scaled_weights, last = scaled(scaled_weights, margins, 1, LARGEST_WEIGHT_STEP), scaled_weights
-        if np.abs(scaled_weights - last).sum() < RAKING_TOLERANCE * scaled_weights.sum():
+        previous = raked_weights
+        raked_weights = scaled(raked_weights, margins, 1, LARGEST_WEIGHT_STEP)
+        if np.abs(raked_weights - previous).sum() < RAKING_TOLERANCE * raked_weights.sum():
             break
-    weights = weights * (scaled_weights / np.maximum(before, 1e-300))[kind]
-    order = np.argsort(kind, kind="stable")
+    weights = weights * (raked_weights / np.maximum(start, 1e-300))[kinds]
+    order = np.argsort(kinds, kind="stable")
     levels = np.cumsum(weights[order]) * (rows / weights.sum())
     places = np.searchsorted(levels, np.arange(rows) + generator.random(), side="right")
-    return generator.permutation(order[np.minimum(places, many - 1)])
+    return generator.permutation(order[np.minimum(places, len(weights) - 1)])
 
 
-def _fine_cells(
-    column: TableColumn,
-    mixture: Mixture,
-    place: int,
-    drawn: tuple[IntArray, IntArray],
-    fine: FloatArray,
-    generator: np.random.Generator,
-) -> IntArray:
-    """Return the fine cell of each row, given its class and its bin.
+def _rank_slopes(
+    column: TableColumn, mixture: Mixture, place: int, fine_shares: FloatArray, generator: np.random.Generator
+) -> FloatArray:
+    """Return the slopes of each class's density along the ranks of each bin, shape (classes, cells).
 
-    A class has a density along the ranks of a bin that is linear, with the slope between the bins on either side. Ranks
-    of all rows of a bin are then spread evenly, so that the bin has the column's own drawn law.
+    The slope of a bin is that of the class's share of rows between the bins on either side, give or take half.
     """
-    classes, bins = drawn
-    fine = np.maximum(fine, 0.0) + 1e-12
-    held = np.bincount(column.bins, fine, minlength=column.cells)
     ratios = mixture.laws[place] / np.maximum(mixture.weights @ mixture.laws[place], 1e-12)
     values = column.cells - column.axis.has_null
     slopes = np.zeros_like(ratios)
     if values > 1:
-        rows, doubt = held[:values], generator.normal(1.0, WITHIN_BIN_SLOPE_SD)
-        steps = np.diff(ratios[:, :values], axis=1) / ((rows[1:] + rows[:-1]) / 2)
+        shares = np.bincount(column.bins, np.maximum(fine_shares, 0.0) + 1e-12, minlength=column.cells)[:values]
+        steps = np.diff(ratios[:, :values], axis=1) / ((shares[1:] + shares[:-1]) / 2)
         # A slope to a bin of few rows says little: each side counts by the rows of the bin there.
-        left, right = np.append(0.0, rows[:-1]), np.append(rows[1:], 0.0)
+        left, right = np.append(0.0, shares[:-1]), np.append(shares[1:], 0.0)
         rises = (left * np.pad(steps, ((0, 0), (1, 0))) + right * np.pad(steps, ((0, 0), (0, 1)))) / (left + right)
-        slopes[:, :values] = doubt * rises * rows / np.maximum(ratios[:, :values], 1e-9)
-    slope = np.clip(slopes, -2.0, 2.0)[classes, bins]
-    even = generator.random(len(bins))
-    # The inverse of u + s·u(u − 1)/2, the sum of the density 1 + s(u − 1/2).
-    half = 1 - slope / 2
-    ranks = 2 * even / (half + np.sqrt(np.maximum(half**2 + 2 * slope * even, 0.0)))
+        doubt = generator.normal(1.0, WITHIN_BIN_SLOPE_SD)
+        slopes[:, :values] = doubt * rises * shares / np.maximum(ratios[:, :values], 1e-9)
+    # A density 1 + s(u − 1/2) of ranks u from 0 to 1 is negative nowhere.
+    return np.clip(slopes, -2.0, 2.0)
+
+
+def _fine_cells(
+    column: TableColumn, bins: IntArray, slopes: FloatArray, fine_shares: FloatArray, generator: np.random.Generator
+) -> IntArray:
+    """Return the fine cell of each row, given its bin and the slope of its class there.
+
+    A rank is drawn for each row. Then ranks of all rows of a bin are spread evenly, so that the fine cells of the bin
+    have their own shares, whatever the slopes are.
+    """
+    uniform, half = generator.random(len(bins)), 1 - slopes / 2
+    # The inverse of u + s·u(u − 1)/2, the integral of the density.
+    ranks = 2 * uniform / (half + np.sqrt(np.maximum(half**2 + 2 * slopes * uniform, 0.0)))
     order = np.lexsort((ranks, bins))
     counts = np.bincount(bins, minlength=column.cells)
-    starts = np.cumsum(counts) - counts
-    sorted_bins = bins[order]
-    spread = (np.arange(len(bins)) - starts[sorted_bins] + generator.random(len(bins))) / counts[sorted_bins]
-    ends, last = np.cumsum(fine), np.searchsorted(column.bins, np.arange(column.cells), side="right") - 1
-    before = ends[last] - held
-    cells = np.searchsorted(ends, before[sorted_bins] + spread * held[sorted_bins], side="right")
-    found = np.empty(len(bins), dtype=np.int64)
-    found[order] = np.minimum(cells, last[sorted_bins])
-    return found
+    first_rows, ordered_bins = np.cumsum(counts) - counts, bins[order]
+    even_ranks = (np.arange(len(bins)) - first_rows[ordered_bins] + generator.random(len(bins))) / counts[ordered_bins]
+    shares = np.maximum(fine_shares, 0.0) + 1e-12
+    ends, bin_shares = np.cumsum(shares), np.bincount(column.bins, shares, minlength=column.cells)
+    last_cells = np.searchsorted(column.bins, np.arange(column.cells), side="right") - 1
+    starts = ends[last_cells] - bin_shares
+    heights = starts[ordered_bins] + even_ranks * bin_shares[ordered_bins]
+    cells = np.empty(len(bins), dtype=np.int64)
+    cells[order] = np.minimum(np.searchsorted(ends, heights, side="right"), last_cells[ordered_bins])
+    return cells
 
 
 def _codes_within(column: TableColumn, cells: IntArray, generator: np.random.Generator) -> IntArray:
     """Return codes in fine cells: some of a wide cell's codes are heaps, as many as its law says may be."""
     starts, stops = column.axis.stretches
-    found, widths = starts[cells].copy(), (stops - starts)[cells]
-    wide = np.flatnonzero(widths > 1)
-    if not len(wide):
-        return found
-    found[wide] += (generator.random(len(wide)) * widths[wide]).astype(np.int64)
+    codes, widths = starts[cells].copy(), (stops - starts)[cells]
+    wide_rows = np.flatnonzero(widths > 1)
+    if not len(wide_rows):
+        return codes
+    codes[wide_rows] += (generator.random(len(wide_rows)) * widths[wide_rows]).astype(np.int64)
     if column.law is not None:
-        used, inside = np.unique(cells[wide], return_inverse=True)
+        wide_cells, place_of_cell = np.unique(cells[wide_rows], return_inverse=True)
         # The sum of squared shares of a Dirichlet process is 1/(1 + its concentration), on average.
-        uneven = np.clip(column.law.uneven[used], 0.01, 0.9)[:, None]
-        breaks = generator.beta(1.0, 1 / uneven - 1, (len(used), HEAPS_PER_CELL))
-        parts = breaks * np.cumprod(np.hstack([np.ones((len(used), 1)), 1 - breaks[:, :-1]]), axis=1)
-        heaps = (generator.random(parts.shape) * (stops - starts)[used][:, None]).astype(np.int64)
-        heap = (generator.random(len(wide))[:, None] > np.cumsum(parts, axis=1)[inside]).sum(axis=1)
-        has_heap = heap < HEAPS_PER_CELL
-        found[wide[has_heap]] = starts[cells[wide[has_heap]]] + heaps[inside[has_heap], heap[has_heap]]
-    return found
+        uneven = np.clip(column.law.uneven[wide_cells], 0.01, 0.9)[:, None]
+        breaks = generator.beta(1.0, 1 / uneven - 1, (len(wide_cells), HEAPS_PER_CELL))
+        heap_shares = breaks * np.cumprod(np.hstack([np.ones((len(wide_cells), 1)), 1 - breaks[:, :-1]]), axis=1)
+        offsets = (generator.random(heap_shares.shape) * (stops - starts)[wide_cells][:, None]).astype(np.int64)
+        heights = generator.random(len(wide_rows))[:, None]
+        heaps = (heights > np.cumsum(heap_shares, axis=1)[place_of_cell]).sum(axis=1)
+        in_heap = heaps < HEAPS_PER_CELL
+        rows = wide_rows[in_heap]
+        codes[rows] = starts[cells[rows]] + offsets[place_of_cell[in_heap], heaps[in_heap]]
+    return codes
