@@ -433,8 +433,8 @@ class ConditionedDraws(TableDraws):
     def fine(self) -> dict[str, FloatArray]:
         """Shares of the fine cells of each number, and of each column that only released rows count.
 
-        The latter are refitted to rows that are released again from the fitted shares (parametric bootstrap), half a row
-        added to each cell: a cell that is estimated as empty may have rows.
+        The latter are refitted to rows that are released again from the fitted shares (parametric bootstrap), with half
+        a row added to each cell: a cell that is estimated as empty may have rows.
         """
         found = dict(super().fine)
         for place, (name, column) in enumerate(zip(self.names, self.columns, strict=True)):
