@@ -124,32 +124,35 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
     rows = min(whole, MOST_FITTED_ROWS)
     levels = {name: _levels(tables, name) for name in draws.names}
     designs: Any = None
-    found: list[pd.Series[Any]] = []
-    errors: list[pd.Series[Any]] = []
-    used, outcome = 0, ""
+    coefficients: list[pd.Series[Any]] = []
+    standard_errors: list[pd.Series[Any]] = []
+    fitted_rows, outcome_name = 0, ""
     with warnings.catch_warnings():
         # Warnings of a fit are of one draw; what all have in common shows in the errors.
         warnings.simplefilter("ignore")
         for draw in range(tables.number):
             table = _for_formulas(tables, draw, rows, levels)
+            if weights is not None:
+                table = table.dropna(subset=[weights])
             if designs is None:
-                left, right = _designed(patsy, formula, table, levels)
-                designs = left.design_info, right.design_info
+                outcome, terms = _designed(patsy, formula, table, levels)
+                designs = outcome.design_info, terms.design_info
             else:
-                left, right = patsy.build_design_matrices(designs, table, return_type="dataframe")
-            if left.shape[1] > 2:
-                raise ParameterError(f"the outcome has {left.shape[1]} columns; take one of them, as in I(ward == 'a')")
-            outcome = str(left.columns[-1])
-            if len(left) <= right.shape[1]:
-                raise ParameterError(f"{len(left)} rows are too few for {right.shape[1]} terms; use a shorter formula")
-            weight = None if weights is None else table.loc[left.index, weights].to_numpy(dtype=np.float64)
+                outcome, terms = patsy.build_design_matrices(designs, table, return_type="dataframe")
+            if outcome.shape[1] > 2:
+                remedy = "take one of them, as in I(ward == 'a')"
+                raise ParameterError(f"the outcome has {outcome.shape[1]} columns; {remedy}")
+            if len(terms) <= terms.shape[1]:
+                raise ParameterError(f"{len(terms)} rows are too few for {terms.shape[1]} terms; use a shorter formula")
+            outcome_name = str(outcome.columns[-1])
+            weight = None if weights is None else table.loc[terms.index, weights].to_numpy(dtype=np.float64)
             # A category without rows in this draw has no coefficient in it.
-            seen = right.loc[:, (right.to_numpy() != 0).any(axis=0)]
-            result = _fitted(family, left.iloc[:, -1], seen, weight)
-            found.append(result.params.reindex(right.columns))
-            errors.append(result.bse.reindex(right.columns))
-            used += len(left)
-    values, own = np.array(found), np.array(errors) ** 2
+            present = terms.loc[:, (terms.to_numpy() != 0).any(axis=0)]
+            result = _fitted(family, outcome.iloc[:, -1], present, weight)
+            coefficients.append(result.params.reindex(terms.columns))
+            standard_errors.append(result.bse.reindex(terms.columns))
+            fitted_rows += len(terms)
+    values, own = np.array(coefficients), np.array(standard_errors) ** 2
     known = np.isfinite(own)
     within = np.where(known, own, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     if rows < whole:
@@ -157,13 +160,11 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
         part = rows / whole
         excess = (1 - part) * (1 - 1 / tables.number) * within
         mean, spread = np.nanmean(values, axis=0), np.nanvar(values, axis=0, ddof=1)
-        kept = np.sqrt(np.clip(1 - excess / np.maximum(spread, 1e-300), part, 1.0))
-        values, within = mean + (values - mean) * kept, within * part
-    each = used / tables.number
-    index = pd.Index(found[0].index)
-    return RegressionFits(
-        FunctionValues(index, values, within), round(whole * each / rows), round(whole * (rows - each) / rows), outcome
-    )
+        kept_part = np.sqrt(np.clip(1 - excess / np.maximum(spread, 1e-300), part, 1.0))
+        values, within = mean + (values - mean) * kept_part, within * part
+    used = round(whole * fitted_rows / (tables.number * rows))
+    index = pd.Index(coefficients[0].index)
+    return RegressionFits(FunctionValues(index, values, within), used, whole - used, outcome_name)
 
 
 def _levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
@@ -243,7 +244,15 @@ def _fitted(family: str, outcome: Any, design: Any, weights: Any) -> Any:
     from statsmodels.genmod.generalized_linear_model import GLM
     from statsmodels.regression.linear_model import OLS, WLS
 
-    if family == "gaussian":
-        return (OLS(outcome, design) if weights is None else WLS(outcome, design, weights=weights)).fit()
-    kind = {"binomial": families.Binomial, "poisson": families.Poisson}[family]()
-    return GLM(outcome, design, family=kind, var_weights=weights).fit()
+    least, most = {"gaussian": (-np.inf, np.inf), "binomial": (0.0, 1.0), "poisson": (0.0, np.inf)}[family]
+    if not outcome.between(least, most).all():
+        needed = "True or False, or from 0 to 1" if family == "binomial" else "0 or above"
+        raise ParameterError(f"a {family} regression needs an outcome that is {needed}; choose another family")
+    try:
+        if family == "gaussian":
+            return (OLS(outcome, design) if weights is None else WLS(outcome, design, weights=weights)).fit()
+        kind = {"binomial": families.Binomial, "poisson": families.Poisson}[family]()
+        return GLM(outcome, design, family=kind, var_weights=weights).fit()
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ParameterError(f"the {family} fit fails: {reason}; try another formula or family") from None

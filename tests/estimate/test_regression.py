@@ -229,3 +229,22 @@ def test_a_few_rows_are_refused_in_one_line():
         with pytest.raises(ParameterError, match=r"too few|enough rows") as refused:
             safe.dp.regress("x ~ C(c) + x:C(c) + np.exp(x)")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("formula", "family", "message"),
+    [
+        ("visits ~ age", "binomial", "an outcome that is True or False"),
+        ("I(age - 50) ~ visits", "poisson", "an outcome that is 0 or above"),
+    ],
+)
+def test_fits_that_mean_nothing_are_refused_in_one_line(safe, formula, family, message):
+    with pytest.raises(ParameterError, match=message) as refused:
+        safe.dp.regress(formula, family, draws=2)
+    assert "\n" not in str(refused.value)
+
+
+def test_rows_without_a_weight_are_left_out(safe):
+    found = safe.dp.regress("visits ~ age", weights="stay", draws=2)
+    assert 200 < found.attrs["left_out"] < 600
+    assert np.isfinite(found).to_numpy().all()
