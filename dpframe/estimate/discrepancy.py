@@ -219,25 +219,54 @@ class Discrepancy:
             law = to_margins(fitted * tilts.reshape(fitted.shape), margins)
         return law
 
-    def condition_tables(self, laws: FloatArray, counts: FloatArray, generator: np.random.Generator) -> FloatArray:
-        """Return draws of a table's counts about draws of its law, moved towards draws of what was counted."""
+    @one_thread
+    def condition_tables(
+        self, laws: FloatArray, counts: FloatArray, margins: Sequence[FloatArray], generator: np.random.Generator
+    ) -> FloatArray:
+        """Return draws of a table's counts about draws of its law, moved towards draws of what was counted.
+
+        Matheron's rule moves each cell, and then the sums along ranks of a number: cells that move by themselves break
+        sums that the law has met, as large cells move and small ones stay.
+        """
         chance = chance_within_margins(laws)
         scale = CELL_LOG_ODDS_SD / np.sqrt(generator.gamma(DEGREES / 2, 2 / DEGREES, laws.shape))
         spread = chance + (scale * chance) ** 2
-        shifts = np.clip(scale * generator.standard_normal(laws.shape), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
-        mean = laws * np.exp(shifts)
-        drawn = gamma_about(mean, chance_within_margins(mean), generator)
+        shifts = scale * generator.standard_normal(laws.shape) - scale**2 / 2
+        mean = laws * np.exp(np.clip(shifts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
+        drawn = to_margins(gamma_about(mean, chance_within_margins(mean), generator), margins)
         if self.channels:
             return drawn
-        # Matheron's rule: a draw of the prior moves towards perturbed counts as the estimate would.
-        return np.asarray(np.maximum(drawn + spread / (spread + self.noise) * (counts - drawn), 0.0))
+        tables = np.maximum(drawn + spread / (spread + self.noise) * (counts - drawn), 0.0)
+        tables = to_margins(tables, margins)
+        if not any(self.ordered):
+            return tables
+        directions, draws = self.directions[0], len(laws)
+        moments = _double_centred(directions, laws.shape[1:])
+        of_chance, of_noise = (
+            moments.T @ (moments * variance.ravel()[:, None]) for variance in (spread.mean(axis=0), self.noise)
+        )
+        gain = of_chance @ np.linalg.pinv(of_chance + of_noise)
+        sums = drawn.reshape(draws, -1) @ moments
+        aims = sums + (counts.reshape(draws, -1) @ moments - sums) @ gain.T
+        weights = 1 / np.maximum(np.diag(of_chance + of_noise), 1e-12)
+        residual = aims - tables.reshape(draws, -1) @ moments
+        for _ in range(MARGIN_SWEEPS):
+            inner = moments.T @ _slopes_within_margins(tables, directions)
+            steps = (np.linalg.pinv(inner, rcond=1e-4) @ residual[:, :, None])[:, :, 0]
+            tilts = np.exp(np.clip(steps, -LARGEST_STEP, LARGEST_STEP) @ directions.T)
+            moved = to_margins(tables * tilts.reshape(tables.shape), margins)
+            left = aims - moved.reshape(draws, -1) @ moments
+            is_nearer = (left**2 @ weights) < (residual**2 @ weights)
+            tables[is_nearer], residual[is_nearer] = moved[is_nearer], left[is_nearer]
+        return tables
 
     def draw_tables(self, laws: FloatArray, followed: FloatArray, generator: np.random.Generator) -> FloatArray:
         """Return draws of a table's counts about draws of its law: by the part of their spread that no fit follows."""
         chance = chance_within_margins(laws)
         scale = CELL_LOG_ODDS_SD / np.sqrt(generator.gamma(DEGREES / 2, 2 / DEGREES, laws.shape))
         spread = chance + (scale * chance) ** 2
-        open_part = 1.0 if self.channels else np.minimum(self.noise / (spread + self.noise), 1 - followed)
+        # Noise may be infinite, where nothing was counted.
+        open_part = 1.0 if self.channels else np.minimum(1 / (1 + spread / self.noise), 1 - followed)
         shifts = scale * open_part * generator.standard_normal(laws.shape)
         mean = laws * np.exp(np.clip(shifts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
         return gamma_about(mean, chance_within_margins(mean) * open_part**2, generator)

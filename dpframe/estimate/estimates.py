@@ -17,6 +17,7 @@ from dpframe.estimate.count_estimates import CountEstimates
 from dpframe.estimate.function_estimates import FunctionEstimates
 from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
 from dpframe.estimate.plot import draw
+from dpframe.estimate.posterior import DRAWS
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.synthetic import LOUD, Synthesizer, check_rows, make_generator
 from dpframe.estimate.synthetic_copies import SyntheticCopies
@@ -365,7 +366,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         names = [name for name in self.plan.names if name not in self._source.missing]
         if columns is not None:
             names = column_names(columns, "columns")
-        tables = self._drawn_tables(names, check_whole(copies, "copies", 2), "table")
+        tables = self._drawn_tables(names, check_whole(copies, "copies", 2, DRAWS), "table")
         self._said_of_draws(tables, names)
         return SyntheticCopies(tables.table(draw, self._synthesizer.text) for draw in range(tables.number))
 

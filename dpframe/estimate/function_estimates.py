@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import combinations
@@ -21,6 +22,7 @@ from dpframe.estimate.posterior import DRAWS
 from dpframe.estimate.regression import Regression, fit_draws, formula_columns
 from dpframe.estimate.results import Results
 from dpframe.estimate.synthetic import midnight_codes
+from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import largest_deviations
 
 
@@ -152,7 +154,7 @@ class FunctionEstimates(NumberEstimates):
         if weights is not None:
             space = self._source.column(weights).space
             if not space.is_numeric or space.is_time:
-                raise ParameterError(f"weights must be a column of numbers; {weights!r} holds {space.noun}")
+                raise ParameterError(f"weights must be a column of numbers, which {weights!r} is not")
             names = list(dict.fromkeys([*names, weights]))
         lost = [name for name in names if name in reasons(self.plan.not_found)]
         if lost:
@@ -166,6 +168,13 @@ class FunctionEstimates(NumberEstimates):
         said = self._said_of_draws(tables, names)
         said |= {"formula": formula, "family": family, "target": target, "outcome": fits.outcome}
         said |= {"n": fits.rows, "left_out": fits.left_out}
+        if fits.unidentified:
+            said["weak"] = {**said.get("weak", {}), "unidentified_draws": fits.unidentified}
+            warn(
+                f"{fits.unidentified} of {draws} draws do not identify the coefficients: a category has no rows, or "
+                "terms separate the outcomes; use fewer terms",
+                InferenceWarning,
+            )
         found = Regression(results.frame(fits.values.index).assign(p_value=p_values))
         found.attrs.update(said)
         return found
@@ -246,8 +255,9 @@ class FunctionEstimates(NumberEstimates):
         Returns
         -------
         Series ``p_value, cramers_v, lower``: the p-value of independent columns in the population; an estimate of V,
-        from 0 to 1; and the lower end of a one-sided interval of V at the confidence level, which is what to report: an
-        estimate near 0 is mostly noise. ``attrs["source"]`` says what was counted.
+        from 0 to 1, or NaN if only rows count the columns together; and the lower end of a one-sided interval of V at
+        the confidence level, which is what to report, as an estimate near 0 is mostly noise. Rows with a null are left
+        out if tables count the columns. ``attrs["source"]`` says what was counted.
 
         Raises
         ------
@@ -283,6 +293,14 @@ class FunctionEstimates(NumberEstimates):
                 f"columns {one!r} and {other!r} were not counted together; measure=['auto', ({one!r}, {other!r})] does"
             )
         joint, counts, variances, rows = model.fit.joint(pair), known.counts, known.variances, float(self.rows)
+        if not known.channels:
+            # Rows with a null in either column have no part in their dependence.
+            values = tuple(
+                slice(0, model.columns[name].cells - model.columns[name].axis.has_null)
+                for name in (model.names[place] for place in pair)
+            )
+            rows = rows * float(joint[values].sum() / joint.sum())
+            joint, counts, variances = joint[values], counts[values], variances[values]
         if known.channels:
             # Released rows are a sample of the columns' own randomised values, which depend only if the columns do.
             rows = float(self.n)
@@ -290,6 +308,8 @@ class FunctionEstimates(NumberEstimates):
             joint = np.einsum("ia,jb,ab->ij", *known.channels, joint)
         found = judge_independence(counts, variances, joint, rows, self.confidence_level, 0)
         out = pd.Series(asdict(found), name="independence")
+        if known.channels:
+            out["cramers_v"] = math.nan  # that of randomised values is lower
         out.attrs["source"] = "rows" if known.channels else "tables"
         return out
 
@@ -297,11 +317,11 @@ class FunctionEstimates(NumberEstimates):
         """Return how errors of groups' means depend, shape (groups, groups); not at all if only rows know of them."""
         if not self._joints.tables or self._joints.tables.member(by) is None:
             return np.eye(len(index))
-        draws = self._joints.posterior.of([by, column])
-        axis = draws.columns[draws.names.index(by)].axis
-        parts = np.eye(axis.cells)
-        means = draws.means({by: parts}, column)
-        correlations = pd.DataFrame(np.nan_to_num(np.corrcoef(means.T)), axis.labels, axis.labels)
+        draws, (axis,) = self._joints.posterior.of([by, column]), self._axes([by], {})
+        parts = aggregation(draws.columns[draws.names.index(by)].axis, axis)
+        means = draws.means({by: parts}, column)[:, : len(axis.labels)]
+        labels = axis.labels[: means.shape[1]]
+        correlations = pd.DataFrame(np.nan_to_num(np.corrcoef(means.T)), labels, labels)
         found = correlations.reindex(index=index, columns=index).fillna(0.0).to_numpy(copy=True)
         np.fill_diagonal(found, 1.0)
         return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ import pandas as pd
 from dpframe.errors import ParameterError, name_list
 from dpframe.estimate.drawn_tables import CodeLimits, draw_codes
 from dpframe.estimate.posterior import TableDraws
-from dpframe.estimate.results import Results, student_quantile
+from dpframe.estimate.results import Results
 from dpframe.plan.rules import BoundRules
 from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
@@ -33,8 +34,9 @@ MOST_COLUMNS = 8
 WEAKNESS_ROWS = 10_000
 """Rows of a draw that show whether two numbers are nearly the same (limit of time)."""
 
-STRONG_CORRELATION = 0.9
-"""Correlation of two numbers from which on their separate effects are poorly known (tolerance)."""
+STRONG_CORRELATION = 0.8
+"""Correlation of two numbers from which on their separate effects are poorly known, and draws make it too small
+(tolerance)."""
 
 MOST_DEGREES = 1e9
 """Degrees of freedom that Student's law has at most: with more it is the normal law (tolerance)."""
@@ -57,13 +59,15 @@ class FunctionValues:
         Where draws have few values, as medians of whole numbers do, the estimate is their median, and the interval
         reaches half a step from it at least.
         """
+        from scipy.stats import norm, t  # imported late, as all of SciPy
+
         mean, error, degrees = self._combined(population)
-        quantiles = np.array([student_quantile(z, min(float(d), MOST_DEGREES)) for d in degrees])
-        reach = quantiles * error
-        for place, values in enumerate(self.values.T):
-            atoms = np.unique(values[np.isfinite(values)])
+        reach = t.ppf(norm.cdf(z), degrees) * error
+        for place in np.flatnonzero(np.isfinite(mean)):
+            values = self.values[np.isfinite(self.values[:, place]), place]
+            atoms = np.unique(values)
             if 1 < len(atoms) <= len(values) / 4:
-                mean[place] = np.nanmedian(values)
+                mean[place] = np.median(values)
                 reach[place] = max(reach[place], float(np.diff(atoms).min()) / 2)
         return Results(mean, error, mean - reach, mean + reach)
 
@@ -84,7 +88,8 @@ class FunctionValues:
         degrees, variance = some - 1.0, between
         if population and self.within is not None:
             variance = between + self.within
-            degrees = degrees * (variance / np.maximum(between, 1e-12 * variance + 1e-300)) ** 2
+            shares = variance / np.where(between > 0, between, 1.0)
+            degrees = np.where(between > 0, np.minimum(degrees * shares**2, MOST_DEGREES), MOST_DEGREES)
         unknown = number < max(len(self.values) / 2, 2)
         return np.where(unknown, np.nan, mean), np.where(unknown, np.nan, np.sqrt(variance)), degrees
 
@@ -205,15 +210,31 @@ def _labelled(result: Any) -> tuple[pd.Index[Any] | None, FloatArray]:
             labels = pd.RangeIndex(len(result))
         elif not result.index.is_unique:
             raise ParameterError("f returns a Series whose labels repeat; group or sum it, so that each label is one")
-    elif np.ndim(result) == 1:
-        labels = pd.RangeIndex(len(result))
-    elif np.ndim(result) > 1:
-        raise ParameterError(f"f returns an array of {np.ndim(result)} dimensions; return one of one dimension")
+    else:
+        try:
+            dimensions = np.ndim(result)
+        except ValueError:  # lists of several lengths
+            raise ParameterError(f"f returns {type(result).__name__} that holds no numbers; {remedy}") from None
+        if dimensions > 1:
+            raise ParameterError(f"f returns an array of {dimensions} dimensions; return one of one dimension")
+        labels = pd.RangeIndex(len(result)) if dimensions else None
+    return labels, _numbers(result, remedy)
+
+
+def _numbers(result: Any, remedy: str) -> FloatArray:
+    """Return a result's numbers, or raise `ParameterError`: texts, times, complex numbers and None are none."""
     try:
-        values = np.atleast_1d(np.asarray(pd.to_numeric(np.asarray(result).ravel()), dtype=np.float64))
+        if isinstance(result, pd.Series) and pd.api.types.is_extension_array_dtype(result.dtype):
+            values = result.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            values = np.asarray(result)
+            if values.dtype == object and all(isinstance(value, Real) for value in values.ravel()):
+                values = values.astype(np.float64)
+        if values.dtype.kind not in "biuf":
+            raise TypeError
     except (TypeError, ValueError):
         raise ParameterError(f"f returns {type(result).__name__} that holds no numbers; {remedy}") from None
-    return labels, values
+    return np.atleast_1d(values).astype(np.float64)
 
 
 class Resampled(Protocol):

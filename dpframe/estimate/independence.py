@@ -16,6 +16,9 @@ from dpframe.spaces.arrays import FloatArray
 SIMULATIONS = 1_999
 """Simulated tables: the standard error of a p-value of .05 is .005 (limit of time)."""
 
+FEWEST_SIMULATIONS, MOST_SIMULATED = 199, 1 << 23
+"""Simulated tables of many cells, and cells of all of them together (limit of memory)."""
+
 FEWEST_SE = 3.0
 """Standard errors of noise in a value's rows below which values are pooled: fewer cells have more power (tolerance)."""
 
@@ -37,7 +40,7 @@ def judge_independence(
     ``counts`` and ``variances`` of their noise have the shape (values of one, values of the other), as has ``joint``, a
     fit of the shares. V of pooled values is at most that of all values, as χ² falls when cells are merged.
     """
-    fewest = min(counts.shape) - 1
+    most_values = min(counts.shape)
     for axis in (0, 1):
         parts = _pooled(counts.sum(axis=1 - axis), variances.sum(axis=1 - axis))
         counts, variances, joint = (
@@ -48,13 +51,15 @@ def judge_independence(
     found = _statistic(counts[None], variances)[0]
     margins = [project(counts.sum(axis=1 - axis) / max(counts.sum(), 1.0)) for axis in (0, 1)]
     alone = _simulated(np.outer(*margins), variances, rows, generator)
-    p_value = float((1 + (_statistic(alone, variances) >= found).sum()) / (1 + SIMULATIONS))
+    p_value = float((1 + (_statistic(alone, variances) >= found).sum()) / (1 + len(alone)))
     expected = np.outer(joint.sum(axis=1), joint.sum(axis=0))
     truth = float(((joint - expected) ** 2 / np.maximum(expected, 1e-12)).sum())
     off = _squares(_simulated(joint, variances, rows, generator), rows) - truth
     seen = float(_squares(counts[None], rows)[0])
     squares = np.array([seen - np.median(off), seen - np.quantile(off, level)])
-    estimate, lower = np.sqrt(np.clip(squares / max(fewest, 1), 0.0, 1.0))
+    # The bound holds for all values, the estimate is of those that are told apart.
+    parts = np.array([min(counts.shape), most_values]) - 1
+    estimate, lower = np.sqrt(np.clip(squares / np.maximum(parts, 1), 0.0, 1.0))
     return Independence(p_value, float(estimate), float(lower) if p_value < 1 - level else 0.0)
 
 
@@ -95,5 +100,6 @@ def _squares(counts: FloatArray, rows: float) -> FloatArray:
 def _simulated(shares: FloatArray, variances: FloatArray, rows: float, generator: np.random.Generator) -> FloatArray:
     """Return noisy counts of tables of rows with these shares, shape (simulations, cells of each column)."""
     flat = np.maximum(shares.ravel(), 0.0)
-    tables = generator.multinomial(round(rows), flat / flat.sum(), SIMULATIONS).reshape(-1, *shares.shape)
+    number = int(np.clip(MOST_SIMULATED / flat.size, FEWEST_SIMULATIONS, SIMULATIONS))
+    tables = generator.multinomial(round(rows), flat / flat.sum(), number).reshape(-1, *shares.shape)
     return np.asarray(tables + np.sqrt(variances) * generator.standard_normal(tables.shape))

@@ -461,7 +461,7 @@ class ConditionedDraws(TableDraws):
         copies = [(copy.row_pairs | copy.pairs)[pair].counts for copy in self.copies]
         counts = np.array(copies)
         laws = prior.condition_laws(to_margins(fitted, margins), counts, margins, generator)
-        return to_margins(prior.condition_tables(laws, counts, generator), margins)
+        return prior.condition_tables(laws, counts, margins, generator)
 
 
 def _monotone(rows: FloatArray, bins: int, n: float) -> FloatArray:

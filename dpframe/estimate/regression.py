@@ -7,6 +7,7 @@ draws by the variance of r rows in place of that of n, and the difference of bot
 from __future__ import annotations
 
 import ast
+import builtins
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ MOST_FITTED_ROWS = 20_000
 
 FEWEST_LEVEL_ROWS = 2.0
 """Rows of a category, on average over draws, from which on it has a coefficient: others are left out (tolerance)."""
+
+EXAMPLE = "visits ~ age + C(ward)"
+"""A formula, as messages show it."""
 
 FAMILIES = ("gaussian", "binomial", "poisson")
 
@@ -61,6 +65,11 @@ def import_patsy() -> ModuleType:
     return patsy  # type: ignore[no-any-return]
 
 
+def _reason(error: Exception) -> str:
+    """Return the first line of an error, or its kind if it says nothing."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
 def formula_columns(formula: str, known: Collection[str]) -> list[str]:
     """Return the columns that a formula names, in order; other names must be functions that patsy knows.
 
@@ -75,43 +84,35 @@ def formula_columns(formula: str, known: Collection[str]) -> list[str]:
     patsy = import_patsy()
     try:
         described = patsy.ModelDesc.from_formula(formula)
+        factors = [factor for term in (*described.lhs_termlist, *described.rhs_termlist) for factor in term.factors]
+        trees = [ast.parse(factor.code, mode="eval") for factor in factors]
     except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise ParameterError(f'formula cannot be read: {reason}; write one like "visits ~ age + C(ward)"') from None
-    if not described.lhs_termlist:
-        raise ParameterError('formula has no outcome; write one like "visits ~ age + C(ward)"')
-    functions = {
-        *vars(patsy.builtins),
-        *vars(patsy.builtins).get("builtins", {}),
-        "np",
-        "center",
-        "abs",
-        "True",
-        "False",
-    }
+        raise ParameterError(f'formula cannot be read: {_reason(error)}; write one like "{EXAMPLE}"') from None
+    if len(described.lhs_termlist) != 1:
+        raise ParameterError(f'formula must have one outcome; write one like "{EXAMPLE}"')
+    functions = {*vars(patsy.builtins), *vars(builtins), "np", "center"}
     found: list[str] = []
-    for term in (*described.lhs_termlist, *described.rhs_termlist):
-        for factor in term.factors:
-            tree = ast.parse(factor.code, mode="eval")
-            names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-            # Q("a name with blanks") quotes a column.
-            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-            quoted = [call.args[0] for call in calls if getattr(call.func, "id", "") == "Q" and call.args]
-            names += [str(node.value) for node in quoted if isinstance(node, ast.Constant)]
-            found += [name for name in names if name in known or name not in functions]
+    for tree in trees:
+        names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        # Q("a name with blanks") quotes a column.
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        quoted = [call.args[0] for call in calls if getattr(call.func, "id", "") == "Q" and call.args]
+        names += [str(node.value) for node in quoted if isinstance(node, ast.Constant)]
+        found += [name for name in names if name in known or name not in functions]
     if not found:
-        raise ParameterError('formula names no column; write one like "visits ~ age + C(ward)"')
+        raise ParameterError(f'formula names no column; write one like "{EXAMPLE}"')
     return list(dict.fromkeys(map(str, found)))
 
 
 @dataclass(frozen=True, eq=False)
 class RegressionFits:
-    """Fits of one formula to drawn tables: the coefficients, and how many rows each fit used and left out."""
+    """Fits of one formula to drawn tables: coefficients, rows used and left out, and draws that identify no fit."""
 
     values: FunctionValues
     rows: int
     left_out: int
     outcome: str
+    unidentified: int
 
 
 def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTables) -> RegressionFits:
@@ -123,10 +124,9 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
     whole = int(draws.rows)
     rows = min(whole, MOST_FITTED_ROWS)
     levels = {name: _levels(tables, name) for name in draws.names}
-    designs: Any = None
     coefficients: list[pd.Series[Any]] = []
     standard_errors: list[pd.Series[Any]] = []
-    fitted_rows, outcome_name = 0, ""
+    fitted_rows, unidentified, outcome_name = 0, 0, ""
     with warnings.catch_warnings():
         # Warnings of a fit are of one draw; what all have in common shows in the errors.
         warnings.simplefilter("ignore")
@@ -134,11 +134,8 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
             table = _for_formulas(tables, draw, rows, levels)
             if weights is not None:
                 table = table.dropna(subset=[weights])
-            if designs is None:
-                outcome, terms = _designed(patsy, formula, table, levels)
-                designs = outcome.design_info, terms.design_info
-            else:
-                outcome, terms = patsy.build_design_matrices(designs, table, return_type="dataframe")
+            # Of each draw anew: center and bs depend on the rows.
+            outcome, terms = _designed(patsy, formula, table, levels)
             if outcome.shape[1] > 2:
                 remedy = "take one of them, as in I(ward == 'a')"
                 raise ParameterError(f"the outcome has {outcome.shape[1]} columns; {remedy}")
@@ -149,22 +146,26 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
             # A category without rows in this draw has no coefficient in it.
             present = terms.loc[:, (terms.to_numpy() != 0).any(axis=0)]
             result = _fitted(family, outcome.iloc[:, -1], present, weight)
-            coefficients.append(result.params.reindex(terms.columns))
-            standard_errors.append(result.bse.reindex(terms.columns))
+            coefficients.append(pd.Series(np.nan, terms.columns) if result is None else result.params)
+            standard_errors.append(pd.Series(np.nan, terms.columns) if result is None else result.bse)
             fitted_rows += len(terms)
-    values, own = np.array(coefficients), np.array(standard_errors) ** 2
+            unidentified += result is None
+    index = pd.Index(list(dict.fromkeys(name for one in coefficients for name in one.index)))
+    values = np.array([one.reindex(index) for one in coefficients])
+    own = np.array([one.reindex(index) for one in standard_errors]) ** 2
     known = np.isfinite(own)
     within = np.where(known, own, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     if rows < whole:
         # Draws of fewer rows differ by their own chance, too, of which their mean has some.
         part = rows / whole
         excess = (1 - part) * (1 - 1 / tables.number) * within
-        mean, spread = np.nanmean(values, axis=0), np.nanvar(values, axis=0, ddof=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # terms without any fit
+            mean, spread = np.nanmean(values, axis=0), np.nanvar(values, axis=0, ddof=1)
         kept_part = np.sqrt(np.clip(1 - excess / np.maximum(spread, 1e-300), part, 1.0))
         values, within = mean + (values - mean) * kept_part, within * part
     used = round(whole * fitted_rows / (tables.number * rows))
-    index = pd.Index(coefficients[0].index)
-    return RegressionFits(FunctionValues(index, values, within), used, whole - used, outcome_name)
+    return RegressionFits(FunctionValues(index, values, within), used, whole - used, outcome_name, unidentified)
 
 
 def _levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
@@ -198,13 +199,13 @@ def _for_formulas(
     long = {name: values for name, values in codes.items() if name not in listed}
     found = tables.frame(long) if long else pd.DataFrame()
     for name, column in found.items():
-        dtype: Any = column.dtype
-        if pd.api.types.is_datetime64_any_dtype(dtype):
-            found[name] = (column.dt.tz_localize(None) - pd.Timestamp(0)).dt.total_seconds() / 86_400
-        elif pd.api.types.is_timedelta64_dtype(dtype):
-            found[name] = column.dt.total_seconds() / 86_400
-        elif pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype):
-            found[name] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        space = tables.draws.columns[tables.draws.names.index(str(name))].axis.column.space.inner_space
+        if pd.api.types.is_bool_dtype(column.dtype):
+            found[name] = column.astype(object if column.isna().any() else bool)
+        elif space.is_time:
+            found[name] = _days(column)
+        elif space.is_numeric:
+            found[name] = pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
     for name in listed:
         axis = tables.draws.columns[tables.draws.names.index(name)].axis
         labels = axis.labels[: axis.cells - axis.has_null]
@@ -212,6 +213,14 @@ def _for_formulas(
         cells[cells >= len(labels)] = -1
         found[name] = pd.Categorical.from_codes(cells, labels).set_categories(listed[name])
     return found
+
+
+def _days(column: pd.Series[Any]) -> Any:
+    """Return times as days since 1970, durations as days."""
+    if pd.api.types.is_timedelta64_dtype(column.dtype):
+        return column.dt.total_seconds() / 86_400
+    times = pd.to_datetime(column, utc=True).dt.tz_localize(None)
+    return (times - pd.Timestamp(0)).dt.total_seconds() / 86_400
 
 
 def _is_number(values: pd.Index[Any]) -> bool:
@@ -226,20 +235,19 @@ def _designed(patsy: ModuleType, formula: str, table: pd.DataFrame, levels: Mapp
         if contrast is None and levels_ is None and isinstance(data, pd.Series):
             if isinstance(data.dtype, pd.CategoricalDtype):
                 return data
-            if levels.get(str(data.name)) is not None:
-                return pd.Categorical(data, categories=levels[str(data.name)])
+            listed = levels.get(str(data.name))
+            return pd.Categorical(data, categories=np.sort(data.dropna().unique()) if listed is None else listed)
         return patsy.builtins.C(data, contrast, levels_)
 
     environment = patsy.EvalEnvironment([{"np": np, "C": categorical}])
     try:
         return patsy.dmatrices(formula, table, environment, return_type="dataframe")
     except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise ParameterError(f"formula cannot be computed: {reason}; check its functions and columns") from None
+        raise ParameterError(f"formula cannot be computed: {_reason(error)}; check its functions and columns") from None
 
 
 def _fitted(family: str, outcome: Any, design: Any, weights: Any) -> Any:
-    """Return statsmodels' fit of one draw."""
+    """Return statsmodels' fit of one draw; None if its rows do not identify the coefficients, or none are finite."""
     from statsmodels.genmod import families
     from statsmodels.genmod.generalized_linear_model import GLM
     from statsmodels.regression.linear_model import OLS, WLS
@@ -248,11 +256,18 @@ def _fitted(family: str, outcome: Any, design: Any, weights: Any) -> Any:
     if not outcome.between(least, most).all():
         needed = "True or False, or from 0 to 1" if family == "binomial" else "0 or above"
         raise ParameterError(f"a {family} regression needs an outcome that is {needed}; choose another family")
+    lengths = np.sqrt((design.to_numpy() ** 2).sum(axis=0))
+    if np.linalg.matrix_rank(design.to_numpy() / np.where(lengths > 0, lengths, 1.0)) < design.shape[1]:
+        return None
     try:
         if family == "gaussian":
             return (OLS(outcome, design) if weights is None else WLS(outcome, design, weights=weights)).fit()
         kind = {"binomial": families.Binomial, "poisson": families.Poisson}[family]()
-        return GLM(outcome, design, family=kind, var_weights=weights).fit()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = GLM(outcome, design, family=kind, var_weights=weights).fit()
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ParameterError(f"the {family} fit fails: {reason}; try another formula or family") from None
+        raise ParameterError(f"the {family} fit fails: {_reason(error)}; try another formula or family") from None
+    # Where terms separate the outcomes, the likelihood rises for ever.
+    separated = any("separation" in str(one.message).lower() for one in caught)
+    return result if result.converged and not separated else None

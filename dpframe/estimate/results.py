@@ -171,7 +171,7 @@ class Results:
         return out
 
 
-def student_quantile(z: float, degrees: float) -> float:
+def student_quantile(z: float, degrees: int) -> float:
     """Return the quantile of Student's law at the level where the standard normal one has z (Fisher and Cornish 1960).
 
     >>> round(student_quantile(1.959964, 39), 3)

@@ -59,6 +59,8 @@ class SyntheticCopies(list[pd.DataFrame]):
             raise ParameterError("f must be a function of a DataFrame; write e.g. lambda t: t['age'].median()")
         if target not in TARGETS:
             raise ParameterError('target must be "table" or "population"')
+        if not self:
+            raise ParameterError("there are no copies to combine; synthesize(copies=20) draws some")
         level = check_fraction(confidence_level, "confidence_level", 0.95)
         values = evaluate(f, self, target == "population")
         results = values.results(NormalDist().inv_cdf((1 + level) / 2), target == "population")

@@ -157,7 +157,8 @@ def test_columns_of_formulas():
     [
         (("visits ~ agee",), "did you mean 'age'"),
         (("visits ~",), "formula"),
-        (("~ age",), "no outcome"),
+        (("~ age",), "one outcome"),
+        (("visits + age ~ sex",), "one outcome"),
         (("1 ~ 1",), "formula"),
         (("visits ~ age +* ward",), "cannot be read"),
         (("visits ~ np.logg(age)",), "cannot be computed"),
