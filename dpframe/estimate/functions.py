@@ -137,7 +137,9 @@ class DrawnTables:
         found: dict[str, Any] = {}
         if len(self.draws.names) > MOST_COLUMNS:
             found["many_columns"] = len(self.draws.names)
-        rows_only = [name for name in self.draws.names if self.draws.model.tables.source_of([name]) == "rows"]
+        tables = self.draws.model.tables
+        several = [n for n, column in zip(self.draws.names, self.draws.columns, strict=True) if column.cells > 1]
+        rows_only = [name for name in several if tables.source_of([name]) == "rows"]
         if rows_only:
             found["rows_only"] = rows_only
         if len(self.draws.names) > 1:

@@ -334,3 +334,54 @@ def test_rules_hold_in_every_row():
         assert (table.loc[table["open"], "end"] == 12).all()
     for table in safe.dp.synthesize(copies=2, columns=["start", "end"]):
         assert (table["start"] <= table["end"]).all()
+
+
+def test_a_column_of_one_value_leaves_the_others_as_they_are(clinic):
+    table = clinic[["visits"]].assign(one="x")
+    safe = table.dp.sanitize(epsilon=4, spaces={"visits": (0, 30), "one": ["x"]}, key=key(1))
+    found = safe.dp.infer(lambda t: t["visits"].mean(), columns=["visits", "one"])
+    assert found["lower"] <= clinic["visits"].mean() <= found["upper"]
+    assert 0 < found["std_error"] < 0.5
+
+
+def test_a_function_that_is_the_same_of_all_draws_has_no_error(safe):
+    for target in ("table", "population"):
+        found = safe.dp.infer(lambda t: len(t["visits"]), target=target, draws=3)
+        assert found["lower"] == found["upper"] == ROWS
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda t: None if len(t["visits"]) else 0,
+        lambda t: complex(t["visits"].sum(), 1),
+        lambda t: str(t["visits"].sum()),
+        lambda t: t["day"].max(),
+        lambda t: ([1, 2], t["visits"].tolist()),
+    ],
+)
+def test_what_is_no_number_is_refused(safe, f):
+    with pytest.raises(ParameterError, match="holds no numbers") as refused:
+        safe.dp.infer(f)
+    assert "\n" not in str(refused.value)
+
+
+def test_intervals_of_few_draws_are_of_students_law():
+    values = np.array([[1.0], [2.0]])
+    found = FunctionValues(None, values).results(1.959964, False)
+    # Two draws: one degree of freedom, whose quantile is 12.706.
+    assert (found.upper - found.estimate)[0] == pytest.approx(12.706 * (1.5 * 0.5) ** 0.5, rel=1e-3)
+
+
+def test_values_of_fewer_than_half_of_the_draws_are_nan():
+    values = np.full((40, 2), np.nan)
+    values[:10, 0] = [1.0, 2.0] * 5
+    values[:, 1] = np.linspace(0, 1, 40)
+    found = FunctionValues(pd.Index(["few", "all"]), values).results(1.96, False)
+    assert np.isnan([found.estimate[0], found.lower[0], found.upper[0]]).all()
+    assert found.estimate[1] == pytest.approx(0.5)
+
+
+def test_no_copies_are_refused():
+    with pytest.raises(ParameterError, match="no copies"):
+        SyntheticCopies().combine(len)

@@ -249,3 +249,29 @@ def test_rows_without_a_weight_are_left_out(safe):
     found = safe.dp.regress("visits ~ age", weights="stay", draws=2)
     assert 200 < found.attrs["left_out"] < 600
     assert np.isfinite(found).to_numpy().all()
+
+
+def test_terms_that_separate_the_outcomes_have_no_estimate(clinic):
+    table = clinic[["visits"]].assign(often=clinic["visits"] >= 4)
+    safe = table.dp.sanitize(epsilon=20, spaces={"visits": (0, 30), "often": dpf.Boolean()}, key=key(1))
+    with pytest.warns(UserWarning) as caught:
+        found = safe.dp.regress("often ~ I(visits > 3)", "binomial", draws=10)
+    lost = found.attrs["weak"].get("unidentified_draws", 0)
+    if lost:
+        assert any("separate" in str(one.message) for one in caught)
+    # Either few draws say anything, or their errors are as large as the coefficient is unsure.
+    assert lost > 5 or found["std_error"].iloc[1] > 0.5
+
+
+def test_transforms_are_of_each_draw(safe):
+    found = safe.dp.regress("visits ~ standardize(age)", draws=20)
+    means = safe.dp.infer(lambda table: table["visits"].mean(), columns=["visits", "age"], draws=20)
+    assert found.loc["Intercept", "estimate"] == pytest.approx(means["estimate"], abs=1e-9)
+
+
+def test_durations_and_arrow_times_are_days(clinic):
+    arrow = pd.ArrowDtype(__import__("pyarrow").timestamp("us"))
+    table = pd.DataFrame({"day": clinic["day"].astype(arrow), "visits": clinic["visits"]})
+    spaces = {"day": SPACES["day"], "visits": (0, 30)}
+    safe = table.dp.sanitize(epsilon=8, spaces=spaces, key=key(1))
+    assert safe.dp.regress("visits ~ day", draws=2).loc["day", "std_error"] < 0.01
