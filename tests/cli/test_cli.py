@@ -200,7 +200,7 @@ def test_help_lists_every_command_in_its_group(run):
 def test_every_statistic_from_the_shell(files, run):
     out = files / "out.parquet"
     assert run("sanitize", files / "in.parquet", out, "--epsilon", 30, "--spaces", files / "spaces.json")[0] == 0
-    others = {"crosstab", "cooccurrence", "set-sizes", "top"} | CURVES
+    others = {"crosstab", "cooccurrence", "set-sizes", "top", "compare", "independence", "regress"} | CURVES
     assert {words[0].replace("_", "-") for words, *_ in ASKED} | others == statistics(run)
     for words, keys, count in ASKED:
         code, text, err = run("estimate", out, *words, "--json")
@@ -213,6 +213,32 @@ def test_every_statistic_from_the_shell(files, run):
     (first,) = json.loads(run("estimate", out, "top", "sex", "--k", 1, "--json")[1])
     assert set(first) == {"sex", "estimate", "std_error", "lower", "upper", "surely"}
     assert "--where must be a JSON object" in run("estimate", out, "count")[2]
+
+
+def test_regressions_and_comparisons_from_the_shell(files, run):
+    out, results = files / "out.parquet", {"estimate", "std_error", "lower", "upper"}
+    assert run("sanitize", files / "in.parquet", out, "--epsilon", 30, "--spaces", files / "spaces.json")[0] == 0
+    code, text, err = run("estimate", out, "regress", "age ~ C(sex)", "--json")
+    assert (code, err) == (0, "")
+    assert [row["term"] for row in json.loads(text)] == ["Intercept", "C(sex)[T.M]"]
+    assert set(json.loads(text)[0]) == {"term", "p_value"} | results
+    shown = run("estimate", out, "regress", "sex ~ age", "--family", "binomial", "--target", "table")[1]
+    assert "n = 3,000, family binomial, of the table" in shown
+    (row,) = json.loads(run("estimate", out, "compare", "age", "--by", "sex", "--json")[1])
+    assert set(row) == {"sex", "minus"} | results
+    (row,) = json.loads(run("estimate", out, "independence", "age", "sex", "--json")[1])
+    assert {"p_value", "cramers_v", "lower"} < set(row)
+    for words, message in (
+        (["regress"], "regress takes one formula, such as 'visits ~ age'; got 0"),
+        (["regress", "age ~ agee"], "did you mean 'age'"),
+        (["compare", "age"], "compare takes --by"),
+        (["independence", "age", "sex", "--target", "table"], "leave out --target"),
+        (["mean", "age", "--family", "poisson"], "mean takes no --family"),
+    ):
+        code, text, err = run("estimate", out, *words)
+        assert (code, text) == (2, ""), words
+        assert message in err
+        assert err.count("\n") == 1
 
 
 def test_json_output_of_sanitize(files, run):
