@@ -94,6 +94,11 @@ class FunctionValues:
         return np.where(unknown, np.nan, mean), np.where(unknown, np.nan, np.sqrt(variance)), degrees
 
 
+def bootstrap_rows(table: pd.DataFrame, generator: np.random.Generator) -> pd.DataFrame:
+    """Return as many rows of a table, drawn with replacement."""
+    return table.take(generator.integers(0, len(table), len(table))).set_axis(table.index)
+
+
 class DrawnTables:
     """The drawn tables of some columns, as DataFrames like the original."""
 
@@ -125,23 +130,22 @@ class DrawnTables:
         return self.frame(self.codes(draw), text)
 
     def resampled(self, table: pd.DataFrame, draw: int) -> pd.DataFrame:
-        """Return as many rows of a table, drawn with replacement: what chance makes of the population."""
-        chosen = self.draws.generator("bootstrap", draw).integers(0, len(table), len(table))
-        return table.take(chosen).set_axis(table.index)
+        """Return a bootstrap sample of a table: the chance that made the rows of the population."""
+        return bootstrap_rows(table, self.draws.generator("bootstrap", draw))
 
     def weaknesses(self) -> dict[str, Any]:
         """Return what makes intervals of these columns cover less.
 
         Too many columns, columns that no table counts, or two that say nearly the same.
         """
-        found: dict[str, Any] = {}
+        weaknesses: dict[str, Any] = {}
         if len(self.draws.names) > MOST_COLUMNS:
-            found["many_columns"] = len(self.draws.names)
+            weaknesses["many_columns"] = len(self.draws.names)
         tables = self.draws.model.tables
         several = [n for n, column in zip(self.draws.names, self.draws.columns, strict=True) if column.cells > 1]
         rows_only = [name for name in several if tables.source_of([name]) == "rows"]
         if rows_only:
-            found["rows_only"] = rows_only
+            weaknesses["rows_only"] = rows_only
         if len(self.draws.names) > 1:
             table = self.frame(self.codes(0, min(int(self.draws.rows), WEAKNESS_ROWS)))
             numbers = [name for name in table if pd.api.types.is_numeric_dtype(table[name].dtype)]
@@ -156,8 +160,8 @@ class DrawnTables:
                     if given_away > FOLLOWS_SHARE > alone and {*pair} not in map(set, alike):
                         alike.append(pair)
             if alike:
-                found["nearly_the_same"] = alike
-        return found
+                weaknesses["nearly_the_same"] = alike
+        return weaknesses
 
 
 def warning_of(weaknesses: dict[str, Any]) -> str | None:
@@ -181,16 +185,16 @@ def columns_read(function: Callable[[pd.DataFrame], Any], table: pd.DataFrame) -
     ['a']
     """
     whole = function(table.copy())
-    found = []
+    columns = []
     for name in table.columns:
         try:
             part = function(table.drop(columns=name))
         except Exception:  # whatever the function raises without the column: it reads it
-            found.append(str(name))
+            columns.append(str(name))
         else:
             if not _is_same(whole, part):
-                found.append(str(name))
-    return found
+                columns.append(str(name))
+    return columns
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -57,12 +58,11 @@ class Regression(pd.DataFrame):
 def import_patsy() -> ModuleType:
     """Return patsy, which reads formulas, or raise `ParameterError` if it or statsmodels is not installed."""
     try:
-        import patsy
-        import statsmodels.genmod.generalized_linear_model
-        import statsmodels.regression.linear_model  # noqa: F401
+        for name in ("statsmodels.regression.linear_model", "statsmodels.genmod.generalized_linear_model"):
+            importlib.import_module(name)
+        return importlib.import_module("patsy")
     except ModuleNotFoundError:
         raise ParameterError("regress needs statsmodels; install it with pip install 'dpframe[stats]'") from None
-    return patsy  # type: ignore[no-any-return]
 
 
 def _reason(error: Exception) -> str:
@@ -86,22 +86,22 @@ def formula_columns(formula: str, known: Collection[str]) -> list[str]:
         described = patsy.ModelDesc.from_formula(formula)
         factors = [factor for term in (*described.lhs_termlist, *described.rhs_termlist) for factor in term.factors]
         trees = [ast.parse(factor.code, mode="eval") for factor in factors]
-    except Exception as error:
+    except Exception as error:  # patsy and ast raise errors of many kinds
         raise ParameterError(f'formula cannot be read: {_reason(error)}; write one like "{EXAMPLE}"') from None
     if len(described.lhs_termlist) != 1:
         raise ParameterError(f'formula must have one outcome; write one like "{EXAMPLE}"')
     functions = {*vars(patsy.builtins), *vars(builtins), "np", "center"}
-    found: list[str] = []
+    columns: list[str] = []
     for tree in trees:
         names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
         # Q("a name with blanks") quotes a column.
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         quoted = [call.args[0] for call in calls if getattr(call.func, "id", "") == "Q" and call.args]
         names += [str(node.value) for node in quoted if isinstance(node, ast.Constant)]
-        found += [name for name in names if name in known or name not in functions]
-    if not found:
+        columns += [name for name in names if name in known or name not in functions]
+    if not columns:
         raise ParameterError(f'formula names no column; write one like "{EXAMPLE}"')
-    return list(dict.fromkeys(map(str, found)))
+    return list(dict.fromkeys(map(str, columns)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,9 +159,10 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
         # Draws of fewer rows differ by their own chance, too, of which their mean has some.
         part = rows / whole
         excess = (1 - part) * (1 - 1 / tables.number) * within
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # terms without any fit
-            mean, spread = np.nanmean(values, axis=0), np.nanvar(values, axis=0, ddof=1)
+        identified = np.isfinite(values)
+        number = np.maximum(identified.sum(axis=0), 2)
+        mean = np.where(identified, values, 0.0).sum(axis=0) / number
+        spread = np.where(identified, (values - mean) ** 2, 0.0).sum(axis=0) / (number - 1)
         kept_part = np.sqrt(np.clip(1 - excess / np.maximum(spread, 1e-300), part, 1.0))
         values, within = mean + (values - mean) * kept_part, within * part
     used = round(whole * fitted_rows / (tables.number * rows))
@@ -197,22 +198,22 @@ def _for_formulas(
     codes = tables.codes(draw, rows)
     listed = {name: values for name, values in levels.items() if values is not None and not _is_number(values)}
     long = {name: values for name, values in codes.items() if name not in listed}
-    found = tables.frame(long) if long else pd.DataFrame()
-    for name, column in found.items():
+    table = tables.frame(long) if long else pd.DataFrame()
+    for name, column in table.items():
         space = tables.draws.columns[tables.draws.names.index(str(name))].axis.column.space.inner_space
         if pd.api.types.is_bool_dtype(column.dtype):
-            found[name] = column.astype(object if column.isna().any() else bool)
+            table[name] = column.astype(object if column.isna().any() else bool)
         elif space.is_time:
-            found[name] = _days(column)
+            table[name] = _days(column)
         elif space.is_numeric:
-            found[name] = pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
+            table[name] = pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
     for name in listed:
         axis = tables.draws.columns[tables.draws.names.index(name)].axis
         labels = axis.labels[: axis.cells - axis.has_null]
         cells = codes[name].astype(np.int64)
         cells[cells >= len(labels)] = -1
-        found[name] = pd.Categorical.from_codes(cells, labels).set_categories(listed[name])
-    return found
+        table[name] = pd.Categorical.from_codes(cells, labels).set_categories(listed[name])
+    return table
 
 
 def _days(column: pd.Series[Any]) -> Any:
@@ -242,7 +243,7 @@ def _designed(patsy: ModuleType, formula: str, table: pd.DataFrame, levels: Mapp
     environment = patsy.EvalEnvironment([{"np": np, "C": categorical}])
     try:
         return patsy.dmatrices(formula, table, environment, return_type="dataframe")
-    except Exception as error:
+    except Exception as error:  # a formula may call any function
         raise ParameterError(f"formula cannot be computed: {_reason(error)}; check its functions and columns") from None
 
 
@@ -266,7 +267,7 @@ def _fitted(family: str, outcome: Any, design: Any, weights: Any) -> Any:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = GLM(outcome, design, family=kind, var_weights=weights).fit()
-    except Exception as error:
+    except Exception as error:  # of linear algebra, or of statsmodels' own checks
         raise ParameterError(f"the {family} fit fails: {_reason(error)}; try another formula or family") from None
     # Where terms separate the outcomes, the likelihood rises for ever.
     separated = any("separation" in str(one.message).lower() for one in caught)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpframe.disk import atomic
 from dpframe.errors import FileError, ParameterError, check_fraction
-from dpframe.estimate.functions import evaluate
+from dpframe.estimate.functions import bootstrap_rows, evaluate
 from dpframe.tables.released import TARGETS
 
 
@@ -67,9 +67,8 @@ class SyntheticCopies(list[pd.DataFrame]):
         return results.series("combined") if values.index is None else results.frame(values.index)
 
     def resampled(self, table: pd.DataFrame, draw: int) -> pd.DataFrame:
-        """Return as many rows of a table, drawn with replacement."""
-        chosen = np.random.default_rng(draw).integers(0, len(table), len(table))
-        return table.take(chosen).set_axis(table.index)
+        """Return a bootstrap sample of a table."""
+        return bootstrap_rows(table, np.random.default_rng(draw))
 
     def to_parquet(self, folder: str | Path) -> list[Path]:
         """Write one Parquet file for each copy, ``copy-01.parquet`` and so on, and return their paths.
