@@ -1,11 +1,11 @@
-"""What lies beyond the bounds that private inference found, which the released column holds as the bounds.
+"""Rows beyond the bounds that private inference found, which the released column holds as the bounds.
 
 A mean of a clipped column falls short of the table's by the integral of the share of rows beyond x, from the bound on:
-E(X − u)⁺ = ∫ P(X > x) dx. The counts that inference paid for give that share at the bound, a distance d from the mean,
-and at half of it; from these it is taken to fall on as a power, d^−α, so that the integral is P(X > u)·d/(α − 1).
-That is right for Pareto's law, and too much for all whose tails fall faster the further they go, as those of normal,
-exponential and log-normal laws do. What noise may hide is added, as an error of the share. Rows that stand out of the
-noise further away are counted where they are.
+E(X − u)⁺ = ∫ P(X > x) dx. A tail is a Pareto law beyond the bound: of R rows (x/u)^−α lie farther than x, up to where
+numbers end, or where less than one row in forty is expected. R and α have a posterior: by the counts of inference in
+doublings of the distance from the column's mean, and by the rows at the bound in the measured tables, of which the rows
+beyond it are a part. A heap that is far beyond, such as a code for missing values, is a point mass in one cell of
+inference's counts. Intervals end at quantiles of the posterior.
 
 Rows that seem to be clipped to a bound that was declared show by far more at it than close to it. Some heaps at an end
 are natural, and are passed over: zeros and ones at the lower bound, both ends of shares and of percentages, and those
@@ -17,16 +17,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import log_ndtr
 
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
-from dpframe.observe.overlap import overlap_cells
 from dpframe.observe.quantiles import NORMAL_QUANTILE
 from dpframe.observe.significance import HINT_SE
 from dpframe.plan.findings import (
@@ -46,104 +46,52 @@ from dpframe.spaces.arrays import FloatArray
 BEYOND_BOUNDS = "beyond_bounds"
 """Key of a result's attrs: ``{column: share of the rows}``."""
 
-_LEAST_FALL = 1.0
-"""How much faster than its integral can bear a tail is thought to fall, at least (tuned; half and twice it change
-widths on a census by 1 and −4 %)."""
+TAIL_EXPONENTS = (1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 24.0)
+"""Exponents of a Pareto tail, equally likely beforehand: from the tails of cities' sizes to the end of a uniform law
+(theory: Newman 2005, table 1, and lighter ones)."""
 
-_NARROW = 1e-3
-"""Width of a cell, as a part of the way that is looked at, from which on its count is not only noise (tuned; effect not
-measured)."""
+PRIOR_SHARE_OUTSIDE = 0.25
+"""Mean of the prior of the rows beyond a bound, as a share of all rows that the counts allow outside of both (tuned; it
+is the mean of 27 real tables, effect not measured)."""
 
-_POINT = 1e-9
-"""Width of a cell, as a part of a bound's distance from the mean, up to which it holds but the bound (tolerance)."""
+TAIL_SHAPE_ERROR = 0.3
+"""Relative error of a Pareto law's count in a doubling of the distance, as real tails are none (tolerance)."""
 
-_NEAR, _HEAVY = 8.0, 4.0
-"""How many times as far as a bound rows beyond it are reckoned with, and the power of its fall below which a tail is
-heavy (tuned; half and twice it change widths on a census: `_NEAR` by −47 and 103 %, `_HEAVY` by −59 and 0 %)."""
+BOUND_HEAP_CHANCES = {True: 0.2, False: 0.05}
+"""Prior chance of a heap of rows that have the value of the bound itself: of numbers in steps, and of others (theory:
+of 270 and 181 inferred bounds of 32 real tables 12 and 3 % have one)."""
 
-_APART = 1.5
-"""Standard errors by which more rows are counted beyond a bound than lie at it from where on they are noise (tuned;
-effect not measured)."""
+CODE_CHANCE, HEAP_CHANCE = 0.03, 0.003
+"""Prior chance that a column has a heap far beyond its bound at a code for missing values, and elsewhere (tuned; effect
+not measured)."""
 
-_REMOTE, _REMOTE_SURE, _REMOTE_OTHER = 1024.0, 3.5, 4.5
-"""The same of cells that lie further, where they have a code for missing values, and where they have none (tuned;
-effect not measured).
+REMOTE_DISTANCE = 8.0
+"""Distance, in those of the bound from the mean, from which on rows are a heap and no tail (tolerance)."""
 
-Among some thirty cells noise makes the first of one in .7 % of columns, with 3 in 4 %: their means had errors of many
-standard deviations, by rows that were none.
-"""
+TAIL_CHANCE = 0.025
+"""Chance of either side of an interval (theory: two sides of 95 %)."""
 
-_CODES_OF_MISSING = np.sort([sign * (10.0**digits - 1) for digits in range(1, 8) for sign in (-1, 1)])
+FARTHEST = 20
+"""Quantiles of the distance of the farthest row that are averaged over (tolerance)."""
+
+MISSING_CODES = np.sort([sign * (10.0**digits - 1) for digits in range(1, 8) for sign in (-1, 1)])
 """Numbers that stand for a missing value: 9, 99, 999 … of either sign, in rising order (theory: custom of statistical
 offices)."""
 
-_TOLD, _MOST_TOLD = 11.5, 6.0
-"""Twice the logarithm of the likelihood by which a remote cell's rows are there, where as many must lie at the bound;
-and how much of it these bring at the most, as rows at a bound are often no others (tuned; effect not measured).
+VARIANCE_SHARE = 0.2
+"""Part of a variance from which on a warning names the rows beyond the bounds (tuned; effect not measured)."""
 
-In 12 simulated releases of 27 real tables .2 % of the columns with no row beyond their bounds are thought to have such
-rows; a missing code that is 3.4 standard errors of its cell is seen ten times of fourteen, by its cell alone six times.
-"""
-
-_USUAL = 0.5
-"""Part of the rows that noise may hide outside of bounds which lies beyond one of them, as a standard deviation (tuned;
-half and twice it change widths on a census by −9 and 4 %).
-
-In the same tables it is a quarter in the mean. Counts of cells beyond a bound have two to five times that as error.
-"""
-
-_HIDDEN = {False: 1.0, True: 0.5}
-"""How far beyond a bound rows that are seen nowhere may lie on average, in distances of the bound from the mean; of
-columns thought to hold 0 and 1 (True) hardly any have others (tuned; effect below).
-
-In the same tables .4 % of the means are off by more than five errors with twice that, with this, and with half of it
-.6 %; their errors are stated as .30, .16 and .13 standard deviations, in the median.
-"""
-
-_GOES_ON = 2.0
-"""The same of the rows of a heavy tail, which a bound that is far out cuts (tuned; half and twice it change widths on a
-census by −1 and 8 %)."""
-
-_FARTHER = 5.0
-"""How far beyond 1 the other values of a column lie on average that is only thought to hold 0 and 1 (tuned; effect not
-measured).
+TWO_VALUES_DISTANCE = 5.0
+"""Distance of other values from 1 where a column is only thought to hold 0 and 1 (tuned; effect not measured).
 
 Among thirteen counts with a spike at 0, in fifty real tables, ten have a mean below that where they are not 0.
 """
 
-_FAR, _FARTHEST = 5.0, 100.0
-"""Standard deviations of the column from its mean to a bound from which on its tail is heavy: others end by then
-(tuned; effect not measured).
+POINT_WIDTH = 1e-9
+"""Width of a cell, as a part of a bound's distance from the mean, up to which it holds but the bound (tolerance)."""
 
-Further out than the last, the standard deviation is that of a single cell.
-"""
-
-_SKEWED, _FURTHER = 2.5, 1.5
-"""The same of a bound that is so many times as far out as the other one: columns go on to that side (tuned; effect not
-measured).
-
-In 58 releases of real tables and 72 of own ones with heavy tails (log-normal, Pareto, negative binomial, 600 to 4,000
-rows, ε = 1 and 4) intervals of std hold .961 and .968, where tails of either kind open them; .960 and .947 without.
-"""
-
-_PILE = 1.2
-"""Part of the variance of the clipped column that rows surely at a bound may add, as a tail that goes on, unsaid
-(tuned; effect not measured).
-
-A normal law that is clipped to any bound adds .4 of it, one of amounts over many magnitudes twice as much as it has.
-"""
-
-_FEW = 0.025
-"""Chance of a row further out than the farthest that a heavy tail is thought to have (theory: two sides of 95 %).
-
-Few rows decide the variance of such a tail: the mean of what they add says nothing of what they do.
-"""
-
-_MATTERS = 0.2
-"""Part of a variance from which on what tails add to it is said (tuned; effect not measured)."""
-
-_MOST_RISE = 4.0
-"""Factor of a variance by which covariances take tails to raise it, at most (tuned; effect not measured)."""
+NODES = 24
+"""Points of each grid of numbers of rows (tolerance)."""
 
 _SHARE, _SURE = 0.02, 4.0
 """Share of the rows at a bound from which on it is said, and the standard errors by which there are more (tuned; effect
@@ -165,151 +113,265 @@ _SCALES = ((0.0, 1.0), (0.0, 100.0))
 
 
 @dataclass(frozen=True, eq=False)
-class Tail:
-    """What lies beyond a bound, in the numbers of codes.
+class Counts:
+    """Noisy counts beyond a bound, by distance from the column's mean in units of the bound's distance.
 
-    ``distance`` is that of the bound from the column's mean; ``rows`` lie beyond it, as far as tails go on, with the
-    standard ``error``, and fall as its power ``fall``. ``further`` are distances of cells beyond these, up to the
-    last one in which rows stand out of the noise, with their ``counts`` and variances. ``room`` is how far numbers
-    go on at the most. ``hidden`` are the rows that may lie beyond for all that is counted elsewhere: a tail over sizes
-    of many magnitudes shows in no cell. Of these ``piled`` are surely seen at the bound, where all rows beyond it are.
-    ``doubt`` is the root of the chance that they lie ``farther`` than a column of two values lets them; 0 of others.
-    ``is_noise`` says that more rows were counted beyond the bound than lie at it, where all of them are; ``is_sure``
-    that rows surely lie in one of those cells. ``unsure`` are the three arrays up to a remote cell that may be noise,
-    and ``at`` is what was counted of rows that have the bound itself, where a cell has no others.
+    ``starts`` and ``stops`` are those of stretches of the tail, the first of which lie within the bound; ``values`` and
+    ``covariance`` are their counts'. ``heaps`` are the distances of remote cells, with ``heap_values``, ``heap_variances`` and the
+    prior ``heap_chances`` that a cell has a heap.
+    """
+
+    starts: FloatArray
+    stops: FloatArray
+    values: FloatArray
+    covariance: FloatArray
+    heaps: FloatArray
+    heap_values: FloatArray
+    heap_variances: FloatArray
+    heap_chances: FloatArray
+
+    @classmethod
+    def of(cls, ends: FloatArray, cells: Cells, bound: float, coded: npt.NDArray[np.bool_]) -> tuple[Counts, Known]:
+        """Return the counts beyond a bound, and the count and variance of cells that hold only the bound's own value.
+
+        ``ends`` of cells and ``bound`` are distances from the mean; ``coded``: whether a cell has a code for missing
+        values.
+        """
+        starts, stops = ends[:-1], ends[1:]
+        points = (np.abs(starts - bound) <= POINT_WIDTH * bound) & (np.abs(stops - bound) <= POINT_WIDTH * bound)
+        cut = (starts < bound) & (stops > bound) & ~points
+        # Rows of a cell that the bound cuts follow the tail's law from where the cell begins, unless it is too wide.
+        is_wide = cut & (starts < bound / 2)
+        first = float(np.where(cut & ~is_wide, starts, bound).min())
+        starts = np.where(is_wide, bound, starts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            doubling = np.where(starts < first, 0.0, 1 + np.floor(np.log2(np.maximum(starts / bound, 1.0)) + POINT_WIDTH))
+            part = np.where(is_wide, (stops - bound) / np.diff(ends), 1.0)
+        near = (starts >= first / 2) & (starts < REMOTE_DISTANCE * bound) & ~points
+        groups = [near & (doubling == one) for one in np.unique(doubling[near])]
+        stretches = np.array([[starts[some].min(), stops[some].max()] for some in groups]).reshape(-1, 2) / bound
+        parts = np.array([part * some for some in groups]).reshape(-1, len(part))
+        variances = np.maximum(np.diag(cells.covariance), 1e-300)
+        remote = ends[:-1] >= REMOTE_DISTANCE * bound
+        codes, others = remote & coded, remote & ~coded
+        chances = codes * CODE_CHANCE / max(codes.sum(), 1) + others * HEAP_CHANCE / max(others.sum(), 1)
+        shown = remote & (cells.counts > HINT_SE * np.sqrt(variances))
+        middles = ends[:-1] / 2 + ends[1:] / 2
+        at = (float(cells.counts[points].sum()), float(variances[points].sum()))
+        noise = parts @ cells.covariance @ parts.T
+        heaps = (column[shown] for column in (middles / bound, cells.counts, variances, chances))
+        return cls(*stretches.T, parts @ cells.counts, noise, *heaps), at
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """The posterior of the rows beyond a bound of a column.
+
+    ``distance`` is the bound's from the column's mean, in codes, and ``room`` how far beyond the bound numbers go on.
+    ``hidden`` is the number of rows that the counts allow outside of both bounds, ``present`` that of all rows.
+    ``pile`` is the number of rows at the bound, and its variance, where it was measured: rows beyond the bound and
+    ``at`` rows that have its value, whose number is unknown where that is None. ``doubt`` is the chance that a column
+    thought to hold 0 and 1 has other values, so far as ``farther`` beyond 1; such a column has no other tail.
     """
 
     distance: float
-    rows: float
-    error: float
-    fall: float
-    further: FloatArray
-    counts: FloatArray
-    variances: FloatArray
-    room: float = math.inf
+    counts: Counts
+    present: float
     hidden: float = 0.0
-    piled: float = 0.0
+    room: float = math.inf
+    at: Known | None = None
+    pile: Known | None = None
     doubt: float = 0.0
     farther: float = 0.0
-    is_noise: bool = False
-    is_sure: bool = False
-    unsure: tuple[FloatArray, FloatArray, FloatArray] | None = None
-    at: Known = 0.0, 0.0
+    is_empty: bool = False
+    gap: float = 0.0
 
     def with_pile(self, pile: Known | None) -> Tail:
         """Return the tail if so many rows lie at the bound itself."""
-        if pile is None:
-            return self
-        beyond = pile[0] - self.at[0], pile[1] + self.at[1]
-        tail = self._told_by(beyond)._held_to(beyond)
-        return tail._known_twice(beyond) if self.at[1] else tail
+        return replace(self, pile=pile)
 
-    def _known_twice(self, beyond: Known) -> Tail:
-        """Return the tail if so many rows lie beyond: all at the bound but those that have it."""
-        own = beyond[1] / (beyond[1] + self.count[1] ** 2)
-        return replace(
-            self,
-            rows=own * self.rows + (1 - own) * max(beyond[0], 0.0),
-            error=self.error * math.sqrt(own),
-            counts=self.counts * own,
-            variances=self.variances * own,
-        )
+    @cached_property
+    def heaps(self) -> tuple[FloatArray, FloatArray]:
+        """Rows of remote cells, and their variances: of a point mass with a prior chance in each.
 
-    def _told_by(self, pile: Known) -> Tail:
-        """Return the tail with a remote cell if its count and the rows at the bound together tell of its rows."""
-        if self.unsure is None:
-            return self
-        further, counts, variances = self.unsure
-        rows, count = max(pile[0], 0.0), float(counts[-1])
-        alone = count**2 / variances[-1] + min(rows**2 / pile[1], _MOST_TOLD)
-        if alone - (count - rows) ** 2 / (variances[-1] + pile[1]) < _TOLD:
-            return self
-        return replace(self, further=further, counts=counts, variances=variances, is_sure=True)
+        A cell counts if a heap is likelier than none, and only in errors, by its upper end, if its chance exceeds that
+        of the end of an interval: the mean of rows that may lie at any distance is none.
+        """
+        counts, means, variances = self.counts, [], []
+        if self.is_empty:
+            return np.zeros(len(counts.heaps)), np.zeros(len(counts.heaps))
+        nothing = float(self._log_pile(np.zeros(1))[0])
+        for value, noise, chance in zip(counts.heap_values, counts.heap_variances, counts.heap_chances, strict=True):
+            error = math.sqrt(noise)
+            about = [np.linspace(value - 4 * error, value + 4 * error, 2 * NODES)]
+            if self.pile is not None:
+                spread = 4 * math.sqrt(self.pile[1])
+                about.append(np.linspace(self.pile[0] - spread, self.pile[0] + spread, 2 * NODES))
+            rows = np.unique(np.clip(np.concatenate(about), error / 2, max(self.present, error)))
+            score = self._log_pile(rows) - nothing - ((rows - value) ** 2 - value**2) / (2 * noise)
+            # Beforehand each size is as likely as ten times as many rows.
+            before = np.gradient(np.log(rows)) / math.log(2 * max(self.present, error) / error)
+            weights = chance * before * np.exp(np.minimum(score, 500.0))
+            likely = float(weights.sum() / (weights.sum() + 1 - chance))
+            mean = float(weights @ rows / weights.sum())
+            variance = float(weights @ (rows - mean) ** 2 / weights.sum())
+            means.append(mean * (likely > 0.5))
+            variances.append(variance * (likely > 0.5))
+        return np.array(means), np.array(variances)
 
-    def _held_to(self, pile: Known) -> Tail:
-        """Return the tail if so many rows lie at the bound itself: no more can lie beyond it."""
-        rows, error = max(pile[0], 0.0), math.sqrt(pile[1])
-        surely = max(rows - HINT_SE * error, 0.0)
-        seen, own = max(self.rows, 0.0) + max(float(self.counts.sum()), 0.0), self.count[1]
-        less = min((rows + HINT_SE * error) / max(seen, own, 1e-300), 1.0)
-        return replace(
-            self,
-            rows=self.rows * less,
-            error=self.error * less,
-            counts=self.counts * less,
-            variances=self.variances * less**2,
-            hidden=min(self.hidden, math.hypot(rows, error)),
-            piled=min(self.hidden, surely),
-            is_noise=seen - rows > _APART * math.hypot(own, error),
-        )
+    def _log_pile(self, rows: FloatArray, more: Known = (0.0, 0.0), exponent: float | None = None) -> FloatArray:
+        """Return the log-likelihood of the rows at the bound if so many rows, and ``more``, lie beyond it.
 
-    @property
-    def as_usual(self) -> Tail:
-        """The tail with its counts drawn to none beyond, by how much of them is noise."""
-        usual, own = (_USUAL * self.hidden) ** 2 + self.piled**2, float(self.variances.sum())
-        if usual <= 0:
-            return self
-        near, far = usual / (usual + self.error**2), 1.0 if self.is_sure else usual / (usual + own)
-        return replace(
-            self,
-            rows=self.rows * near,
-            error=self.error * math.sqrt(near),
-            counts=self.counts * far,
-            variances=self.variances * far,
-        )
+        Rows that have the bound's own value follow the tail's law, unless a heap of any size lies at the bound.
+        """
+        if self.pile is None:
+            return np.zeros(len(rows))
+        at = (0.0, 0.0) if self.at is None else self.at
+        step = min(self.gap / max(self.distance, 1e-300), 0.5) if self.at is None and exponent is not None else 0.0
+        held = rows * (1 - step) ** -(exponent or 0.0)
+        variance = self.pile[1] + at[1] + more[1] + (TAIL_SHAPE_ERROR * (held - rows)) ** 2 + 1e-300
+        count = self.pile[0] - at[0] - more[0]
+        alone = -((count - held) ** 2) / (2 * variance) - np.log(2 * math.pi * variance) / 2
+        if self.at is not None:
+            return np.asarray(alone)
+        heap = log_ndtr((count - rows) / np.sqrt(variance)) - math.log(max(self.present, 1.0))
+        chance = BOUND_HEAP_CHANCES[self.gap > 0]
+        return np.logaddexp(alone + math.log1p(-chance), heap + math.log(chance))
 
-    @property
-    def unseen_only(self) -> Tail:
-        """The tail without the rows that are counted beyond the bound."""
-        none = self.counts[:0]
-        return replace(self, rows=0.0, error=0.0, further=none, counts=none, variances=none, unsure=None)
+    @cached_property
+    def states(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Posterior weights, numbers of rows beyond the bound and exponents of the Pareto tail, heaps left out."""
+        if self.is_empty:
+            return np.ones(1), np.zeros(1), np.full(1, TAIL_EXPONENTS[-1])
+        means, variances = self.heaps
+        heaps = float(means.sum()), float(variances.sum())
+        scale = max(PRIOR_SHARE_OUTSIDE * self.hidden, 1e-9)
+        scores, found, falls = [], [], []
+        for exponent in TAIL_EXPONENTS:
+            expected = self._expected(exponent)
+            rows = self._nodes(expected, scale, heaps)
+            steps = np.convolve(np.diff(rows), [0.5, 0.5]) if len(rows) > 1 else np.ones(1)
+            score = self._log_counts(rows, expected) + self._log_pile(rows, heaps, exponent) - 2 * np.log1p(rows / scale)
+            scores.append(score + np.log(np.maximum(steps / scale, 1e-300)))
+            found.append(rows)
+            falls.append(np.full(len(rows), exponent))
+        score = np.concatenate(scores)
+        weights = np.exp(score - score.max())
+        return weights / weights.sum(), np.concatenate(found), np.concatenate(falls)
 
-    def unseen(self, power: int) -> float:
-        """Return the error of the sum of a power of distances that rows seen in no cell beyond the bound add."""
-        rows = self.hidden if power == 1 else self.piled
-        near = rows * min(_HIDDEN[self.farther > 0] * self.distance, self.room) ** power
-        return math.hypot(near, self.doubt * self.hidden * self.farther**power)
+    def _expected(self, exponent: float) -> FloatArray:
+        """Return the share of the rows beyond the bound that each stretch has: above 1 within the bound."""
+        last = 1 + self.room / max(self.distance, 1e-300)
 
-    def farthest(self, power: int) -> float:
-        """Return the error of the sum of a power of distances by the one row that may lie furthest out."""
-        if not self.seen or self.fall >= _HEAVY:
-            return 0.0
-        way = self.distance * (self.seen / _FEW) ** (1 / max(self.fall, power))
-        return float(min(way, self.distance + self.room) ** power - self.distance**power) / NORMAL_QUANTILE
+        def farther(ends: FloatArray) -> FloatArray:
+            beyond = (np.minimum(ends, last) ** -exponent - last**-exponent) / max(1 - last**-exponent, 1e-12)
+            return np.asarray(np.where(ends <= 1, ends**-exponent, np.maximum(beyond, 0.0)))
+
+        return farther(self.counts.starts) - farther(self.counts.stops)
+
+    def _nodes(self, expected: FloatArray, scale: float, heaps: Known) -> FloatArray:
+        """Return numbers of rows at which the posterior is evaluated: about each piece of evidence and its error."""
+        about = [
+            (value / max(share, 1e-3), math.sqrt(variance) / max(share, 1e-3))
+            for value, variance, share in zip(
+                self.counts.values[:2], np.diag(self.counts.covariance)[:2], expected[:2], strict=True
+            )
+        ]
+        if self.pile is not None:
+            at = (0.0, 0.0) if self.at is None else self.at
+            about.append((self.pile[0] - at[0] - heaps[0], math.sqrt(self.pile[1] + at[1] + heaps[1])))
+        grids = [np.linspace(value - 4 * error, max(value + 4 * error, error), NODES) for value, error in about]
+        return np.unique(np.clip(np.concatenate([*grids, np.geomspace(scale / 100, 4 * scale, NODES)]), 0.0, None))
+
+    def _log_counts(self, rows: FloatArray, expected: FloatArray) -> FloatArray:
+        """Return the log-likelihood of the counts of stretches for each number of rows."""
+        means = rows[:, None] * expected
+        misfit = TAIL_SHAPE_ERROR * means * ((self.counts.stops <= 1) | (self.counts.starts > 1))
+        noise = self.counts.covariance + misfit[:, :, None] ** 2 * np.eye(len(expected))
+        left = self.counts.values - means
+        squares = (left * np.linalg.solve(noise, left[:, :, None])[:, :, 0]).sum(axis=1)
+        # A bound lies where the next cells were not seen, so that their noise is low rather than high.
+        most = HINT_SE * np.sqrt(np.diag(self.counts.covariance))
+        chosen = (self.counts.stops > 1) & (self.counts.values < most)
+        errors = np.sqrt(np.diagonal(noise, axis1=1, axis2=2))
+        seldom = (log_ndtr((most - means) / errors) * chosen).sum(axis=1)
+        return np.asarray(-(squares + np.linalg.slogdet(noise)[1]) / 2 - seldom)
+
+    def sums(self, power: int) -> FloatArray:
+        """Return what rows beyond the bound add to a sum of distances to a power, shape (states, FARTHEST).
+
+        The farthest of R rows has a random distance, by which Pareto's law is cut: with a chance u none is farther than
+        (R/−ln u)^(1/α). Numbers may end before.
+        """
+        _, rows, falls = (part[:, None] for part in self.states)
+        none_farther = -np.log((np.arange(FARTHEST) + 0.5) / FARTHEST)
+        last = np.maximum(rows / none_farther, 1.0) ** (1 / falls)
+        last = np.minimum(last, 1 + self.room / max(self.distance, 1e-300))
+        # E(X^p − 1) = ∫ p t^(p−1) P(X > t) dt, from the bound at 1 to the farthest row.
+        gap, left = power - falls, last**-falls
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            grown = np.where(gap == 0, np.log(last), np.expm1(gap * np.log(last)) / gap)
+            mean = (power * grown - left * (last**power - 1)) / (1 - left)
+            return np.asarray(np.where(last > 1 + 1e-9, rows * mean * self.distance**power, 0.0))
+
+    def excess(self, power: int) -> Excess:
+        """Return what a sum of distances, to a power, lacks as rows beyond the bound count as it, and its error.
+
+        The error is the distance of the posterior's upper 2.5 % point from its mean, over 1.96.
+        """
+        weights, sums = np.repeat(self.states[0] / FARTHEST, FARTHEST), self.sums(power).ravel()
+        means, variances = self.heaps
+        with np.errstate(over="ignore", invalid="ignore"):
+            ways = np.where(variances > 0, (self.counts.heaps**power - 1) * self.distance**power, 0.0)
+            tail, high = float(weights @ sums), weighted_quantile(sums, weights, 1 - TAIL_CHANCE)
+            spread = ((high - tail) / NORMAL_QUANTILE) ** 2 + float(variances @ ways**2)
+            error = math.hypot(math.sqrt(max(spread, 0.0)), self.doubt * self.hidden * self.farther**power)
+            value = tail + float(means @ ways)
+        return (value, error) if math.isfinite(value + error) else (0.0, math.inf)
+
+    def chance_above(self, square: float) -> float:
+        """Return the chance that squares of distances lack more than this."""
+        heaps = float(self.heaps[0] @ (self.counts.heaps**2 - 1)) * self.distance**2
+        return float(self.states[0] @ (self.sums(2) + heaps > square).mean(axis=1))
 
     @property
     def count(self) -> Excess:
         """Rows beyond the bound, and the standard error of that."""
-        rows, error = self.rows + float(self.counts.sum()), math.hypot(self.error, math.sqrt(self.variances.sum()))
-        return max(rows, 0.0), error
+        weights, rows, _ = self.states
+        means, variances = self.heaps
+        mean = float(weights @ rows)
+        spread = max(float(weights @ rows**2) - mean**2, 0.0) + float(variances.sum())
+        return mean + float(means.sum()), math.sqrt(spread)
 
     @property
     def seen(self) -> float:
         """Rows that stand out of the noise."""
         rows, error = self.count
-        return rows if rows > error else 0.0
-
-    def excess(self, power: int) -> Excess:
-        """Return what a sum of distances, to a power, lacks as rows beyond the bound count as it, and its error."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            each = self.distance**power * power / max(self.fall - power, _LEAST_FALL)
-            each = min(each, (self.distance + self.room) ** power - self.distance**power)
-            ways = self.further**power - self.distance**power
-            value = max(self.rows, 0.0) * each + max(float(self.counts @ ways), 0.0)
-            error = math.hypot(self.error * each, math.sqrt(float(self.variances @ ways**2)))
-        return (value, error) if math.isfinite(value + error) else (0.0, math.inf)
+        return rows if rows > HINT_SE * error else 0.0
 
     def reach(self, rows: float, z: float) -> float:
         """Return how far beyond the bound a column goes on until so many rows are left, with all that noise may hide.
 
         Rows fall as a power of their distance, or lie where they are seen. It is 0 where fewer than these lie beyond.
         """
-        count, error = self.count
-        more = (count + z * error) / rows
-        outside = np.cumsum(self.counts[::-1])[::-1] + z * np.sqrt(np.cumsum(self.variances[::-1])[::-1])
-        seen = (self.further - self.distance)[outside > rows].max(initial=0.0)
-        falls = self.distance * (more ** (1 / max(self.fall, _LEAST_FALL)) - 1) if more > 1 else 0.0
-        return max(falls, float(seen))
+        weights, numbers, falls = self.states
+        ways = np.minimum(np.maximum(numbers / rows, 1.0) ** (1 / falls) - 1, self.room / max(self.distance, 1e-300))
+        level = math.erfc(-z / math.sqrt(2)) / 2
+        means, variances = self.heaps
+        outside = np.cumsum(means[::-1])[::-1] + z * np.sqrt(np.cumsum(variances[::-1])[::-1])
+        heap = (self.counts.heaps - 1)[outside > rows].max(initial=0.0)
+        return self.distance * max(weighted_quantile(ways, weights, level), float(heap))
+
+
+def weighted_quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
+    """Return the least value up to which the weights add up to a level.
+
+    >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([0.2, 0.5, 0.3]), 0.6)
+    2.0
+    """
+    order = np.argsort(values)
+    place = int(np.searchsorted(np.cumsum(weights[order]), level * (1 - 1e-12)))
+    return float(values[order[min(place, len(order) - 1)]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,8 +382,6 @@ class Tails:
     upper: Tail
     present: float
     variance: float
-    is_short: bool = False
-    """Whether the column is a short scale, where one value with most of the rows puts any bound far out."""
     is_faint: bool = False
     """Whether one value has most rows, and the counts hardly show where the others lie."""
 
@@ -364,65 +424,34 @@ class Tails:
         return self.lower.reach(level * self.present, z), self.upper.reach((1 - level) * self.present, z)
 
     def of_sum(self) -> Ends:
-        """Return the same of the sum."""
-        return self._sum_beyond(self.lower), self._sum_beyond(self.upper)
-
-    def _sum_beyond(self, tail: Tail) -> Excess:
-        value, error = tail.as_usual.excess(1)
-        return value, math.hypot(error, tail.unseen(1))
+        """Return by how much the sum may be lower, and higher, than that of the clipped column."""
+        return self.lower.excess(1), self.upper.excess(1)
 
     def of_variance(self) -> Ends:
-        """Return the same of the variance, which tails only add to."""
+        """Return by how much the variance may be lower, and higher: tails only add to it."""
         (low, low_error), (high, high_error) = self.lower.excess(2), self.upper.excess(2)
-        ends = (self.lower, self.upper)
-        errors = (low_error, high_error, *(tail.unseen(2) for tail in ends), *(tail.farthest(2) for tail in ends))
-        hidden = max(self._hidden_squares(_FAR), self._hidden_squares(_SKEWED, _FURTHER)) / NORMAL_QUANTILE
-        return (0.0, 0.0), _over((low + high, math.hypot(*errors, hidden)), self.present)
-
-    def _hidden_squares(self, far: float, further: float = 0.0) -> float:
-        """Return the most that squares of distances lack by rows which noise hides beyond a bound far out.
-
-        It is ``far`` in standard deviations, and ``further`` than the other bound, in distances of that. Rows beyond
-        may show nowhere; a column of two values has none.
-        """
-        least, most = far * math.sqrt(self.variance), _FARTHEST * math.sqrt(self.variance)
-        ends = [(self.lower, self.upper), (self.upper, self.lower)]
-        out = [a for a, b in ends if not a.farther and max(least, further * b.distance) < a.distance < most]
-        ways = (tail.hidden * min(_GOES_ON * tail.distance, tail.room) ** 2 for tail in out)
-        return 0.0 if self.is_short else max(ways, default=0.0)
+        return (0.0, 0.0), _over((low + high, math.hypot(low_error, high_error)), self.present)
 
     @property
     def rise(self) -> float:
-        """By which factor the variance seems larger than that of the clipped column, four at most.
+        """Factor by which the variance seems larger than that of the clipped column: the posterior's median."""
+        medians = (weighted_quantile(tail.sums(2).mean(axis=1), tail.states[0], 0.5) for tail in (self.lower, self.upper))
+        return 1 + sum(medians) / self.present / max(self.variance, 1e-300)
 
-        More than that is a tail that hardly any row shows; a warning says so.
-        """
-        return min(1 + float(self.of_variance()[1][0]) / max(self.variance, 1e-300), _MOST_RISE)
-
-    @property
-    def is_heavy(self) -> bool:
-        """Whether rows that noise hides beyond a bound far out may add more than a fifth to the variance."""
-        return self._hidden_squares(_FAR) / self.present > _MATTERS * self.variance
-
-    @property
-    def is_piled(self) -> bool:
-        """Whether rows that are surely at a bound are most of the spread that is left between the bounds."""
-        ends = [tail for tail in (self.lower, self.upper) if not tail.farther]
-        piles = max((tail.piled * 2 * min(tail.distance, tail.room) ** 2 for tail in ends), default=0.0)
-        return piles / self.present > _PILE * self.variance > 0
+    @cached_property
+    def _chance_of_matter(self) -> float:
+        least = VARIANCE_SHARE * self.variance * self.present
+        return max(tail.chance_above(least) for tail in (self.lower, self.upper)) if self.variance > 0 else 0.0
 
     @property
     def may_matter(self) -> bool:
         """Whether rows beyond the bounds may add more than a fifth to the variance."""
-        value, error = self.of_variance()[1]
-        return self.is_heavy or self.is_piled or (self.share > 0 and value + error > _MATTERS * self.variance)
+        return self._chance_of_matter > UNLIKELY
 
     @property
     def matter(self) -> bool:
-        """Whether rows beyond the bounds surely add more than a fifth to the variance, or are piled at a bound."""
-        sure = sum(tail.excess(2)[0] for tail in (self.lower, self.upper) if not tail.is_noise)
-        least = sure / self.present - HINT_SE * self.of_variance()[1][1]
-        return self.is_piled or (self.share > 0 and least > _MATTERS * self.variance)
+        """Whether rows beyond the bounds surely add more than a fifth to the variance."""
+        return self._chance_of_matter > 1 - TAIL_CHANCE
 
 
 def _added(tails: Sequence[Sequence[Tail]]) -> tuple[FloatArray, FloatArray]:
@@ -471,7 +500,7 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
     cells = fit_cells(measured, limits)
     # A number reaches half way to the next: rows of the bound itself lie in a cell that goes on beyond it.
     low, high = first - gap / 2, final + gap / 2
-    edges, last = np.array(cells.grid.ends, dtype=np.float64) - gap / 2, len(cells.counts) - 1
+    edges = np.array(cells.grid.ends, dtype=np.float64) - gap / 2
     # Bounds may rest on cells none of which exceeds its noise by itself.
     outer = hull(cells) or _between(edges, low, high)
     if outer is None:
@@ -482,34 +511,30 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
     weights = np.maximum(cells.counts[inside], 0.0)
     mean = float(weights @ middles / max(weights.sum(), 1e-300))
     unit = float(numbers[1] - numbers[0]) / (final - first)
-    nulls = max(measured[-1].missing or 0, 0)
+    present = max(float(n - max(measured[-1].missing or 0, 0)), 1.0)
     with np.errstate(over="ignore"):
         ways = (edges - mean) * unit
     # Numbers that are as good as all positive go on to 0; those of times have none, and no codes.
     signed = measured[-1].unit is None
-    coded = np.diff(np.searchsorted(_CODES_OF_MISSING, edges)) > 0 if signed else np.ones(last + 1, np.bool_)
-    lower = _tail(-ways[::-1], cells.reversed(), last - outer[0], (mean - low) * unit, coded[::-1])
-    upper = _tail(ways, cells, outer[1], (high - mean) * unit, coded)
+    coded = np.diff(np.searchsorted(MISSING_CODES, edges)) > 0 if signed else np.ones(len(cells.counts), np.bool_)
+    # 0 and 1 are not chosen among hundreds of bounds.
     truths = [first, final] == [0.0, 1.0] and space.values == 2
-    if truths:
-        # They are not chosen among hundreds of bounds: what is counted elsewhere is noise, or a few rows at 2 or so.
-        lower, upper = lower.unseen_only, upper.unseen_only
-    farthest = unit if truths else math.inf
-    present = max(float(n - nulls), 1.0)
     hidden = sum(share_outside(measured, space, n)) * present
     doubt = math.sqrt(chance_of_others(measured, space, n, odds)) if truths else 0.0
+
+    def tail(ends: FloatArray, cells: Cells, distance: float, coded: npt.NDArray[np.bool_], room: float) -> Tail:
+        counts, at = Counts.of(ends, cells, max(distance, 1e-300), coded)
+        return Tail(distance, counts, present, hidden, room, at if at[1] else None, is_empty=truths or room <= 0, gap=gap * unit)
+
+    lower = tail(
+        -ways[::-1], cells.reversed(), (mean - low) * unit, coded[::-1], first * unit if signed and first >= 0 else math.inf
+    )
+    upper = tail(ways, cells, (high - mean) * unit, coded, -final * unit if signed and final <= 0 else math.inf)
     return Tails(
-        replace(lower, hidden=hidden, room=first * unit if signed and first >= 0 else farthest),
-        replace(
-            upper,
-            hidden=hidden,
-            room=-final * unit if signed and final <= 0 else farthest,
-            doubt=doubt,
-            farther=_FARTHER * unit * truths,
-        ),
+        lower,
+        replace(upper, doubt=doubt, farther=TWO_VALUES_DISTANCE * unit * truths),
         present,
         float(weights @ ((middles - mean) * unit) ** 2 / max(weights.sum(), 1e-300)),
-        bool(space.inner_space.is_whole and space.values - space.has_null <= _SHORT),
         not truths and are_faint(measured, space, n),
     )
 
@@ -517,70 +542,6 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
 def _between(edges: FloatArray, low: float, high: float) -> tuple[int, int] | None:
     places = np.flatnonzero((edges[:-1] < high) & (edges[1:] > low))
     return (int(places[0]), int(places[-1])) if len(places) else None
-
-
-def _tail(ends: FloatArray, cells: Cells, last: int, bound: float, coded: npt.NDArray[np.bool_]) -> Tail:
-    """Return what lies beyond a bound; it and the ends of cells are distances from the mean.
-
-    ``coded``: whether a cell has a code for missing values.
-    """
-    # Within a wide cell the bound is reached by the power law, too, from where the cell begins.
-    start = float(ends[max(int(np.searchsorted(ends, bound, side="right")) - 1, 0)])
-    start = start if bound / 2 < start < bound else bound
-    # Rows of a cell that is but the bound, as zeros are, lie at it and not beyond.
-    (points,) = np.nonzero((np.abs(ends[:-1] - bound) <= _POINT * bound) & (np.abs(ends[1:] - bound) <= _POINT * bound))
-    start = bound if len(points) else start
-    wide = np.diff(ends / 2) > _NARROW / 2 * bound
-    within, nearer = overlap_cells(ends, [start, start / 2], [2 * bound, start])
-    parts = np.where((ends[:-1] < bound) | wide, within, 0.0)
-    parts[points] = nearer[points] = 0.0
-    rows, error = float(parts @ cells.counts), math.sqrt(max(float(parts @ cells.covariance @ parts), 0.0))
-    before = rows + float(nearer @ cells.counts)
-    fall = math.log2(max(before / max(rows, error, 1.0), 1.0))
-    # As many rows again, and again, in every doubling.
-    all_rows = ((start / bound) ** fall if start > 0 else 1.0) / (1 - 2.0 ** -max(fall, _LEAST_FALL))
-    # A fall that noise decides says nothing: it would add the noise of all cells near the bound to any column.
-    heavy = fall < _HEAVY and rows > HINT_SE * error
-    near, sure, unsure = _suspected(ends, cells, bound, heavy, coded)
-    last = max(last, sure)
-    start_far, middles, variances = int(np.searchsorted(ends, 2 * bound)), ends[:-1] / 2 + ends[1:] / 2, _own(cells)
-
-    def up_to(place: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        far = slice(min(start_far, place + 1), place + 1)
-        return middles[far], cells.counts[far], variances[far]
-
-    return Tail(
-        bound,
-        rows * all_rows,
-        error * all_rows,
-        fall,
-        *up_to(max(last, near)),
-        is_sure=last >= start_far,
-        at=(float(cells.counts[points].sum()), float(_own(cells)[points].sum())) if len(points) else (0.0, 0.0),
-        unsure=up_to(unsure) if unsure > max(last, near) else None,
-    )
-
-
-def _own(cells: Cells) -> FloatArray:
-    return np.maximum(np.diag(cells.covariance), 1e-300)
-
-
-def _suspected(
-    ends: FloatArray, cells: Cells, bound: float, heavy: bool, coded: npt.NDArray[np.bool_]
-) -> tuple[int, int, int]:
-    """Return the last cells beyond a bound that are reckoned with although their rows may be noise; −1 for none.
-
-    Near the bound, where there are more than noise often makes, or all where the tail is seen and ``heavy``;
-    further away, where one cell has more than noise makes in many; and of those with codes for missing values the one
-    with most for its noise, which may be.
-    """
-    near, remote = ((ends[:-1] >= bound) & (ends[:-1] < times * bound) for times in (_NEAR, _REMOTE))
-    scores = np.where(near | remote, cells.counts / np.sqrt(_own(cells)), -np.inf)
-    suspect = near & ((scores > HINT_SE) | heavy)
-    sure = scores > np.where(coded, _REMOTE_SURE, _REMOTE_OTHER)
-    lasts = [int(found[-1]) if found.any() else -1 for found in map(np.flatnonzero, (suspect, sure))]
-    apart = np.where(remote & ~near & coded, scores, -np.inf)
-    return lasts[0], lasts[1], int(np.argmax(apart)) if apart.max(initial=-np.inf) > HINT_SE else -1
 
 
 def piles_at_bounds(law: NumberLaw, space: Space) -> tuple[float, float]:
