@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,12 @@ PRIOR_SHARE_OUTSIDE = 0.25
 """Mean of the prior of the rows beyond a bound, as a share of all rows that the counts allow outside of both (tuned; it
 is the mean of 27 real tables, effect not measured)."""
 
-TAIL_SHAPE_ERROR = 0.3
-"""Relative error of a Pareto law's count in a doubling of the distance, as real tails are none (tolerance)."""
+TAIL_SHAPE_ERROR, NEAR_SHAPE_ERROR = 0.3, 1.0
+"""Relative error of a Pareto law's count in a doubling of the distance beyond the bound, and just within it: most laws
+fall faster the farther they go (tolerance)."""
+
+SIGN_CHANCE = 0.1
+"""Prior chance that numbers go on beyond 0 though both bounds that were found have one sign (tolerance)."""
 
 BOUND_HEAP_CHANCES = {True: 0.2, False: 0.05}
 """Prior chance of a heap of rows that have the value of the bound itself: of numbers in steps, and of others (theory:
@@ -164,6 +169,17 @@ class Counts:
 
 
 @dataclass(frozen=True, eq=False)
+class States:
+    """A posterior on a grid: weights, rows beyond a bound, Pareto exponents, and where numbers end, in distances of
+    the bound."""
+
+    weights: FloatArray
+    rows: FloatArray
+    exponents: FloatArray
+    ends: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class Tail:
     """The posterior of the rows beyond a bound of a column.
 
@@ -239,29 +255,29 @@ class Tail:
         return np.logaddexp(alone + math.log1p(-chance), heap + math.log(chance))
 
     @cached_property
-    def states(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Posterior weights, numbers of rows beyond the bound and exponents of the Pareto tail, heaps left out."""
+    def states(self) -> States:
+        """The posterior of the rows beyond the bound, heaps left out."""
         if self.is_empty:
-            return np.ones(1), np.zeros(1), np.full(1, TAIL_EXPONENTS[-1])
+            return States(np.ones(1), np.zeros(1), np.full(1, TAIL_EXPONENTS[-1]), np.ones(1))
         means, variances = self.heaps
         heaps = float(means.sum()), float(variances.sum())
         scale = max(PRIOR_SHARE_OUTSIDE * self.hidden, 1e-9)
-        scores, found, falls = [], [], []
-        for exponent in TAIL_EXPONENTS:
-            expected = self._expected(exponent)
+        end = 1 + self.room / max(self.distance, 1e-300)
+        chances = {end: 1.0} if math.isinf(end) else {end: 1 - SIGN_CHANCE, math.inf: SIGN_CHANCE}
+        pieces = []
+        for (last, chance), exponent in product(chances.items(), TAIL_EXPONENTS):
+            expected = self._expected(exponent, last)
             rows = self._nodes(expected, scale, heaps)
-            steps = np.convolve(np.diff(rows), [0.5, 0.5]) if len(rows) > 1 else np.ones(1)
-            score = self._log_counts(rows, expected) + self._log_pile(rows, heaps, exponent) - 2 * np.log1p(rows / scale)
-            scores.append(score + np.log(np.maximum(steps / scale, 1e-300)))
-            found.append(rows)
-            falls.append(np.full(len(rows), exponent))
-        score = np.concatenate(scores)
+            score = self._log_counts(rows, expected) + self._log_pile(rows, heaps, exponent)
+            # The median of the prior is the scale, and its tail falls as the square.
+            score += np.log(chance * np.gradient(rows) / scale) - 2 * np.log1p(rows / scale)
+            pieces.append((score, rows, np.full(len(rows), exponent), np.full(len(rows), last)))
+        score, *parts = map(np.concatenate, zip(*pieces, strict=True))
         weights = np.exp(score - score.max())
-        return weights / weights.sum(), np.concatenate(found), np.concatenate(falls)
+        return States(weights / weights.sum(), *parts)
 
-    def _expected(self, exponent: float) -> FloatArray:
+    def _expected(self, exponent: float, last: float) -> FloatArray:
         """Return the share of the rows beyond the bound that each stretch has: above 1 within the bound."""
-        last = 1 + self.room / max(self.distance, 1e-300)
 
         def farther(ends: FloatArray) -> FloatArray:
             beyond = (np.minimum(ends, last) ** -exponent - last**-exponent) / max(1 - last**-exponent, 1e-12)
@@ -286,7 +302,7 @@ class Tail:
     def _log_counts(self, rows: FloatArray, expected: FloatArray) -> FloatArray:
         """Return the log-likelihood of the counts of stretches for each number of rows."""
         means = rows[:, None] * expected
-        misfit = TAIL_SHAPE_ERROR * means * ((self.counts.stops <= 1) | (self.counts.starts > 1))
+        misfit = means * (TAIL_SHAPE_ERROR * (self.counts.starts > 1) + NEAR_SHAPE_ERROR * (self.counts.stops <= 1))
         noise = self.counts.covariance + misfit[:, :, None] ** 2 * np.eye(len(expected))
         left = self.counts.values - means
         squares = (left * np.linalg.solve(noise, left[:, :, None])[:, :, 0]).sum(axis=1)
@@ -303,10 +319,10 @@ class Tail:
         The farthest of R rows has a random distance, by which Pareto's law is cut: with a chance u none is farther than
         (R/−ln u)^(1/α). Numbers may end before.
         """
-        _, rows, falls = (part[:, None] for part in self.states)
+        rows, falls, ends = (part[:, None] for part in (self.states.rows, self.states.exponents, self.states.ends))
         none_farther = -np.log((np.arange(FARTHEST) + 0.5) / FARTHEST)
         last = np.maximum(rows / none_farther, 1.0) ** (1 / falls)
-        last = np.minimum(last, 1 + self.room / max(self.distance, 1e-300))
+        last = np.minimum(last, ends)
         # E(X^p − 1) = ∫ p t^(p−1) P(X > t) dt, from the bound at 1 to the farthest row.
         gap, left = power - falls, last**-falls
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -319,7 +335,7 @@ class Tail:
 
         The error is the distance of the posterior's upper 2.5 % point from its mean, over 1.96.
         """
-        weights, sums = np.repeat(self.states[0] / FARTHEST, FARTHEST), self.sums(power).ravel()
+        weights, sums = np.repeat(self.states.weights / FARTHEST, FARTHEST), self.sums(power).ravel()
         means, variances = self.heaps
         with np.errstate(over="ignore", invalid="ignore"):
             ways = np.where(variances > 0, (self.counts.heaps**power - 1) * self.distance**power, 0.0)
@@ -332,12 +348,12 @@ class Tail:
     def chance_above(self, square: float) -> float:
         """Return the chance that squares of distances lack more than this."""
         heaps = float(self.heaps[0] @ (self.counts.heaps**2 - 1)) * self.distance**2
-        return float(self.states[0] @ (self.sums(2) + heaps > square).mean(axis=1))
+        return float(self.states.weights @ (self.sums(2) + heaps > square).mean(axis=1))
 
     @property
     def count(self) -> Excess:
         """Rows beyond the bound, and the standard error of that."""
-        weights, rows, _ = self.states
+        weights, rows = self.states.weights, self.states.rows
         means, variances = self.heaps
         mean = float(weights @ rows)
         spread = max(float(weights @ rows**2) - mean**2, 0.0) + float(variances.sum())
@@ -354,13 +370,13 @@ class Tail:
 
         Rows fall as a power of their distance, or lie where they are seen. It is 0 where fewer than these lie beyond.
         """
-        weights, numbers, falls = self.states
-        ways = np.minimum(np.maximum(numbers / rows, 1.0) ** (1 / falls) - 1, self.room / max(self.distance, 1e-300))
+        states = self.states
+        ways = np.minimum(np.maximum(states.rows / rows, 1.0) ** (1 / states.exponents), states.ends) - 1
         level = math.erfc(-z / math.sqrt(2)) / 2
         means, variances = self.heaps
         outside = np.cumsum(means[::-1])[::-1] + z * np.sqrt(np.cumsum(variances[::-1])[::-1])
         heap = (self.counts.heaps - 1)[outside > rows].max(initial=0.0)
-        return self.distance * max(weighted_quantile(ways, weights, level), float(heap))
+        return self.distance * max(weighted_quantile(ways, states.weights, level), float(heap))
 
 
 def weighted_quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
@@ -435,7 +451,7 @@ class Tails:
     @property
     def rise(self) -> float:
         """Factor by which the variance seems larger than that of the clipped column: the posterior's median."""
-        medians = (weighted_quantile(tail.sums(2).mean(axis=1), tail.states[0], 0.5) for tail in (self.lower, self.upper))
+        medians = (weighted_quantile(tail.sums(2).mean(axis=1), tail.states.weights, 0.5) for tail in (self.lower, self.upper))
         return 1 + sum(medians) / self.present / max(self.variance, 1e-300)
 
     @cached_property
