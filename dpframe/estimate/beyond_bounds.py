@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, logsumexp
 
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
@@ -206,6 +206,12 @@ class Tail:
         """Return the tail if so many rows lie at the bound itself."""
         return replace(self, pile=pile)
 
+    @property
+    def _prior_rows(self) -> float:
+        """Median of the prior of the rows beyond the bound; its density falls as the square of one more than their
+        number in medians."""
+        return max(PRIOR_SHARE_OUTSIDE * self.hidden, 1e-9)
+
     @cached_property
     def heaps(self) -> tuple[FloatArray, FloatArray]:
         """Rows of remote cells, and their variances: of a point mass with a prior chance in each.
@@ -216,7 +222,14 @@ class Tail:
         counts, means, variances = self.counts, [], []
         if self.is_empty:
             return np.zeros(len(counts.heaps)), np.zeros(len(counts.heaps))
-        nothing = float(self._log_pile(np.zeros(1))[0])
+        # Rows at the bound may be those of a tail as well, of any size by the quantiles of its prior.
+        odds = (np.arange(NODES) + 0.5) / NODES
+        tail = self._prior_rows * odds / (1 - odds)
+
+        def log_pile(rows: FloatArray) -> FloatArray:
+            return np.asarray(logsumexp(self._log_pile(rows[:, None] + tail), axis=1))
+
+        nothing = float(log_pile(np.zeros(1))[0])
         for value, noise, chance in zip(counts.heap_values, counts.heap_variances, counts.heap_chances, strict=True):
             error = math.sqrt(noise)
             about = [np.linspace(value - 4 * error, value + 4 * error, 2 * NODES)]
@@ -224,7 +237,7 @@ class Tail:
                 spread = 4 * math.sqrt(self.pile[1])
                 about.append(np.linspace(self.pile[0] - spread, self.pile[0] + spread, 2 * NODES))
             rows = np.unique(np.clip(np.concatenate(about), error / 2, max(self.present, error)))
-            score = self._log_pile(rows) - nothing - ((rows - value) ** 2 - value**2) / (2 * noise)
+            score = log_pile(rows) - nothing - ((rows - value) ** 2 - value**2) / (2 * noise)
             # Beforehand each size is as likely as ten times as many rows.
             before = np.gradient(np.log(rows)) / math.log(2 * max(self.present, error) / error)
             weights = chance * before * np.exp(np.minimum(score, 500.0))
@@ -241,7 +254,7 @@ class Tail:
         Rows that have the bound's own value follow the tail's law, unless a heap of any size lies at the bound.
         """
         if self.pile is None:
-            return np.zeros(len(rows))
+            return np.zeros(rows.shape)
         at = (0.0, 0.0) if self.at is None else self.at
         step = min(self.gap / max(self.distance, 1e-300), 0.5) if self.at is None and exponent is not None else 0.0
         held = rows * (1 - step) ** -(exponent or 0.0)
@@ -261,7 +274,7 @@ class Tail:
             return States(np.ones(1), np.zeros(1), np.full(1, TAIL_EXPONENTS[-1]), np.ones(1))
         means, variances = self.heaps
         heaps = float(means.sum()), float(variances.sum())
-        scale = max(PRIOR_SHARE_OUTSIDE * self.hidden, 1e-9)
+        scale = self._prior_rows
         end = 1 + self.room / max(self.distance, 1e-300)
         chances = {end: 1.0} if math.isinf(end) else {end: 1 - SIGN_CHANCE, math.inf: SIGN_CHANCE}
         pieces = []
@@ -269,7 +282,6 @@ class Tail:
             expected = self._expected(exponent, last)
             rows = self._nodes(expected, scale, heaps)
             score = self._log_counts(rows, expected) + self._log_pile(rows, heaps, exponent)
-            # The median of the prior is the scale, and its tail falls as the square.
             score += np.log(chance * np.gradient(rows) / scale) - 2 * np.log1p(rows / scale)
             pieces.append((score, rows, np.full(len(rows), exponent), np.full(len(rows), last)))
         score, *parts = map(np.concatenate, zip(*pieces, strict=True))
@@ -333,13 +345,13 @@ class Tail:
     def excess(self, power: int) -> Excess:
         """Return what a sum of distances, to a power, lacks as rows beyond the bound count as it, and its error.
 
-        The error is the distance of the posterior's upper 2.5 % point from its mean, over 1.96.
+        The first is the posterior's median, the error the distance of its upper 2.5 % point from that, over 1.96.
         """
         weights, sums = np.repeat(self.states.weights / FARTHEST, FARTHEST), self.sums(power).ravel()
         means, variances = self.heaps
         with np.errstate(over="ignore", invalid="ignore"):
             ways = np.where(variances > 0, (self.counts.heaps**power - 1) * self.distance**power, 0.0)
-            tail, high = float(weights @ sums), weighted_quantile(sums, weights, 1 - TAIL_CHANCE)
+            tail, high = (weighted_quantile(sums, weights, level) for level in (0.5, 1 - TAIL_CHANCE))
             spread = ((high - tail) / NORMAL_QUANTILE) ** 2 + float(variances @ ways**2)
             error = math.hypot(math.sqrt(max(spread, 0.0)), self.doubt * self.hidden * self.farther**power)
             value = tail + float(means @ ways)
