@@ -95,6 +95,9 @@ Among thirteen counts with a spike at 0, in fifty real tables, ten have a mean b
 POINT_WIDTH = 1e-9
 """Width of a cell, as a part of a bound's distance from the mean, up to which it holds but the bound (tolerance)."""
 
+FARTHEST_DISTANCE = 1e150
+"""Largest distance of a cell, in those of the bound, so that its square is a float (limit of floats)."""
+
 NODES = 24
 """Points of each grid of numbers of rows (tolerance)."""
 
@@ -121,9 +124,9 @@ _SCALES = ((0.0, 1.0), (0.0, 100.0))
 class Counts:
     """Noisy counts beyond a bound, by distance from the column's mean in units of the bound's distance.
 
-    ``starts`` and ``stops`` are those of stretches of the tail, the first of which lie within the bound; ``values`` and
-    ``covariance`` are their counts'. ``heaps`` are the distances of remote cells, with ``heap_values``, ``heap_variances`` and the
-    prior ``heap_chances`` that a cell has a heap.
+    ``starts`` and ``stops`` are those of stretches of the tail, of which the first may lie within the bound; ``values``
+    and ``covariance`` are their counts'. ``heaps`` are the distances of remote cells, with ``heap_values``,
+    ``heap_variances`` and the prior ``heap_chances`` that a cell has a heap.
     """
 
     starts: FloatArray
@@ -136,36 +139,35 @@ class Counts:
     heap_chances: FloatArray
 
     @classmethod
-    def of(cls, ends: FloatArray, cells: Cells, bound: float, coded: npt.NDArray[np.bool_]) -> tuple[Counts, Known]:
+    def of(cls, ends: FloatArray, cells: Cells, coded: npt.NDArray[np.bool_]) -> tuple[Counts, Known]:
         """Return the counts beyond a bound, and the count and variance of cells that hold only the bound's own value.
 
-        ``ends`` of cells and ``bound`` are distances from the mean; ``coded``: whether a cell has a code for missing
-        values.
+        ``ends`` of cells are distances from the mean, in units of the bound's; ``coded``: whether a cell has a code for
+        missing values.
         """
         starts, stops = ends[:-1], ends[1:]
-        points = (np.abs(starts - bound) <= POINT_WIDTH * bound) & (np.abs(stops - bound) <= POINT_WIDTH * bound)
-        cut = (starts < bound) & (stops > bound) & ~points
+        is_bound = (np.abs(starts - 1) <= POINT_WIDTH) & (np.abs(stops - 1) <= POINT_WIDTH)
+        is_cut = (starts < 1) & (stops > 1) & ~is_bound
         # Rows of a cell that the bound cuts follow the tail's law from where the cell begins, unless it is too wide.
-        is_wide = cut & (starts < bound / 2)
-        first = float(np.where(cut & ~is_wide, starts, bound).min())
-        starts = np.where(is_wide, bound, starts)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            doubling = np.where(starts < first, 0.0, 1 + np.floor(np.log2(np.maximum(starts / bound, 1.0)) + POINT_WIDTH))
-            part = np.where(is_wide, (stops - bound) / np.diff(ends), 1.0)
-        near = (starts >= first / 2) & (starts < REMOTE_DISTANCE * bound) & ~points
-        groups = [near & (doubling == one) for one in np.unique(doubling[near])]
-        stretches = np.array([[starts[some].min(), stops[some].max()] for some in groups]).reshape(-1, 2) / bound
-        parts = np.array([part * some for some in groups]).reshape(-1, len(part))
+        is_wide = is_cut & (starts < 0.5)
+        first = float(np.where(is_cut & ~is_wide, starts, 1.0).min())
+        part = np.where(is_wide, (stops - 1) / np.maximum(stops - starts, POINT_WIDTH), 1.0)
+        starts = np.where(is_wide, 1.0, starts)
+        # Stretches: cells within the bound, and those of each doubling beyond it.
+        doubling = np.where(starts < first, 0.0, 1 + np.floor(np.log2(np.maximum(starts, 1.0)) + POINT_WIDTH))
+        is_near = (starts >= first / 2) & (starts < REMOTE_DISTANCE) & ~is_bound
+        groups = [is_near & (doubling == one) for one in np.unique(doubling[is_near])]
+        stretches = np.array([[starts[cells].min(), stops[cells].max()] for cells in groups]).reshape(-1, 2)
+        design = np.array([part * group for group in groups]).reshape(-1, len(part))
         variances = np.maximum(np.diag(cells.covariance), 1e-300)
-        remote = ends[:-1] >= REMOTE_DISTANCE * bound
-        codes, others = remote & coded, remote & ~coded
+        codes, others = (starts >= REMOTE_DISTANCE) & coded, (starts >= REMOTE_DISTANCE) & ~coded
         chances = codes * CODE_CHANCE / max(codes.sum(), 1) + others * HEAP_CHANCE / max(others.sum(), 1)
-        shown = remote & (cells.counts > HINT_SE * np.sqrt(variances))
-        middles = ends[:-1] / 2 + ends[1:] / 2
-        at = (float(cells.counts[points].sum()), float(variances[points].sum()))
-        noise = parts @ cells.covariance @ parts.T
-        heaps = (column[shown] for column in (middles / bound, cells.counts, variances, chances))
-        return cls(*stretches.T, parts @ cells.counts, noise, *heaps), at
+        # A heap that its own cell does not hint at is unlikely whatever else is known.
+        shown = (codes | others) & (cells.counts > HINT_SE * np.sqrt(variances))
+        heaps = [column[shown] for column in (starts / 2 + stops / 2, cells.counts, variances, chances)]
+        noise = design @ cells.covariance @ design.T
+        counts = cls(stretches[:, 0], stretches[:, 1], design @ cells.counts, noise, *heaps)
+        return counts, (float(cells.counts[is_bound].sum()), float(variances[is_bound].sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +186,8 @@ class Tail:
     """The posterior of the rows beyond a bound of a column.
 
     ``distance`` is the bound's from the column's mean, in codes, and ``room`` how far beyond the bound numbers go on.
-    ``hidden`` is the number of rows that the counts allow outside of both bounds, ``present`` that of all rows.
+    ``hidden`` is the number of rows that the counts allow outside of both bounds, by one standard error, and ``most``
+    by two; ``present`` is the number of all rows.
     ``pile`` is the number of rows at the bound, and its variance, where it was measured: rows beyond the bound and
     ``at`` rows that have its value, whose number is unknown where that is None. ``doubt`` is the chance that a column
     thought to hold 0 and 1 has other values, so far as ``farther`` beyond 1; such a column has no other tail.
@@ -194,6 +197,7 @@ class Tail:
     counts: Counts
     present: float
     hidden: float = 0.0
+    most: float = math.inf
     room: float = math.inf
     at: Known | None = None
     pile: Known | None = None
@@ -265,7 +269,7 @@ class Tail:
             return np.asarray(alone)
         heap = log_ndtr((count - rows) / np.sqrt(variance)) - math.log(max(self.present, 1.0))
         chance = BOUND_HEAP_CHANCES[self.gap > 0]
-        return np.logaddexp(alone + math.log1p(-chance), heap + math.log(chance))
+        return np.asarray(np.logaddexp(alone + math.log1p(-chance), heap + math.log(chance)))
 
     @cached_property
     def states(self) -> States:
@@ -309,7 +313,8 @@ class Tail:
             at = (0.0, 0.0) if self.at is None else self.at
             about.append((self.pile[0] - at[0] - heaps[0], math.sqrt(self.pile[1] + at[1] + heaps[1])))
         grids = [np.linspace(value - 4 * error, max(value + 4 * error, error), NODES) for value, error in about]
-        return np.unique(np.clip(np.concatenate([*grids, np.geomspace(scale / 100, 4 * scale, NODES)]), 0.0, None))
+        grids.append(np.geomspace(scale / 100, 4 * scale, NODES))
+        return np.unique(np.clip(np.concatenate(grids), 0.0, self.most))
 
     def _log_counts(self, rows: FloatArray, expected: FloatArray) -> FloatArray:
         """Return the log-likelihood of the counts of stretches for each number of rows."""
@@ -364,12 +369,10 @@ class Tail:
 
     @property
     def count(self) -> Excess:
-        """Rows beyond the bound, and the standard error of that."""
-        weights, rows = self.states.weights, self.states.rows
-        means, variances = self.heaps
-        mean = float(weights @ rows)
-        spread = max(float(weights @ rows**2) - mean**2, 0.0) + float(variances.sum())
-        return mean + float(means.sum()), math.sqrt(spread)
+        """Rows beyond the bound, and their standard error, as `excess` returns them."""
+        states, (means, variances) = self.states, self.heaps
+        rows, high = (weighted_quantile(states.rows, states.weights, level) for level in (0.5, 1 - TAIL_CHANCE))
+        return rows + float(means.sum()), math.hypot((high - rows) / NORMAL_QUANTILE, math.sqrt(variances.sum()))
 
     @property
     def seen(self) -> float:
@@ -382,13 +385,19 @@ class Tail:
 
         Rows fall as a power of their distance, or lie where they are seen. It is 0 where fewer than these lie beyond.
         """
-        states = self.states
-        ways = np.minimum(np.maximum(states.rows / rows, 1.0) ** (1 / states.exponents), states.ends) - 1
+        states, counts = self.states, self.counts
         level = math.erfc(-z / math.sqrt(2)) / 2
+        ways = np.minimum(np.maximum(states.rows / rows, 1.0) ** (1 / states.exponents), states.ends) - 1
+        seen = [weighted_quantile(ways, states.weights, level), 0.0]
         means, variances = self.heaps
         outside = np.cumsum(means[::-1])[::-1] + z * np.sqrt(np.cumsum(variances[::-1])[::-1])
-        heap = (self.counts.heaps - 1)[outside > rows].max(initial=0.0)
-        return self.distance * max(weighted_quantile(ways, states.weights, level), float(heap))
+        seen += (counts.heaps - 1)[outside > rows].tolist()
+        if weighted_quantile(states.rows, states.weights, level) > rows:
+            left = np.cumsum(counts.values[::-1])[::-1]
+            errors = np.sqrt(np.diag(counts.covariance[::-1, ::-1].cumsum(0).cumsum(1)))[::-1]
+            is_seen = (counts.starts >= 1) & (left > np.maximum(rows, HINT_SE * errors))
+            seen += (counts.starts / 2 + counts.stops / 2 - 1)[is_seen].tolist()
+        return self.distance * max(seen)
 
 
 def weighted_quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
@@ -463,7 +472,9 @@ class Tails:
     @property
     def rise(self) -> float:
         """Factor by which the variance seems larger than that of the clipped column: the posterior's median."""
-        medians = (weighted_quantile(tail.sums(2).mean(axis=1), tail.states.weights, 0.5) for tail in (self.lower, self.upper))
+        medians = (
+            weighted_quantile(tail.sums(2).mean(axis=1), tail.states.weights, 0.5) for tail in (self.lower, self.upper)
+        )
         return 1 + sum(medians) / self.present / max(self.variance, 1e-300)
 
     @cached_property
@@ -542,22 +553,35 @@ def _tails(measured: tuple[Measured, ...], space: Space, n: int, gap: float, odd
     present = max(float(n - max(measured[-1].missing or 0, 0)), 1.0)
     with np.errstate(over="ignore"):
         ways = (edges - mean) * unit
-    # Numbers that are as good as all positive go on to 0; those of times have none, and no codes.
+    # Times have no codes for missing values, and no sign.
     signed = measured[-1].unit is None
     coded = np.diff(np.searchsorted(MISSING_CODES, edges)) > 0 if signed else np.ones(len(cells.counts), np.bool_)
     # 0 and 1 are not chosen among hundreds of bounds.
     truths = [first, final] == [0.0, 1.0] and space.values == 2
-    hidden = sum(share_outside(measured, space, n)) * present
+    outside, error = (share * present for share in share_outside(measured, space, n))
     doubt = math.sqrt(chance_of_others(measured, space, n, odds)) if truths else 0.0
 
     def tail(ends: FloatArray, cells: Cells, distance: float, coded: npt.NDArray[np.bool_], room: float) -> Tail:
-        counts, at = Counts.of(ends, cells, max(distance, 1e-300), coded)
-        return Tail(distance, counts, present, hidden, room, at if at[1] else None, is_empty=truths or room <= 0, gap=gap * unit)
+        with np.errstate(over="ignore"):
+            places = np.clip(ends / max(distance, 1e-300), -FARTHEST_DISTANCE, FARTHEST_DISTANCE)
+        counts, at = Counts.of(places, cells, coded)
+        return Tail(
+            distance,
+            counts,
+            present,
+            outside + error,
+            outside + NORMAL_QUANTILE * error + 1,
+            room,
+            at if at[1] else None,
+            is_empty=truths or room <= 0,
+            gap=gap * unit,
+        )
 
-    lower = tail(
-        -ways[::-1], cells.reversed(), (mean - low) * unit, coded[::-1], first * unit if signed and first >= 0 else math.inf
-    )
-    upper = tail(ways, cells, (high - mean) * unit, coded, -final * unit if signed and final <= 0 else math.inf)
+    # Numbers that are as good as all of one sign go on to 0.
+    below = first * unit if signed and first >= 0 else math.inf
+    above = -final * unit if signed and final <= 0 else math.inf
+    lower = tail(-ways[::-1], cells.reversed(), (mean - low) * unit, coded[::-1], below)
+    upper = tail(ways, cells, (high - mean) * unit, coded, above)
     return Tails(
         lower,
         replace(upper, doubt=doubt, farther=TWO_VALUES_DISTANCE * unit * truths),

@@ -2,7 +2,6 @@
 
 import math
 import os
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -224,21 +223,21 @@ def test_few_values_next_to_a_spike_that_only_their_sum_shows_are_answered_with_
 class TestTails:
     @pytest.mark.parametrize("bound", [3.0, 4.0, 5.25])
     def test_an_exponential_is_held(self, bound):
-        """Its tail falls faster than a power: more is added than is missing, but not several times as much."""
+        """Its tail falls faster the farther it goes, unlike a power: what is added is right within a factor of two."""
         tails, rest = counted(bound, EDGES, counts_of(lambda x: math.exp(-x), EDGES)), math.exp(-bound)
-        assert rest < tails.of_mean()[1][0] < 4 * rest
+        assert 0.55 * rest < tails.of_mean()[1][0] < 2 * rest
         # ∫ 2(x − 1) e^−x dx.
-        assert 2 * bound * rest < tails.of_variance()[1][0] < 16 * bound * rest
-        assert rest < tails.share < 1.5 * rest
+        assert bound * rest < tails.of_variance()[1][0] < 16 * bound * rest
+        assert 0.8 * rest < tails.share < 1.2 * rest
         assert tails.of_mean()[0] == (0.0, 0.0)
-        # Of a quantile that was clipped to the bound.
-        assert bound + tails.of_quantile(1 - rest / 8, 0.0)[1] > bound + math.log(8)
+        # Of a quantile that was clipped to the bound: the logarithm of eight further.
+        assert 0.55 * math.log(8) < tails.of_quantile(1 - rest / 8, 0.0)[1] < 2 * math.log(8)
         assert tails.of_quantile(1 - 4 * rest, 0.0) == (0.0, 0.0)
 
     def test_zeros_and_ones_that_may_be_other_numbers_are_open_to_them(self):
         """Where 100 ones are 8 errors of their count, nothing else is likely; where they are one, 5 may be the mean."""
         unsure, sure = (zeros_and(100, variance).of_mean()[1][1] for variance in (10_000.0, 150.0))
-        assert unsure > 0.15
+        assert unsure > 0.1
         assert sure < 0.05
 
     @pytest.mark.parametrize(
@@ -256,62 +255,37 @@ class TestTails:
         if heavy:
             counts[1:49:4] = [600, 600, 60, 30, 16, 12, 10, 8, 8, 8, 8, 8]
         tails = counted(bound, edges, counts, variance=16.0)
-        assert tails.is_heavy == tails.may_matter == heavy
-        assert not tails.matter  # the interval holds them: twice as far as the bound
-        added = tails.upper.hidden * (2 * tails.upper.distance) ** 2 / tails.present
-        assert 1.96 * tails.of_variance()[1][1] > 0.99 * added * heavy
+        assert tails.may_matter == heavy
+        assert not tails.matter  # the interval holds them: four rows twice as far as the bound
+        if heavy:
+            assert 1.96 * tails.of_variance()[1][1] > 4 * (2 * tails.upper.distance) ** 2 / tails.present
 
-    def test_a_bound_further_out_than_the_other_may_have_rows_beyond_it(self):
-        """Three deviations away, twice as far as the lower one, 20 rows may go on that noise hides; 1.25 times, not."""
-        tails = counted(6.0, np.arange(0.0, 9.0), [0, 90, 400, 400, 90, 20, 0, 0, 0, 0], variance=16.0)
-        far = 3 * math.sqrt(tails.variance)
-        alike, skewed = (
-            replace(
-                tails,
-                upper=replace(tails.upper, distance=far, hidden=20.0),
-                lower=replace(tails.lower, distance=far / times, hidden=0.0),
-            ).of_variance()[1][1]
-            for times in (1.25, 2.0)
-        )
-        added = 20 * (2 * far) ** 2 / tails.present
-        assert 1.96 * skewed > 0.99 * added > 2 * 1.96 * alike
-
-    @pytest.mark.parametrize(("pile", "heavy"), [(8.0, False), (150.0, True)])
-    def test_rows_surely_at_a_bound_that_are_most_of_the_spread_are_a_heavy_tail(self, pile, heavy):
-        """Beyond 8, where noise of 100 hides rows over many cells, there may be all that lie at 8."""
+    def test_rows_at_a_bound_show_how_many_lie_beyond(self):
+        """Beyond 8, where noise of 50 hides rows in each doubling, there may be some of 150 that lie at 8."""
         edges = [0.0, *(2.0 ** np.arange(0, 14))]
         counts = [0, 600, 300, 100, 10, *[20] * (len(edges) - 4)]
-        tails = counted(8.0, edges, counts, variance=2_500.0).with_piles([None, (pile, 25.0)])
-        assert tails.is_piled == tails.matter == heavy
+        tails = counted(8.0, edges, counts, variance=2_500.0)
+        few, many = (tails.with_piles([None, (pile, 25.0)]).upper.count for pile in (8.0, 150.0))
+        assert few[0] + 1.96 * few[1] < 20
+        assert many[0] + 1.96 * many[1] > 100
 
-    @pytest.mark.parametrize(("pile", "matter"), [(2.0, False), (60.0, True)])
-    def test_no_more_rows_are_thought_to_lie_beyond_a_bound_than_lie_at_it(self, pile, matter):
+    @pytest.mark.parametrize("pile", [2.0, 60.0])
+    def test_no_more_rows_are_thought_to_lie_beyond_a_bound_than_lie_at_it(self, pile):
         """Of 60 at about 24, three standard errors, there are at most 12 where 2 lie at the bound, give or take 5."""
         edges, counts = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0], (0, 600, 300, 100, 0, 0, 60, 0)
-        alone = counted(4.0, edges, counts, variance=400.0)
-        tails = alone.with_piles([None, (pile, 25.0)])
-        (value, error), (before, most) = tails.of_mean()[1], alone.of_mean()[1]
-        assert alone.matter
-        assert tails.matter == matter
-        assert tails.upper.counts.sum() <= pile + 10
-        assert error <= most
-        assert value > 0.75 * before if matter else value + error < 0.3 * before
-
-    def test_short_scales_end_where_they_end(self):
-        """Where 94 of 100 are 0, a bound of 2 is seven standard deviations away, and that says nothing."""
-        edges, counts = (0, 1, 2, 3, 4, 8), (0, 940, 60, 0, 0, 0, 0)
-        measured = Measured("x", "intervals", edges, counts, 100.0)
-        tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Integer(0, 2), 1_000)
-        assert not tails.is_heavy
-        assert replace(tails, is_short=False).is_heavy
+        tails = counted(4.0, edges, counts, variance=400.0).with_piles([None, (pile, 25.0)])
+        assert tails.upper.count[0] < pile + 10
+        value, more = tails.of_mean()[1]
+        truth = 60 * 20 / 1_060
+        assert value + 1.96 * more < 0.2 * truth if pile < 10 else value + 1.96 * more > 0.2 * truth
 
     @pytest.mark.parametrize("power", [2.5, 4.0])
     def test_a_power_is_held(self, power):
-        """(x + 1)^−power, on cells that double: ∫ P dx = (u + 1)^(1 − power) / (power − 1)."""
+        """(x + 1)^−power, on cells that double: ∫ P dx = (u + 1)^(1 − power) / (power − 1), within a third."""
         edges = [0.0, *(2.0 ** np.arange(-6, 12))]
         tails = counted(24.0, edges, counts_of(lambda x: (x + 1) ** -power, edges))
         rest = 25 ** (1 - power) / (power - 1)
-        assert 0.9 * rest < tails.of_mean()[1][0] < 2 * rest
+        assert 0.67 * rest < tails.of_mean()[1][0] < 1.5 * rest
 
     def test_mass_that_stands_far_away_is_counted_there(self):
         """Half a percent of the rows at about 1,000, as capital gains of 99,999 are."""
@@ -349,19 +323,15 @@ class TestTails:
         value, _ = tails.with_piles([None, (pile, 2_500.0)]).of_mean()[1]
         assert (value > 0.5 * cell * 992 / sum(counts)) == told
 
-    def test_counts_beyond_a_bound_that_may_be_noise_are_drawn_to_none(self):
-        """85 ± 161 of 940 seem to lie beyond it; all that lie outside are at most 160, so 17 ± 72 are told."""
+    def test_counts_beyond_a_bound_that_may_be_noise_are_shrunk(self):
+        """100 ± 141 of 940 seem to lie beyond it, and a few more; all that lie outside are at most 160."""
         edges = [0.0, 1.0, 2.0, 3.0, 4.0, 8.0]
-        tails = counted(2.0, edges, (0, 500, 400, 50, 50, -60, 0), variance=10_000.0)
-        raw, drawn = tails.upper, tails.upper.as_usual
-        assert drawn.error < 0.5 * raw.error
-        assert drawn.rows < 0.25 * raw.rows
-        (value, error), tail = tails.of_mean()[1], (drawn.excess(1), drawn.unseen(1))
-        assert value * tails.present == pytest.approx(tail[0][0])
-        assert error * tails.present == pytest.approx(math.hypot(tail[0][1], tail[1]))
-        # A count that is sure is taken as it is, to a hundredth.
-        sure = counted(2.0, edges, (0, 500, 400, 50, 50, 0, 0), variance=4.0)
-        assert sure.of_mean()[1][0] == pytest.approx(sure.upper.excess(1)[0] / 1_000, rel=0.01)
+        rows, error = counted(2.0, edges, (0, 500, 400, 50, 50, -60, 0), variance=10_000.0).upper.count
+        assert rows + 1.96 * error < 240
+        # A count that is sure is taken as it is, to a tenth.
+        rows, error = counted(2.0, edges, (0, 500, 400, 90, 10, 0, 0), variance=4.0).upper.count
+        assert rows == pytest.approx(100, rel=0.1)
+        assert error < 10
 
     def test_nothing_seen_leaves_the_noise(self):
         """Thirty rows may lie beyond unseen, some times as far as the bound."""
@@ -372,26 +342,20 @@ class TestTails:
         assert value < error
         assert 30 * 0.1 / 1_000 < error < 30 * 3 / 1_000
 
-    def test_rows_that_are_seen_nowhere_may_lie_further_out(self):
-        """7 % of the rows over three doublings show in none of them; there are too few within the bounds."""
-        edges = [0.0, 1.0, *(2.0 ** np.arange(1, 6))]
-        tails = counted(2.0, edges, (0, 500, 425, 25, 25, 25, 0, 0), variance=2_500.0)
-        excess = sum(25 * (1.5 * 2**i - 2) for i in range(1, 4)) / 1_000
-        value, error = tails.of_mean()[1]
-        assert excess < value + 5 * error
-        bare, own = tails.upper.excess(1)
-        assert excess > (bare + 3 * own) / 1_000
-
     @pytest.mark.parametrize(("low", "room"), [(0.0, 0.0), (4.0, 4.0), (-1.0, math.inf)])
     def test_numbers_that_are_all_positive_go_down_to_0(self, low, room):
         measured = Measured("x", "intervals", (-8.0, -1.0, 0.0, 4.0, 8.0, 16.0), (0, 0, 0, 500, 500, 0, 0), 900.0)
         inferred = Inferred(Budget(1.0, 1e-6), ("x",), (measured,))
         tails = tails_of(inferred, "x", Real(low, 8.0), 1_000)
         assert (tails.lower.room, tails.upper.room) == (room, math.inf)
-        # Rows that noise may put below the bound lack no more than the room.
-        unsure = replace(tails.lower.unseen_only, error=10.0, fall=0.0)
-        assert unsure.excess(1) == (0.0, 10.0 * min(unsure.distance, room))
-        assert tails.of_mean()[0][1] >= min(tails.lower.excess(1)[1] / 1_000, 1.0)
+        assert tails.lower.is_empty == (room == 0)
+
+    def test_most_rows_at_a_lower_bound_may_be_of_the_other_sign(self):
+        """Half of the rows are negative, which their 250 at the bound of .1 show; above 0 they are few, and near it."""
+        measured = Measured("x", "intervals", (-2.0, -1.0, 0.0, 1.0, 2.0), (0, 120, 130, 130, 120, 0), 2_500.0)
+        tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Real(0.1, 2.0), 500)
+        value, error = tails.with_piles([(250.0, 100.0), None]).of_mean()[0]
+        assert value + 1.96 * error > 3 * 0.1 / 2
 
     def test_a_tail_that_is_not_seen_has_no_noise_of_cells_far_beyond(self):
         """Those are counted in where a heavy tail is seen at the bound, which noise does not make of nothing."""
@@ -429,8 +393,8 @@ class TestTails:
         if gap < 1:
             found = [Measured("x", "steps", STEPS, tuple(step_counts(np.repeat(numbers, 300)).tolist()), 1.0), *found]
         tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), tuple(found)), "x", space, int(counts.sum()))
-        assert tails.upper.rows < 3
-        assert tails.lower.rows < 3
+        assert tails.upper.count[0] < 3
+        assert tails.lower.count[0] < 3
 
     def test_noise_elsewhere_says_nothing_of_truth_values(self):
         """What is neither 0 nor 1, as the sum of both says, may lie a number further; other cells are noise."""
@@ -440,7 +404,7 @@ class TestTails:
         tails, others = tails_of(of, "x", Integer(0, 1), 1_000), tails_of(of, "x", Integer(0, 2), 1_000)
         value, error = tails.of_mean()[1]
         assert (value, tails.share) == (0.0, 0.0)
-        assert 0 < error <= tails.upper.hidden / 1_000
+        assert error > 0
         assert others.of_mean()[1][1] > error
 
     def test_counts_of_other_columns_and_kinds_say_nothing(self):
@@ -545,22 +509,20 @@ def test_a_range_beyond_declared_bounds_is_refused():
 
 
 def test_the_farthest_row_of_a_heavy_tail_is_in_the_error_of_a_variance():
-    """Of 2,000 tables of Pareto's law of power 2.5, cut at 8, one in ten goes further than the interval says.
+    """Of 2,000 tables of Pareto's law of power 2.5, cut at 8, one in nine goes further than the interval says.
 
-    Without what the farthest row may add, more than a quarter does. The share's standard error is .007.
+    Tails may be lighter, as far as the counts tell. The share's standard error is .007.
     """
     edges = np.concatenate([[0.0], 2.0 ** np.arange(14)])
     counts = 1_000 * np.diff(1 - np.maximum(edges, 1.0) ** -2.5)
     cells = tuple(map(float, edges))
     measured = Measured("x", "intervals", cells, (0, *map(round, counts.tolist()), 0), 16.0)
     tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), (measured,)), "x", Real(0.0, 8.0), 1_000)
-    tails = replace(tails, upper=replace(tails.upper, hidden=0.0))
     drawn = np.random.default_rng(3).pareto(2.5, (2_000, 1_000)) + 1
     lacks = np.var(drawn, axis=1) - np.var(np.minimum(drawn, 8.0), axis=1)
     value, error = tails.of_variance()[1]
-    assert np.mean(lacks > value + 1.96 * error) < 0.1
-    alone = math.sqrt(error**2 - (tails.upper.farthest(2) / tails.present) ** 2)
-    assert np.mean(lacks > value + 1.96 * alone) > 0.25
+    assert np.mean(lacks > value + 1.96 * error) < 0.15
+    assert np.mean(lacks > value) > 0.2
 
 
 @pytest.mark.filterwarnings("ignore::dpframe.errors.InferenceWarning")
