@@ -26,21 +26,10 @@ from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import line_of
 
-_WIDE = 2.0
-"""How much larger errors of group means from tables are than what is seen of them: they hold what bins leave open
-(tuned; half and twice it change widths on a census by less than 1 %)."""
-
 _ALIKE, _FAR = 0.3, 0.1
 """Standard deviation of what means of groups differ by, in those of the column's values, beforehand; and the part of
 groups that may differ by all of it (tuned; half and twice it change widths on a census: `_ALIKE` by −13 and 11 %,
 `_FAR` by −7 and 10 %)."""
-
-_LEFT = 0.5
-"""Part of the noise in groups' means that a fit leaves: it has drawn them to the mean of all rows before (tuned; effect
-not measured)."""
-
-_SURE = 5.0
-"""Standard errors of a variance from which on neither 0 nor its greatest value matters (tuned; effect not measured)."""
 
 
 class NumberEstimates(VectorEstimates):
@@ -228,10 +217,10 @@ class NumberEstimates(VectorEstimates):
         centre, unsure, width = self._common_mean(scale)
         if fit is not None:
             own = np.minimum(np.maximum(fit.own.std_error * step, 1e-9), scale.width) ** 2
-            weight = np.where(np.isfinite(spread), own / (own + _WIDE**2 * spread), 0.0)
+            weight = np.where(np.isfinite(spread), own / (own + spread), 0.0)
             # Of no rows a ratio, and its error, are not finite.
             found = (1 - weight) * (centre + step * fit.estimate) + weight * np.where(weight > 0, ratio, 0.0)
-            noise = (1 - weight) ** 2 * _LEFT * fit.noise * step**2 + weight**2 * np.where(weight > 0, spread, 0.0)
+            noise = (1 - weight) ** 2 * fit.noise * step**2 + weight**2 * np.where(weight > 0, spread, 0.0)
         apart, scales = (found.ravel() - centre) / width, np.ones(found.size)
         moved, left = shrunk(apart, noise.ravel() / width**2, scales, _ALIKE, _FAR)
         means = np.clip(centre + width * moved.reshape(found.shape), *ends)
@@ -417,8 +406,7 @@ class NumberEstimates(VectorEstimates):
         """
         moment, z = self.var(column, ddof, target=target), self._z
         found = self._with_fit(moment, column, ddof, target)
-        uncertain = not found["std_error"] * _SURE < found["estimate"]
-        most = self._most_variance(column, target) if uncertain else math.inf
+        most = self._most_variance(column, target)
         # What may lie beyond inferred bounds opens the interval upwards, and is no noise about the estimate.
         own = min(found["std_error"], (found["estimate"] - found["lower"]) / z)
         value, highest = found["estimate"], found["upper"]

@@ -10,7 +10,7 @@ import ast
 import builtins
 import importlib
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,9 @@ from dpframe.estimate.functions import DrawnTables, FunctionValues
 
 MOST_FITTED_ROWS = 20_000
 """Rows of each draw that a regression is fitted to at most (limit of time)."""
+
+COLLINEARITY = 1e-10
+"""Least eigenvalue of the terms' cosines from which on a fit is identified (tolerance)."""
 
 FEWEST_LEVEL_ROWS = 2.0
 """Rows of a category, on average over draws, from which on it has a coefficient: others are left out (tolerance)."""
@@ -127,6 +130,7 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
     coefficients: list[pd.Series[Any]] = []
     standard_errors: list[pd.Series[Any]] = []
     fitted_rows, unidentified, outcome_name = 0, 0, ""
+    design: Sequence[Any] | None = None
     with warnings.catch_warnings():
         # Warnings of a fit are of one draw; what all have in common shows in the errors.
         warnings.simplefilter("ignore")
@@ -134,8 +138,11 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
             table = _for_formulas(tables, draw, rows, levels)
             if weights is not None:
                 table = table.dropna(subset=[weights])
-            # Of each draw anew: center and bs depend on the rows.
-            outcome, terms = _designed(patsy, formula, table, levels)
+            outcome, terms = _designed(patsy, formula, table, levels, design)
+            infos = [matrix.design_info for matrix in (outcome, terms)]
+            states = [factor.state for info in infos for factor in info.factor_infos.values()]
+            # center and bs depend on the rows of each draw, and are computed anew.
+            design = None if any(state.get("transforms", True) for state in states) else infos
             if outcome.shape[1] > 2:
                 remedy = "take one of them, as in I(ward == 'a')"
                 raise ParameterError(f"the outcome has {outcome.shape[1]} columns; {remedy}")
@@ -228,8 +235,16 @@ def _is_number(values: pd.Index[Any]) -> bool:
     return pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_datetime64_any_dtype(values.dtype)
 
 
-def _designed(patsy: ModuleType, formula: str, table: pd.DataFrame, levels: Mapping[str, Any]) -> Any:
-    """Return patsy's matrices of both sides, or raise `ParameterError` with patsy's reason."""
+def _designed(
+    patsy: ModuleType, formula: str, table: pd.DataFrame, levels: Mapping[str, Any], design: Sequence[Any] | None
+) -> Any:
+    """Return patsy's matrices of both sides, by a design of another draw if there is one.
+
+    Raises
+    ------
+    ParameterError
+        With patsy's reason.
+    """
 
     def categorical(data: Any, contrast: Any = None, levels_: Any = None) -> Any:
         """Return data as categories, all draws' the same; patsy's own ``C`` looks at each row."""
@@ -242,6 +257,8 @@ def _designed(patsy: ModuleType, formula: str, table: pd.DataFrame, levels: Mapp
 
     environment = patsy.EvalEnvironment([{"np": np, "C": categorical}])
     try:
+        if design is not None:
+            return patsy.build_design_matrices(design, table, return_type="dataframe")
         return patsy.dmatrices(formula, table, environment, return_type="dataframe")
     except Exception as error:  # a formula may call any function
         raise ParameterError(f"formula cannot be computed: {_reason(error)}; check its functions and columns") from None
@@ -257,8 +274,10 @@ def _fitted(family: str, outcome: Any, design: Any, weights: Any) -> Any:
     if not outcome.between(least, most).all():
         needed = "True or False, or from 0 to 1" if family == "binomial" else "0 or above"
         raise ParameterError(f"a {family} regression needs an outcome that is {needed}; choose another family")
-    lengths = np.sqrt((design.to_numpy() ** 2).sum(axis=0))
-    if np.linalg.matrix_rank(design.to_numpy() / np.where(lengths > 0, lengths, 1.0)) < design.shape[1]:
+    products = design.to_numpy().T @ design.to_numpy()
+    lengths = np.sqrt(np.diag(products))
+    cosines = products / np.maximum(np.outer(lengths, lengths), 1e-300)
+    if np.linalg.eigvalsh(cosines)[0] < COLLINEARITY:
         return None
     try:
         if family == "gaussian":

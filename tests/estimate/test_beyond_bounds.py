@@ -127,9 +127,10 @@ def test_correlations_of_clipped_tails_warn(release):
     safe.dp.cov(["height", "share"])
 
 
+@pytest.mark.filterwarnings("ignore:variances and correlations")
 @pytest.mark.slow
 def test_intervals_of_variances_hold_what_may_lie_beyond(releases):
-    """It opens them without a word; one of 8 may miss, two do with probability 0.06."""
+    """One of 8 may miss, two do with probability 0.06."""
     frame, safes = releases
     assert missed([safe.dp.var("income") for safe in safes], frame["income"].var()) <= 1
 
