@@ -104,8 +104,8 @@ class ParquetForm:
     def options(self) -> dict[str, Any]:
         """The options with which pyarrow writes: no column but those passed through has statistics.
 
-        Bounds of noise help no reader. A dictionary of text lists every value of the space, in the space's order.
-        Numbers have no dictionary: pyarrow would hash each of them.
+        Bounds of noise help no reader. The dictionary of text lists every value of the space, in the space's order.
+        Numbers and dates have none: pyarrow would hash every value.
         """
         leaves = [(field.name, *leaf) for field in self.schema for leaf in _paths(field.name, field.type)]
         released = {path: _encoding(type_) for root, path, type_ in leaves if root in self.plan.names}
@@ -148,8 +148,8 @@ def _encoding(type_: pa.DataType) -> str | None:
     """Return the encoding of released numbers, dates and times; None for values that have a dictionary."""
     if type_ in (pa.float32(), pa.float64()):
         return "BYTE_STREAM_SPLIT"
-    # DuckDB splits no whole numbers, and its older versions read no unsigned differences.
-    is_whole = pa.types.is_signed_integer(type_) or pa.types.is_temporal(type_)
+    # Whole numbers are not split by bytes: older versions of DuckDB refuse that.
+    is_whole = pa.types.is_integer(type_) or pa.types.is_temporal(type_)
     return "DELTA_BINARY_PACKED" if is_whole else None
 
 
