@@ -70,8 +70,7 @@ class ParquetForm:
 
     def writer(self, file: IO[bytes], compression: str) -> pq.ParquetWriter:
         """Return pyarrow's writer of `decoded` tables, one row group each; `metadata` replaces the stored schema."""
-        options = self.options
-        return pq.ParquetWriter(file, self.schema, compression=compression, store_schema=False, **options)
+        return pq.ParquetWriter(file, self.schema, compression=compression, store_schema=False, **self.options)
 
     def _array(self, name: str, column: Any, type_: pa.DataType) -> pa.Array:
         return _stored(self.plan[name].released, column, type_) if name in self.plan.names else column
@@ -102,10 +101,10 @@ class ParquetForm:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options with which pyarrow writes: no column but those passed through has statistics.
+        """The options with which pyarrow writes: only columns that are passed through have statistics.
 
         Bounds of noise help no reader. The dictionary of text lists every value of the space, in the space's order.
-        Numbers and dates have none: pyarrow would hash every value.
+        Numbers and dates have no dictionary: pyarrow would hash every value.
         """
         leaves = [(field.name, *leaf) for field in self.schema for leaf in _paths(field.name, field.type)]
         released = {path: _encoding(type_) for root, path, type_ in leaves if root in self.plan.names}
