@@ -23,6 +23,9 @@ from dpframe.tables.types import as_stored, coded_type, is_list, is_text, output
 ROW_GROUP_ROWS = 1 << 19
 
 
+SMALL = ("zstd", "gzip", "brotli")
+"""Codecs that are asked for where bytes matter more than time."""
+
 GROUP_ITEMS = 32
 """Bits a row up to which row groups are whole: more would take more than 500 MiB before they are written."""
 
@@ -70,7 +73,8 @@ class ParquetForm:
 
     def writer(self, file: IO[bytes], compression: str) -> pq.ParquetWriter:
         """Return pyarrow's writer of `decoded` tables, one row group each; `metadata` replaces the stored schema."""
-        return pq.ParquetWriter(file, self.schema, compression=compression, store_schema=False, **self.options)
+        options = self._options(compression)
+        return pq.ParquetWriter(file, self.schema, compression=compression, store_schema=False, **options)
 
     def _array(self, name: str, column: Any, type_: pa.DataType) -> pa.Array:
         return _stored(self.plan[name].released, column, type_) if name in self.plan.names else column
@@ -99,15 +103,15 @@ class ParquetForm:
         may_be_null = name in self.plan.names and self.plan[name].space.has_null
         return pa.field(name, type_, nullable=self.source.field(name).nullable or may_be_null)
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options with which pyarrow writes: only columns that are passed through have statistics.
+    def _options(self, compression: str) -> dict[str, Any]:
+        """Return the options with which pyarrow writes: only columns that are passed through have statistics.
 
         Bounds of noise help no reader. The dictionary of text lists every value of the space, in the space's order.
-        Numbers and dates have no dictionary: pyarrow would hash every value.
+        Numbers and dates have a dictionary only if small files are asked for: pyarrow hashes every value.
         """
         leaves = [(field.name, *leaf) for field in self.schema for leaf in _paths(field.name, field.type)]
-        released = {path: _encoding(type_) for root, path, type_ in leaves if root in self.plan.names}
+        is_small = compression in SMALL
+        released = {path: _encoding(type_) for root, path, type_ in leaves if root in self.plan.names and not is_small}
         encodings = {path: encoding for path, encoding in released.items() if encoding is not None}
         return {
             "write_statistics": [path for root, path, _ in leaves if root in self.plan.passthrough],
@@ -144,7 +148,7 @@ def _stored(space: Space, codes: Any, type_: pa.DataType) -> pa.Array:
 
 
 def _encoding(type_: pa.DataType) -> str | None:
-    """Return the encoding of released numbers, dates and times; None for values that have a dictionary."""
+    """Return the encoding without a dictionary of numbers, dates and times; None for other values."""
     if type_ in (pa.float32(), pa.float64()):
         return "BYTE_STREAM_SPLIT"
     # Whole numbers are not split by bytes: older versions of DuckDB refuse that.
