@@ -359,16 +359,27 @@ def test_source_paths(ending: str, tmp_path: Path) -> None:
 
 
 def test_parquet_statistics(tmp_path: Path) -> None:
-    """Pages of noise have no statistics; of what is passed through unprotected they are those of the input."""
-    table = pa.table({"x": pa.array([1, None] * 500), "t": ["m", SECRET] * 500, "open": [3, 4] * 500})
-    spaces = {"x": dpf.Nullable(dpf.Integer(0, 9)), "t": dpf.Categorical(["a", "z"], other="a")}
+    """Pages of noise have no statistics and no index; of what is passed through unprotected they are the input's."""
+    sets = pa.array([["m"], ["a", "m"]] * 500)
+    table = pa.table({"x": pa.array([1, None] * 500), "t": ["m", SECRET] * 500, "sets": sets, "open": [3, 4] * 500})
+    table = table.append_column("f", pa.array([0.5, 0.25] * 500))
+    spaces = {
+        "x": dpf.Nullable(dpf.Integer(0, 9)),
+        "t": dpf.Categorical(["a", "z"], other="a"),
+        "sets": dpf.Subset(["a", "m"]),
+        "f": (0.0, 1.0),
+    }
     plan = dpf.plan(table, 1.0, delta=0.0, spaces=spaces, passthrough=["open"])
     assert SECRET.encode() not in _parquet(table, plan, tmp_path)
     group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
-    found = {group.column(i).path_in_schema: group.column(i).statistics for i in range(group.num_columns)}
-    assert found["x"] is None
-    assert found["t"] is None
-    assert (found["open"].min, found["open"].max) == (3, 4)
+    found = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+    kept = found["open"].statistics
+    assert (kept.min, kept.max) == (3, 4)
+    assert len(found) == 5
+    for name, column in found.items():
+        assert column.is_stats_set == (name == "open")
+        assert not column.has_column_index
+        assert not column.has_offset_index
 
 
 @pytest.mark.filterwarnings("ignore::dpframe.errors.RepeatedReleaseWarning")

@@ -152,7 +152,7 @@ class DpAccessor(FrameVerbs):
         published: datetime.date | str | None = None,
         authors: Sequence[str] = (),
     ) -> Record:
-        """Return the release as a record of the public registry of deployments, in YAML when it is printed or saved.
+        """Return the release as a record of the public registry of deployments, printed and saved as YAML in JSON.
 
         What the release says of itself is filled in; fields that only people can fill in say so until they are given.
 

@@ -26,6 +26,7 @@ from dpframe.plan.infer.from_data import Reader, from_type
 from dpframe.plan.plan import Plan
 from dpframe.spaces import check_declaration
 from dpframe.spaces.field import Field
+from dpframe.spaces.json_form import unique_names
 from dpframe.spaces.words import type_name
 from dpframe.tables.inputs import open_input
 
@@ -293,20 +294,13 @@ def _is_open(spec: Any) -> bool:
     return "…" in spec if isinstance(spec, list) else spec == FORMS["SPACE"]
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name twice")
-    return found
-
-
 def _parsed(path: Path, content: bytes) -> Any:
     toml = path.suffix.lower() == ".toml"
     try:
         text = content.decode("utf-8-sig")
-        return (
-            tomllib.loads(text) if toml else json.loads(re.sub(r"(?m)^[ \t]*//.*$", "", text), object_pairs_hook=_once)
-        )
+        if toml:
+            return tomllib.loads(text)
+        return json.loads(re.sub(r"(?m)^[ \t]*//.*$", "", text), object_pairs_hook=unique_names)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         where = f" at line {line}" if line else ""

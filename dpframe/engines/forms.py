@@ -58,10 +58,10 @@ class ArrowForm(OutputForm):
     def write(self, batch: Batch, file: IO[bytes], info: ReleaseInfo, compression: str) -> None:
         """Write the file that `dpframe.sanitize_parquet` writes of the same rows."""
         form = self.parquet
-        writer = form.writer(file, compression)
-        for group in row_groups(iter([batch]), form.group_rows):
-            form.write(writer, group, compression)
-        writer.close(form.metadata(info))
+        with form.writer(file, compression) as writer:
+            for group in row_groups(iter([batch]), form.group_rows):
+                writer.write_table(form.decoded(group), row_group_size=form.group_rows)
+            writer.add_key_value_metadata(form.metadata(info))
 
 
 @dataclass(frozen=True)

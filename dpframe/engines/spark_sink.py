@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
@@ -70,10 +69,7 @@ class ReleaseWriter(DataSourceArrowWriter):
 
         def write(file: Any) -> None:
             form = ParquetForm(info.plan, first.schema)
-            options = form.encodings(self.compression)
-            with pq.ParquetWriter(
-                file, form.schema, compression=self.compression, store_schema=False, **options
-            ) as writer:
+            with form.writer(file, self.compression) as writer:
                 for group in (first, *groups):
                     writer.write_table(group.cast(form.schema), row_group_size=form.group_rows)
                     rows[0] += group.num_rows

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError, check_whole
-from dpframe.spaces.arrays import by_pieces
+from dpframe.spaces.arrays import by_pieces, masked_array
 from dpframe.spaces.base import (
     LARGEST_GRID,
     Codes,
@@ -228,7 +228,7 @@ class Integer(NumberGrid):
         inner = type_.value_type if pa.types.is_dictionary(type_) else type_
         offset = codes.astype(np.uint64) * np.uint64(self.step) + np.uint64(self.lower % 2**64)
         signed = offset if inner == pa.uint64() else offset.view(np.int64)
-        values = pa.array(signed.astype(inner.to_pandas_dtype(), copy=False), mask=missing)
+        values = masked_array(signed.astype(inner.to_pandas_dtype(), copy=False), missing)
         return values.dictionary_encode() if pa.types.is_dictionary(type_) else values
 
     def _holds(self, value: Any, code: int) -> bool:
@@ -404,7 +404,7 @@ class Real(NumberGrid):
             low = low if float(low) >= self.lower else np.nextafter(low, high)
             high = high if float(high) <= self.upper else np.nextafter(high, low)
             np.clip(values, low, high, out=values)
-        array = pa.array(values, mask=missing)
+        array = masked_array(values, missing)
         return array.dictionary_encode() if pa.types.is_dictionary(type_) else array
 
     def contains(self, value: Any) -> bool:

@@ -11,6 +11,14 @@ from dpframe.errors import PlanError
 T = TypeVar("T")
 
 
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object for `json.loads`; `ValueError` for a name that appears twice, whose first value would vanish."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name twice")
+    return found
+
+
 def parameters(kind: type) -> list[Field[Any]]:
     """Return the fields of a dataclass's constructor."""
     data: Any = kind

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.spaces.arrays import replaced
+from dpframe.spaces.arrays import masked_array, replaced
 from dpframe.spaces.base import Codes, Mask, Space, first_row, missing_of, refuse_object, refuse_type, register
 from dpframe.spaces.object_codes import UNKNOWN, PlainCodes
 from dpframe.spaces.object_reading import Objects
@@ -294,11 +294,13 @@ class _Listed(Space):
         if not pa.types.is_dictionary(type_):
             # Arrow has no take for views.
             taken = pa.large_string() if pa.types.is_string_view(values) else values
-            return self._value_set.cast(taken).take(pa.array(codes, mask=missing)).cast(values)
+            return self._value_set.cast(taken).take(masked_array(codes, missing)).cast(values)
         # A wider index than needed is kept: Parquet readers and writers want int32.
         index_type = max(type_.index_type, self._index_type, key=lambda t: t.bit_width)
-        indices = pa.array(codes.astype(index_type.to_pandas_dtype()), mask=missing)
-        return pa.DictionaryArray.from_arrays(indices, self._value_set.cast(values), ordered=type_.ordered)
+        indices = masked_array(codes.astype(index_type.to_pandas_dtype()), missing)
+        entries = self._value_set.cast(values)
+        # Not checked again: `decode` has checked the codes.
+        return pa.DictionaryArray.from_arrays(indices, entries, ordered=type_.ordered, safe=False)
 
 
 @register

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ParameterError
-from dpframe.spaces.arrays import by_pieces
+from dpframe.spaces.arrays import by_pieces, masked_array
 from dpframe.spaces.base import LARGEST_GRID, Codes, Mask, missing_of, refuse_object, refuse_type, register
 from dpframe.spaces.grids import Bools, NumberGrid, nearest
 from dpframe.spaces.object_codes import plain_times
@@ -307,8 +307,8 @@ class Datetime(NumberGrid):
         low, per_step = self._start // tick, self._width // tick
         values = codes.astype(np.int64) * per_step + low
         if pa.types.is_date32(type_):
-            return pa.array(values.astype(np.int32), mask=missing).view(type_)
-        return pa.array(values, mask=missing).view(type_)
+            return masked_array(values.astype(np.int32), missing).view(type_)
+        return masked_array(values, missing).view(type_)
 
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
         times = np.asarray(self._decode(codes, self.natural_type, None))

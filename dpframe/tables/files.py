@@ -246,10 +246,15 @@ class FileInput(Streamed):
         """Begin to write to an open file."""
 
     @classmethod
+    def form_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Writer:
+        """Begin to write decoded tables of a release to an open file."""
+        return cls.writer(file, form.schema, compression)
+
+    @classmethod
     @contextlib.contextmanager
     def rows_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Iterator[RowsWriter]:
         """Begin to write released codes to an open file, in the form of their release."""
-        with cls.writer(file, form.schema, compression) as writer:
+        with cls.form_writer(file, form, compression) as writer:
             yield RowsWriter(lambda group: writer.write(form.decoded(group), form.group_rows), writer.describe)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The form of a release in Parquet: its types and metadata, from only the input's types and the plan."""
+"""The form of a release in Parquet: its types, encodings and metadata, from only the input's types and the plan."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import IO, Any, cast
+from typing import IO, Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.field import is_open
-from dpframe.tables.batches import Batch, indexed, length
+from dpframe.tables.batches import Batch, indexed
 from dpframe.tables.info import ReleaseInfo, arrow_metadata
-from dpframe.tables.parquet_pages import FEW_VALUES, MOST_VALUES, Packed, PackedColumn, PackedLists, PackedWriter
 from dpframe.tables.types import as_stored, coded_type, is_list, is_text, output_type, plain_type
 
 ROW_GROUP_ROWS = 1 << 19
@@ -26,15 +25,6 @@ ROW_GROUP_ROWS = 1 << 19
 
 SMALL = ("zstd", "gzip", "brotli")
 """Codecs that are asked for where bytes matter more than time."""
-
-MANY = 1 << 10
-"""Values from which on a number is written without a dictionary: one of them all would take 8 KiB."""
-
-_ROWS_OF_A_VALUE = 4
-"""Rows of a group, for each value, from which on a page of all values takes less room than what it saves."""
-
-_FLOATS = (pa.float32(), pa.float64())
-_WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 GROUP_ITEMS = 32
 """Bits a row up to which row groups are whole: more would take more than 500 MiB before they are written."""
@@ -47,7 +37,6 @@ class ParquetForm:
     plan: Plan
     source: pa.Schema
     pandas_types: Mapping[str, str] = field(default_factory=dict)
-    _pages: dict[str, Packed | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def names(self) -> list[str]:
@@ -82,42 +71,10 @@ class ParquetForm:
         arrays = [self._array(name, group[name], schema.field(name).type) for name in self.names]
         return pa.Table.from_arrays(arrays, schema=schema)
 
-    def packed(self, rows: int) -> Mapping[str, Packed]:
-        """Return the columns that are written from their codes in a group of so many rows.
-
-        They are stored by themselves, and all of their values are few for the group; or they are sets of few items.
-        """
-        most = max(FEW_VALUES, min(MOST_VALUES, rows // _ROWS_OF_A_VALUE))
-        spaces: dict[str, Any] = {name: self.plan[name].space for name in self.plan.names if name in self.names}
-        sizes = {name: space.inner_space.count if space.holds_sets else space.size for name, space in spaces.items()}
-        found = {name: self._page(name) for name, size in sizes.items() if size <= most}
-        return {name: column for name, column in found.items() if column is not None}
-
-    def _page(self, name: str) -> Packed | None:
-        if name not in self._pages:
-            field, space = self.schema.field(name), cast(Any, self.plan[name].released)
-            page: Packed | None = None
-            if space.holds_sets:
-                items = _stored_by_itself(space.inner_space.listed, field.type.value_type)
-                if items is not None and len(items) <= FEW_VALUES:
-                    page = PackedLists.of(field, items)
-            else:
-                values = None if space.code_words else _stored_by_itself(space, field.type)
-                if values is not None:
-                    page = PackedColumn.of(name, values, field.nullable)
-            self._pages[name] = page
-        return self._pages[name]
-
-    def writer(self, file: IO[bytes], compression: str) -> PackedWriter:
-        """Return what row groups are written with."""
-        return PackedWriter(file, self.schema, {**self.encodings(compression), "compression": compression})
-
-    def write(self, writer: PackedWriter, group: Batch, compression: str) -> None:
-        """Write released codes as a row group: Arrow encodes all columns if few bytes matter more than time."""
-        packed = {} if compression in SMALL else self.packed(length(group))
-        fields = (field for field in self.schema if field.name not in packed)
-        arrays = {field.name: self._array(field.name, group[field.name], field.type) for field in fields}
-        writer.write({**group, **arrays}, length(group), packed)
+    def writer(self, file: IO[bytes], compression: str) -> pq.ParquetWriter:
+        """Return pyarrow's writer of `decoded` tables, one row group each; `metadata` replaces the stored schema."""
+        options = self._options(compression)
+        return pq.ParquetWriter(file, self.schema, compression=compression, store_schema=False, **options)
 
     def _array(self, name: str, column: Any, type_: pa.DataType) -> pa.Array:
         return _stored(self.plan[name].released, column, type_) if name in self.plan.names else column
@@ -146,26 +103,21 @@ class ParquetForm:
         may_be_null = name in self.plan.names and self.plan[name].space.has_null
         return pa.field(name, type_, nullable=self.source.field(name).nullable or may_be_null)
 
-    def encodings(self, compression: str) -> dict[str, Any]:
-        """Return the options with which Parquet is written: for speed, or for few bytes if the codec is one for those.
+    def _options(self, compression: str) -> dict[str, Any]:
+        """Return the options with which pyarrow writes: only columns that are passed through have statistics.
 
-        Noise has no order, so that statistics of its pages help no reader, and a number of many values gains little
-        from a dictionary, which costs most of the time of writing. Columns passed through keep their statistics.
+        Bounds of noise help no reader. The dictionary of text lists every value of the space, in the space's order.
+        Numbers and dates have a dictionary only if small files are asked for: pyarrow hashes every value.
         """
         leaves = [(field.name, *leaf) for field in self.schema for leaf in _paths(field.name, field.type)]
-        split = {} if compression in SMALL else {path: name for path, name in self._split(leaves) if name}
+        is_small = compression in SMALL
+        released = {path: _encoding(type_) for root, path, type_ in leaves if root in self.plan.names and not is_small}
+        encodings = {path: encoding for path, encoding in released.items() if encoding is not None}
         return {
             "write_statistics": [path for root, path, _ in leaves if root in self.plan.passthrough],
-            "use_dictionary": [path for _, path, _ in leaves if path not in split],
-            "column_encoding": split,
+            "use_dictionary": [path for _, path, _ in leaves if path not in encodings],
+            "column_encoding": encodings,
         }
-
-    def _split(self, leaves: list[tuple[str, str, pa.DataType]]) -> Iterator[tuple[str, str | None]]:
-        """Yield the encoding of numbers of many values, by the path of their column; None for others."""
-        for root, path, type_ in leaves:
-            many = root in self.plan.names and self.plan[root].space.size > MANY
-            kind = "BYTE_STREAM_SPLIT" if type_ in _FLOATS else "DELTA_BINARY_PACKED" if type_ in _WHOLE else None
-            yield path, kind if many else None
 
     @property
     def pandas_metadata(self) -> str:
@@ -195,16 +147,13 @@ def _stored(space: Space, codes: Any, type_: pa.DataType) -> pa.Array:
     return as_stored(space.decode(codes, coded_type(type_)), type_)
 
 
-def _stored_by_itself(space: Space, type_: pa.DataType) -> pa.Array | None:
-    """Return the values of all codes but null's as Parquet stores them, if they are few and have pages of their own."""
-    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
-    # Parquet has no dictionaries of booleans, and no values of type null.
-    if inner.num_fields or pa.types.is_boolean(inner) or pa.types.is_null(inner):
-        return None
-    values = _stored(space, np.arange(space.size - space.has_null), type_)
-    if values.null_count:
-        return None
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+def _encoding(type_: pa.DataType) -> str | None:
+    """Return the encoding without a dictionary of numbers, dates and times; None for other values."""
+    if type_ in (pa.float32(), pa.float64()):
+        return "BYTE_STREAM_SPLIT"
+    # Whole numbers are not split by bytes: older versions of DuckDB refuse that.
+    is_whole = pa.types.is_integer(type_) or pa.types.is_temporal(type_)
+    return "DELTA_BINARY_PACKED" if is_whole else None
 
 
 def _paths(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dpframe.errors import FileError
-from dpframe.tables.batches import RowsWriter, Writer
+from dpframe.tables.batches import Writer
 from dpframe.tables.files import FileInput, attempt, repeated, shown
 from dpframe.tables.info import metadata_text
 from dpframe.tables.parquet_form import ParquetForm
@@ -78,11 +77,9 @@ class ParquetInput(FileInput):
         return _ParquetWriter(pq.ParquetWriter(file, schema, compression=compression))
 
     @classmethod
-    @contextmanager
-    def rows_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Iterator[RowsWriter]:
-        """Begin to write released codes to an open file, in pages that are packed from them."""
-        groups = form.writer(file, compression)
-        yield RowsWriter(partial(form.write, groups, compression=compression), groups.close)
+    def form_writer(cls, file: IO[bytes], form: ParquetForm, compression: str) -> Writer:
+        """Begin to write decoded tables of a release to an open file, with the options that suit noise."""
+        return _ParquetWriter(form.writer(file, compression))
 
     def parts(self) -> Iterator[ParquetInput]:
         """Yield the table's parts, of one row group of one file each, in order."""

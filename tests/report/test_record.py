@@ -1,8 +1,9 @@
-"""Records of deployments: the registry's rules hold, what the release decides is compared, and YAML comes back."""
+"""Records of deployments: the registry's rules hold, what the release decides is compared, and files come back."""
 
 from __future__ import annotations
 
 import datetime
+import json
 
 import pytest
 
@@ -141,18 +142,19 @@ def test_people_fill_in_what_they_know(released):
     )
     assert record.open_fields == ()
     assert record.fields["url_slug"] == "sexes-office-2026"
-    assert "url_slug: sexes-office-2026\n" in str(record)
+    assert json.loads(str(record)) == record.fields
 
 
+DELTA = '"epsilon": 1.0,\n        "delta": 1.0e-06'
 CHANGES = {
-    "another epsilon": ("epsilon: 1.0", "epsilon: 0.5", "epsilon is not what the release says"),
-    "no delta": ("      delta: 1.0e-06\n", "", "the record has no privacy_loss.privacy_parameters.delta"),
-    "a rho": ("      delta: 1.0e-06\n", "      delta: 1.0e-06\n      rho: 0.1\n", None),
-    "pure": ("'Approximate DP'", "Pure DP", "variant_name is not what the release says"),
+    "another epsilon": ('"epsilon": 1.0', '"epsilon": 0.5', "epsilon is not what the release says"),
+    "no delta": (DELTA, '"epsilon": 1.0', "the record has no privacy_loss.privacy_parameters.delta"),
+    "a rho": (DELTA, f'{DELTA}, "rho": 0.1', None),
+    "pure": ('"Approximate DP"', '"Pure DP"', "variant_name is not what the release says"),
     "fewer leaks": ("Person (one row)", "Household", "privacy_unit is not what the release says"),
     "another file": ("Release ", "Release of another file 00", "sources is not what the release says"),
-    "more words": ("'Person (one row)'", "'Household; here: Person (one row), once'", None),
-    "a curator": ("'TO FILL IN: who publishes the data'", '"The Office" # ours', None),
+    "more words": ('"Person (one row)"', '"Household; here: Person (one row), once"', None),
+    "a curator": ('"TO FILL IN: who publishes the data"', '"The Office"', None),
 }
 
 
@@ -160,7 +162,7 @@ CHANGES = {
 def test_verify_compares_a_record_with_its_file(released, tmp_path, capsys, name):
     old, new, failure = CHANGES[name]
     record, path = dpf.read_parquet(released).dp.record(), tmp_path / "record.yaml"
-    text = record.to_yaml() + "# a remark\n"
+    text = record.to_yaml()
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(SystemExit) as stopped:
@@ -180,8 +182,8 @@ def test_the_shell_writes_one(released, tmp_path, capsys):
         assert said in shown.err
         assert "Still to fill in by hand: " in shown.err
         assert ("data_curators" in shown.err) == ("--curator" not in options)
-    assert "data_product_region: 'Aldermark'" in shown.out
-    assert "- 'Office'" in path.read_text(encoding="utf-8")
+    assert json.loads(shown.out)["deployment"]["basic"]["data_product_region"] == "Aldermark"
+    assert json.loads(path.read_text(encoding="utf-8"))["deployment"]["basic"]["data_curators"] == ["Office"]
 
 
 @pytest.mark.parametrize(
@@ -202,11 +204,11 @@ def test_files_that_hold_no_record(released, tmp_path, capsys):
     record = dpf.read_parquet(released).dp.record()
     with pytest.raises(dpf.FileError, match="is not a readable record"):
         record.differences(tmp_path / "none.yaml")
-    for text, line in (("a: [1, 2]\n", 1), ("a: 'x\n  y'\n", 1), ("a: 1\n- b\n", 2), ("a: 1\na: 2\n", 2)):
+    for text in ("tier: 3\n", "[1, 2]", '{"a": 1, "a": 2}', "{", "[" * 100_000):
         (tmp_path / "bad.yaml").write_text(text, encoding="utf-8")
-        with pytest.raises(dpf.FileError, match=f"line {line}: .* is not read here"):
+        with pytest.raises(dpf.FileError, match=r"bad\.yaml.* is not a record in JSON, with each name once"):
             record.differences(tmp_path / "bad.yaml")
-    (tmp_path / "empty.yaml").write_text("tier: 3\n", encoding="utf-8")
+    (tmp_path / "empty.yaml").write_text('{"tier": 3}', encoding="utf-8")
     assert len(record.differences(tmp_path / "empty.yaml")) > 10
     dpf.datasets.make_census(10, columns=["sex"]).to_parquet(tmp_path / "raw.parquet", index=False)
     with pytest.raises(SystemExit) as stopped:

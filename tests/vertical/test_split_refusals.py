@@ -24,7 +24,6 @@ import dpframe as dpf
 from dpframe.api.ledger.ledger import Ledger
 from dpframe.disk import Folder
 from dpframe.errors import AlreadySanitizedError, ColumnError, FileError, ParameterError, PlanError
-from dpframe.tables.parquet_pages import PackedWriter
 from dpframe.vertical import Curator, Identity, Member, Researcher, Run, Server, new_run, read_public
 from dpframe.vertical.messages import Header, Message, MessageWriter, header_file
 
@@ -422,7 +421,7 @@ def test_a_decryption_that_fails_uses_nothing_up(parties: Parties, monkeypatch: 
     parties.encrypt_all()
     parties.perturb()
     with monkeypatch.context() as patch:
-        patch.setattr(PackedWriter, "close", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(pq.ParquetWriter, "write_table", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "full")))
         with pytest.raises(FileError, match=r"release.parquet could not be written"):
             parties.decrypt()
     assert not parties.release.exists()

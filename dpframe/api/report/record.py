@@ -8,6 +8,7 @@ filled in; who publishes it, for what and where, only people know.
 from __future__ import annotations
 
 import datetime
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from dpframe.api.report.elements import mechanism_name
-from dpframe.api.report.yaml_text import read_yaml, yaml_text
 from dpframe.disk import YAML, check_named, write_text
 from dpframe.errors import FileError, ParameterError, name_list
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
+from dpframe.spaces.json_form import unique_names
 from dpframe.tables.info import ReleaseInfo
 
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
@@ -60,7 +61,7 @@ _FACTS = (
 
 @dataclass(frozen=True)
 class Record:
-    """A release as the registry of deployments has it; prints as YAML.
+    """A release as the registry of deployments has it; prints as YAML, written in JSON.
 
     Parameters
     ----------
@@ -87,8 +88,10 @@ class Record:
         return tuple(path.rpartition(".")[2] for path, value in _leaves(self.fields) if OPEN in str(value))
 
     def to_yaml(self) -> str:
-        """Return the record as YAML."""
-        return yaml_text(self.fields)
+        """Return the record as YAML, written in JSON: every JSON text is YAML."""
+        text = json.dumps(self.fields, indent=2, ensure_ascii=False)
+        # YAML 1.1 reads 1e-06 as text.
+        return re.sub(r'^( *"\w+": \d+)(?=e)', r"\1.0", text, flags=re.MULTILINE) + "\n"
 
     def save(self, path: str | Path) -> None:
         """Write `to_yaml` to a .yaml file, whole or not at all; `FileError` if it cannot be written."""
@@ -111,7 +114,7 @@ class Record:
         except (OSError, UnicodeDecodeError):
             raise FileError(f"{path} is not a readable record; dpframe record writes one") from None
         own = dict(_leaves(self.fields["deployment"]))
-        other = dict(_leaves(read_yaml(text, str(path)).get("deployment")))
+        other = dict(_leaves(_read_fields(text, path).get("deployment")))
         failures = [
             f"the record's {name} is not what the release says: {own[name]!r}"
             if name in other
@@ -135,6 +138,20 @@ def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{path}.{key}" if path else str(key))
     else:
         yield path, node
+
+
+def _read_fields(text: str, path: str | Path) -> dict[str, Any]:
+    """Return the fields of a record's text; `FileError` if the text is not an object in JSON with each name once."""
+    try:
+        fields = json.loads(text, object_pairs_hook=unique_names)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+    else:
+        if isinstance(fields, dict):
+            return fields
+        line = 1
+    where = f" at line {line}" if line else ""
+    raise FileError(f"{path}{where} is not a record in JSON, with each name once; dpframe record writes one")
 
 
 def _says(other: Any, own: Any) -> bool:
