@@ -124,8 +124,8 @@ _SCALES = ((0.0, 1.0), (0.0, 100.0))
 class Counts:
     """Noisy counts beyond a bound, by distance from the column's mean in units of the bound's distance.
 
-    ``starts`` and ``stops`` are those of stretches of the tail, of which the first may lie within the bound; ``values``
-    and ``covariance`` are their counts'. ``heaps`` are the distances of remote cells, with ``heap_values``,
+    Stretches of the tail lie from ``starts`` to ``stops``, the first within the bound; ``values`` are their counts, with
+    ``covariance``. ``heaps`` are the distances of remote cells, with ``heap_values``,
     ``heap_variances`` and the prior ``heap_chances`` that a cell has a heap.
     """
 
@@ -185,12 +185,12 @@ class States:
 class Tail:
     """The posterior of the rows beyond a bound of a column.
 
-    ``distance`` is the bound's from the column's mean, in codes, and ``room`` how far beyond the bound numbers go on.
-    ``hidden`` is the number of rows that the counts allow outside of both bounds, by one standard error, and ``most``
-    by two; ``present`` is the number of all rows.
-    ``pile`` is the number of rows at the bound, and its variance, where it was measured: rows beyond the bound and
-    ``at`` rows that have its value, whose number is unknown where that is None. ``doubt`` is the chance that a column
-    thought to hold 0 and 1 has other values, so far as ``farther`` beyond 1; such a column has no other tail.
+    ``distance`` is the bound's distance from the column's mean, in codes; numbers end ``room`` beyond the bound.
+    Of ``present`` rows, the counts allow ``hidden`` outside of both bounds by one standard error, and ``most`` by two.
+    ``pile`` is the measured number of rows at the bound, with its variance: rows beyond the bound, and rows that have
+    its value. The latter are ``at``, or unknown (None). ``gap`` is the step between numbers, 0 if they may be any.
+    ``doubt`` is the root of the chance that a column thought to hold 0 and 1 has other values, at ``farther`` beyond 1;
+    such a tail ``is_empty`` otherwise.
     """
 
     distance: float
@@ -218,58 +218,54 @@ class Tail:
 
     @cached_property
     def heaps(self) -> tuple[FloatArray, FloatArray]:
-        """Rows of remote cells, and their variances: of a point mass with a prior chance in each.
-
-        A cell counts if a heap is likelier than none, and only in errors, by its upper end, if its chance exceeds that
-        of the end of an interval: the mean of rows that may lie at any distance is none.
-        """
+        """Rows of heaps in remote cells, and their variances; 0 in cells that are likelier to have no heap."""
         counts, means, variances = self.counts, [], []
         if self.is_empty:
             return np.zeros(len(counts.heaps)), np.zeros(len(counts.heaps))
-        # Rows at the bound may be those of a tail as well, of any size by the quantiles of its prior.
-        odds = (np.arange(NODES) + 0.5) / NODES
-        tail = self._prior_rows * odds / (1 - odds)
+        # Rows at the bound may be of a tail as well: its size is averaged over quantiles of the prior.
+        levels = (np.arange(NODES) + 0.5) / NODES
+        tail_rows = self._prior_rows * levels / (1 - levels)
 
         def log_pile(rows: FloatArray) -> FloatArray:
-            return np.asarray(logsumexp(self._log_pile(rows[:, None] + tail), axis=1))
+            return np.asarray(logsumexp(self._log_pile(rows[:, None] + tail_rows), axis=1))
 
-        nothing = float(log_pile(np.zeros(1))[0])
+        log_none = float(log_pile(np.zeros(1))[0])
         for value, noise, chance in zip(counts.heap_values, counts.heap_variances, counts.heap_chances, strict=True):
             error = math.sqrt(noise)
-            about = [np.linspace(value - 4 * error, value + 4 * error, 2 * NODES)]
+            nodes = [np.linspace(value - 4 * error, value + 4 * error, 2 * NODES)]
             if self.pile is not None:
                 spread = 4 * math.sqrt(self.pile[1])
-                about.append(np.linspace(self.pile[0] - spread, self.pile[0] + spread, 2 * NODES))
-            rows = np.unique(np.clip(np.concatenate(about), error / 2, max(self.present, error)))
-            score = log_pile(rows) - nothing - ((rows - value) ** 2 - value**2) / (2 * noise)
-            # Beforehand each size is as likely as ten times as many rows.
-            before = np.gradient(np.log(rows)) / math.log(2 * max(self.present, error) / error)
-            weights = chance * before * np.exp(np.minimum(score, 500.0))
-            likely = float(weights.sum() / (weights.sum() + 1 - chance))
+                nodes.append(np.linspace(self.pile[0] - spread, self.pile[0] + spread, 2 * NODES))
+            rows = np.unique(np.clip(np.concatenate(nodes), error / 2, max(self.present, error)))
+            log_ratio = log_pile(rows) - log_none - ((rows - value) ** 2 - value**2) / (2 * noise)
+            # The prior of a heap's size is even in its logarithm.
+            prior = np.gradient(np.log(rows)) / math.log(2 * max(self.present, error) / error)
+            weights = chance * prior * np.exp(np.minimum(log_ratio, 500.0))
+            posterior_chance = float(weights.sum() / (weights.sum() + 1 - chance))
             mean = float(weights @ rows / weights.sum())
             variance = float(weights @ (rows - mean) ** 2 / weights.sum())
-            means.append(mean * (likely > 0.5))
-            variances.append(variance * (likely > 0.5))
+            means.append(mean * (posterior_chance > 0.5))
+            variances.append(variance * (posterior_chance > 0.5))
         return np.array(means), np.array(variances)
 
     def _log_pile(self, rows: FloatArray, more: Known = (0.0, 0.0), exponent: float | None = None) -> FloatArray:
-        """Return the log-likelihood of the rows at the bound if so many rows, and ``more``, lie beyond it.
+        """Return the log-likelihood of the rows at the bound, for numbers of rows of the tail and ``more`` beyond it.
 
-        Rows that have the bound's own value follow the tail's law, unless a heap of any size lies at the bound.
+        Rows with the bound's own value follow the tail's law, unless a heap of any size lies at the bound.
         """
         if self.pile is None:
             return np.zeros(rows.shape)
         at = (0.0, 0.0) if self.at is None else self.at
         step = min(self.gap / max(self.distance, 1e-300), 0.5) if self.at is None and exponent is not None else 0.0
-        held = rows * (1 - step) ** -(exponent or 0.0)
-        variance = self.pile[1] + at[1] + more[1] + (TAIL_SHAPE_ERROR * (held - rows)) ** 2 + 1e-300
+        expected = rows * (1 - step) ** -(exponent or 0.0)
+        variance = self.pile[1] + at[1] + more[1] + (TAIL_SHAPE_ERROR * (expected - rows)) ** 2 + 1e-300
         count = self.pile[0] - at[0] - more[0]
-        alone = -((count - held) ** 2) / (2 * variance) - np.log(2 * math.pi * variance) / 2
+        log_tail = -((count - expected) ** 2) / (2 * variance) - np.log(2 * math.pi * variance) / 2
         if self.at is not None:
-            return np.asarray(alone)
-        heap = log_ndtr((count - rows) / np.sqrt(variance)) - math.log(max(self.present, 1.0))
+            return np.asarray(log_tail)
+        log_heap = log_ndtr((count - rows) / np.sqrt(variance)) - math.log(max(self.present, 1.0))
         chance = BOUND_HEAP_CHANCES[self.gap > 0]
-        return np.asarray(np.logaddexp(alone + math.log1p(-chance), heap + math.log(chance)))
+        return np.asarray(np.logaddexp(log_tail + math.log1p(-chance), log_heap + math.log(chance)))
 
     @cached_property
     def states(self) -> States:
@@ -321,14 +317,14 @@ class Tail:
         means = rows[:, None] * expected
         misfit = means * (TAIL_SHAPE_ERROR * (self.counts.starts > 1) + NEAR_SHAPE_ERROR * (self.counts.stops <= 1))
         noise = self.counts.covariance + misfit[:, :, None] ** 2 * np.eye(len(expected))
-        left = self.counts.values - means
-        squares = (left * np.linalg.solve(noise, left[:, :, None])[:, :, 0]).sum(axis=1)
-        # A bound lies where the next cells were not seen, so that their noise is low rather than high.
-        most = HINT_SE * np.sqrt(np.diag(self.counts.covariance))
-        chosen = (self.counts.stops > 1) & (self.counts.values < most)
+        residuals = self.counts.values - means
+        squares = (residuals * np.linalg.solve(noise, residuals[:, :, None])[:, :, 0]).sum(axis=1)
+        # Inference put the bound before cells below this threshold: the likelihood is given that they are.
+        threshold = HINT_SE * np.sqrt(np.diag(self.counts.covariance))
+        is_below = (self.counts.stops > 1) & (self.counts.values < threshold)
         errors = np.sqrt(np.diagonal(noise, axis1=1, axis2=2))
-        seldom = (log_ndtr((most - means) / errors) * chosen).sum(axis=1)
-        return np.asarray(-(squares + np.linalg.slogdet(noise)[1]) / 2 - seldom)
+        log_selection = (log_ndtr((threshold - means) / errors) * is_below).sum(axis=1)
+        return np.asarray(-(squares + np.linalg.slogdet(noise)[1]) / 2 - log_selection)
 
     def sums(self, power: int) -> FloatArray:
         """Return what rows beyond the bound add to a sum of distances to a power, shape (states, FARTHEST).
@@ -341,10 +337,10 @@ class Tail:
         last = np.maximum(rows / none_farther, 1.0) ** (1 / falls)
         last = np.minimum(last, ends)
         # E(X^p − 1) = ∫ p t^(p−1) P(X > t) dt, from the bound at 1 to the farthest row.
-        gap, left = power - falls, last**-falls
+        gap, beyond_last = power - falls, last**-falls
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             grown = np.where(gap == 0, np.log(last), np.expm1(gap * np.log(last)) / gap)
-            mean = (power * grown - left * (last**power - 1)) / (1 - left)
+            mean = (power * grown - beyond_last * (last**power - 1)) / (1 - beyond_last)
             return np.asarray(np.where(last > 1 + 1e-9, rows * mean * self.distance**power, 0.0))
 
     def excess(self, power: int) -> Excess:
@@ -381,23 +377,23 @@ class Tail:
         return rows if rows > HINT_SE * error else 0.0
 
     def reach(self, rows: float, z: float) -> float:
-        """Return how far beyond the bound a column goes on until so many rows are left, with all that noise may hide.
+        """Return how far beyond the bound ``rows`` rows may lie, at the normal quantile ``z``; 0 if fewer lie beyond it.
 
-        Rows fall as a power of their distance, or lie where they are seen. It is 0 where fewer than these lie beyond.
+        It is the farthest of a quantile of the Pareto tail, of heaps, and of stretches whose counts stand out.
         """
         states, counts = self.states, self.counts
         level = math.erfc(-z / math.sqrt(2)) / 2
         ways = np.minimum(np.maximum(states.rows / rows, 1.0) ** (1 / states.exponents), states.ends) - 1
-        seen = [weighted_quantile(ways, states.weights, level), 0.0]
+        distances = [weighted_quantile(ways, states.weights, level), 0.0]
         means, variances = self.heaps
         outside = np.cumsum(means[::-1])[::-1] + z * np.sqrt(np.cumsum(variances[::-1])[::-1])
-        seen += (counts.heaps - 1)[outside > rows].tolist()
+        distances += (counts.heaps - 1)[outside > rows].tolist()
         if weighted_quantile(states.rows, states.weights, level) > rows:
-            left = np.cumsum(counts.values[::-1])[::-1]
+            farther = np.cumsum(counts.values[::-1])[::-1]
             errors = np.sqrt(np.diag(counts.covariance[::-1, ::-1].cumsum(0).cumsum(1)))[::-1]
-            is_seen = (counts.starts >= 1) & (left > np.maximum(rows, HINT_SE * errors))
-            seen += (counts.starts / 2 + counts.stops / 2 - 1)[is_seen].tolist()
-        return self.distance * max(seen)
+            is_seen = (counts.starts >= 1) & (farther > np.maximum(rows, HINT_SE * errors))
+            distances += (counts.starts / 2 + counts.stops / 2 - 1)[is_seen].tolist()
+        return self.distance * max(distances)
 
 
 def weighted_quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
