@@ -124,8 +124,8 @@ _SCALES = ((0.0, 1.0), (0.0, 100.0))
 class Counts:
     """Noisy counts beyond a bound, by distance from the column's mean in units of the bound's distance.
 
-    Stretches of the tail lie from ``starts`` to ``stops``, the first within the bound; ``values`` are their counts, with
-    ``covariance``. ``heaps`` are the distances of remote cells, with ``heap_values``,
+    Stretches of the tail lie from ``starts`` to ``stops``, the first within the bound; ``values`` are their counts and
+    ``covariance`` is that of the counts' noise. ``heaps`` are the distances of remote cells, with ``heap_values``,
     ``heap_variances`` and the prior ``heap_chances`` that a cell has a heap.
     """
 
@@ -377,7 +377,7 @@ class Tail:
         return rows if rows > HINT_SE * error else 0.0
 
     def reach(self, rows: float, z: float) -> float:
-        """Return how far beyond the bound ``rows`` rows may lie, at the normal quantile ``z``; 0 if fewer lie beyond it.
+        """Return how far beyond the bound ``rows`` rows may lie, at the normal quantile ``z``; 0 if fewer lie beyond.
 
         It is the farthest of a quantile of the Pareto tail, of heaps, and of stretches whose counts stand out.
         """
