@@ -1,6 +1,6 @@
 """What is released under one key stays the same, value for value; `DPFRAME_GOLDEN=write` writes it down anew.
 
-A change of these values alters what an interrupted job repeats, and stands in CHANGELOG.md.
+A change of these values alters what an interrupted job repeats, and has a line in docs/reference/released-values.md.
 """
 
 import hashlib
