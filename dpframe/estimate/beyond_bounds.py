@@ -162,7 +162,7 @@ class Counts:
         variances = np.maximum(np.diag(cells.covariance), 1e-300)
         codes, others = (starts >= REMOTE_DISTANCE) & coded, (starts >= REMOTE_DISTANCE) & ~coded
         chances = codes * CODE_CHANCE / max(codes.sum(), 1) + others * HEAP_CHANCE / max(others.sum(), 1)
-        # A heap that its own cell does not hint at is unlikely whatever else is known.
+        # A heap is unlikely if its own cell does not hint at it.
         shown = (codes | others) & (cells.counts > HINT_SE * np.sqrt(variances))
         heaps = [column[shown] for column in (starts / 2 + stops / 2, cells.counts, variances, chances)]
         noise = design @ cells.covariance @ design.T
