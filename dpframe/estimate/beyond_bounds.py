@@ -70,8 +70,9 @@ CODE_CHANCE, HEAP_CHANCE = 0.03, 0.003
 """Prior chance that a column has a heap far beyond its bound at a code for missing values, and elsewhere (tuned; effect
 not measured)."""
 
-REMOTE_DISTANCE = 8.0
-"""Distance, in those of the bound from the mean, from which on rows are a heap and no tail (tolerance)."""
+HEAP_DISTANCE, REMOTE_DISTANCE = 2.0, 8.0
+"""Distances, in those of the bound from the mean, from which on rows may be a heap, and are a heap and no tail: there a
+heap counts only if it is likelier than none, as it may lie at any distance (tolerance)."""
 
 TAIL_CHANCE = 0.025
 """Chance of either side of an interval (theory: two sides of 95 %)."""
@@ -160,7 +161,7 @@ class Counts:
         stretches = np.array([[starts[cells].min(), stops[cells].max()] for cells in groups]).reshape(-1, 2)
         design = np.array([part * group for group in groups]).reshape(-1, len(part))
         variances = np.maximum(np.diag(cells.covariance), 1e-300)
-        codes, others = (starts >= REMOTE_DISTANCE) & coded, (starts >= REMOTE_DISTANCE) & ~coded
+        codes, others = (starts >= HEAP_DISTANCE) & coded, (starts >= HEAP_DISTANCE) & ~coded
         chances = codes * CODE_CHANCE / max(codes.sum(), 1) + others * HEAP_CHANCE / max(others.sum(), 1)
         # A heap is unlikely if its own cell does not hint at it.
         shown = (codes | others) & (cells.counts > HINT_SE * np.sqrt(variances))
@@ -179,6 +180,23 @@ class States:
     rows: FloatArray
     exponents: FloatArray
     ends: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Heaps:
+    """Rows of heaps beyond a bound, by cell: posterior means and variances of likely heaps, and rows of unlikely ones.
+
+    ``doubts`` are the rows of heaps that are less likely than none, but likelier than the end of an interval.
+    """
+
+    rows: FloatArray
+    variances: FloatArray
+    doubts: FloatArray
+
+    @property
+    def spreads(self) -> FloatArray:
+        """Variances by which intervals of 95 % reach the rows that may be."""
+        return self.variances + (self.doubts / NORMAL_QUANTILE) ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,11 +235,12 @@ class Tail:
         return max(PRIOR_SHARE_OUTSIDE * self.hidden, 1e-9)
 
     @cached_property
-    def heaps(self) -> tuple[FloatArray, FloatArray]:
-        """Rows of heaps in remote cells, and their variances; 0 in cells that are likelier to have no heap."""
-        counts, means, variances = self.counts, [], []
+    def heaps(self) -> Heaps:
+        """The posterior of heaps beyond the bound."""
+        counts = self.counts
+        means, variances, doubts = np.zeros((3, len(counts.heaps)))
         if self.is_empty:
-            return np.zeros(len(counts.heaps)), np.zeros(len(counts.heaps))
+            return Heaps(means, variances, doubts)
         # Rows at the bound may be of a tail as well: its size is averaged over quantiles of the prior.
         levels = (np.arange(NODES) + 0.5) / NODES
         tail_rows = self._prior_rows * levels / (1 - levels)
@@ -230,8 +249,8 @@ class Tail:
             return np.asarray(logsumexp(self._log_pile(rows[:, None] + tail_rows), axis=1))
 
         log_none = float(log_pile(np.zeros(1))[0])
-        for value, noise, chance in zip(counts.heap_values, counts.heap_variances, counts.heap_chances, strict=True):
-            error = math.sqrt(noise)
+        for place, (value, noise) in enumerate(zip(counts.heap_values, counts.heap_variances, strict=True)):
+            chance, error = counts.heap_chances[place], math.sqrt(noise)
             nodes = [np.linspace(value - 4 * error, value + 4 * error, 2 * NODES)]
             if self.pile is not None:
                 spread = 4 * math.sqrt(self.pile[1])
@@ -244,9 +263,11 @@ class Tail:
             posterior_chance = float(weights.sum() / (weights.sum() + 1 - chance))
             mean = float(weights @ rows / weights.sum())
             variance = float(weights @ (rows - mean) ** 2 / weights.sum())
-            means.append(mean * (posterior_chance > 0.5))
-            variances.append(variance * (posterior_chance > 0.5))
-        return np.array(means), np.array(variances)
+            if posterior_chance > 0.5:
+                means[place], variances[place] = mean, variance
+            elif posterior_chance > TAIL_CHANCE and counts.heaps[place] < REMOTE_DISTANCE:
+                doubts[place] = mean
+        return Heaps(means, variances, doubts)
 
     def _log_pile(self, rows: FloatArray, more: Known = (0.0, 0.0), exponent: float | None = None) -> FloatArray:
         """Return the log-likelihood of the rows at the bound, for numbers of rows of the tail and ``more`` beyond it.
@@ -272,8 +293,7 @@ class Tail:
         """The posterior of the rows beyond the bound, heaps left out."""
         if self.is_empty:
             return States(np.ones(1), np.zeros(1), np.full(1, TAIL_EXPONENTS[-1]), np.ones(1))
-        means, variances = self.heaps
-        heaps = float(means.sum()), float(variances.sum())
+        heaps = float(self.heaps.rows.sum()), float(self.heaps.variances.sum())
         scale = self._prior_rows
         end = 1 + self.room / max(self.distance, 1e-300)
         chances = {end: 1.0} if math.isinf(end) else {end: 1 - SIGN_CHANCE, math.inf: SIGN_CHANCE}
@@ -317,7 +337,8 @@ class Tail:
         means = rows[:, None] * expected
         misfit = means * (TAIL_SHAPE_ERROR * (self.counts.starts > 1) + NEAR_SHAPE_ERROR * (self.counts.stops <= 1))
         noise = self.counts.covariance + misfit[:, :, None] ** 2 * np.eye(len(expected))
-        residuals = self.counts.values - means
+        places = (self.counts.starts[:, None] <= self.counts.heaps) & (self.counts.heaps < self.counts.stops[:, None])
+        residuals = self.counts.values - places @ self.heaps.rows - means
         squares = (residuals * np.linalg.solve(noise, residuals[:, :, None])[:, :, 0]).sum(axis=1)
         # Inference put the bound before cells below this threshold: the likelihood is given that they are.
         threshold = HINT_SE * np.sqrt(np.diag(self.counts.covariance))
@@ -349,26 +370,28 @@ class Tail:
         The first is the posterior's median, the error the distance of its upper 2.5 % point from that, over 1.96.
         """
         weights, sums = np.repeat(self.states.weights / FARTHEST, FARTHEST), self.sums(power).ravel()
-        means, variances = self.heaps
+        heaps = self.heaps
         with np.errstate(over="ignore", invalid="ignore"):
-            ways = np.where(variances > 0, (self.counts.heaps**power - 1) * self.distance**power, 0.0)
+            is_heap = (heaps.variances > 0) | (heaps.doubts > 0)
+            ways = np.where(is_heap, (self.counts.heaps**power - 1) * self.distance**power, 0.0)
             tail, high = (weighted_quantile(sums, weights, level) for level in (0.5, 1 - TAIL_CHANCE))
-            spread = ((high - tail) / NORMAL_QUANTILE) ** 2 + float(variances @ ways**2)
+            spread = ((high - tail) / NORMAL_QUANTILE) ** 2 + float(heaps.spreads @ ways**2)
             error = math.hypot(math.sqrt(max(spread, 0.0)), self.doubt * self.hidden * self.farther**power)
-            value = tail + float(means @ ways)
+            value = tail + float(heaps.rows @ ways)
         return (value, error) if math.isfinite(value + error) else (0.0, math.inf)
 
     def chance_above(self, square: float) -> float:
         """Return the chance that squares of distances lack more than this."""
-        heaps = float(self.heaps[0] @ (self.counts.heaps**2 - 1)) * self.distance**2
+        heaps = float(self.heaps.rows @ (self.counts.heaps**2 - 1)) * self.distance**2
         return float(self.states.weights @ (self.sums(2) + heaps > square).mean(axis=1))
 
     @property
     def count(self) -> Excess:
         """Rows beyond the bound, and their standard error, as `excess` returns them."""
-        states, (means, variances) = self.states, self.heaps
+        states, heaps = self.states, self.heaps
         rows, high = (weighted_quantile(states.rows, states.weights, level) for level in (0.5, 1 - TAIL_CHANCE))
-        return rows + float(means.sum()), math.hypot((high - rows) / NORMAL_QUANTILE, math.sqrt(variances.sum()))
+        error = math.hypot((high - rows) / NORMAL_QUANTILE, math.sqrt(heaps.variances.sum()))
+        return rows + float(heaps.rows.sum()), error
 
     @property
     def seen(self) -> float:
@@ -385,8 +408,7 @@ class Tail:
         level = math.erfc(-z / math.sqrt(2)) / 2
         ways = np.minimum(np.maximum(states.rows / rows, 1.0) ** (1 / states.exponents), states.ends) - 1
         distances = [weighted_quantile(ways, states.weights, level), 0.0]
-        means, variances = self.heaps
-        outside = np.cumsum(means[::-1])[::-1] + z * np.sqrt(np.cumsum(variances[::-1])[::-1])
+        outside = np.cumsum(self.heaps.rows[::-1])[::-1] + z * np.sqrt(np.cumsum(self.heaps.spreads[::-1])[::-1])
         distances += (counts.heaps - 1)[outside > rows].tolist()
         if weighted_quantile(states.rows, states.weights, level) > rows:
             farther = np.cumsum(counts.values[::-1])[::-1]
