@@ -25,8 +25,8 @@ TILT_TOLERANCE = 1e-13
 
 def aggregation(fine: Law | Axis, coarse: Axis) -> FloatArray:
     """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
-    inside = fine.overlap(coarse.starts, coarse.ends[1:])
-    return np.vstack([inside, np.eye(fine.cells)[-1:]]) if fine.has_null else inside
+    overlap = fine.overlap(coarse.starts, coarse.ends[1:])
+    return np.vstack([overlap, np.eye(fine.cells)[-1:]]) if fine.has_null else overlap
 
 
 def same_cells(one: Axis, other: Axis) -> bool:
@@ -75,22 +75,22 @@ class TableColumn:
 
     def within(self, coarse: FloatArray) -> FloatArray:
         """Return the shares of the fine cells, from those of the fit's cells."""
-        held = np.bincount(self.bins, self.shares, minlength=self.cells)
-        return np.asarray(self.shares * (coarse / np.maximum(held, 1e-300))[self.bins])
+        bin_shares = np.bincount(self.bins, self.shares, minlength=self.cells)
+        return np.asarray(self.shares * (coarse / np.maximum(bin_shares, 1e-300))[self.bins])
 
     @cached_property
-    def _inside(self) -> FloatArray:
-        held = self.shares + 1e-12
-        return np.asarray(held / np.bincount(self.bins, held, minlength=self.cells)[self.bins])
+    def _shares_within_bins(self) -> FloatArray:
+        positive_shares = self.shares + 1e-12
+        return np.asarray(positive_shares / np.bincount(self.bins, positive_shares, minlength=self.cells)[self.bins])
 
     def gathered(self, part: FloatArray) -> FloatArray:
         """Return the mean over the fine cells of each cell of the fit."""
-        return np.bincount(self.bins, part * self._inside, minlength=self.cells).astype(np.float64)
+        return np.bincount(self.bins, part * self._shares_within_bins, minlength=self.cells).astype(np.float64)
 
     @cached_property
     def spread(self) -> FloatArray:
         """P(fine cell | cell of the fit), shape (fine, cells)."""
-        return np.asarray((self.bins[:, None] == np.arange(self.cells)) * self._inside[:, None])
+        return np.asarray((self.bins[:, None] == np.arange(self.cells)) * self._shares_within_bins[:, None])
 
     @cached_property
     def channel(self) -> FloatArray:
@@ -106,8 +106,8 @@ class TableColumn:
         if self.has_cells_of(axis):
             return shares
         first, exact = np.moveaxis(shares, place, 0), aggregation(self.axis, axis)
-        moved = moved_by_slopes(first, exact, self.spread, self.cells - self.axis.has_null)
-        return np.moveaxis(np.tensordot(exact @ self.spread, first, axes=1) + moved, 0, place)
+        slope_shifts = moved_by_slopes(first, exact, self.spread, self.cells - self.axis.has_null)
+        return np.moveaxis(np.tensordot(exact @ self.spread, first, axes=1) + slope_shifts, 0, place)
 
     def onto(self, axis: Axis) -> FloatArray:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
@@ -128,29 +128,32 @@ def moved_by_slopes(shares: FloatArray, exact: FloatArray, spread: FloatArray, p
     ``spread`` P(fine cell | bin). Null, after the bins ``present``, has no neighbours.
     """
     joint = shares.reshape(len(shares), -1)
-    held = joint.sum(axis=1)
-    fine = spread @ held
+    bin_shares = joint.sum(axis=1)
+    fine = spread @ bin_shares
     places = np.cumsum(fine) - fine / 2
-    slopes = _slopes(joint, held, places @ spread, present)
-    moments = exact @ (spread * (places[:, None] - places @ spread)) * held
+    slopes = _bin_slopes(joint, bin_shares, places @ spread, present)
+    moments = exact @ (spread * (places[:, None] - places @ spread)) * bin_shares
     return np.asarray((moments @ slopes).reshape(len(exact), *shares.shape[1:]))
 
 
-def _slopes(joint: FloatArray, held: FloatArray, middles: FloatArray, present: int) -> FloatArray:
+def _bin_slopes(joint: FloatArray, bin_shares: FloatArray, middles: FloatArray, present: int) -> FloatArray:
     """Return by how much the other columns' law changes along a bin, per unit of rank; 0 where a bin holds nothing."""
-    known = np.flatnonzero(held[:present] > 0)
-    found = np.zeros_like(joint)
-    if len(known) < 2:
-        return found
-    law, wide = joint[known] / held[known, None], held[known, None]
-    before, after = np.maximum(np.arange(len(known)) - 1, 0), np.minimum(np.arange(len(known)) + 1, len(known) - 1)
-    runs = (middles[known[after]] - middles[known[before]])[:, None]
+    filled_bins = np.flatnonzero(bin_shares[:present] > 0)
+    rank_slopes = np.zeros_like(joint)
+    if len(filled_bins) < 2:
+        return rank_slopes
+    law, bin_widths = joint[filled_bins] / bin_shares[filled_bins, None], bin_shares[filled_bins, None]
+    left_bins, right_bins = (
+        np.maximum(np.arange(len(filled_bins)) - 1, 0),
+        np.minimum(np.arange(len(filled_bins)) + 1, len(filled_bins) - 1),
+    )
+    runs = (middles[filled_bins[right_bins]] - middles[filled_bins[left_bins]])[:, None]
     # No density may be negative at a bin's ends, and densities add up to that of the bin.
     # Bins that hold next to nothing lie at one rank, and no slope is known there.
-    steep = np.divide(law[after] - law[before], runs, out=np.zeros_like(law), where=runs > 0)
-    slopes = np.clip(steep, -2 * law / wide, 2 * law / wide)
-    found[known] = slopes - law * slopes.sum(axis=1, keepdims=True)
-    return found
+    steep = np.divide(law[right_bins] - law[left_bins], runs, out=np.zeros_like(law), where=runs > 0)
+    slopes = np.clip(steep, -2 * law / bin_widths, 2 * law / bin_widths)
+    rank_slopes[filled_bins] = slopes - law * slopes.sum(axis=1, keepdims=True)
+    return rank_slopes
 
 
 # Numbers: bins of a fine one-way, and a sum
@@ -175,24 +178,24 @@ def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatAr
 
     A mean outside the values that have a share is taken to the end that is nearer.
     """
-    seen = shares > 0
-    low, high = values[seen].min(), values[seen].max()
+    is_positive = shares > 0
+    low, high = values[is_positive].min(), values[is_positive].max()
     if high <= low:
         return shares
-    place = np.where(seen, (values - low) / (high - low), 0.0)
-    wanted = (mean - low) / (high - low)
+    place = np.where(is_positive, (values - low) / (high - low), 0.0)
+    target_place = (mean - low) / (high - low)
 
-    def tilted(steepness: float) -> FloatArray:
+    def tilt(steepness: float) -> FloatArray:
         exponents = steepness * (place - (steepness > 0))
-        raised = np.where(seen, shares * np.exp(exponents), 0.0)
-        return np.asarray(raised / raised.sum())
+        weights = np.where(is_positive, shares * np.exp(exponents), 0.0)
+        return np.asarray(weights / weights.sum())
 
     low_tilt, high_tilt = -STEEPEST, STEEPEST
     # The mean rises with the steepness. SciPy's root search would cost a first answer a third of a second of import.
     while high_tilt - low_tilt > STEEPEST * TILT_TOLERANCE:
         middle = (low_tilt + high_tilt) / 2
-        low_tilt, high_tilt = (middle, high_tilt) if float(tilted(middle) @ place) < wanted else (low_tilt, middle)
-    return tilted((low_tilt + high_tilt) / 2)
+        low_tilt, high_tilt = (middle, high_tilt) if float(tilt(middle) @ place) < target_place else (low_tilt, middle)
+    return tilt((low_tilt + high_tilt) / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,14 +213,14 @@ class BinMeans:
     def of(cls, column: TableColumn, law: NumberLaw, shares: FloatArray) -> BinMeans:
         """Return those of a number whose fine cells, null's last, have these shares."""
         present = np.arange(column.cells) < column.cells - column.axis.has_null
-        onto, some = column.merge[:, : law.bins].T, law.widths / law.space.values
+        onto, even_shares = column.merge[:, : law.bins].T, law.widths / law.space.values
 
-        def within(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-            held = rows[..., : law.bins] + some * 1e-12 * np.maximum(rows.sum(axis=-1, keepdims=True), 1.0)
-            whole = np.maximum(held @ onto, 1e-300)
-            return (held * law.middles) @ onto / whole, whole
+        def average_codes(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+            cell_rows = rows[..., : law.bins] + even_shares * 1e-12 * np.maximum(rows.sum(axis=-1, keepdims=True), 1.0)
+            bin_rows = np.maximum(cell_rows @ onto, 1e-300)
+            return (cell_rows * law.middles) @ onto / bin_rows, bin_rows
 
-        means, whole = within(shares)
+        means, bin_rows = average_codes(shares)
         squares = (law.middles - onto @ means) ** 2 + law.within
-        spreads = (shares[: law.bins] + some * 1e-12) * squares @ onto / whole
+        spreads = (shares[: law.bins] + even_shares * 1e-12) * squares @ onto / bin_rows
         return cls(means, spreads * present, present.astype(np.float64))

@@ -139,11 +139,11 @@ class TableFit:
         the one that only its pairs would give, nearer to this as pairs are nearer to their simple estimates; then
         towards the simple estimate, where exactly these columns were measured.
         """
-        own, simple = self.without_simple(columns), self.simple(columns)
+        model_shares, simple = self.without_simple(columns), self.simple(columns)
         if simple is None:
-            return own
-        moved = own + steps_of_cells(own, self.steps.odds(columns)) * (simple - own)
-        return np.asarray(moved / moved.sum())
+            return model_shares
+        shares = model_shares + steps_of_cells(model_shares, self.steps.odds(columns)) * (simple - model_shares)
+        return np.asarray(shares / shares.sum())
 
     def without_simple(self, columns: Sequence[int]) -> FloatArray:
         """Return the estimate without what exactly these columns' own tables count."""
@@ -169,8 +169,8 @@ def remembered_fit(evidence: Evidence) -> TableFit:
         for values in (table.counts, np.asarray(table.sigma), *table.channels):
             digest.update(values.tobytes())
     key = digest.digest()
-    known = _fits.get(key)
-    return remember(_fits, key, fit_tables(evidence) if known is None else known, REMEMBERED_FITS)
+    fit = _fits.get(key)
+    return remember(_fits, key, fit_tables(evidence) if fit is None else fit, REMEMBERED_FITS)
 
 
 def fit_tables(evidence: Evidence, *, starts: int | None = None) -> TableFit:
@@ -181,11 +181,11 @@ def fit_tables(evidence: Evidence, *, starts: int | None = None) -> TableFit:
     if not evidence.pairs and not evidence.row_pairs:
         return TableFit(evidence, fit_mixture(evidence, classes=1), Steps({}, 0.0))
     choice = choose_classes(evidence) if evidence.pairs else Choice(CLASSES_OF_ROWS, ())
-    mixture = fit_mixture(evidence, classes=choice.classes, starts=starts or _starts(evidence, choice.classes))
-    return TableFit(evidence, mixture, _steps(choice))
+    mixture = fit_mixture(evidence, classes=choice.classes, starts=starts or _choose_starts(evidence, choice.classes))
+    return TableFit(evidence, mixture, _choose_steps(choice))
 
 
-def _starts(evidence: Evidence, classes: int) -> int:
+def _choose_starts(evidence: Evidence, classes: int) -> int:
     if not evidence.pairs:
         return STARTS_OF_ROWS
     affordable = int(LARGEST_FIT / (classes * sum(evidence.sizes) ** 2))
@@ -211,29 +211,31 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
     # Draws of z and −z: what errors have in proportion to z cancels.
     draws = [evidence.split(SCALE, np.random.default_rng(1), sign) for sign in (1.0, -1.0)]
 
-    def scored(place: int) -> tuple[float, Choice]:
+    def score_candidate(place: int) -> tuple[float, Choice]:
         mixtures = fit_mixtures([fitted for fitted, _ in draws], classes=candidates[place], starts=STARTS)
-        score = sum(prediction_error(mixture, held) for mixture, (_, held) in zip(mixtures, draws, strict=True))
-        tried = tuple((*draw, mixture) for draw, mixture in zip(draws, mixtures, strict=True))
-        return score, Choice(candidates[place], tried)
+        score = sum(
+            prediction_error(mixture, validation) for mixture, (_, validation) in zip(mixtures, draws, strict=True)
+        )
+        fitted_draws = tuple((*draw, mixture) for draw, mixture in zip(draws, mixtures, strict=True))
+        return score, Choice(candidates[place], fitted_draws)
 
     # In a pair no more classes can show than its shorter column has cells.
-    most = max(FIRST, 2 * (sum(evidence.sizes) - max(evidence.sizes)))
-    candidates = [classes for classes in candidates if classes <= most]
+    max_classes = max(FIRST, 2 * (sum(evidence.sizes) - max(evidence.sizes)))
+    candidates = [classes for classes in candidates if classes <= max_classes]
     first = candidates.index(FIRST) if FIRST in candidates else 0
-    least, best = scored(first)
+    min_score, best = score_candidate(first)
     for place in range(first + 1, len(candidates)):
-        score, choice = scored(place)
-        if score > least * (1 - WORTH):
+        score, choice = score_candidate(place)
+        if score > min_score * (1 - WORTH):
             break
-        least, best = score, choice
+        min_score, best = score, choice
     if best.classes > candidates[first]:
         return best
     for place in reversed(range(first)):
-        score, choice = scored(place)
-        if score > least * (1 + WORTH):
+        score, choice = score_candidate(place)
+        if score > min_score * (1 + WORTH):
             break
-        least, best = min(least, score), choice
+        min_score, best = min(min_score, score), choice
     return best
 
 
@@ -272,16 +274,16 @@ class Profile(NamedTuple):
     @classmethod
     def of(cls, own: FloatArray, simple: FloatArray, held: Table, parts: int) -> Profile:
         """Return it by the counts m and s, and what was held, in so many tables."""
-        apart, precision = simple - own, 1 / held.variances
-        along, squares = ((values * apart * precision).ravel() for values in (held.counts - own, apart))
+        distances, precision = simple - own, 1 / held.variances
+        along, squares = ((values * distances * precision).ravel() for values in (held.counts - own, distances))
         steps = steps_of_cells(own.ravel(), np.array(ODDS)[:, None])
         return cls(steps**2 @ squares - 2 * (steps @ along), steps @ squares, float(squares.sum()), parts)
 
     @classmethod
     def sum_of(cls, profiles: Iterable[Profile]) -> Profile:
         """Return that of several tables or draws."""
-        found = [*profiles, cls(np.zeros(len(ODDS)), np.zeros(len(ODDS)), 0.0, 0)]
-        return cls(*(sum(part[1:], part[0]) for part in zip(*found, strict=True)))
+        terms = [*profiles, cls(np.zeros(len(ODDS)), np.zeros(len(ODDS)), 0.0, 0)]
+        return cls(*(sum(part[1:], part[0]) for part in zip(*terms, strict=True)))
 
     def odds(self, common: Profile) -> float:
         """Return the odds of the step of least squares, drawn to the step of all tables."""
@@ -295,31 +297,40 @@ class Profile(NamedTuple):
         return min(float(self.steps[np.argmin(self.scores)] / max(self.length, 1e-300)), 1.0)
 
 
-def _steps(choice: Choice) -> Steps:
+def _choose_steps(choice: Choice) -> Steps:
     """Return the steps of single columns and pairs, then of larger tables, which start from what pairs say of them."""
-    kinds: dict[int, set[tuple[int, ...]]] = {1: set(), 2: set(), 3: set()}
-    for _, held, _ in choice.draws:
-        kinds[1] |= {(c,) for c in range(len(held.sizes))}
-        for columns in held.joints:
-            kinds[min(len(columns), 3)].add(columns)
-    larger = sorted(kinds[3])[:: math.ceil(len(kinds[3]) / MOST_LARGER) or 1]
+    column_sets: dict[int, set[tuple[int, ...]]] = {1: set(), 2: set(), 3: set()}
+    for _, validation, _ in choice.draws:
+        column_sets[1] |= {(c,) for c in range(len(validation.sizes))}
+        for columns in validation.joints:
+            column_sets[min(len(columns), 3)].add(columns)
+    larger = sorted(column_sets[3])[:: math.ceil(len(column_sets[3]) / MOST_LARGER) or 1]
     steps = Steps({}, 0.0)
-    for some in (sorted(kinds[1]), sorted(kinds[2]), larger):
-        found = {columns: Profile.sum_of(_profiles(choice, columns, steps)) for columns in some}
-        whole = Profile.sum_of(found.values())
-        own = steps.own | {columns: profile.odds(whole) for columns, profile in found.items()}
-        steps = Steps(own, whole.mean_step if some and len(some[0]) == 2 else steps.common, whole.odds(whole))
+    for group in (sorted(column_sets[1]), sorted(column_sets[2]), larger):
+        profiles = {columns: Profile.sum_of(_yield_profiles(choice, columns, steps)) for columns in group}
+        pooled_profile = Profile.sum_of(profiles.values())
+        odds = steps.own | {columns: profile.odds(pooled_profile) for columns, profile in profiles.items()}
+        steps = Steps(
+            odds,
+            pooled_profile.mean_step if group and len(group[0]) == 2 else steps.common,
+            pooled_profile.odds(pooled_profile),
+        )
     return steps
 
 
-def _profiles(choice: Choice, columns: tuple[int, ...], steps: Steps) -> Iterator[Profile]:
+def _yield_profiles(choice: Choice, columns: tuple[int, ...], steps: Steps) -> Iterator[Profile]:
     """Yield the profile of some columns' step in each draw."""
-    for fitted, held, mixture in choice.draws:
+    for fitted, validation, mixture in choice.draws:
         fit = TableFit(fitted, mixture, steps)
-        own, simple = fit.without_simple(columns), fit.simple(columns)
-        known = held.seen(columns) if len(columns) == 1 else [held.joints[columns]]
-        if known:
-            yield Profile.of(fitted.n * own, fitted.n * (own if simple is None else simple), merged(known), len(known))
+        model_shares, simple = fit.without_simple(columns), fit.simple(columns)
+        tables = validation.seen(columns) if len(columns) == 1 else [validation.joints[columns]]
+        if tables:
+            yield Profile.of(
+                fitted.n * model_shares,
+                fitted.n * (model_shares if simple is None else simple),
+                merged(tables),
+                len(tables),
+            )
 
 
 # Tables brought to their margins
@@ -329,9 +340,9 @@ def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArra
     """Shift shares of several columns to the columns' margins, and take them to the simplex, three times."""
     for _ in range(ROUNDS):
         for axis, margin in enumerate(margins):
-            others = tuple(i for i in range(shares.ndim) if i != axis)
-            short = (margin - shares.sum(axis=others)) / (shares.size / len(margin))
-            shares = shares + np.expand_dims(short, others)
+            other_axes = tuple(i for i in range(shares.ndim) if i != axis)
+            deficit = (margin - shares.sum(axis=other_axes)) / (shares.size / len(margin))
+            shares = shares + np.expand_dims(deficit, other_axes)
         shares = project(shares)
     return shares
 

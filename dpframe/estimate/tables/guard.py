@@ -71,18 +71,18 @@ def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
     >>> [round(chance, 3) for chance in chances]
     [1.0, 0.371, 0.0]
     """
-    apart, squares = counts - expected, expected
+    residuals, squares = counts - expected, expected
     for axis, size in enumerate(counts.shape):
         centring = np.eye(size) - 1 / size
-        apart, squares = through(centring, apart, axis), through(centring**2, squares, axis)
-    own = math.prod((size - 1) / size for size in counts.shape)
-    mean = own * float(expected.sum())
-    variance = 2 * float((expected * squares).sum()) + own * mean
+        residuals, squares = through(centring, residuals, axis), through(centring**2, squares, axis)
+    diagonal = math.prod((size - 1) / size for size in counts.shape)
+    mean = diagonal * float(expected.sum())
+    variance = 2 * float((expected * squares).sum()) + diagonal * mean
     if not mean > 0:
         return 1.0
     from scipy.special import chdtrc  # imported late, as all of SciPy
 
-    return float(chdtrc(2 * mean**2 / variance, 2 * mean / variance * float((apart**2).sum())))
+    return float(chdtrc(2 * mean**2 / variance, 2 * mean / variance * float((residuals**2).sum())))
 
 
 def interaction_variance(counts: FloatArray, order: int, strength: float) -> FloatArray:
@@ -98,20 +98,20 @@ def interaction_variance(counts: FloatArray, order: int, strength: float) -> Flo
     of columns from which on nothing is known of their interaction. ``strength``: standard deviation of log odds ratios.
     """
     rows = np.maximum(counts, 0.0)
-    left = rows * (1 - rows / max(float(rows.sum()), 1e-9))
-    moved = np.zeros(rows.shape)
+    chance_variance = rows * (1 - rows / max(float(rows.sum()), 1e-9))
+    dependence_variance = np.zeros(rows.shape)
     for axes in combinations(range(rows.ndim), order):
         margin = rows.sum(axis=tuple(i for i in range(rows.ndim) if i not in axes), keepdims=True)
         inverse = np.zeros(margin.shape)
-        for inside in product((True, False), repeat=order):
+        for sides in product((True, False), repeat=order):
             part = margin
-            for axis, kept in zip(axes, inside, strict=True):
-                part = part if kept else part.sum(axis=axis, keepdims=True) - part
+            for axis, is_inside in zip(axes, sides, strict=True):
+                part = part if is_inside else part.sum(axis=axis, keepdims=True) - part
             inverse = inverse + 1 / np.maximum(part, 1e-9)
         if rows.ndim == order:
-            left = 1 / inverse
-        moved = moved + (strength / inverse * rows / np.maximum(margin, 1e-9)) ** 2
-    return np.asarray(left + moved)
+            chance_variance = 1 / inverse
+        dependence_variance = dependence_variance + (strength / inverse * rows / np.maximum(margin, 1e-9)) ** 2
+    return np.asarray(chance_variance + dependence_variance)
 
 
 @cache
@@ -151,20 +151,20 @@ def bounds_by_pairs(sides: FloatArray) -> FloatArray:
     """
     from scipy.optimize import linprog
 
-    known, first = _known_sums(sides.ndim), np.eye(1, sides.size)[0]
+    sum_matrix, first = _pair_sum_matrix(sides.ndim), np.eye(1, sides.size)[0]
     shares = np.maximum(sides.ravel(), 0.0)
     shares = shares / max(float(shares.sum()), 1e-300)
-    found = []
+    weights = []
     for sign in (1.0, -1.0):
-        best = linprog(sign * first, A_eq=known, b_eq=known @ shares, method="highs")
+        best = linprog(sign * first, A_eq=sum_matrix, b_eq=sum_matrix @ shares, method="highs")
         # Where rounding leaves no solution nothing is known but the cell itself.
-        found.append(sign * np.asarray(best.eqlin.marginals) @ known if best.success else first)
-    return np.array(found)
+        weights.append(sign * np.asarray(best.eqlin.marginals) @ sum_matrix if best.success else first)
+    return np.array(weights)
 
 
 @cache
-def _known_sums(conditions: int) -> FloatArray:
+def _pair_sum_matrix(conditions: int) -> FloatArray:
     """Return which cells all rows, each condition and each two together sum."""
-    met = np.indices((2,) * conditions).reshape(conditions, -1) == 0
-    pairs = [met[i] & met[j] for i, j in combinations(range(conditions), 2)]
-    return np.array([np.ones(met.shape[1]), *met, *pairs], dtype=np.float64)
+    is_met = np.indices((2,) * conditions).reshape(conditions, -1) == 0
+    pairs = [is_met[i] & is_met[j] for i, j in combinations(range(conditions), 2)]
+    return np.array([np.ones(is_met.shape[1]), *is_met, *pairs], dtype=np.float64)

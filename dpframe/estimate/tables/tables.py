@@ -71,13 +71,13 @@ class Table:
         """Return the table of some of the columns, in the order given."""
         if tuple(columns) == self.columns:
             return self
-        others = tuple(i for i, c in enumerate(self.columns) if c not in columns)
-        kept = [c for c in self.columns if c in columns]
-        order = [kept.index(c) for c in columns]
-        counts = self.counts.sum(axis=others).transpose(order)
+        other_axes = tuple(i for i, c in enumerate(self.columns) if c not in columns)
+        table_order = [c for c in self.columns if c in columns]
+        order = [table_order.index(c) for c in columns]
+        counts = self.counts.sum(axis=other_axes).transpose(order)
         if isinstance(self.sigma, float):
             return Table(tuple(columns), counts, self.sigma * math.sqrt(self.counts.size / counts.size))
-        return Table(tuple(columns), counts, np.sqrt(self.variances.sum(axis=others).transpose(order)))
+        return Table(tuple(columns), counts, np.sqrt(self.variances.sum(axis=other_axes).transpose(order)))
 
 
 def merged(tables: Sequence[Table]) -> Table:
@@ -95,9 +95,9 @@ def with_merged_singles(tables: Sequence[Table]) -> list[Table]:
     for table in tables:
         if len(table.columns) == 1:
             singles.setdefault(table.columns, []).append(table)
-    if all(len(some) == 1 for some in singles.values()):
+    if all(len(one_ways) == 1 for one_ways in singles.values()):
         return list(tables)
-    return [table for table in tables if len(table.columns) > 1] + [merged(some) for some in singles.values()]
+    return [table for table in tables if len(table.columns) > 1] + [merged(one_ways) for one_ways in singles.values()]
 
 
 def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[FloatArray]) -> Table:
@@ -132,8 +132,8 @@ def dependence_score(
     freedom = max((counts.shape[0] - 1) * (counts.shape[1] - 1), 1)
     # What is expected is a product of noisy margins, so that the product of their noise counts where noise is large.
     product = 1 + float(variances.sum()) / total**2
-    apart = float(((counts - expected) ** 2 / variances).sum()) / product
-    return float((apart - freedom) / np.sqrt(2 * freedom))
+    chi_square = float(((counts - expected) ** 2 / variances).sum()) / product
+    return float((chi_square - freedom) / np.sqrt(2 * freedom))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +154,8 @@ class Evidence:
 
     def split(self, scale: float, generator: np.random.Generator, sign: float = 1.0) -> tuple[Evidence, Evidence]:
         """Return what two measurements with independent noise would have said, as `Table.split`."""
-        both = [table.split(scale, generator, sign) for table in self.tables]
-        return replace(self, tables=tuple(t for t, _ in both)), replace(self, tables=tuple(t for _, t in both))
+        halves = [table.split(scale, generator, sign) for table in self.tables]
+        return replace(self, tables=tuple(t for t, _ in halves)), replace(self, tables=tuple(t for _, t in halves))
 
     def again(self, generator: np.random.Generator) -> Evidence:
         """Return the evidence with noise drawn once more."""
@@ -172,17 +172,17 @@ class Evidence:
 
     def known(self, columns: Sequence[int]) -> Table | None:
         """Return all that tables count of some columns' cells as one, or None where none holds all of them."""
-        seen = self.seen(columns)
-        return merged(seen) if seen else None
+        tables = self.seen(columns)
+        return merged(tables) if tables else None
 
     @cached_property
     def pairs(self) -> dict[tuple[int, int], Table]:
         """All that tables count of pairs of columns a < b."""
-        seen: dict[tuple[int, int], list[Table]] = {}
+        tables_by_pair: dict[tuple[int, int], list[Table]] = {}
         for table in self.measured:
             for pair in combinations(sorted(table.columns), 2):
-                seen.setdefault(pair, []).append(table.sum_to(pair))
-        return {pair: merged(tables) for pair, tables in seen.items()}
+                tables_by_pair.setdefault(pair, []).append(table.sum_to(pair))
+        return {pair: merged(tables) for pair, tables in tables_by_pair.items()}
 
     @cached_property
     def joints(self) -> dict[tuple[int, ...], Table]:
@@ -200,9 +200,9 @@ class Evidence:
 
         Where no table holds the column its shares are those that make the released rows most likely.
         """
-        known = self.known([column])
-        if known is not None:
-            return project(known.counts / self.n)
+        measured_counts = self.known([column])
+        if measured_counts is not None:
+            return project(measured_counts.counts / self.n)
         table = next(table for table in self.tables if column in table.columns)
         place = table.columns.index(column)
         counts = table.counts.sum(axis=tuple(i for i in range(table.counts.ndim) if i != place))
