@@ -1,7 +1,7 @@
-"""The domain of a joint: its axes, and the blocks of axes whose noise is independent of that of all others.
+"""The domain of a joint: its axes, and the blocks of axes with independent noise.
 
-A column is a block of its own; the columns of a group that are crossed with each other are one block. Sums over
-rows of products of surrogates, and P(class | cell), are taken block by block: the Kronecker product is never formed.
+A single column is one block; the crossed columns of a group are one block. Sums over rows of products of surrogates,
+and P(class | cell), are computed block by block: the Kronecker product is never formed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AxisBlock:
     def sums(self, counts: FloatArray, what: str, given: Collection[int], dropna: bool) -> FloatArray:
         """Return Σ counts·Φ, Φ², W, W² or Φ·W over the axis's classes, as `JointDomain.sums` says.
 
-        Where it is not given the base is 1, or the surrogate of "not null".
+        If the axis is not given, its base is 1, or the surrogate of "not null".
         """
         class_counts = np.moveaxis(counts, self.position, 0)
         if self.position in given or what in ("cell", "cell²"):
@@ -62,8 +62,8 @@ class AxisBlock:
 class GroupBlock:
     """The crossed axes of a group, whose cells are their classes.
 
-    The indicator of a set of tuples has the mean over all tuples that is the set's share of them; all sums are of the
-    surrogates of such, for cells and their bases.
+    The indicator of a set of tuples has the set's share as its mean over all tuples. All sums are of surrogates of such
+    indicators, for cells and their bases.
     """
 
     axes: tuple[Axis, ...]
@@ -82,18 +82,18 @@ class GroupBlock:
         if what == "cell²":
             return self.noise.squares(counts, counts, law, n)
         if not set(given) & set(self.positions) and not (dropna and any(axis.has_null for axis in self.axes)):
-            # The base is everything, and its surrogate 1: not nearly so, as the difference below would make it.
+            # The base is all rows. Its surrogate is exactly 1, which the difference below would only approximate.
             return self.sums(counts, "cell", given, dropna) if what == "cell·base" else n
         base_counts, base = self._count_bases(counts, given, dropna)
         if what == "base":
             return self.noise.sums(base_counts, base, n)
         if what == "base²":
             return self.noise.squares(base_counts, base_counts, base, n)
-        # Cells that are null where nulls are left out lie in no base; they are not shown.
+        # Without nulls, null cells lie in no base; they are not shown.
         return self.noise.products(counts, (counts, base_counts), (law, base), n)
 
     def _tuple_shares(self, dimensions: int, positions: Collection[int], present: bool) -> FloatArray:
-        """Return the share of all tuples in cells of some axes, or only of those that are not null."""
+        """Return the share of all tuples in cells of some axes; ``present`` sets nulls to 0."""
         shares = [
             axis.law * axis.not_null if present else axis.law
             for axis, at in zip(self.axes, self.positions, strict=True)
@@ -149,7 +149,7 @@ def _outer_product(vectors: Sequence[FloatArray], positions: Sequence[int], dime
 
 
 Block = AxisBlock | GroupBlock
-"""Some axes of a joint whose noise is independent of that of all others."""
+"""Some axes of a joint whose noise is independent of all other axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,15 +196,14 @@ class JointDomain:
         """Sum surrogates over rows that are counted by class.
 
         ``counts``: rows by class. ``what``: ``"cell"`` for Φ, the surrogate of every cell's indicator; ``"base"`` for
-        W, that of what a cell is a share of: the rows that agree with it on the given axes, and are not null on the
-        others if nulls are left out; with one cell along the axes that it does not depend on; ``"cell²"``, ``"base²"``,
-        ``"cell·base"`` for the products. ``given`` and ``dropna``: the axes on which a base agrees with its cell, by
-        position, and whether it leaves out nulls elsewhere.
+        W, the surrogate of a cell's base; ``"cell²"``, ``"base²"``, ``"cell·base"`` for the products. A cell's base has
+        the rows that agree with the cell on the given axes. ``given``: positions of these axes. ``dropna``: whether a
+        base excludes nulls on the other axes. A base has one cell along axes on which it does not depend.
         """
         return reduce(lambda sums, block: block.sums(sums, what, given, dropna), self.blocks, counts)
 
     def spread(self, shares: FloatArray) -> FloatArray:
-        """Return the law of the classes from that of the cells."""
+        """Return the law of the classes from the law of the cells."""
         return reduce(lambda law, block: block.spread(law), self.blocks, shares)
 
     def adjoint(self, values: FloatArray) -> FloatArray:

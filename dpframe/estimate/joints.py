@@ -1,9 +1,9 @@
-"""The joint of some columns, by every method, from all that a release holds of them.
+"""The joint of some columns, by every method, from the released rows and the measured tables.
 
-*Inverse* estimates are unbiased: raw counts of tables with the rows' unbiased estimate, weighted by the inverse of the
-mean variance of either's cells (those of tables are public, and those of rows hardly vary with the table, so that the
-mean stays unbiased). *Project* takes them to the simplex, *em* is the likeliest table given its rows, the *model* fits
-all columns and errs least where noise is not small.
+*Inverse* estimates are unbiased: the mean of raw counts of tables and of the rows' unbiased estimate, weighted by the
+inverse mean variance of their cells. Variances of tables are public, and variances of rows hardly vary with the table,
+so that the mean stays unbiased. *Project* takes the estimates to the simplex. *Em* is the likeliest table given the
+rows. *Model* fits all columns, and errs least unless noise is small.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.cells import has_few_values
 
 GRID_CELLS = 128
-"""Cells of the grid on which the distribution of a numeric column is fitted (limit of time)."""
+"""Grid cells in the fit of a numeric column's distribution (limit of time)."""
 
 JOINT_GRID_CELLS = 48
 """Cells of a numeric column within a joint that is fitted to rows (limit of time)."""
@@ -63,25 +63,25 @@ NEGLIGIBLE = 0.005
 """Expected total error of shares below which raw counts are as good as any (tuned; effect not measured)."""
 
 _CONJUNCTION_FACTOR = 1.5
-"""Times as far as a column's own interval goes that a count of two conditions may lie: both have to hold (tuned; effect
+"""Factor of a column's interval in the bounds of a count of two conditions: both intervals have to cover (tuned; effect
 not measured)."""
 
 _FIT_GAP_SHARE = 0.8
-"""Part of a gap to an end of a column's own interval that closes where its fit has all of the rows (tuned; half and
-twice it change widths on a census by 17 and −21 %).
+"""Share of the gap to an interval's end that closes if the fit already has all of the rows (tuned; half and twice it
+change widths on a census by 17 and −21 %).
 
-The end is that of the law that suits the question most, which has heaps where the fit has none. In ten tables, real
-ones and some with eight tenths of the rows in one value, 99 % of 344 intervals of counts of two conditions held.
+The end belongs to the law that suits the question most, which may have heaps that the fit lacks. In ten tables, real
+ones and some with eight tenths of the rows in one value, 99 % of 344 intervals of counts of two conditions covered.
 """
 
 _MARGIN_SWEEPS = 60
-"""Sweeps over the margins of counts by condition (tolerance)."""
+"""Sweeps of scaling to margins (tolerance)."""
 
 _PROFILE_STRETCHES = 16
-"""Stretches of a column's cells whose profile likelihood is looked at (limit of time)."""
+"""Stretches of a column's cells with a profile likelihood each (limit of time)."""
 
 CORRELATION_BIAS, CORRELATION_REACH, FAR_SHARE = 0.05, 0.5, 0.1
-"""Standard deviation of what a fit's correlations lack beforehand, that of few which lack more, and their share (tuned;
+"""Prior standard deviation of a fit's bias of correlations, the larger one of a few, and the share of these few (tuned;
 effect below).
 
 On 74 pairs of eight tables at ε = 1: with none, .1 and .15 for the first the median error is .031, .037 and .042
@@ -122,7 +122,7 @@ class Joints:
             return answer
         estimate, scale = np.where(excluded, 0.0, answer.estimate), np.ones([1] * excluded.ndim)
         if question.normalize or answer.method != "inverse":
-            # Shares and fits have a total, which stays; counts of cells that may be are unbiased as they are.
+            # Shares and fits keep their total; counts of allowed cells are unbiased already.
             free = tuple(i for i in range(estimate.ndim) if i not in question.given)
             sums = estimate.sum(axis=free, keepdims=True)
             scale = np.where(sums > 0, answer.estimate.sum(axis=free, keepdims=True) / sums, 1.0)
@@ -136,7 +136,7 @@ class Joints:
         return replace(answer, estimate=estimate * scale, variance=variance, intervals=scaled_intervals, draws=draws)
 
     def law(self, column: str) -> Law:
-        """Return how a number's rows are spread: by measured tables, or by its rows and what inference counted."""
+        """Return a number's law from measured tables, else from its rows and the counts of inference."""
         table_law = self.tables.law(column)
         return self._fit_rows_law(column) if table_law is None else table_law
 
@@ -148,7 +148,7 @@ class Joints:
         return self._evidence.law(axis if axis.grid is None else self._evidence.snapped(axis.grid))
 
     def count(self, asked: Where, method: str, population: bool, z: float) -> tuple[Results, dict[str, Any]]:
-        """Return how many rows meet conditions, by the rows or by what is known of least error, and what is said."""
+        """Return the number of rows that meet conditions by the estimate of least error, and its attrs."""
         fits = method == "auto" and len(asked.values) == len(asked.conditions)
         if not fits:
             check_inverts((one.axis for one in asked.values.values()), 'ask for conditions on values, by method="auto"')
@@ -169,12 +169,12 @@ class Joints:
         return min(candidates, key=lambda one: float(one[0].std_error[0]))
 
     def _is_excluded(self, conditions: Iterable[ValueCondition]) -> bool:
-        """Return whether the plan's rules let no row meet conditions."""
+        """Return whether the plan's rules exclude every row that meets the conditions."""
         excluded = self._source.plan.bound_rules.impossible({one.column.name: one.ends for one in conditions})
         return excluded is not None and bool(excluded.all())
 
     def _drop_implied(self, where: Where) -> Where:
-        """Return the conditions without those that all rows meet which meet the others, by the plan's rules."""
+        """Return the conditions without those that the others imply by the plan's rules."""
         for name, one in where.values.items():
             other_conditions = [candidate for candidate in where.values.values() if candidate is not one]
             if (
@@ -191,7 +191,7 @@ class Joints:
     def _count_by_fit(
         self, conditions: Mapping[str, ValueCondition], population: bool, z: float, noise: float
     ) -> tuple[Results, dict[str, Any]]:
-        """Return how many rows meet conditions by what is known of least error; ``noise`` is the unbiased count's."""
+        """Return the number of rows that meet conditions by a fit, and attrs; ``noise`` is the unbiased count's error."""
         names, rows = list(conditions), self._source.n * self._source.weight
         law = self.law(names[0]) if len(names) == 1 else None
         if law is not None and (law.source == "tables" or not has_few_values(conditions[names[0]].column.space)):
@@ -213,7 +213,7 @@ class Joints:
         if answer.method != "inverse" and len(axes) > 1:
             sides = _scale_to_shares(sides, column_results[0])
         estimate = float(sides.flat[0])
-        # Where how the errors of cells go together is not known, at worst all go one way.
+        # Correlations of the cells' errors are unknown; at worst all errors have one sign.
         error = float(np.sqrt(np.maximum(answer.variance, 0.0))[cell_parts > 0].sum())
         if answer.draws is not None:
             error = float((answer.draws * cell_parts).sum(axis=tuple(range(1, cell_parts.ndim + 1))).std(ddof=1))
@@ -227,7 +227,7 @@ class Joints:
             results = results.opened(self._unresolved_shares(conditions, column_results, z), z, rows)
         lower_bound, upper_bound = 0.0, 1.0
         if len(axes) > 1:
-            # What each column's own rows leave: no more than the fewest, no less than all of them have to share.
+            # Fréchet bounds by each column's own interval.
             low, high = (
                 column_results[0] + _CONJUNCTION_FACTOR * (end - column_results[0]) for end in column_results[2:]
             )
@@ -238,9 +238,9 @@ class Joints:
     def _shrinkage_error(
         self, axes: Sequence[Axis], parts: Sequence[FloatArray], sides: FloatArray, noise: float
     ) -> float:
-        """Return how far off a fit's count of conditions is by what it draws to independence; see `of_noisy_rows`.
+        """Return the error of a fit's count of conditions from its shrinkage to independence; see `of_noisy_rows`.
 
-        ``sides`` are the counts by condition, met first, and ``noise`` is the error of the unbiased count.
+        ``sides``: counts by condition, met first. ``noise``: error of the unbiased count.
         """
         if len(axes) == 2 and not all(axis.column.space.is_listed for axis in axes):
             return math.sqrt(1 / (1 / float(interaction_variance(sides, 2, OF_TWO).flat[0]) + 1 / noise**2))
@@ -260,10 +260,10 @@ class Joints:
         return math.sqrt(float(of_noisy_rows(sides / rows, count_sides, rows).flat[0])) * rows
 
     def _independence_gap(self, conditions: Mapping[str, ValueCondition], estimate: float) -> float:
-        """Return how far a count from rows is off that of independent columns, where tables cover each by itself.
+        """Return the distance of a count from the count under independence, if tables cover every single column.
 
-        A promise that many columns share leaves rows that hardly show two of them together, and a fit to such rows
-        knows of its noise but not how little it was moved.
+        If many columns share a budget, rows hardly show two of them together. The error of a fit to such rows covers
+        their noise, but not its shrinkage to independence.
         """
         members = {name: self.tables.member(name) for name in conditions}
         column_conditions = [
@@ -277,10 +277,10 @@ class Joints:
     def _unresolved_shares(
         self, conditions: Mapping[str, ValueCondition], column_results: FloatArray, z: float
     ) -> Ends:
-        """Return the shares of rows that a fit to rows may put on the wrong side of conditions on numbers, either way.
+        """Return the shares of rows that a fit may put on the wrong side of conditions on numbers, below and above.
 
-        For each number what its own distribution leaves open, among the rows that may meet the other conditions at
-        most: two spikes that noise hides may be of the same rows. It is no more than all of these rows.
+        Each number's law has a gap to its interval's ends. The gap applies to all rows that may meet the other
+        conditions: two spikes below the noise may share their rows. The largest gap counts.
         """
         point, _, low, high = column_results
         gaps = np.stack([_hidden_shares(1 - point, 1 - low), _hidden_shares(point, high)])
@@ -343,7 +343,7 @@ class Joints:
         if raw is None:
             check_inverts(question.axes, 'method="em" fits them')
             return self._check_digits(question, Answer(*self._invert_rows(question), "inverse", "rows"))
-        # The number of rows is public: what is known of the cells' sum takes u uᵀ off their covariance.
+        # The number of rows is public: conditioning on the cells' sum takes u uᵀ off their covariance.
         variances, total = raw.variances, float(self._source.rows)
         total_variance = float(variances.sum())
         counts, shared = (
@@ -362,7 +362,7 @@ class Joints:
         return Answer(*question.presented(counts, variances, total, shared), "inverse", source)
 
     def _check_digits(self, question: Question, answer: Answer) -> Answer:
-        """Return an unbiased answer, or raise `ParameterError` where bins are so narrow that it has lost its digits."""
+        """Return an unbiased answer, or raise `ParameterError` if bins are so narrow that its digits are lost."""
         binned = [axis.name for axis in question.axes if axis.grid is not None]
         rows = 1.0 if question.normalize else max(self._source.n * self._source.weight, 1.0)
         if binned and float(np.median(answer.variance)) > (BEYOND_USE * rows) ** 2:
@@ -373,7 +373,7 @@ class Joints:
         return answer
 
     def _project(self, question: Question) -> Answer:
-        """Return the nearest joint in the simplex, shifted to its margins where tables hold all of it."""
+        """Return the nearest joint in the simplex, shifted to its margins if tables hold all of its columns."""
         if self.tables.source_of(question.names) == "tables":
             model = self.models.around(question.names)
             places = model.places(question.names)
@@ -389,7 +389,7 @@ class Joints:
         return self._fit_rows(question, axes, fit_joints, merge, "em", self._scale_to_laws)
 
     def _answer_by_law(self, question: Question, axis: Axis) -> Answer:
-        """Return one column's cells by the law of its rows: of bins that of a histogram."""
+        """Return one column's cells by the law of its rows; bins use the law of a histogram."""
         law = self._evidence.law(axis) if axis.grid is None else self._fit_rows_law(axis.name)
         parts, sampling = aggregation(law, axis), self._sampling(question.population)
         shares, has_counts = parts @ law.shares, bool(len(law.facts))
@@ -410,13 +410,13 @@ class Joints:
         )
 
     def _to_unit(self, question: Question, cells: FloatArray) -> FloatArray:
-        """Return what is asked, from shares of all rows by cell."""
+        """Convert shares of all rows by cell to the unit of the question."""
         return np.asarray(cells / question.unit(cells, self._source.n * self._source.weight))
 
     def _scale_to_laws(self, question: Question, cells: FloatArray) -> FloatArray:
-        """Return a joint scaled to how each of its numbers is spread by itself, so that a histogram is its margin.
+        """Scale a joint to the law of each of its numbers, so that a histogram is its margin.
 
-        Half a released row is spread as of independent columns, for cells of a number that the joint leaves empty.
+        Half a released row is spread as under independence, so that scaling can fill empty cells.
         """
         laws = {i: self.law(axis.name) for i, axis in enumerate(question.axes) if axis.is_number}
         if not laws:
@@ -437,7 +437,7 @@ class Joints:
         method: str,
         settle: Callable[[Question, FloatArray], FloatArray] | None = None,
     ) -> Answer:
-        """Return a joint by a fit to rows, by bootstrap; ``settle`` takes its cells to what else is known of them."""
+        """Return a joint by a fit to rows, with bootstrap errors; ``settle`` scales its cells to other evidence."""
         n, domain = self._source.n, JointDomain(tuple(axes))
         if not n:
             return Answer(*self._invert_rows(question), "inverse", "rows")
@@ -466,9 +466,9 @@ class Joints:
         return replace(answer, sum_error=float(sum_error))
 
     def _shrinkage_variances(self, axes: Sequence[Axis], shares: FloatArray) -> FloatArray:
-        """Return the variance of cells about a fit to noisy rows that neither it nor its replicas know of.
+        """Return the variance of cells from a fit's shrinkage to independence, which its bootstrap misses.
 
-        Of listed columns only: how odds ratios of bins go together is another matter.
+        Only for listed columns: neighbouring bins have correlated odds ratios.
         """
         if not all(axis.inverts and axis.grid is None for axis in axes):
             return np.zeros(shares.shape)
@@ -479,10 +479,10 @@ class Joints:
         return of_noisy_rows(shares, count_cells, max(self._source.n * self._source.weight, 1.0))
 
     def _widen_intervals(self, question: Question, cells: FloatArray, answer: Answer) -> Answer:
-        """Return a fit to rows whose intervals hold what it leaves open: noise may hide heaps, which a fit spreads.
+        """Widen the intervals of a fit to rows: noise may hide heaps, which a fit spreads.
 
-        For each number it is as far as its own law goes, that of the stretch of cells in which a cell lies, among the
-        rows of the others; see `_unresolved_shares`. ``cells`` are the shares of all rows.
+        For each number, a cell gets the error of the law in its stretch of cells, applied to the rows of the other
+        columns; see `_unresolved_shares`. ``cells`` are the shares of all rows.
         """
         unit, sampling = question.unit(cells, self._source.n * self._source.weight), self._sampling(question.population)
 
@@ -528,13 +528,13 @@ class Joints:
         answer = self._present_shares(question, model, shares if guarded is None else guarded, "model", source)
         if guarded is None:
             return answer
-        # What rows corrected is known no better than that it had to be: draws are of a law that rows contradict.
+        # Rows contradict the law of the draws, so the whole correction counts as an error.
         correction = answer.estimate - self._present_shares(question, model, shares, "model", source).estimate
         assert answer.draws is not None
         return replace(answer, hidden=True, draws=answer.draws + correction, variance=answer.variance + correction**2)
 
     def _present_shares(self, question: Question, model: Model, shares: FloatArray, method: str, source: str) -> Answer:
-        """Return shares of the cells of a fit by the cells that are asked for, with draws of them."""
+        """Return a fit's shares by the cells of the question, with draws."""
         n = float(self._source.rows)
         columns = {axis.name: model.columns[axis.name] for axis in question.axes}
         draws = self.posterior.of(question.names)
@@ -542,10 +542,10 @@ class Joints:
         for i, axis in enumerate(question.axes):
             shares = columns[axis.name].presented(axis, shares, i)
         counts = np.maximum(shares, 0.0) * n
-        # Half a row is the least that noise hides.
+        # Noise always hides at least half a row.
         extra_variances = np.full(counts.shape, min(0.5, draws.noise) ** 2)
         if source == "rows":
-            # Rows by themselves are a sample, where the release took one, and hardly show what a fit shrinks.
+            # Only rows: add the variance of sampling, and the variance of shrinkage to independence.
             extra_variances = extra_variances + (self._source.weight - 1) * counts * (1 - counts / max(n, 1.0))
             extra_variances = extra_variances + self._shrinkage_variances(question.axes, shares) * n**2
         estimate, variances = question.presented(counts, extra_variances, n)
@@ -555,14 +555,14 @@ class Joints:
         )
         return Answer(estimate, variances, method, source, draws=estimate_draws)
 
-    # What else is asked of the fit
+    # Other statistics of the fit
 
     def _count_by_tables(
         self, conditions: Mapping[str, ValueCondition], population: bool, z: float
     ) -> tuple[Results, dict[str, Any]]:
-        """Return how many rows meet conditions, by the fit and its rows, and what is said of it.
+        """Return the number of rows that meet conditions by the fit to tables, and its attrs.
 
-        Of three conditions and more, which no table holds together, it is said which counts their pairs allow.
+        If no table holds three or more conditions together, the attrs have the bounds that their pairs allow.
         """
         names = list(conditions)
         model = self.models.around(names)
@@ -584,7 +584,7 @@ class Joints:
         extra_variance = max(estimate * (1 - estimate / max(rows, 1.0)), 0.0) if population else 0.0
         table = model.known(names)
         if table is not None:
-            # A fit whose dependence is farther from the counts of these cells than their noise is off by the excess.
+            # The fit's dependence may differ from the counts by more than noise; the excess is an error.
             cover = crossed([np.ceil(part) for part in parts]) if len(names) == 2 else np.zeros(table.counts.shape)
             fitted = model.joint(names)
             for axis in range(cover.ndim):
@@ -597,7 +597,7 @@ class Joints:
             np.array([estimate]), count_draws[:, None] + correction, extra_variance + correction**2, z
         )
         if len(names) > 1:
-            # No more rows meet all conditions than each; all of these ends have to hold.
+            # No more rows meet all conditions than each one; all of these bounds have to cover.
             ends = [rows]
             for rows_met, error in filter(None, (draws.met(*one) for one in parts_by_column.items())):
                 chance = max(rows_met * (1 - rows_met / max(rows, 1.0)), 0.0) if population else 0.0
@@ -614,9 +614,9 @@ class Joints:
         return results, attrs
 
     def correlation(self, one: str, other: str, population: bool, z: float) -> Results | None:
-        """Return the correlation of two numbers by the fit, where tables count both; None elsewhere.
+        """Return the correlation of two numbers by the fit, or None if tables do not count both.
 
-        Bins make a covariance too small; it is raised as `NumberPair` does, give or take half of that in the draws.
+        Bins make a covariance too small; it is raised as in `NumberPair`. The factor varies by half in the draws.
         """
         names, laws = [one, other], (self.tables.law(one), self.tables.law(other))
         if laws[0] is None or laws[1] is None:
@@ -629,7 +629,7 @@ class Joints:
         pair = NumberPair((laws[0], laws[1]), bins, joint, np.zeros(joint.shape))
         covariance, bin_covariance = float(pair.moments(1.0, 1.0, 0, 0.0)[0][0]), pair.between(joint)
         scale = math.sqrt(max(math.prod(pair.spreads), 1e-300))
-        # Matched ranks of two heavy tails raise a covariance by any factor: twice is the most that bins hide.
+        # Matched ranks of two heavy tails raise a covariance by any factor; bins hide at most half of it.
         factor = min(covariance / bin_covariance, 2.0) if bin_covariance else 1.0
         pair_draws = draws.pairs[0, 1] if draws.names == names else draws.pairs[0, 1].transpose(0, 2, 1)
         covariance_draws = np.array([pair.between(one[values]) for one in pair_draws])
@@ -640,7 +640,7 @@ class Joints:
         if raw is not None:
             pair_moments, errors = raw.moments(1.0, 1.0, 0, 0.0)
             count_residual, noise = pair_moments[:1] / scale - fitted, errors[:1] / scale**2
-        # A fit shrinks dependence: how far counts of their own show.
+        # A fit shrinks dependence; the pair's own counts show by how much.
         shift, remaining_variance = shrunk(
             count_residual, noise, np.full(1, CORRELATION_REACH), CORRELATION_BIAS / CORRELATION_REACH, FAR_SHARE
         )
@@ -650,9 +650,9 @@ class Joints:
         return Results.of_draws(estimate, draws_about, remaining_variance + chance, z).clipped(-1.0, 1.0)
 
     def group_means(self, keys: Sequence[Axis], column: str, z: float) -> GroupMeans | None:
-        """Return the means of a number in every cell of some keys; None where not every pair was measured.
+        """Return the means of a number in every cell of some keys, or None if a pair was not measured.
 
-        Rows of a bin of the number count as the bin's mean, which its levels and its sum give.
+        Every row of a bin has the bin's mean, from the number's levels and its sum.
         """
         names = [*(axis.name for axis in keys), column]
         law = self.tables.law(column)
@@ -663,7 +663,7 @@ class Joints:
         onto = [model.columns[axis.name].onto(axis) for axis in keys]
 
         def mean_offsets(shares: FloatArray) -> FloatArray:
-            """Return by how much the mean of each group is off that of all rows, which groups without rows have."""
+            """Return each group's mean less the mean of all rows; 0 for groups without rows."""
             everybody = shares.reshape(-1, len(bins.means)).sum(axis=0)
             for i, matrix in enumerate(onto):
                 shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
@@ -676,7 +676,7 @@ class Joints:
             )
 
         def chance_variances(shares: FloatArray) -> FloatArray:
-            """Return the variance of each group's mean by chance: that of the number within it, over its rows."""
+            """Return each group mean's variance by chance: the number's variance within the group, over its rows."""
             for i, matrix in enumerate(onto):
                 shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
             group_shares = np.maximum(shares @ bins.present, _ROUNDING_SHARE)
@@ -708,7 +708,7 @@ class Joints:
         )
 
     def _table_evidence(self, model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float) -> OwnEvidence:
-        """Return what the table of some keys and a number says of the mean in each cell of the keys."""
+        """Return evidence of the mean in each cell of some keys, from the table of the keys and a number."""
         names = [axis.name for axis in keys]
         table, sizes = model.known([*names, column]), model.known(names)
         assert table is not None and sizes is not None
@@ -722,7 +722,7 @@ class Joints:
         counts, variances, rows, of_rows = arrays
         has_value = bins.present > 0
         if not has_value.all():
-            # Rows with a null have no part in a mean: the group's own counts say how many have a value.
+            # Rows with a null have no part in a mean, so they leave the group's size.
             rows = rows - counts[..., ~has_value].sum(axis=-1)
             of_rows = of_rows + variances[..., ~has_value].sum(axis=-1)
         return OwnEvidence.of(
@@ -748,9 +748,9 @@ METHODS: Mapping[str, Callable[[Joints, Question], Answer]] = MappingProxyType(
 
 
 def _refine_axes(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray], FloatArray]]:
-    """Cut bins finer for a fit, and return how to merge its cells again.
+    """Return axes with finer bins for a fit, and a function that merges the fit's cells.
 
-    A fit takes values as uniform within a cell, which is far from true in a few wide bins.
+    A fit spreads values evenly within a cell, which is far from true in a few wide bins.
     """
     listed_cells = [axis.cells for axis in axes if axis.grid is None]
     binned = max(1, len(axes) - len(listed_cells))
@@ -767,22 +767,22 @@ def _refine_axes(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray
 
 
 def _hidden_shares(fit_shares: FloatArray, max_shares: FloatArray) -> FloatArray:
-    """Return how many more rows may meet conditions of counts of two, of shares that fits have and may have at most.
+    """Return the shares of rows that noise may hide from conditions, from a fit's shares and their upper ends.
 
-    A fit that has none may lack a heap, one that has rows has found it.
+    A fit without rows may lack a heap; a fit with many rows has most of the heap.
     """
     part = np.clip(fit_shares / np.maximum(max_shares, _EMPTY_GROUP_SHARE), 0.0, 1.0)
     return np.asarray(np.maximum(max_shares - fit_shares, 0.0) * (1 - _FIT_GAP_SHARE * np.sqrt(part)))
 
 
 def _scale_to_shares(sides: FloatArray, shares: FloatArray) -> FloatArray:
-    """Return counts by condition, met first, scaled to what each column shows of its own by itself.
+    """Scale counts by condition, met first, to the share of each condition in its own column.
 
-    Cells of a joint that end where a condition does are of any width, and noise that is wider than they are leaves
-    open which of two neighbours has the rows: a column's own fit takes its rows for spread evenly there, as that of a
-    count of one condition does, so that a count of two is not more than either.
+    Cells of a joint that end at a condition have any width. Noise wider than a cell cannot separate neighbours, so the
+    joint may misplace rows. A column's own fit spreads them evenly, as in a count of one condition. So a count of two
+    conditions exceeds neither.
     """
-    # Half a row keeps a side that a fit leaves empty.
+    # Half a row lets scaling fill a side that the fit leaves empty.
     rows, margins = float(sides.sum()), dict[tuple[int, ...], FloatArray]()
     margins |= {(place,): np.array([share, 1 - share]) for place, share in enumerate(shares.tolist())}
     return fit_to_margins((sides + 0.5) / (rows + 0.5 * sides.size), margins, _MARGIN_SWEEPS) * rows

@@ -55,8 +55,8 @@ class Tree:
     facts: list[tuple[int, int, float, float]] = field(default_factory=list)
     stretches: list[Stretches] = field(default_factory=list)
     uneven: dict[int, list[tuple[float, float, float, float]]] = field(default_factory=dict)
-    """By level, for each cell: squared excess of parts over an even spread, its mean and variance under noise, and squared
-    rows."""
+    """By level, for each cell: squared excess of parts over an even spread, its mean and variance under noise, and
+    squared rows."""
 
     def unevenness(self, level: int) -> float:
         """Return the unevenness of the rows of a level's cells: 0 for an even spread, 1 for one part.

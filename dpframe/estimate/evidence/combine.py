@@ -12,8 +12,8 @@ RHO = np.linspace(0.0, 8.0, 161)
 """Grid of ρ for its posterior, in standard deviations of the prior (tolerance)."""
 
 _FAR_SCALE_FACTORS = 2.0 ** np.arange(5)
-"""Factors of the scale of far truths, each half as likely as the one before (tuned; half and twice it change widths on a
-census by −11 and 0 %)."""
+"""Factors of the scale of far truths, each half as likely as the one before (tuned; half and twice it change widths on
+a census by −11 and 0 %)."""
 
 _MIN_NOISE_VARIANCE = 1e-12
 """Least variance of noise (tolerance)."""
