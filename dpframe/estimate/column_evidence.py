@@ -3,8 +3,8 @@
 The rows' unbiased estimate of a column's cells has a known covariance, and measured counts are independent of it: both
 are combined by generalised least squares (`observe`), or maximum likelihood takes both (`RowsLaw`).
 
-Counts of items are left out: inference cuts a row's items by another choice than the release does. So are those of
-times, whose unit a plan does not state.
+Counts of items are excluded: inference samples a row's items by another choice than the release does. Counts of times
+are excluded, too: a plan does not state their unit.
 """
 
 from __future__ import annotations
@@ -34,28 +34,27 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
 MOST_CELLS = 1_000
-"""Cells up to which covariances are formed; with more, only rows are taken (limit of time)."""
+"""Cells up to which covariances are formed; with more cells, only rows count (limit of time)."""
 
 UNLIKELY = 1e-6
-"""Probability below which counts that are so far from the rows are those of another table (tolerance)."""
+"""Probability of counts given the rows below which they are another table's (tolerance)."""
 
 BEYOND_USE = 1e3
-"""Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost
+"""Standard error, in numbers of all rows, above which bins are too narrow for the noise, and digits are lost
 (tolerance)."""
 
 _MAX_CHECKED_STEPS = 4_096
-"""Steps of real numbers from which on the part of a step that an edge may cut off is passed over (tolerance)."""
+"""Steps of a real number's grid from which on an edge within a step is ignored (tolerance)."""
 
 
 CellCount = tuple[FloatArray, float, float, float]
-"""A row of the matrix, the count, its variance, and the least one that is reported."""
+"""A row of the matrix, the count, its variance, and the least reported count."""
 
 
 def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Observation | None:
-    """Return what inference measured of an axis's cells, or None if nothing that helps.
+    """Return the counts of an axis's cells that inference measured, or None without any.
 
-    Counts between edges that are not the cells' are added up to those that are; or, with ``parts``, are of the parts of
-    cells that lie between them.
+    Counts between edges within cells are added up to whole cells. With ``parts``, they stay counts of parts of cells.
     """
     if axis.cells > MOST_CELLS or axis.name not in inferred.columns:
         return None
@@ -67,11 +66,11 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
         for record in records
         for one in (*_yield_value_counts(record, axis, limit), *_yield_interval_counts(record, axis, parts, on_steps))
     ]
-    # Where values that were not found are released as null, too, no count is of all nulls.
+    # If undetected values are released as null, too, no count covers all nulls.
     has_other = getattr(axis.column.space.inner_space, "other", None) is not None
     nulls = null_count(record for record in records if has_other or record.kind != "values")
     if nulls is not None and axis.has_null:
-        # Null is a value if the mean of all its counts showed by three standard errors.
+        # Null became a value only if the mean of its counts exceeded three standard errors.
         counts.append((np.eye(axis.cells)[-1], *nulls, DETECTION_SE * math.sqrt(nulls[1])))
     if not counts:
         return None
@@ -79,14 +78,14 @@ def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Obser
 
 
 def _yield_value_counts(record: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
-    """Yield the counts of values that have a cell of their own: not that in which all others are too."""
+    """Yield the counts of values with a single cell; the cell of all other values has no count."""
     if record.kind != "values" or axis.grid is not None:
         return
     space: Any = axis.column.space.inner_space
     places = {label: i for i, label in enumerate(space.labels()) if label != getattr(space, "other", None)}
     for value, count in zip(record.cells, record.counts, strict=False):
         if value in places:
-            # Counts are whole: half a row below the threshold is where a smooth law has them begin.
+            # Counts are whole, so a smooth law begins half a row below the threshold.
             yield np.eye(axis.cells)[places[value]], count, record.variance, limit - 0.5
 
 
@@ -96,7 +95,7 @@ def _yield_interval_counts(record: Measured, axis: Axis, parts: bool, on_steps: 
     if not cuts:
         return
     starts, codes = [0, *(i + 1 for i, _ in cuts), len(record.counts)], [0, *(code for _, code in cuts), edges[-1]]
-    # Nulls where the space holds none are coded as its fixed point.
+    # A space without null codes nulls as its fixed point.
     imputed = record.missing if not axis.has_null else None
     null_code = -1 if imputed is None else axis.column.space.inner_space.fixed_point
     for (start, stop), (low, high) in zip(pairwise(starts), pairwise(codes), strict=True):
@@ -106,15 +105,15 @@ def _yield_interval_counts(record: Measured, axis: Axis, parts: bool, on_steps: 
 
 
 def _yield_cuts(record: Measured, space: Space, on_steps: bool) -> Iterator[tuple[int, int]]:
-    """Yield the edges, by position, that part the codes of a space, and the first code from there on.
+    """Yield the positions of edges that separate the codes of a space, and the first code above each edge.
 
-    An edge of whole numbers does if no code has values on both sides of it; one of reals always, but for part of a
-    step, and of reals that are multiples of their step without that.
+    An edge separates whole numbers if no code has values on both sides. It separates reals up to a part of a step, and
+    exactly if the reals are multiples of their step.
     """
     grid: Any = space.inner_space
     if record.kind != "intervals" or grid.is_time or grid.is_listed or not grid.is_numeric:
         return
-    # A single step is that of truth values, between which there is nothing to cut off.
+    # Truth values have a single step, which no edge can cut.
     coarse = not grid.is_whole and 1 < grid.steps < _MAX_CHECKED_STEPS
     if coarse and not on_steps:
         return
@@ -136,7 +135,7 @@ def _yield_cuts(record: Measured, space: Space, on_steps: bool) -> Iterator[tupl
 
 
 def _first_code(edge: float, grid: Any) -> int:
-    """Return the first code whose value is at or above an edge, where values are decimals of two digits at most."""
+    """Return the first code at or above an edge, for values with at most two decimals."""
     place = (edge - float(grid.lower)) / float(grid.step)
     nearest = round(place)
     if abs(place - nearest) > _STEP_TOLERANCE:
@@ -145,11 +144,11 @@ def _first_code(edge: float, grid: Any) -> int:
 
 
 _STEP_TOLERANCE = 1e-6
-"""Parts of a step by which a number that is no multiple of it differs from one (tolerance)."""
+"""Distance, in steps, above which a number is no multiple of its step (tolerance)."""
 
 
 def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
-    """Return a grid of as many cells whose nearest edges are moved to those that counts were measured between."""
+    """Move the nearest edges of a grid to the edges of measured counts."""
     edges, used_places = list(axis.edges), {0, 1, len(axis.edges) - 1}
     records = [record for record in inferred.measured if record.column == axis.name]
     on_steps = is_on_steps(records, axis.column.space)
@@ -166,14 +165,14 @@ def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
 def rows_by_cell(
     axis: Axis, counts: FloatArray, weight: float = 1.0, sampling: float = 0.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the rows' unbiased counts of a column's cells, and their covariance, by the law at the fitted shares.
+    """Return the rows' unbiased counts of a column's cells, and their covariance at the fitted shares.
 
     ``axis`` and ``counts``: the column's cells, and its released rows by class; ``weight`` and ``sampling``: n/m and
-    (N−m)/(N−1) where m rows of N were released.
+    (N−m)/(N−1) if m rows of N were released.
     """
     surrogates, n = axis.surrogates, float(counts.sum())
     estimates = surrogates @ counts
-    # Half a row more in every cell: no cell that seems empty is taken for certain.
+    # With half a row more, no cell is empty for certain.
     shares = project(estimates / n) * n + 0.5
     shares /= shares.sum()
     noise = (surrogates * (axis.channel @ shares)) @ surrogates.T
@@ -191,14 +190,14 @@ def of_ranks_alone(
     level: float,
     dropna: bool = True,
 ) -> Results:
-    """Return estimates by rank, each of it and of ranks that were merged into it, as estimates of the rank itself.
+    """Correct estimates by rank for ranks that were merged into them.
 
-    Declared ranks that inference did not find are released as their neighbours, and rows and tables cannot tell them
-    apart. The counts of inference can: its count A of a rank is of no other, and u = n − ΣA rows have ranks that were
-    not found. So for a count B of rows and tables the truth lies in [B − u, B], and in an interval about A: in both,
-    and by Bonferroni's inequality each is taken at half of the chance of error.
+    Declared ranks that inference did not detect are released as their neighbours. Rows and tables cannot separate them,
+    but the counts of inference can. Its count A of a rank covers no other rank, and u = n − ΣA rows have undetected
+    ranks. So the truth lies in [B − u, B] for a count B of rows and tables, and in an interval about A. The result is
+    the intersection; by Bonferroni's inequality each interval gets half of the error probability.
 
-    Among 1,000 rows 300 have ranks that were not found, and are released as "high".
+    Example: 300 of 1,000 rows have undetected ranks, and are released as "high".
     """
     pair_z, single_z = (NormalDist().inv_cdf(1 - (1 - level) / sides) for sides in (4, 2))
     nulls = 0.0 if measured.missing is None else min(max(float(measured.missing), 0.0), rows)
@@ -213,13 +212,13 @@ def of_ranks_alone(
     centres, half_widths = count / scale, pair_z * np.sqrt(measured.variance + sampling_variance) / scale
     lower = np.maximum(found.estimate - pair_z * found.std_error - merged_rows / scale, centres - half_widths)
     upper = np.minimum(found.estimate + pair_z * found.std_error, centres + half_widths)
-    # Where they contradict each other, what inference counted is of the rank itself.
+    # If the intervals contradict each other, the count of inference wins: it covers only this rank.
     is_contradiction = ~(lower <= upper)
     lower, upper = (
         np.where(is_contradiction, centres - half_widths, lower),
         np.where(is_contradiction, centres + half_widths, upper),
     )
-    # Two intervals that hardly meet do not know more than the better of them.
+    # Two intervals that hardly meet are no more precise than the better one.
     middle, min_half_widths = (lower + upper) / 2, single_z * np.minimum(found.std_error, half_widths / pair_z)
     lower, upper = np.minimum(lower, middle - min_half_widths), np.maximum(upper, middle + min_half_widths)
     point = np.where((lower < found.estimate) & (found.estimate < upper), found.estimate, (lower + upper) / 2)
@@ -237,10 +236,10 @@ def _axis_key(axis: Axis) -> Key:
 
 
 class ColumnEvidence:
-    """What a release says of single columns: its rows, and the counts that its plan's inference measured.
+    """Evidence on single columns: the released rows, and the counts of the plan's inference.
 
-    ``count`` counts released rows by the classes of an axis. Where m rows of N were released,
-    ``weight`` is N/m and ``sampling`` (N−m)/(N−1). ``inferred`` is None where rows and counts are of several tables.
+    ``count`` counts released rows by the classes of an axis. If m rows of N were released, ``weight`` is N/m and
+    ``sampling`` (N−m)/(N−1). ``inferred`` is None if rows and counts are from different tables.
     """
 
     def __init__(
@@ -257,33 +256,33 @@ class ColumnEvidence:
 
     @classmethod
     def of(cls, source: Source, inferred: Inferred | None = None) -> ColumnEvidence:
-        """Return what the rows of a release say, and counts of inference that are of the same table."""
+        """Return the evidence of a release's rows, and of inference's counts of its table."""
         sampling = source.sampling("table")
         return cls(inferred, lambda axis: count_classes([axis], source.codes([axis.name])), source.weight, sampling)
 
     def counted(self, axis: Axis, parts: bool = False) -> Observation | None:
-        """Return what inference counted of an axis, unless its rows do not fit that; with ``parts`` of cells' parts."""
+        """Return inference's counts of an axis, unless rows contradict them; ``parts`` as in `cell_counts_of`."""
         is_consistent = axis.name not in self._inconsistent_columns and (
             parts or _axis_key(axis) not in self._unusable_keys
         )
         return cell_counts_of(axis, self._inferred, parts) if is_consistent and self._inferred is not None else None
 
     def ranks(self, column: str) -> Measured | None:
-        """Return what was counted of a column's ranks, if that is what it has."""
+        """Return inference's counts of a column's ranks, or None for other columns."""
         if self._inferred is None or column in self._inconsistent_columns:
             return None
         records = [record for record in self._inferred.measured if record.column == column]
         return records[-1] if records and records[-1].kind == "ranks" and len(records[-1].cells) > 1 else None
 
     def snapped(self, axis: BinnedAxis) -> BinnedAxis:
-        """Return a grid whose edges are moved to measured ones."""
+        """Move a grid's edges to measured ones."""
         return axis if self._inferred is None else snapped(axis, self._inferred)
 
     def cells(self, question: Question, tables: Observation | None = None) -> tuple[FloatArray, FloatArray] | None:
-        """Return unbiased counts or shares of one axis's cells and their variances, from all that is known of it.
+        """Return unbiased counts or shares of one axis's cells and their variances, from rows and all counts.
 
-        ``tables`` is what measured tables count of the cells. None where no row is released, where cells are too many
-        for a covariance, or so narrow that rows say nothing of them without a fit.
+        ``tables``: measured tables' counts of the cells. None is returned if no row was released, if cells are too many
+        for a covariance, or if they are too narrow for rows without a fit.
         """
         (axis,) = question.axes
         counts = self._count(axis) if axis.cells <= MOST_CELLS and axis.inverts else np.zeros(0)

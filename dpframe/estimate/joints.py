@@ -191,7 +191,7 @@ class Joints:
     def _count_by_fit(
         self, conditions: Mapping[str, ValueCondition], population: bool, z: float, noise: float
     ) -> tuple[Results, dict[str, Any]]:
-        """Return the number of rows that meet conditions by a fit, and attrs; ``noise`` is the unbiased count's error."""
+        """Return a fit's count of conditions, and attrs; ``noise`` is the unbiased count's error."""
         names, rows = list(conditions), self._source.n * self._source.weight
         law = self.law(names[0]) if len(names) == 1 else None
         if law is not None and (law.source == "tables" or not has_few_values(conditions[names[0]].column.space)):

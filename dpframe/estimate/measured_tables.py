@@ -1,7 +1,7 @@
-"""Measured tables of a release by its columns' names: checked, combined, and what they say of single columns.
+"""Measured tables of a release by its columns' names: checks, combination, and laws of single columns.
 
-A table that does not fit the release (its shape, or its total, which is the number of rows plus noise) is left out with
-a warning: estimates are then from only the rows.
+A table that does not fit the release is omitted with a warning. It must have the right shape, and its total must be the
+number of rows plus noise. Without tables, estimates use only the rows.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ COUNTED = ("one_way", "joint")
 """Kinds whose counts add up to the number of rows."""
 
 FEW_VALUES = 64
-"""Columns of no more values enter a fit as they are, where no table says how (limit of time)."""
+"""Values up to which an unmeasured column enters a fit value by value (limit of time)."""
 
 FINE_CELLS = 128
-"""Cells of a number's distribution that is fitted to only the rows (limit of time)."""
+"""Cells of a number's distribution in a fit to only the rows (limit of time)."""
 
 UNLIKELY = 6.0
-"""Standard deviations of a table's total beyond which it is another release's (theory: 2e-9 of a normal law)."""
+"""Standard deviations of a table's total beyond which the table is another release's (theory: 2e-9 of a normal law)."""
 
 
 def _is_consistent(table: MeasuredTable, columns_by_name: Mapping[str, Column], rows: int) -> bool:
@@ -103,7 +103,7 @@ class CountedTable:
 
 
 class MeasuredTables:
-    """The tables of a release, and what is known of its columns from them, its rows, and its inference's counts."""
+    """The tables of a release, and laws of its columns from tables, rows, and counts of inference."""
 
     def __init__(
         self, source: Source, tables: Sequence[MeasuredTable], inference: ColumnEvidence | None = None
@@ -122,7 +122,7 @@ class MeasuredTables:
         self._laws: dict[str, NumberLaw | None] = {}
 
     def __bool__(self) -> bool:
-        # What counts rows by cell need not be a table of the release.
+        # Counts of rows by cell may have another source than the release's tables.
         return bool(self.tables or self.counted)
 
     @property
@@ -134,7 +134,7 @@ class MeasuredTables:
     def counted(self) -> list[CountedTable]:
         """The tables whose counts add up to the number of rows, 0 in cells that rules exclude.
 
-        Every statistic reads counts of rows by cell from here: another source of such is another part of this list.
+        Every statistic reads counts of rows by cell from this list; another source of counts adds to the list.
         """
         counted_tables, rules, missing = [], self.source.plan.bound_rules, set(self.source.missing)
         for table in self.tables:
@@ -167,7 +167,7 @@ class MeasuredTables:
         return [self.counted[place] for place in sorted(places)]
 
     def piles(self, name: str) -> tuple[Known | None, Known | None]:
-        """Return how many rows lie at the lower and at the upper bound of a number, and the variances of that."""
+        """Return the numbers of rows at the lower and the upper bound of a number, and their variances."""
         bound_rows: list[Known | None] = [None, None]
         last = self.source.column(name).space.values - 1
         for one in self.holding([name]):
@@ -180,15 +180,15 @@ class MeasuredTables:
         return bound_rows[0], bound_rows[1]
 
     def source_of(self, names: Sequence[str]) -> str:
-        """Return what a joint of columns is from: ``"tables"``, ``"rows"``, or ``"both"``."""
+        """Return the source of a joint of columns: ``"tables"``, ``"rows"``, or ``"both"``."""
         groups: list[tuple[str, ...]] = [*combinations(names, 2)] or [tuple(names)]
         has_table = [bool(self.holding(group)) for group in groups]
         return "tables" if all(has_table) else "both" if any(has_table) else "rows"
 
     def raw(self, axes: Sequence[Axis]) -> Table | None:
-        """Return the unbiased counts of the cells of axes, or None where they were not measured.
+        """Return the unbiased counts of the cells of axes, or None if they were not measured.
 
-        What several tables count is weighted by precision, which the plan states.
+        Counts of several tables are weighted by precision, which the plan states.
         """
         names, tables = [axis.name for axis in axes], []
         for one in self.holding(names):
@@ -201,16 +201,16 @@ class MeasuredTables:
         return merged(tables) if tables else None
 
     def cell_counts(self, axis: Axis) -> Observation | None:
-        """Return the raw counts of a column's cells, or None where they were not measured."""
+        """Return the raw counts of a column's cells, or None if they were not measured."""
         table = self.raw([axis])
         return None if table is None else Observation(np.eye(axis.cells), table.counts, table.variances)
 
     def of_kind(self, kind: str, column: str) -> MeasuredTable | None:
-        """Return the sum, the items, their pairs or the sizes of a column, where they were measured."""
+        """Return the measured sum, items, item pairs or sizes of a column, or None."""
         return next((t for t in self.tables if t.measure.kind == kind and t.measure.columns == (column,)), None)
 
     def pair(self, one: str, other: str) -> NumberPair | None:
-        """Return what was measured of two numbers together, where neither is null."""
+        """Return the measured pair of two numbers without nulls, or None."""
         tables = self.holding([one, other])
         if not tables:
             return None
@@ -228,7 +228,7 @@ class MeasuredTables:
     # Single columns
 
     def member(self, name: str) -> TableColumn | None:
-        """Return a column as fits have it, or None for one that has no part in them."""
+        """Return a column as fits use it, or None if fits omit it."""
         if name not in self._members:
             column = self.source.plan[name]
             is_omitted = name in self.source.missing or column.space.code_words
@@ -258,7 +258,7 @@ class MeasuredTables:
         return TableColumn(fine, np.arange(fine.cells), project(counts / max(float(counts.sum()), 1.0)))
 
     def _make_number_column(self, column: Column, one_ways: Sequence[CountedTable], coarse: Axis | None) -> TableColumn:
-        """Return a number's column of the fit: its cells are those that its levels distinguish."""
+        """Return a number's column in fits, with the cells that its levels distinguish."""
         levels = sorted(
             (t for t in self.tables if t.measure.columns == (column.name,) and t.measure.level > 1),
             key=lambda table: table.measure.level,
@@ -266,7 +266,7 @@ class MeasuredTables:
         law = NumberLaw.of(column.space, float(self.rows), one_ways[0].measured, levels)
         axis = BinnedAxis(column, (*law.starts.tolist(), column.space.values), (), pooled=True)
         for one in one_ways[1:]:
-            # A number's own counts may take some cells in part.
+            # Cells of another one-way may cut cells of the number.
             finer = into_cells(one.axes[0], axis)
             merged_table = one.table if finer is None else one.table.onto(0, finer)
             cells = aggregation(axis, one.axes[0]) if finer is None else np.eye(axis.cells)
@@ -279,7 +279,7 @@ class MeasuredTables:
         return TableColumn(axis, bins, law.shares, law)
 
     def law(self, name: str) -> NumberLaw | None:
-        """Return how a number's rows are spread, from all that was measured of it, pairs and its sum included."""
+        """Return a number's law from all of its measured tables, pairs and its sum included, or None."""
         if name not in self._laws:
             member = self.member(name) if self.holding([name]) else None
             self._laws[name] = None if member is None else self._combine_law(member)
@@ -299,6 +299,6 @@ class MeasuredTables:
                 law = law.with_sum(float(sum_table.counts.ravel()[0]), sum_table.measure.sigma2)
             return law.evened(member.bins)
         space = member.axis.column.space
-        # True and False are counted value by value, in pairs mostly, and have no levels.
+        # True and False are counted by value, mostly in pairs, and have no levels.
         counts = self.cell_counts(member.axis) if space.is_numeric and space.is_listed else None
         return None if counts is None else NumberLaw.of_values(space, float(self.rows), counts.values, counts.variances)

@@ -23,7 +23,8 @@ STANDS_OUT = 3.5
 widths on a census by −54 and 0 %)."""
 
 UNKNOWN = 0.5
-"""Unevenness of a cell without counted parts: about one heap with most of its rows (tuned; half and twice it change widths on a census by 0 and 1 %)."""
+"""Unevenness of a cell without counted parts: about one heap with most of its rows (tuned; half and twice it
+change widths on a census by 0 and 1 %)."""
 
 _MAX_SEARCHES = 4
 """Searches for heavy parts: the heaviest hide others at first (limit of time)."""
