@@ -114,10 +114,10 @@ class TableColumn:
         return np.asarray(aggregation(self.axis, axis) @ self.spread)
 
 
-# Cells that cut a fit's bins: the spread of rows within a bin, to the first order. A fit has the other columns' law only
-# per bin of a number. An even spread over the bin would make this law a staircase. Instead it is piecewise linear in the
-# number's ranks, with the bins' means and the slope between the two neighbours (as finite-volume schemes reconstruct a
-# density: van Leer 1979). Totals of bins, and of each cell over all other columns, do not change.
+# Cells that cut a fit's bins: the spread of rows within a bin, to the first order. A fit has the other columns' law
+# only per bin of a number. An even spread over the bin would make this law a staircase. Instead it is piecewise linear
+# in the number's ranks, with the bins' means and the slope between the two neighbours (as finite-volume schemes
+# reconstruct a density: van Leer 1979). Totals of bins, and of each cell over all other columns, do not change.
 
 
 def moved_by_slopes(shares: FloatArray, exact: FloatArray, spread: FloatArray, present: int) -> FloatArray:
