@@ -5,8 +5,8 @@ y − σz/√a are independent (Oliveira, Lei and Tibshirani 2021). A fit to the
 score is the fit's squared error plus a constant. Under weak noise the simple estimate is nearer to the truth than any
 mixture; under strong noise the mixture is nearer.
 
-The same trade-off exists within a table: noise is equal in all cells, and the mixture errs more in cells with many rows.
-A cell of m rows moves by the part w = κm/(κm + m̄) from m to the simple estimate s. This is the posterior mean of a
+The same trade-off exists within a table: noise is equal in all cells, but the mixture errs more in cells of many rows. A
+cell of m rows moves by the part w = κm/(κm + m̄) from m to the simple estimate s. This is the posterior mean of a
 normal law whose prior variance is proportional to m. m̄ is the mean of m over rows, and κ the odds of the step of a cell
 of m̄ rows. m and s are fitted to one half of a draw, and y is the other half. The κ of the least
 Σ (y − m − w(s − m))²/σ² has the least expected squared error.
@@ -37,15 +37,15 @@ FIRST = 20
 """The candidate from which the search goes up, or down (limit of time)."""
 
 WORTH = 0.008
-"""Part of the score that more classes must gain: fewer classes err less in small cells (tuned; half and twice it change widths on a
-census by −44 and 0 %).
+"""Part of the score that more classes must gain: fewer classes err less in small cells (tuned; half and twice it
+change widths on a census by −44 and 0 %).
 
 Fits of the choice have few starts. A mean of more starts gains less from more classes.
 """
 
 SCALE = 0.25
-"""Noise variance added to the fitted copy, per variance of the noise (tuned; half and twice it change widths on a census
-by 8 and −56 %)."""
+"""Noise variance added to the fitted copy, per variance of the noise (tuned; half and twice it change widths on a
+census by 8 and −56 %)."""
 
 STARTS = 2
 """Starts of each fit of the choice (limit of time)."""
@@ -79,8 +79,8 @@ One takes about 20 ms (nine columns).
 """
 
 ROUNDS = 3
-"""Rounds of shifting a table to its margins and clipping it at zero (tuned; half and twice it change widths on a census by
-1 and −2 %)."""
+"""Rounds of shifting a table to its margins and clipping it at zero (tuned; half and twice it change widths on a
+census by 1 and −2 %)."""
 
 SWEEPS = 60
 """Sweeps of iterative proportional fitting over all pairs (tolerance)."""
@@ -197,7 +197,7 @@ def _choose_starts(evidence: Evidence, classes: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The number of classes that errs least, and its fits: of each draw the fitted copy, the other copy, the mixture."""
+    """The number of classes that errs least, and its fits: by draw the fitted copy, the other copy, the mixture."""
 
     classes: int
     draws: tuple[tuple[Evidence, Evidence, Mixture], ...]

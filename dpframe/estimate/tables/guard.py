@@ -2,8 +2,8 @@
 
 The test covers only this interaction. The residuals r of the released counts from their expectations are centred along
 every axis, which removes all effects of fewer columns. The statistic is Q = ‖Pr‖², with P = ⊗(I − 11ᵀ/k). For Poisson
-counts with expectations e, its mean is ΣP_ii e_i and its variance 2eᵀ(P∘P)e + ΣP_ii² e_i. Both sums are computed axis by
-axis. The law of Q is near a multiple of χ² (Satterthwaite 1946). A deviance over all cells has too many degrees of
+counts with expectations e, its mean is ΣP_ii e_i and its variance 2eᵀ(P∘P)e + ΣP_ii² e_i. Both sums are computed axis
+by axis. The law of Q is near a multiple of χ² (Satterthwaite 1946). A deviance over all cells has too many degrees of
 freedom: a parity of three columns, with five degrees, is lost among 23.
 """
 

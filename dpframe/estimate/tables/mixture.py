@@ -1,14 +1,13 @@
-"""A mixture of hidden classes, given which columns are independent, fitted to noisy counts of pairs.
+"""A mixture of hidden classes, fitted to noisy counts of pairs; columns are independent within a class.
 
-All laws lie side by side in one K × (all cells) matrix L. With weights w, all pairs at once are
-P = Lᵀ diag(w) L, and their misfit Σ (nP − y)²/2σ² has the gradient w∘(L·G) in L, with G the residuals: two products
-of matrices, whatever the number of pairs. A column of very many cells would fill that matrix with itself, and has a
-block with each other column. Counts of released rows enter through their channels C: C P Cᵀ against the counts of
-classes, each by its multinomial variance.
+One K × (all cells) matrix L has all laws side by side. With weights w, all pairs at once are P = Lᵀ diag(w) L. Their
+misfit Σ (nP − y)²/2σ² has the gradient w∘(L·G) in L, with G the residuals: two products of matrices for any number of
+pairs. A very long column would fill P with itself, so it has a block with each other column instead. Counts of released
+rows enter through their channels C: C P Cᵀ is compared with the counts of classes, by their multinomial variances.
 
-Fits start from independence with noise (log one-way + log Gamma(1,1)), go down by Adam (Kingma and Ba 2015), and end
-by Morozov's principle: at about the χ² that noise by itself would leave, of (a − 1)(b − 1) degrees a pair. Where tables
-were measured they alone decide when a fit ends: rows say little of a cell, and would dilute what a step still gains.
+Fits start from independence with noise (log one-way + log Gamma(1,1)), and descend by Adam (Kingma and Ba 2015). They
+end by Morozov's principle, near the χ² of pure noise, with (a − 1)(b − 1) degrees a pair. If tables were measured, only
+they decide when a fit ends: rows have little information on a cell, and would dilute the gain of a step.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Single = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Pace:
-    """How fits go down: Adam's step of a logit, that of refits, and the χ² per degree of freedom at which fits end."""
+    """Pace of descents: Adam's step of a logit in fits and in refits, and the χ² per degree at which fits end."""
 
     rate: float
     refit_rate: float
@@ -38,27 +37,26 @@ class Pace:
 
 
 OF_TABLES = Pace(0.4, 0.2, 0.95)
-"""Steps, those of refits, and χ² at the end, of what noise leaves (tuned; effect below).
+"""Pace of fits to tables (tuned; effect below).
 
 Half of the step errs as much (L1 of pairs and triples of eight tables at ε from 0.3 to 4) and takes twice as long; half
 as much again errs by 3 % more. Refits at the step of fits make intervals of joints wider by 6 %.
 """
 
 OF_ROWS = Pace(0.1, 0.1, 1.05)
-"""Rows say so little of a cell that a fit follows their noise below what it leaves of the truth (tuned; effect not
-measured)."""
+"""Pace of fits to only rows: below this χ² a fit gains more noise than truth (tuned; effect not measured)."""
 
 MOST_STEPS = 1_000
-"""Steps after which a fit ends at the latest: few classes may never come near (limit of time)."""
+"""Steps after which a fit ends at the latest: few classes may never reach the goal (limit of time)."""
 
 REFIT_STEPS = 25
-"""Steps of a refit at most: it starts from a fit, and its copy of the evidence differs by one noise (limit of time)."""
+"""Most steps of a refit: it starts from a fit, and its copy of the evidence differs by one noise (limit of time)."""
 
 PATIENCE, GAIN = 5.0, 0.02
 """A fit also ends where steps of this length together lower χ² by less than this part (tuned; effect below).
 
-What little is gained beyond is noise as often as not: a quarter of it takes twice the steps, and errs by 0 to 5 % more
-(Adult's pairs at ε from 0.3 to 4).
+Further gains are mostly noise: a quarter of the threshold takes twice the steps, and errs by 0 to 5 % more (Adult's
+pairs at ε from 0.3 to 4).
 """
 
 
@@ -66,7 +64,7 @@ What little is gained beyond is noise as often as not: a quarter of it takes twi
 class Mixture:
     """Weights of the hidden classes, and P(cell | class) of every column, shape (classes, cells).
 
-    Several fits are one mixture of all their classes; ``fits`` is how many, each of as many classes in turn.
+    Several fits form one mixture of all their classes. ``fits`` is their number; all have as many classes, in turn.
     """
 
     weights: FloatArray
@@ -90,32 +88,32 @@ class Mixture:
 
 
 LONG = 256
-"""Cells of a column from which on it has a block of its own with each other column (limit of memory)."""
+"""Cells from which on a column has a separate block with each other column (limit of memory)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Columns on one side of a block: the places of their cells, and what takes laws of cells into laws of classes."""
+    """Columns on one side of a block: the places of their cells, and the matrix from cells to classes."""
 
     cells: slice | IntArray
     through: FloatArray | None
 
     def of(self, laws: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the laws of what is counted, from those of all columns' cells."""
+        """Return the laws of the counted classes, from the laws of all columns' cells."""
         cell_laws = laws[..., self.cells]
         return cell_laws if self.through is None else cell_laws @ self.through
 
     def back(self, along: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return a gradient by the laws of cells from one by the laws of what is counted."""
+        """Return the gradient by the laws of cells, from the gradient by the laws of counted classes."""
         return along if self.through is None else along @ self.through.T
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Counts of the pairs between two sides, and the precision of each: 0 where nothing is known.
+    """Counts of the pairs between two sides, and the precision of each: 0 for unknown counts.
 
-    ``counts`` has the shape (1 or starts, cells of one side, cells of the other): starts have the same counts, or each
-    has its own. For columns among themselves both sides are the same, and every pair is in it twice.
+    ``counts`` has the shape (1 or starts, cells of one side, cells of the other): starts share one table of counts, or
+    each has its own. If both sides are the same object, every pair is in the block twice.
     """
 
     one: Side
@@ -125,11 +123,11 @@ class Block:
 
     @property
     def is_whole(self) -> bool:
-        """Whether both sides are the same."""
+        """Whether both sides are one."""
         return self.one is self.other
 
     def in_shares(self, n: float, precision: type[np.floating[Any]] = np.float32) -> Block:
-        """Return it in single precision and in units of n rows, so that residuals (nP − y)/σ stay near 1."""
+        """Return the block in single precision and in units of n rows, so that residuals (nP − y)/σ stay near 1."""
         one, other = (
             Side(side.cells, None if side.through is None else side.through.astype(precision))
             for side in (self.one, self.other)
@@ -139,7 +137,7 @@ class Block:
 
     @cached_property
     def _buffers(self) -> npt.NDArray[Any]:
-        """Room for residuals, and for these weighted: made anew in each step it would cost more than the step."""
+        """Buffers for residuals and weighted residuals: allocation in each step would cost more than the step."""
         return np.empty((2, *self.precisions.shape), self.counts.dtype)
 
     def misfit(
@@ -170,9 +168,9 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What laws are compared with.
+    """Counts that a fit approximates.
 
-    ``degrees`` is Σ (a − 1)(b − 1) over known pairs, what is left of their cells when one-ways are fitted.
+    ``degrees`` is Σ (a − 1)(b − 1) over known pairs: their degrees of freedom after the fit of one-ways.
     """
 
     blocks: tuple[Block, ...]
@@ -181,7 +179,7 @@ class Target:
 
 
 def targets_of(evidence: Evidence) -> list[Target]:
-    """Return what a fit is compared with: pairs from tables, and from rows where no table holds them."""
+    """Return the targets of a fit: pairs from tables, and pairs from rows that no table holds."""
     targets = []
     for pairs, pace in ((evidence.pairs, OF_TABLES), (evidence.row_pairs, OF_ROWS)):
         if pairs:
@@ -225,10 +223,10 @@ def _make_side(sizes: Sequence[int], columns: Sequence[int], channels: Mapping[i
 def fit_mixture(
     evidence: Evidence, *, classes: int, starts: int = 5, seed: int = 0, most_steps: int = MOST_STEPS
 ) -> Mixture:
-    """Fit a mixture to all that is known of pairs, and return the mean of several starts.
+    """Fit a mixture to all counts of pairs, and return the mean of several starts.
 
-    ``evidence``: what was measured, of two columns at least. ``classes``: hidden classes of each start. One is
-    independence: the columns' own shares, which know more than the pairs.
+    ``evidence``: counts of at least two columns. ``classes``: hidden classes of each start. One class means
+    independence, with shares from all counts of each column, which are more precise than the pairs.
     """
     return fit_mixtures([evidence], classes=classes, starts=starts, seed=seed, most_steps=most_steps)[0]
 
@@ -256,10 +254,10 @@ def fit_mixtures(
 
 
 def refit_mixtures(evidence: Evidence, copies: Sequence[Evidence], mixtures: Sequence[Mixture]) -> list[Mixture]:
-    """Fit a mixture to each copy of the evidence, whose noise was drawn once more, from fits to the evidence.
+    """Fit a mixture to each copy of the evidence with noise added once more, starting from fits to the evidence.
 
-    As many fits in turn are the starts of each copy. A copy has its noise twice: a refit ends where its χ² exceeds that
-    of its start by what one noise leaves of the cells. All refits take their steps together.
+    As many fits in turn are the starts of each copy. A copy has two noises: a refit ends when its χ² exceeds its
+    start's by the χ² of one noise over all cells. All refits take their steps together.
     """
     targets = [replace(one, pace=replace(one.pace, rate=one.pace.refit_rate)) for one in targets_of(evidence)]
     if not targets:
@@ -284,7 +282,7 @@ def mean_mixture(mixtures: Sequence[Mixture]) -> Mixture:
 
 
 def _stack_blocks(copies: Sequence[Evidence], starts: int) -> list[Block]:
-    """Return blocks in shares whose counts are those of each copy in turn, for so many starts of each."""
+    """Return blocks in shares with the counts of each copy in turn, for so many starts of each."""
     blocks_by_copy = [[b.in_shares(copy.n) for target in targets_of(copy) for b in target.blocks] for copy in copies]
     if len(copies) == 1:
         return blocks_by_copy[0]
@@ -296,7 +294,7 @@ def _stack_blocks(copies: Sequence[Evidence], starts: int) -> list[Block]:
 
 
 def _to_mixtures(laws: FloatArray, weights: FloatArray, sizes: Sequence[int]) -> list[Mixture]:
-    """Return what a descent found as mixtures."""
+    """Convert a descent's laws and weights to mixtures."""
     edges = np.cumsum(sizes)[:-1]
     return [
         Mixture(
@@ -307,7 +305,7 @@ def _to_mixtures(laws: FloatArray, weights: FloatArray, sizes: Sequence[int]) ->
 
 
 class Descent:
-    """Several starts side by side, shape (starts, classes, all cells); one that has come near enough leaves.
+    """Descent of several starts side by side, shape (starts, classes, all cells); a start at its goal leaves.
 
     ``blocks`` are those of the targets in shares; ``logits`` and ``tilts`` are logarithms of laws and weights.
     """
@@ -329,7 +327,7 @@ class Descent:
         self.segments = np.repeat(np.eye(len(sizes), dtype=np.float32), sizes, axis=0)
 
     def run(self, goals: FloatArray, most_steps: int) -> tuple[FloatArray, FloatArray]:
-        """Go down until every start has its goal's χ², or stops moving; return laws and weights of every start."""
+        """Descend until every start reaches its goal's χ² or stalls; return laws and weights of every start."""
         values = [self.logits, self.tilts]
         # Squares begin above zero, so that a cell without any gradient stays.
         first, second = [np.zeros_like(v) for v in values], [np.full_like(v, 1e-21) for v in values]
@@ -357,7 +355,7 @@ class Descent:
                 self.blocks = [b if len(b.counts) == 1 else replace(b, counts=b.counts[is_active]) for b in self.blocks]
                 if not len(active):
                     break
-            # Means of gradients and of their squares are a tenth and a thousandth of the sums.
+            # Adam's means of gradients and of squares are a tenth and a thousandth of the sums here.
             rate = np.float32(self.rate * 0.1 / (1 - 0.9**step) * np.sqrt((1 - 0.999**step) / 0.001))
             for arrays in zip(values, first, second, gradients, strict=True):
                 _step_adam(*arrays, rate)
@@ -366,7 +364,7 @@ class Descent:
 
     def laws(self, logits: Single) -> Single:
         """Return each class's law of every column."""
-        # One number for all classes of a start: a maximum of each costs more than the exponentials.
+        # One maximum for all classes of a start: separate maxima cost more than the exponentials.
         exponentials = logits - logits.reshape(len(logits), -1).max(axis=1)[:, None, None]
         np.exp(exponentials, out=exponentials)
         exponentials /= self.of_cells(self.sums(exponentials) + np.float32(1e-30))
@@ -400,9 +398,9 @@ class Descent:
 
 
 def _step_adam(values: Single, first: Single, second: Single, gradient: Single, rate: np.float32) -> None:
-    """Move values by one step of Adam, and sums of past gradients and of their squares; the gradient is used up.
+    """Update values and moments by one step of Adam, in place; the gradient is overwritten.
 
-    Both moments are sums, in place of means: a factor of the rate.
+    Both moments are sums, not means; the rate has the factor between them.
     """
     first *= np.float32(0.9)
     first += gradient

@@ -1,7 +1,8 @@
-"""Weights scaled to their margins: the cells of a joint, and drawn rows, whose mixture does not hold all tables.
+"""Weights scaled to margins: the cells of a joint, and sampled rows, whose mixture does not reproduce all tables.
 
-Rows that are alike in all columns have one weight. The weights are scaled to each table in turn (Deming and Stephan
-1940), and rounded to whole rows of the same number; rows of a kind that has too many take one that has too few.
+Rows equal in all columns are a kind, with one weight. The weights are scaled to each table in turn (Deming and Stephan
+1940), and rounded to whole rows with an unchanged total. Rows of a kind with too many rows change to a kind with too
+few.
 """
 
 from __future__ import annotations
@@ -15,27 +16,25 @@ import numpy.typing as npt
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 SWEEPS = 4
-"""Times that all tables are gone through: more changes little, as tables of noise have no common solution
-(tolerance)."""
+"""Sweeps over all tables: more change little, as noisy tables have no common solution (tolerance)."""
 
 MOST_EXCHANGES = 100
-"""Times that rows which break a rule try to exchange a value of each column: few remain then (limit of time)."""
+"""Rounds in which rows that break a rule try to exchange a value of each column (limit of time)."""
 
 FURTHEST = 2.0
-"""Most that the rows of a cell are multiplied or divided by in one step: a cell of few rows is mostly chance (tuned;
-effect not measured)."""
+"""Largest factor or divisor of a cell's weight in one step: a cell of few rows is mostly chance (tuned; effect not
+measured)."""
 
 FEWEST = 4.0
-"""Rows from which on a cell has an aim of its own: most rarer ones have no row, and the others would lose theirs
-(tuned; effect not measured)."""
+"""Rows from which on a cell has its own target: most rarer cells have no row, and the others would lose theirs (tuned;
+effect not measured)."""
 
 MOST_PLACES = 1 << 25
-"""Places of all kinds in all tables up to which they are kept from sweep to sweep; of more there is one sweep (limit of
-memory)."""
+"""Places of all kinds in all tables up to which they stay in memory for several sweeps; above, there is one sweep (limit
+of memory)."""
 
 MOST_KEYS = 1 << 62
-"""Products of cells up to which rows are distinguished by one whole number; beyond it they are numbered between (limit
-of the format)."""
+"""Products of sizes up to which one whole number identifies a row; above, rows are renumbered (limit of the format)."""
 
 
 def raked(
@@ -45,10 +44,10 @@ def raked(
     generator: np.random.Generator,
     replaced: npt.NDArray[np.bool_] | None = None,
 ) -> list[IntArray]:
-    """Return rows, some with the cells of others, so that shares of tables are nearly met.
+    """Return rows, some with the cells of other rows, so that they nearly have the shares of tables.
 
-    ``cells``: the drawn cells of every column; ``sizes``: number of cells of every column; ``tables``: shares by the
-    places of their columns; ``replaced``: rows that all get the cells of others.
+    ``cells``: sampled cells of every column. ``sizes``: number of cells of every column. ``tables``: shares by the
+    places of their columns. ``replaced``: rows that must all take the cells of other rows.
     """
     replaced = np.zeros(len(cells[0]), dtype=np.bool_) if replaced is None else replaced
     if replaced.all() or not (tables or replaced.any()):
@@ -68,7 +67,7 @@ def raked(
     levels[-1] = len(kind)
     ends = np.floor(levels + generator.random()).astype(np.int64)
     target_sizes = np.diff(np.minimum(ends, len(kind)), prepend=0)
-    # Rows keep their kind while it has not too many, and others get one that has too few.
+    # Surplus rows of a kind change to a kind with too few rows; replaced rows come last, so they change first.
     order = generator.permutation(len(kind))
     order = order[np.lexsort((replaced[order], kind[order]))]
     rank = np.arange(len(kind)) - np.repeat(np.cumsum(kind_sizes) - kind_sizes, kind_sizes)
@@ -85,11 +84,12 @@ def exchange(
     generator: np.random.Generator,
     within: Mapping[str, IntArray] | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """Exchange values of one column between two rows if fewer then break a rule; return which rows still break one.
+    """Exchange values of one column between two rows if fewer then break a rule; return a mask of remaining breaches.
 
-    Every column keeps its values, and so its shares. ``columns`` are changed in place; ``rules``: of each its columns,
-    and which rows of columns break it; ``within``: by column the cells in which values stay. Within cells another row
-    may also take over the breach: no other column depends on the value there, and many such steps repair tight rules.
+    Every column keeps its values, and so its shares. ``columns`` are changed in place. ``rules``: columns of each rule,
+    and a function that masks the rows that break it. ``within``: by column, the cells in which values stay. Within
+    cells a breach may also move to another row: no other column depends on the value there, and many such steps repair
+    tight rules.
     """
     broken = np.stack([np.asarray(breaks(columns)) for _, breaks in rules])
     names = dict.fromkeys(name for rule_columns, _ in rules for name in rule_columns)
@@ -125,7 +125,7 @@ def exchange(
 
 
 def row_keys(cells: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
-    """Return a number for each row, the same for equal rows and no others."""
+    """Return a key for each row; two rows have one key exactly if they are equal."""
     keys, span = np.zeros(len(cells[0]), dtype=np.int64), 1
     for cell, size in zip(cells, sizes, strict=True):
         if span * size > MOST_KEYS:
@@ -136,7 +136,7 @@ def row_keys(cells: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
 
 
 class Margin(NamedTuple):
-    """Sums of weights: those wanted, how they are taken, and how factors of them become factors of the weights."""
+    """A margin: wanted sums, a function that sums weights, and one that spreads factors of sums to weights."""
 
     wanted: FloatArray
     sums: Callable[[FloatArray], FloatArray]
@@ -152,7 +152,7 @@ class Margin(NamedTuple):
 
     @classmethod
     def of_places(cls, wanted: FloatArray, places: npt.NDArray[np.integer]) -> Margin:
-        """Return the margin by the place of every weight; places of few rows have no aim."""
+        """Return the margin by the place of every weight; places of few rows have no target."""
         return cls(
             wanted,
             lambda weights: np.bincount(places, weights, minlength=len(wanted)).astype(np.float64),
@@ -161,7 +161,7 @@ class Margin(NamedTuple):
 
 
 def scaled(weights: FloatArray, margins: Iterable[Margin], sweeps: int, furthest: float | None = None) -> FloatArray:
-    """Scale weights to margins in turn (Deming and Stephan 1940), each by so much at most in one step."""
+    """Scale weights to margins in turn (Deming and Stephan 1940), by at most ``furthest`` in one step."""
     for _ in range(sweeps):
         for target, sums, to_weights in margins:
             current = sums(weights)
@@ -173,7 +173,7 @@ def scaled(weights: FloatArray, margins: Iterable[Margin], sweeps: int, furthest
 def margins_of(
     of_kinds: Sequence[IntArray], rows: float, tables: Mapping[tuple[int, ...], FloatArray]
 ) -> Iterator[Margin]:
-    """Yield margins of rows, or of kinds of rows, that have tables' shares; cells of few rows are one cell."""
+    """Yield margins of rows, or of kinds of rows, with the tables' shares; cells of few rows are merged."""
     for columns, shares in tables.items():
         cells, target_rows = _merge_rare_cells(shares.ravel() * rows)
         places = cells[np.ravel_multi_index([of_kinds[c] for c in columns], shares.shape)].astype(np.int32)
@@ -181,7 +181,7 @@ def margins_of(
 
 
 def _merge_rare_cells(target_rows: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the place of each cell, one for all that should have few rows, and the rows that places should have.
+    """Return the place of each cell, 0 for all rare cells together, and the target rows of places.
 
     >>> _merge_rare_cells(np.array([9.0, 0.5, 8.0, 1.0]))
     (array([1, 0, 2, 0]), array([1.5, 9. , 8. ]))
