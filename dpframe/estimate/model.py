@@ -1,4 +1,4 @@
-"""Fits to all that is known of some columns of a release: what is asked decides which columns have a part."""
+"""Fits to tables and rows of some columns of a release; the question decides which columns a fit has."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from dpframe.observe.significance import DETECTION_SE, FALSE_ALARM
 from dpframe.spaces.arrays import FloatArray
 
 MOST_PAIR_CELLS = 1 << 16
-"""Classes of a pair up to which its rows are counted for a fit (limit of time)."""
+"""Classes of a pair up to which a fit counts its rows (limit of time)."""
 
 MOST_COUNTED = 1 << 23
 """Classes of pairs whose rows are counted in one pass (limit of memory)."""
 
 MOST_ROW_PAIRS = 300
-"""Pairs of a wide table that are fitted to only the rows: those that show dependence most (limit of time)."""
+"""Most pairs of a wide table in a fit to only rows: the pairs with the largest dependence score (limit of time)."""
 
 MOST_GUARDED = 1 << 20
 """Classes of a joint up to which its rows are compared with the fit (limit of memory)."""
 
 _UNMEASURED_COUNT_SD = 1e9
-"""The standard deviation of a count that was not made (tolerance)."""
+"""Standard deviation given to an unmeasured count (tolerance)."""
 
 MOST_FITTED = 15
-"""Columns that a question's fit has at most: of wider tables those asked for, and the others that depend on them most
-(limit of time).
+"""Most columns of a question's fit: for wider tables, the requested columns and the most dependent others (limit of
+time).
 
-On Adult's nine columns pairs err by 0.035 (L1) with all of them and by 0.042 where each pair is fitted by itself.
+On Adult's nine columns pairs err by 0.035 (L1) in a fit of all columns, and by 0.042 in a fit of each pair.
 """
 
 
 class Models:
-    """The fits of one release, each made once."""
+    """The fits of one release, each computed once."""
 
     def __init__(self, tables: MeasuredTables) -> None:
         self.tables = tables
@@ -53,7 +53,7 @@ class Models:
 
     @cached_property
     def whole(self) -> Model:
-        """The fit of all columns of few values, and those that were measured or cut."""
+        """The fit of all columns that tables may hold."""
         return Model(self.tables, [column.name for column in self.tables.source.plan.columns])
 
     @cached_property
@@ -68,17 +68,17 @@ class Models:
 
     @cached_property
     def _eligible_columns(self) -> list[str]:
-        """Columns that a fit may have: all that tables may hold; those of few values where there are rows only."""
+        """Columns that a fit may have: all that tables may hold; with only rows, columns of few values."""
         return self._columns_up_to(math.inf) if self.tables else self.of_few_values
 
     def around(self, names: Sequence[str]) -> Model:
-        """Return a fit of no more columns than answer for these: all of them where they are few."""
+        """Return the fit of these columns and their strongest neighbours; of all columns if there are few."""
         if len(self._eligible_columns) > max(MOST_FITTED, len(names)):
             return self._get_model({*names, *self._rank_dependent(names, MOST_FITTED - len(names))})
         return self.whole if self.tables else self._get_model({*names, *self._eligible_columns})
 
     def among(self, names: Sequence[str]) -> Model:
-        """Return a fit of only these columns, for wide tables; of narrow ones with all."""
+        """Return the fit of only these columns for a wide table, else of all columns."""
         return self._get_model(set(names)) if len(self.tables.source.plan.names) > MOST_FITTED else self.whole
 
     def _get_model(self, names: set[str]) -> Model:
@@ -88,7 +88,7 @@ class Models:
         return self._model_cache[key]
 
     def _rank_dependent(self, names: Sequence[str], max_columns: int) -> list[str]:
-        """Return other columns that depend on these, those first that show it most."""
+        """Return other columns that depend on these, by falling dependence score."""
         scores: dict[str, float] = {}
         for pair, score in self._score_pairs(names):
             partner = pair[1] if pair[0] in names else pair[0]
@@ -99,7 +99,7 @@ class Models:
         return sorted(dependent_names, key=lambda name: -scores[name])[:max_columns]
 
     def _score_pairs(self, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield how far pairs of one of these columns and another are from independence, by tables or by rows."""
+        """Yield dependence scores of pairs of one of these columns and another, by tables or by rows."""
         source = self.tables.source
         if not self.tables:
             axes = {name: make_axis(source.column(name), None) for name in {*self._eligible_columns, *names}}
@@ -113,7 +113,7 @@ class Models:
 
 
 class Model:
-    """A fit to all that is known of some columns of a release: tables, and rows of pairs that no table holds."""
+    """A fit of some columns of a release to tables, and to rows for pairs that no table holds."""
 
     def __init__(self, tables: MeasuredTables, names: Sequence[str]) -> None:
         self.tables, self._source = tables, tables.source
@@ -128,8 +128,8 @@ class Model:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """All that is known of these columns."""
-        # Of wide tables many pairs reach into a fit, all of whose tables of one column are one.
+        """Tables and counts of rows of these columns."""
+        # A wide table gives many pairs to a fit, whose one-way tables are merged by column.
         tables = with_merged_singles(list(self._yield_measured()))
         tables += [
             *self._yield_inferred(),
@@ -143,7 +143,7 @@ class Model:
         return Evidence(self._source.rows, tuple(member.cells for member in self._members), tuple(tables))
 
     def _yield_measured(self) -> Iterator[Table]:
-        """Yield measured tables by the fit's cells, summed over columns that it does not have."""
+        """Yield measured tables by the fit's cells, summed over columns outside the fit."""
         laws = {name for name, member in self.columns.items() if member.is_cut and member.law is not None}
         for one in self.tables.touching(self.names):
             fit_names = [name for name in one.table.columns if name in self.columns]
@@ -157,7 +157,7 @@ class Model:
                 yield Table(tuple(places), summed.counts, summed.sigma)
 
     def _yield_inferred(self) -> Iterator[Table]:
-        """Yield what inference measured of listed columns, as their one-ways: nothing of cells it did not count."""
+        """Yield inference's counts of listed columns as one-ways; unmeasured cells get a huge variance."""
         for place, member in enumerate(self._members):
             if member.is_cut:
                 continue
@@ -172,9 +172,9 @@ class Model:
             yield Table((place,), counts, sigma)
 
     def _yield_one_ways(self, table_places: Collection[int]) -> Iterator[Table]:
-        """Yield the rows' unbiased counts of single columns that tables hold and that are not cut.
+        """Yield the rows' unbiased counts of single columns that tables hold and that have no finer cells.
 
-        Columns that were randomised together have theirs in `_yield_group_pairs`.
+        `_yield_group_pairs` has the counts of columns that were randomised together.
         """
         axes = {
             place: member.axis
@@ -218,7 +218,7 @@ class Model:
             yield Table((i, j), estimates, np.sqrt(variances)).times(self._source.weight)
 
     def _fit_one_way(self, place: int) -> Table:
-        """Return a column's maximum-likelihood counts, where nothing else is known of it."""
+        """Return a column's maximum-likelihood counts from its rows, for a column without other evidence."""
         member, rows = self._members[place], self._source.rows
         counts = count_classes([member.axis], self._source.codes([self.names[place]]))
         shares = expectation_maximization(counts, [member.channel])
@@ -226,14 +226,14 @@ class Model:
 
     def _yield_row_pairs(self, table_pairs: set[tuple[int, int]]) -> Iterator[Table]:
         """Yield counts of the released rows by pairs of columns that no table holds, and whose noise is independent."""
-        # What a row's few bits of each of many columns say about a pair is negligible next to tables.
+        # With many columns a row has few bits of each: its information on a pair is negligible next to tables.
         table_places = {place for pair in table_pairs for place in pair} if len(self.names) > MOST_FITTED else set()
         classes = [member.axis.classes for member in self._members]
         pairs = [
             (i, j)
             for i, j in combinations(range(len(self.names)), 2)
             if (i, j) not in table_pairs
-            # A column of one value goes with any.
+            # A column of one cell has no dependence.
             and min(self._members[place].cells for place in (i, j)) > 1
             and not {i, j} <= table_places
             and not self._share_noise(i, j)
@@ -256,11 +256,11 @@ class Model:
         for _, pair, counts in sorted(ranked_tables, key=lambda one: one[1]):
             yield row_table(pair, counts, [self._members[p].channel for p in pair]).times(self._source.weight)
 
-    # What the fit says
+    # Estimates of the fit
 
     @cached_property
     def fit(self) -> TableFit:
-        """The fit to what is known."""
+        """The fit to the evidence."""
         return remembered_fit(self.evidence)
 
     def joint(self, names: Sequence[str]) -> FloatArray:
@@ -268,11 +268,11 @@ class Model:
         return self.fit.joint(self.places(names))
 
     def known(self, names: Sequence[str]) -> Table | None:
-        """Return all that tables count of columns together by the fit's cells, or None where none holds them all."""
+        """Return the merged counts of columns by the fit's cells, or None if no table holds them all."""
         return self.evidence.known(self.places(names))
 
     def fine(self, name: str) -> FloatArray:
-        """Return the shares of a column's fine cells; of a number whose sum was measured, at its mean."""
+        """Return the shares of a column's fine cells, tilted to the mean if a number's sum was measured."""
         return self.at_mean(name, self.columns[name].within(self.joint([name])))
 
     def at_mean(self, name: str, shares: FloatArray) -> FloatArray:
@@ -287,14 +287,14 @@ class Model:
         return np.concatenate([tilted, shares[len(present) :]])
 
     def is_heard(self, names: Sequence[str]) -> bool:
-        """Return whether rows are compared with a joint: those of few classes, whose noise is independent."""
+        """Return whether rows can test a joint: it has few classes, and columns with independent noise."""
         plan = self._source.plan
         homes = [group.names for name in names if (group := plan.group_of(name)) is not None]
         classes = math.prod(self.columns[name].axis.classes for name in names)
         return len(set(homes)) == len(homes) and classes <= MOST_GUARDED and bool(self._source.n)
 
     def guarded(self, joints: Sequence[Sequence[str]], unlikely: float = FALSE_ALARM) -> list[FloatArray | None]:
-        """Return joints as rows correct them, each None where these do not contradict it or cannot be compared.
+        """Return joints corrected by rows; None for joints that rows do not contradict or cannot test.
 
         The rows of all joints are counted in one pass.
         """

@@ -1,7 +1,7 @@
-"""How far off a fit to noisy rows may be: what it shrinks to independence, and rows that noise hides.
+"""Errors of a fit to noisy rows: shrinkage to independence, and rows hidden by noise.
 
-Releases without measured tables have only their rows, whose unbiased counts say how far columns may be from the
-independence that a fit shrinks them to.
+Releases without measured tables have only their rows. The rows' unbiased counts bound the distance from independence,
+to which a fit shrinks.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ from dpframe.observe.significance import DETECTION_SE, HINT_SE
 from dpframe.spaces.arrays import FloatArray
 
 OF_TWO, _TRIPLE_LOG_ODDS_SD = 1.0, 0.2
-"""Standard deviations of log odds ratios of two columns, and of three given their pairs, about, in real tables (tuned;
+"""Typical standard deviations in real tables of log odds ratios of two columns, and of three given their pairs (tuned;
 effect not measured).
 
-With 0.2 the cells of three columns in samples of 600 to 32,561 rows of twenty tables differ from what their true pairs
-leave likeliest by 0.9 to 1.2 of the root of `interaction_variance`.
+With 0.2, cells of three columns differ from the likeliest joint of their true pairs by 0.9 to 1.2 roots of
+`interaction_variance`, in samples of 600 to 32,561 rows of twenty tables.
 """
 
 _MAX_LOG_ODDS_SD = 2.0
-"""Standard deviation of log odds ratios from which on cells are open as if any of their columns' rows were in them
-(tuned; effect not measured)."""
+"""Standard deviation of log odds ratios from which on a cell may hold all rows of one of its values (tuned; effect not
+measured)."""
 
 _MIN_SHARED_PART = 0.15
-"""Part of the most rows that a cell may have, by its columns, that noisy rows leave open at least (tuned; effect
-below).
+"""Least share of a cell's largest possible rows, by its columns, that noise may hide (tuned; effect below).
 
-Rare values are often of the same people: workclass and occupation are unknown of the same rows. With no more than
-independent columns have, 0.8 % of the cells of Adult's pairs are more than five errors off, with this 0.4 %, and errors
-of ordinary pairs are the same.
+Rare values often occur together: workclass and occupation are unknown in the same rows. With only the rows of
+independent columns, 0.8 % of the cells of Adult's pairs err by more than five standard errors. With this share 0.4 %
+do, and errors of ordinary pairs do not change.
 """
 
 _EMPTY_GROUP_SHARE = 1e-9
@@ -60,11 +59,11 @@ def unseen(
     odds: float = 1.0,
     least: float = 0.0,
 ) -> FloatArray:
-    """Return by how much more of the rows cells may hold than a fit has in them, where noise hides it.
+    """Return the shares of rows in cells that noise may hide from a fit.
 
-    A fit, and all its replicas, may leave a cell empty that has rows. These may be as many as if the columns were
-    independent, times ``odds``, and no more than noise hides in the least noisy count of a pair of them. Of the most
-    that each column has for a cell they may be the part ``least`` at least.
+    A fit and all its replicas may leave a cell with rows empty. Its hidden rows are at most the rows under
+    independence, times ``odds``, or the part ``least`` of the smallest margin, if this is more. They are also at most
+    the rows that noise hides in the least noisy count of a pair of the columns.
     """
 
     def hidden_shares(places: Sequence[int]) -> FloatArray:
@@ -87,13 +86,16 @@ def unseen(
 
 
 def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArray:
-    """Return the variance of cells about a fit to noisy rows, which draws what these hardly show to independence.
+    """Return the variance of cells about a fit to noisy rows, which shrinks weak dependence to independence.
 
-    About the fit laws have odds ratios of the standard deviation τ, which the unbiased counts' distance from
-    independence shows, or of that in real tables where noise hides it, or of what these show for sure if it is more;
-    what the counts' own noise then leaves open is 1/(1/v + 1/i), v their variance and i that of the interaction.
-    Cells may hold rows that noise hides, the more of them the stronger columns surely depend on each other, up to all
-    that a value has; and a fit that is farther from a count than noise goes is as far off.
+    The variance has three parts:
+
+    - Shrinkage, 1/(1/v + 1/i): v is the variance of the unbiased counts, and i the variance of an interaction with
+      log odds ratios of the standard deviation τ. The counts' distance from independence bounds τ from above. Real
+      tables have a typical τ, which applies if it is smaller, unless the counts surely show a larger one.
+    - Rows below the noise. The more surely columns depend on each other, the more rows a cell may hide, up to all rows
+      of a value.
+    - The distance between fit and count beyond the noise.
     """
     places = range(shares.ndim)
     estimate = counted(places) if shares.ndim > 1 else None
@@ -111,18 +113,18 @@ def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArr
     residuals = counts / rows - shares
     excess = np.maximum(np.abs(residuals) - DETECTION_SE * np.sqrt(noise) / rows, 0.0)
     max_excess = np.where(residuals > 0, np.maximum(reduce(np.minimum.outer, margins) - shares, 0.0), shares)
-    # Where a column follows from another, all rows of a value may be in one cell.
+    # If a column is a function of another, one cell may have all rows of a value.
     dependence = float(np.clip((probable_sd - OF_TWO) / _MAX_LOG_ODDS_SD, 0.0, 1.0))
     hidden_shares = unseen(shares, margins, counted, rows, odds, _MIN_SHARED_PART + (1 - _MIN_SHARED_PART) * dependence)
     return np.asarray(shrinkage_variances + hidden_shares**2 + np.minimum(excess, max_excess) ** 2)
 
 
 def drawn_of_many(sides: FloatArray, noise: float, counted: Counted) -> float:
-    """Return how far off a fit's count of three conditions and more is by what it draws to independence.
+    """Return the error of a fit's count of three or more conditions from its shrinkage to independence.
 
-    That is what every pair of conditions may add, in the count's part of the rows that meet both, and what only all of
-    them show, with no more of it hidden than the unbiased count's error ``noise``; and rows that noise hides, as in
-    `unseen`. ``sides`` are the counts by condition, met first.
+    Each pair of conditions adds its variance, times the count's share of the rows that meet both. The interaction of
+    all conditions adds at most the error ``noise`` of the unbiased count. Rows below the noise add as in `unseen`.
+    ``sides`` are the counts by condition, met first.
     """
     rows_met, places = float(sides.flat[0]), range(sides.ndim)
     variance = 1 / (1 / max(float(interaction_variance(sides, 3, _TRIPLE_LOG_ODDS_SD).flat[0]), 1e-300) + 1 / noise**2)
@@ -137,9 +139,10 @@ def drawn_of_many(sides: FloatArray, noise: float, counted: Counted) -> float:
 
 
 def odds_spread(counts: FloatArray, apart: FloatArray, noise: FloatArray, surprise: float = HINT_SE) -> float:
-    """Return the standard deviation of log odds ratios that counts show about independent ones, or may hide.
+    """Return an upper bound of the standard deviation of log odds ratios, from counts and their expectations.
 
-    With a ``surprise`` below 0, in standard deviations of what noise shows of itself, that which they show for sure.
+    ``apart``: expected counts under independence. ``noise``: variances of the counts. ``surprise``: standard
+    deviations of the statistic under pure noise that the bound adds; below 0 the result is a lower bound.
     """
     free = counts.size - 1 - sum(cells - 1 for cells in counts.shape)
     chance = interaction_variance(apart, 2, 0.0)
@@ -148,7 +151,7 @@ def odds_spread(counts: FloatArray, apart: FloatArray, noise: FloatArray, surpri
 
 
 def sides_of(shares: FloatArray, parts: Sequence[FloatArray]) -> FloatArray:
-    """Return shares by condition, met first; ``parts`` are what conditions take of the cells of each column."""
+    """Return shares by condition, met first; ``parts``: part of each column's cells that meets its condition."""
     for part in parts:
         shares = np.moveaxis(np.tensordot(np.stack([part, 1 - part]), shares, axes=(1, 0)), 0, -1)
     return np.asarray(shares)

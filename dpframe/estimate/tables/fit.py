@@ -5,8 +5,8 @@ y − σz/√a are independent (Oliveira, Lei and Tibshirani 2021). A fit to the
 score is the fit's squared error plus a constant. Under weak noise the simple estimate is nearer to the truth than any
 mixture; under strong noise the mixture is nearer.
 
-The same trade-off exists within a table: noise is equal in all cells, but the mixture errs more in cells of many rows. A
-cell of m rows moves by the part w = κm/(κm + m̄) from m to the simple estimate s. This is the posterior mean of a
+The same trade-off exists within a table: noise is equal in all cells, but the mixture errs more in cells of many rows.
+A cell of m rows moves by the part w = κm/(κm + m̄) from m to the simple estimate s. This is the posterior mean of a
 normal law whose prior variance is proportional to m. m̄ is the mean of m over rows, and κ the odds of the step of a cell
 of m̄ rows. m and s are fitted to one half of a draw, and y is the other half. The κ of the least
 Σ (y − m − w(s − m))²/σ² has the least expected squared error.

@@ -123,7 +123,7 @@ class Block:
 
     @property
     def is_whole(self) -> bool:
-        """Whether both sides are one."""
+        """Whether both sides are one object."""
         return self.one is self.other
 
     def in_shares(self, n: float, precision: type[np.floating[Any]] = np.float32) -> Block:

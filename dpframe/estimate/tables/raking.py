@@ -30,8 +30,8 @@ FEWEST = 4.0
 effect not measured)."""
 
 MOST_PLACES = 1 << 25
-"""Places of all kinds in all tables up to which they stay in memory for several sweeps; above, there is one sweep (limit
-of memory)."""
+"""Places of all kinds in all tables up to which they stay in memory for several sweeps; above, there is one sweep
+(limit of memory)."""
 
 MOST_KEYS = 1 << 62
 """Products of sizes up to which one whole number identifies a row; above, rows are renumbered (limit of the format)."""
