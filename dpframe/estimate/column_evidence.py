@@ -214,10 +214,8 @@ def of_ranks_alone(
     upper = np.minimum(found.estimate + pair_z * found.std_error, centres + half_widths)
     # If the intervals contradict each other, the count of inference wins: it covers only this rank.
     is_contradiction = ~(lower <= upper)
-    lower, upper = (
-        np.where(is_contradiction, centres - half_widths, lower),
-        np.where(is_contradiction, centres + half_widths, upper),
-    )
+    lower = np.where(is_contradiction, centres - half_widths, lower)
+    upper = np.where(is_contradiction, centres + half_widths, upper)
     # Two intervals that hardly meet are no more precise than the better one.
     middle, min_half_widths = (lower + upper) / 2, single_z * np.minimum(found.std_error, half_widths / pair_z)
     lower, upper = np.minimum(lower, middle - min_half_widths), np.maximum(upper, middle + min_half_widths)

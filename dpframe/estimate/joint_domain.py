@@ -41,6 +41,7 @@ class AxisBlock:
         else:
             if dropna and self.axis.has_null:
                 weight = self.axis.present.reshape([-1] + [1] * (counts.ndim - 1))
+                # The base is a weight per class; its squares enter only without products.
                 class_counts = class_counts * (weight**2 if what == "base²" else weight)
             sums = self.axis.invert(class_counts) if what == "cell·base" else class_counts.sum(axis=0, keepdims=True)
         return np.moveaxis(sums, 0, self.position)
@@ -129,10 +130,8 @@ class GroupBlock:
     def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
         """Keep some rows of every cell, and spread the others evenly over all tuples."""
         kept_rows = generator.binomial(rows, self.noise.signal)
-        lost_rows, law = (
-            (rows - kept_rows).sum(axis=self.positions),
-            reduce(np.multiply.outer, [axis.law for axis in self.axes]),
-        )
+        lost_rows = (rows - kept_rows).sum(axis=self.positions)
+        law = reduce(np.multiply.outer, [axis.law for axis in self.axes])
         noise_rows = generator.multinomial(lost_rows.ravel(), law.ravel() / law.sum()).reshape(
             *lost_rows.shape, *law.shape
         )

@@ -346,10 +346,8 @@ class Joints:
         # The number of rows is public: conditioning on the cells' sum takes u uᵀ off their covariance.
         variances, total = raw.variances, float(self._source.rows)
         total_variance = float(variances.sum())
-        counts, shared = (
-            raw.counts + (total - raw.counts.sum()) * variances / total_variance,
-            variances / math.sqrt(total_variance),
-        )
+        counts = raw.counts + (total - raw.counts.sum()) * variances / total_variance
+        shared = variances / math.sqrt(total_variance)
         source = "tables"
         if self._source.n and all(axis.inverts for axis in question.axes):
             row_counts, row_variances = self._invert_rows(Question(question.axes, False, (), False, False))
@@ -496,10 +494,8 @@ class Joints:
                 stretch_parts = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64) @ aggregation(
                     law, axis
                 )
-                errors, axis_sums = (
-                    law.parts_of(stretch_parts, sampling, z)[1][stretch],
-                    cells.sum(axis=i, keepdims=True),
-                )
+                errors = law.parts_of(stretch_parts, sampling, z)[1][stretch]
+                axis_sums = cells.sum(axis=i, keepdims=True)
                 axis_shares = np.minimum(
                     errors * np.sqrt(np.moveaxis(axis_sums, i, -1)), np.moveaxis(axis_sums, i, -1) / z
                 )
@@ -569,10 +565,8 @@ class Joints:
         columns = [model.columns[name] for name in names]
         fine_parts = [conditions[column.axis.name].share_of_cells(column.axis.ends) for column in columns]
         parts = [column.gathered(part) for column, part in zip(columns, fine_parts, strict=True)]
-        uses_rows, is_unmeasured = (
-            len(names) > 2 and model.is_heard(names),
-            len(names) > 2 and model.known(names) is None,
-        )
+        uses_rows = len(names) > 2 and model.is_heard(names)
+        is_unmeasured = len(names) > 2 and model.known(names) is None
         sides, rows = sides_of(model.joint(names), parts), float(self._source.rows)
         estimate, correction = float(sides.flat[0]) * rows, 0.0
         guarded = model.guarded([names])[0] if uses_rows else None

@@ -74,6 +74,7 @@ def _is_consistent(table: MeasuredTable, columns_by_name: Mapping[str, Column], 
 
 def _has_ascending_starts(starts: tuple[int, ...] | None, column: Column) -> bool:
     if starts is None:
+        # Longer lists of values would exhaust memory.
         return column.space.size <= 1 << 22
     codes = np.asarray(starts)
     rising = len(codes) > 0 and codes[0] == 0 and bool((np.diff(codes) > 0).all())

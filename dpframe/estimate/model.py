@@ -53,7 +53,7 @@ class Models:
 
     @cached_property
     def whole(self) -> Model:
-        """The fit of all columns that tables may hold."""
+        """The fit of all columns that have few values, a measured table, or a numeric grid."""
         return Model(self.tables, [column.name for column in self.tables.source.plan.columns])
 
     @cached_property
@@ -197,7 +197,7 @@ class Model:
             bool(self._source.n) and axis.grid is None and axis.inverts and is_alone and not self.columns[name].is_cut
         )
 
-    def _share_noise(self, i: int, j: int) -> bool:
+    def _has_shared_noise(self, i: int, j: int) -> bool:
         """Return whether two columns were randomised together, so that their noise is not independent."""
         group = self._source.plan.group_of(self.names[i])
         return group is not None and self.names[j] in group.names
@@ -206,7 +206,7 @@ class Model:
         """Yield the unbiased counts of pairs that were randomised together and that no table holds."""
         for i, j in combinations(range(len(self.names)), 2):
             group = self._source.plan.group_of(self.names[i])
-            if group is None or not self._share_noise(i, j) or (i, j) in table_pairs:
+            if group is None or not self._has_shared_noise(i, j) or (i, j) in table_pairs:
                 continue
             axes = [replace(self._members[place].axis, group=group) for place in (i, j)]
             counts, law = count_classes(axes, self._source.codes([self.names[i], self.names[j]])), []
@@ -236,7 +236,7 @@ class Model:
             # A column of one cell has no dependence.
             and min(self._members[place].cells for place in (i, j)) > 1
             and not {i, j} <= table_places
-            and not self._share_noise(i, j)
+            and not self._has_shared_noise(i, j)
             and classes[i] * classes[j] <= MOST_PAIR_CELLS
         ]
         # Rows are read once for as many pairs as fit in memory.

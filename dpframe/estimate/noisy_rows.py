@@ -74,10 +74,8 @@ def unseen(
 
     max_margins = [np.maximum(margin, hidden_shares([place])) for place, margin in enumerate(margins)]
     min_margins = reduce(np.minimum.outer, max_margins)
-    max_shares, noise = (
-        np.minimum(np.maximum(odds * crossed(max_margins), least * min_margins), min_margins),
-        np.full_like(shares, np.inf),
-    )
+    max_shares = np.minimum(np.maximum(odds * crossed(max_margins), least * min_margins), min_margins)
+    noise = np.full_like(shares, np.inf)
     for i, j in combinations(range(shares.ndim), 2):
         other_axes = [k for k in range(shares.ndim) if k not in (i, j)]
         noise = np.minimum(noise, np.expand_dims(hidden_shares([i, j]), other_axes))
@@ -103,6 +101,7 @@ def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArr
         return np.zeros(shares.shape)
     counts, noise = estimate
     other_axes = [tuple(axis for axis in places if axis != place) for place in places]
+    # Unbiased margins may be negative; at least one row keeps expectations positive.
     margins = [np.maximum(counts.sum(axis=axes) / rows, 1 / rows) for axes in other_axes]
     likely_sd, probable_sd, certain_sd = (
         odds_spread(counts, rows * crossed(margins), noise, surprise) for surprise in (HINT_SE, -HINT_SE / 2, -HINT_SE)

@@ -142,10 +142,8 @@ def _bin_slopes(joint: FloatArray, bin_shares: FloatArray, middles: FloatArray, 
     if len(filled_bins) < 2:
         return rank_slopes
     law, bin_widths = joint[filled_bins] / bin_shares[filled_bins, None], bin_shares[filled_bins, None]
-    left_bins, right_bins = (
-        np.maximum(np.arange(len(filled_bins)) - 1, 0),
-        np.minimum(np.arange(len(filled_bins)) + 1, len(filled_bins) - 1),
-    )
+    left_bins = np.maximum(np.arange(len(filled_bins)) - 1, 0)
+    right_bins = np.minimum(np.arange(len(filled_bins)) + 1, len(filled_bins) - 1)
     runs = (middles[filled_bins[right_bins]] - middles[filled_bins[left_bins]])[:, None]
     # No density may be negative at a bin's ends, and densities add up to the bin's.
     # Bins with hardly any rows lie at one rank, and have no slope.

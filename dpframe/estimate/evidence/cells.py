@@ -99,6 +99,7 @@ def _add_cell(
     even = np.where(light, widths, 0.0) * light_rows / max(float(widths[light].sum()), 1.0)
     noise = float(parts.variances[light].sum())
     excess = float(((parts.values - even)[light] ** 2).sum())
+    # Light rows below the noise have no information on unevenness.
     if light_rows > math.sqrt(variance):
         tree.uneven.setdefault(level + 1, []).append(
             (excess, noise, 2 * float((parts.variances[light] ** 2).sum()), light_rows**2)
@@ -139,6 +140,7 @@ def _find_heavy(parts: Observation, count: float, variance: float) -> tuple[np.n
     """Return a mask of the parts above an even spread of the light rows, and the number of light rows."""
     widths = parts.runs.widths
     heavy, light_rows = np.zeros(len(widths), dtype=np.bool_), max(count, 0.0)
+    # Heavy parts raise the even spread of the others, so the search repeats without them.
     for _ in range(_MAX_SEARCHES):
         share = np.where(heavy, 0.0, widths) / max(float(widths[~heavy].sum()), 1.0)
         sigma = np.sqrt(parts.variances + share**2 * (variance + parts.variances[heavy].sum()))

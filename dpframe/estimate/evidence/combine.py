@@ -93,10 +93,8 @@ def shrunk(
     )
     share = 1 / _FAR_SCALE_FACTORS[: len(far_variances), None]
     with np.errstate(divide="ignore"):
-        near_scores, far_scores = (
-            law(near_variances) + np.log(1 - far),
-            law(far_variances) + np.log(far * share / share.sum()),
-        )
+        near_scores = law(near_variances) + np.log(1 - far)
+        far_scores = law(far_variances) + np.log(far * share / share.sum())
     far_score = np.logaddexp.reduce(far_scores, axis=0)
     score = np.logaddexp(near_scores, far_score)
     posterior = score.sum(axis=1) - RHO**2 / 2

@@ -42,7 +42,7 @@ Line = tuple[float, float]
 
 
 class Cells(ABC):
-    """The cells of a column: stretches of the codes of values in their order, and null's last where it is a value."""
+    """The cells of a column: stretches of the codes of values in their order, and null's last if null is a value."""
 
     @property
     @abstractmethod
@@ -190,6 +190,7 @@ class RowsLaw(Law):
     @cached_property
     def _fit(self) -> tuple[Observation, FloatArray]:
         facts = self.facts
+        # The bias of counts above a threshold depends on the shares, hence several fits.
         for _ in range(_LINEARISATIONS if facts.is_truncated else 1):
             model = Shares.of([self.channel], facts, self.rows)
             shares = model.fitted(Seen.of(self.counts, facts.values))[:, 0]
@@ -222,6 +223,7 @@ class RowsLaw(Law):
 
     def errors_of(self, function: Callable[[FloatArray], FloatArray], sampling: float) -> FloatArray:
         """Return the root mean squared error of a function of the shares, by parametric bootstrap."""
+        # A fixed seed makes errors reproducible.
         generator, size, n, facts = np.random.default_rng(0), round(self.rows), int(self.counts.sum()), self._fit[0]
         releases = released_again(self.shares, self._model.channel, n, size, sampling >= 1, generator)
         truths, counts, noisy = [], [], []
@@ -268,10 +270,8 @@ class RowsLaw(Law):
             likelihood_losses, _ = self._model.lost(self.shares, self._data, cells_below, np.full(bins, level), among)
             is_plausible = likelihood_losses <= self._likelihood_margin(z, sampling)
             # A cell's end may be above the quantile if enough rows may lie before it; its start may be below if few do.
-            above, under = (
-                (heights[1:] >= level) | is_plausible,
-                np.append(True, ((heights[1:] <= level) | is_plausible)[:-1]),
-            )
+            above = (heights[1:] >= level) | is_plausible
+            under = np.append(True, ((heights[1:] <= level) | is_plausible)[:-1])
             above[-1] = True
             lower.append(edges[int(np.flatnonzero(above)[0])])
             upper.append(edges[int(np.flatnonzero(under)[-1]) + 1] - 1)

@@ -229,13 +229,11 @@ class Shares:
             has_ended = is_at_goal | (next_.likelihood >= enough)
             if has_ended.any():
                 estimates[..., going[has_ended]] = np.where(is_at_goal, point.shares, first)[..., has_ended]
-                going, seen, enough, point, next_ = (
-                    going[~has_ended],
-                    seen[~has_ended],
-                    enough[~has_ended],
-                    point[~has_ended],
-                    next_[~has_ended],
-                )
+                going = going[~has_ended]
+                seen = seen[~has_ended]
+                enough = enough[~has_ended]
+                point = point[~has_ended]
+                next_ = next_[~has_ended]
                 if not len(going):
                     return estimates
             point = self._extrapolate(point, next_, seen)
@@ -345,10 +343,8 @@ class Shares:
         for _ in range(_INTERVAL_HALVINGS):
             middle = (inner_shares + outer_shares) / 2
             losses, start = self.lost(shares, seen, inside, middle, among, start)
-            inner_shares, outer_shares = (
-                np.where(losses <= most, middle, inner_shares),
-                np.where(losses <= most, outer_shares, middle),
-            )
+            inner_shares = np.where(losses <= most, middle, inner_shares)
+            outer_shares = np.where(losses <= most, outer_shares, middle)
         return outer_shares
 
 

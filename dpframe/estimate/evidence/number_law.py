@@ -413,10 +413,8 @@ class NumberLaw(Law):
         if self.total is None:
             error, within_variance = self.linear(centred_codes)[1], rows**2 * float(self._value_shares @ self.within)
         else:
-            error, within_variance = (
-                self._estimate_linear(self._pad_null(centred_codes))[1],
-                self._within_cell_sum_variance,
-            )
+            error = self._estimate_linear(self._pad_null(centred_codes))[1]
+            within_variance = self._within_cell_sum_variance
         cell_estimate = float(self.risen @ self.middles), float(error[0]) ** 2 + within_variance
         return cell_estimate if self.total is None or cell_estimate[1] < self.total[1] else self.total
 
@@ -475,7 +473,7 @@ class NumberLaw(Law):
         variance_shift, error = (
             float(v[0]) / rows for v in self._estimate_linear(self._pad_null((squares - projected_variance)[None, :]))
         )
-        # The mean of a cell's codes may be off its middle, and their spread from that of an even one.
+        # Rows of a cell may differ from an even spread in their mean and in their variance.
         middle_variances = self.uneven * self.widths**2 / 12
         spread_variances = cell_rows**2 * (
             4 * (self.middles - centre) ** 2 * middle_variances + self.uneven * self.within**2

@@ -5,7 +5,7 @@ y − σz/√a are independent (Oliveira, Lei and Tibshirani 2021). A fit to the
 score is the fit's squared error plus a constant. Under weak noise the simple estimate is nearer to the truth than any
 mixture; under strong noise the mixture is nearer.
 
-The same trade-off exists within a table: noise is equal in all cells, but the mixture errs more in cells of many rows.
+This trade-off also exists within a table: noise is equal in all cells, but the mixture errs more in cells of many rows.
 A cell of m rows moves by the part w = κm/(κm + m̄) from m to the simple estimate s. This is the posterior mean of a
 normal law whose prior variance is proportional to m. m̄ is the mean of m over rows, and κ the odds of the step of a cell
 of m̄ rows. m and s are fitted to one half of a draw, and y is the other half. The κ of the least
@@ -168,6 +168,7 @@ def remembered_fit(evidence: Evidence) -> TableFit:
         digest.update(repr((table.columns, table.counts.shape)).encode())
         for values in (table.counts, np.asarray(table.sigma), *table.channels):
             digest.update(values.tobytes())
+    # The key covers all inputs of a fit, which is deterministic.
     key = digest.digest()
     fit = _fits.get(key)
     return remember(_fits, key, fit_tables(evidence) if fit is None else fit, REMEMBERED_FITS)
@@ -305,6 +306,7 @@ def _choose_steps(choice: Choice) -> Steps:
         column_sets[1] |= {(c,) for c in range(len(validation.sizes))}
         for columns in validation.joints:
             column_sets[min(len(columns), 3)].add(columns)
+    # An even selection of the larger tables.
     larger = sorted(column_sets[3])[:: math.ceil(len(column_sets[3]) / MOST_LARGER) or 1]
     steps = Steps({}, 0.0)
     for group in (sorted(column_sets[1]), sorted(column_sets[2]), larger):

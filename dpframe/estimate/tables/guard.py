@@ -49,6 +49,7 @@ def guard_joint(
     ``counts``: released rows by class. ``pairs``: shares of pairs of axes, to which the corrected joint is scaled.
     ``unlikely``: probability below which rows contradict the joint.
     """
+    # Expectation–maximisation cannot raise a share of zero.
     start = np.maximum(shares, 1e-12)
     start = start / start.sum()
     n, law = max(float(counts.sum()), 1.0), channel_of(channels).spread(start)

@@ -113,7 +113,7 @@ class Block:
     """Counts of the pairs between two sides, and the precision of each: 0 for unknown counts.
 
     ``counts`` has the shape (1 or starts, cells of one side, cells of the other): starts share one table of counts, or
-    each has its own. If both sides are the same object, every pair is in the block twice.
+    each has its own. If both sides are one object, every pair is in the block twice.
     """
 
     one: Side
@@ -162,6 +162,7 @@ class Block:
             if not self.is_whole:
                 np.matmul(second_law, weighted.T, out=by_one[s])
         if self.is_whole:
+            # A symmetric block has both orders of every pair.
             return chi_squares / 2, [(self.one, self.one.back(by_other))]
         return chi_squares, [(self.one, self.one.back(by_one)), (self.other, self.other.back(by_other))]
 
@@ -244,10 +245,12 @@ def fit_mixtures(
     for place, copy in enumerate(copies, start=seed):
         laws = np.concatenate(copy.one_ways)
         noise = np.random.default_rng(place).gamma(1.0, 1.0, (starts, classes, len(laws)))
+        # The small term keeps logits of empty cells finite.
         logits.append(np.log(laws * noise + 1e-9))
     targets = targets_of(copies[0])
     tilts = np.zeros((len(copies) * starts, classes))
     descent = Descent(targets, _stack_blocks(copies, starts), copies[0].sizes, np.concatenate(logits), tilts)
+    # The first target has the tables, if any.
     goal = targets[0].pace.discrepancy * targets[0].degrees
     mixtures = _to_mixtures(*descent.run(np.full(len(tilts), goal), most_steps), copies[0].sizes)
     return [mean_mixture(mixtures[start : start + starts]) for start in range(0, len(mixtures), starts)]
@@ -307,7 +310,7 @@ def _to_mixtures(laws: FloatArray, weights: FloatArray, sizes: Sequence[int]) ->
 class Descent:
     """Descent of several starts side by side, shape (starts, classes, all cells); a start at its goal leaves.
 
-    ``blocks`` are those of the targets in shares; ``logits`` and ``tilts`` are logarithms of laws and weights.
+    ``blocks`` are the targets' blocks in shares; ``logits`` and ``tilts`` are logarithms of laws and weights.
     """
 
     def __init__(
@@ -372,11 +375,9 @@ class Descent:
 
     def gradients(self, laws: Single, weights: Single) -> tuple[FloatArray, list[Single]]:
         """Return χ² of every block and start, and the gradients of their sum by logits and tilts."""
-        misfit, by_logits, shares = (
-            np.zeros((len(self.blocks), len(laws))),
-            np.zeros_like(laws),
-            laws * weights[..., None],
-        )
+        misfit = np.zeros((len(self.blocks), len(laws)))
+        by_logits = np.zeros_like(laws)
+        shares = laws * weights[..., None]
         for block, chi_squares in zip(self.blocks, misfit, strict=True):
             chi_squares[:], sides = block.misfit(laws, shares)
             for side, part in sides:

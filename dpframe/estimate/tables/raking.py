@@ -64,6 +64,7 @@ def raked(
     )
     # Whole numbers that add up to the rows, each next to its weight (systematic sampling).
     levels = np.cumsum(weights) * (len(kind) / weights.sum())
+    # Rounding errors must not lose the last row.
     levels[-1] = len(kind)
     ends = np.floor(levels + generator.random()).astype(np.int64)
     target_sizes = np.diff(np.minimum(ends, len(kind)), prepend=0)
@@ -94,6 +95,7 @@ def exchange(
     broken = np.stack([np.asarray(breaks(columns)) for _, breaks in rules])
     names = dict.fromkeys(name for rule_columns, _ in rules for name in rule_columns)
     rule_places = {name: [i for i, (rule_columns, _) in enumerate(rules) if name in rule_columns] for name in names}
+    # Breaches must fall, but within cells they may also move.
     max_change = -1 if within is None else 0
     for _ in range(MOST_EXCHANGES):
         for name, places in rule_places.items():
@@ -107,10 +109,8 @@ def exchange(
             is_exchange = (column[first_rows] != column[second_rows]) & (is_wrong[first_rows] | is_wrong[second_rows])
             if within is not None:
                 is_exchange &= within[name][first_rows] == within[name][second_rows]
-            rows, partner_rows = (
-                np.append(first_rows[is_exchange], second_rows[is_exchange]),
-                np.append(second_rows[is_exchange], first_rows[is_exchange]),
-            )
+            rows = np.append(first_rows[is_exchange], second_rows[is_exchange])
+            partner_rows = np.append(second_rows[is_exchange], first_rows[is_exchange])
             if not len(rows):
                 continue
             exchanged = {n: columns[n][partner_rows if n == name else rows] for i in places for n in rules[i][0]}

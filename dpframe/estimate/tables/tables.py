@@ -75,6 +75,7 @@ class Table:
         table_order = [c for c in self.columns if c in columns]
         order = [table_order.index(c) for c in columns]
         counts = self.counts.sum(axis=other_axes).transpose(order)
+        # Equal variances have equal sums, which need no array.
         if isinstance(self.sigma, float):
             return Table(tuple(columns), counts, self.sigma * math.sqrt(self.counts.size / counts.size))
         return Table(tuple(columns), counts, np.sqrt(self.variances.sum(axis=other_axes).transpose(order)))
@@ -108,6 +109,7 @@ def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[Flo
     """
     total = max(float(counts.sum()), 1.0)
     margins = [counts.sum(axis=1 - i) for i in range(2)]
+    # Half a row keeps variances of empty classes above zero.
     expected = np.outer(margins[0] + 0.5, margins[1] + 0.5) / total
     cells = [expectation_maximization(margin, [channel]) for margin, channel in zip(margins, channels, strict=True)]
     share = float(noise_share(channels, np.outer(cells[0], cells[1])))
