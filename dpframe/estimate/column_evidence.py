@@ -3,8 +3,8 @@
 The rows' unbiased estimate of a column's cells has a known covariance, and measured counts are independent of it: both
 are combined by generalised least squares (`observe`), or maximum likelihood takes both (`RowsLaw`).
 
-Counts of items are left out: inference cuts a row's items by another choice than the release does. So are those of
-times, whose unit a plan does not state.
+Counts of items are excluded: inference samples a row's items by another choice than the release does. Counts of times
+are excluded, too: a plan does not state their unit.
 """
 
 from __future__ import annotations
@@ -34,127 +34,130 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.tables.released import Source
 
 MOST_CELLS = 1_000
-"""Cells up to which covariances are formed; with more, only rows are taken (limit of time)."""
+"""Cells up to which covariances are formed; with more cells, only rows count (limit of time)."""
 
 UNLIKELY = 1e-6
-"""Probability below which counts that are so far from the rows are those of another table (tolerance)."""
+"""Probability of counts given the rows below which they are another table's (tolerance)."""
 
 BEYOND_USE = 1e3
-"""Errors, in tables, that are mended by nothing: the bins are too narrow for the noise, and digits are lost
+"""Standard error, in numbers of all rows, above which bins are too narrow for the noise, and digits are lost
 (tolerance)."""
 
-_COARSE = 4_096
-"""Steps of real numbers from which on the part of a step that an edge may cut off is passed over (tolerance)."""
+_MAX_CHECKED_STEPS = 4_096
+"""Steps of a real number's grid from which on an edge within a step is ignored (tolerance)."""
 
 
 CellCount = tuple[FloatArray, float, float, float]
-"""A row of the matrix, the count, its variance, and the least one that is reported."""
+"""A row of the matrix, the count, its variance, and the least reported count."""
 
 
 def cell_counts_of(axis: Axis, inferred: Inferred, parts: bool = False) -> Observation | None:
-    """Return what inference measured of an axis's cells, or None if nothing that helps.
+    """Return the counts of an axis's cells that inference measured, or None without any.
 
-    Counts between edges that are not the cells' are added up to those that are; or, with ``parts``, are of the parts of
-    cells that lie between them.
+    Counts between edges within cells are added up to whole cells. With ``parts``, they stay counts of parts of cells.
     """
     if axis.cells > MOST_CELLS or axis.name not in inferred.columns:
         return None
     limit = dict(inferred.thresholds).get(axis.name, -math.inf)
-    mine = [measured for measured in inferred.measured if measured.column == axis.name]
-    on_steps = is_on_steps(mine, axis.column.space)
-    found = [one for m in mine for one in (*_values(m, axis, limit), *_intervals(m, axis, parts, on_steps))]
-    # Where values that were not found are released as null, too, no count is of all nulls.
+    records = [record for record in inferred.measured if record.column == axis.name]
+    on_steps = is_on_steps(records, axis.column.space)
+    counts = [
+        one
+        for record in records
+        for one in (*_yield_value_counts(record, axis, limit), *_yield_interval_counts(record, axis, parts, on_steps))
+    ]
+    # If undetected values are released as null, too, no count covers all nulls.
     has_other = getattr(axis.column.space.inner_space, "other", None) is not None
-    nulls = null_count(measured for measured in mine if has_other or measured.kind != "values")
+    nulls = null_count(record for record in records if has_other or record.kind != "values")
     if nulls is not None and axis.has_null:
-        # Null is a value if the mean of all its counts showed by three standard errors.
-        found.append((np.eye(axis.cells)[-1], *nulls, DETECTION_SE * math.sqrt(nulls[1])))
-    if not found:
+        # Null became a value only if the mean of its counts exceeded three standard errors.
+        counts.append((np.eye(axis.cells)[-1], *nulls, DETECTION_SE * math.sqrt(nulls[1])))
+    if not counts:
         return None
-    return Observation(*(np.array(part, dtype=np.float64) for part in zip(*found, strict=True)))
+    return Observation(*(np.array(part, dtype=np.float64) for part in zip(*counts, strict=True)))
 
 
-def _values(measured: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
-    """Yield the counts of values that have a cell of their own: not that in which all others are too."""
-    if measured.kind != "values" or axis.grid is not None:
+def _yield_value_counts(record: Measured, axis: Axis, limit: float) -> Iterator[CellCount]:
+    """Yield the counts of values with a single cell; the cell of all other values has no count."""
+    if record.kind != "values" or axis.grid is not None:
         return
     space: Any = axis.column.space.inner_space
     places = {label: i for i, label in enumerate(space.labels()) if label != getattr(space, "other", None)}
-    for value, count in zip(measured.cells, measured.counts, strict=False):
+    for value, count in zip(record.cells, record.counts, strict=False):
         if value in places:
-            # Counts are whole: half a row below the threshold is where a smooth law has them begin.
-            yield np.eye(axis.cells)[places[value]], count, measured.variance, limit - 0.5
+            # Counts are whole, so a smooth law begins half a row below the threshold.
+            yield np.eye(axis.cells)[places[value]], count, record.variance, limit - 0.5
 
 
-def _intervals(measured: Measured, axis: Axis, parts: bool, on_steps: bool) -> Iterator[CellCount]:
+def _yield_interval_counts(record: Measured, axis: Axis, parts: bool, on_steps: bool) -> Iterator[CellCount]:
     edges = axis.ends
-    cuts = [(i, code) for i, code in _cuts(measured, axis.column.space, on_steps) if parts or code in edges[1:-1]]
+    cuts = [(i, code) for i, code in _yield_cuts(record, axis.column.space, on_steps) if parts or code in edges[1:-1]]
     if not cuts:
         return
-    starts, codes = [0, *(i + 1 for i, _ in cuts), len(measured.counts)], [0, *(code for _, code in cuts), edges[-1]]
-    # Nulls where the space holds none are coded as its fixed point.
-    imputed = measured.missing if not axis.has_null else None
-    home = -1 if imputed is None else axis.column.space.inner_space.fixed_point
+    starts, codes = [0, *(i + 1 for i, _ in cuts), len(record.counts)], [0, *(code for _, code in cuts), edges[-1]]
+    # A space without null codes nulls as its fixed point.
+    imputed = record.missing if not axis.has_null else None
+    null_code = -1 if imputed is None else axis.column.space.inner_space.fixed_point
     for (start, stop), (low, high) in zip(pairwise(starts), pairwise(codes), strict=True):
-        (inside,) = axis.overlap([low], [high])
-        terms = [*measured.counts[start:stop], *([imputed] if imputed is not None and low <= home < high else [])]
-        yield inside, sum(terms), measured.variance * len(terms), -math.inf
+        (cell_parts,) = axis.overlap([low], [high])
+        terms = [*record.counts[start:stop], *([imputed] if imputed is not None and low <= null_code < high else [])]
+        yield cell_parts, sum(terms), record.variance * len(terms), -math.inf
 
 
-def _cuts(measured: Measured, space: Space, on_steps: bool) -> Iterator[tuple[int, int]]:
-    """Yield the edges, by position, that part the codes of a space, and the first code from there on.
+def _yield_cuts(record: Measured, space: Space, on_steps: bool) -> Iterator[tuple[int, int]]:
+    """Yield the positions of edges that separate the codes of a space, and the first code above each edge.
 
-    An edge of whole numbers does if no code has values on both sides of it; one of reals always, but for part of a
-    step, and of reals that are multiples of their step without that.
+    An edge separates whole numbers if no code has values on both sides. It separates reals up to a part of a step, and
+    exactly if the reals are multiples of their step.
     """
     grid: Any = space.inner_space
-    if measured.kind != "intervals" or grid.is_time or grid.is_listed or not grid.is_numeric:
+    if record.kind != "intervals" or grid.is_time or grid.is_listed or not grid.is_numeric:
         return
-    # A single step is that of truth values, between which there is nothing to cut off.
-    coarse = not grid.is_whole and 1 < grid.steps < _COARSE
+    # Truth values have a single step, which no edge can cut.
+    coarse = not grid.is_whole and 1 < grid.steps < _MAX_CHECKED_STEPS
     if coarse and not on_steps:
         return
-    inside = [(i, edge) for i, edge in enumerate(measured.cells) if grid.lower < edge <= grid.upper]
-    if not inside:
+    inner_edges = [(i, edge) for i, edge in enumerate(record.cells) if grid.lower < edge <= grid.upper]
+    if not inner_edges:
         return
     if coarse:
-        codes = [_first_code(edge, grid) for _, edge in inside]
+        codes = [_first_code(edge, grid) for _, edge in inner_edges]
     else:
-        codes = grid.encode(np.array([edge for _, edge in inside])).astype(np.int64).tolist()
-    before = codes
+        codes = grid.encode(np.array([edge for _, edge in inner_edges])).astype(np.int64).tolist()
+    lower_codes = codes
     if grid.is_whole:
-        before = grid.encode(np.array([edge - 1 for _, edge in inside])).astype(np.int64).tolist()
+        lower_codes = grid.encode(np.array([edge - 1 for _, edge in inner_edges])).astype(np.int64).tolist()
     last = 0
-    for (i, _), code, lower in zip(inside, codes, before, strict=True):
+    for (i, _), code, lower in zip(inner_edges, codes, lower_codes, strict=True):
         if code > last and (not grid.is_whole or lower < code):
             last = code
             yield i, code
 
 
 def _first_code(edge: float, grid: Any) -> int:
-    """Return the first code whose value is at or above an edge, where values are decimals of two digits at most."""
+    """Return the first code at or above an edge, for values with at most two decimals."""
     place = (edge - float(grid.lower)) / float(grid.step)
-    near = round(place)
-    if abs(place - near) > _APART:
+    nearest = round(place)
+    if abs(place - nearest) > _STEP_TOLERANCE:
         return math.ceil(place)
-    return near + int(edge > round(float(grid.lower) + near * float(grid.step), 2))
+    return nearest + int(edge > round(float(grid.lower) + nearest * float(grid.step), 2))
 
 
-_APART = 1e-6
-"""Parts of a step by which a number that is no multiple of it differs from one (tolerance)."""
+_STEP_TOLERANCE = 1e-6
+"""Distance, in steps, above which a number is no multiple of its step (tolerance)."""
 
 
 def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
-    """Return a grid of as many cells whose nearest edges are moved to those that counts were measured between."""
-    edges, taken = list(axis.edges), {0, 1, len(axis.edges) - 1}
-    own = [m for m in inferred.measured if m.column == axis.name]
-    on_steps = is_on_steps(own, axis.column.space)
-    cuts = {code for m in own for _, code in _cuts(m, axis.column.space, on_steps)}
+    """Move the nearest edges of a grid to the edges of measured counts."""
+    edges, used_places = list(axis.edges), {0, 1, len(axis.edges) - 1}
+    records = [record for record in inferred.measured if record.column == axis.name]
+    on_steps = is_on_steps(records, axis.column.space)
+    cuts = {code for record in records for _, code in _yield_cuts(record, axis.column.space, on_steps)}
     for code in sorted(cuts):
-        at = int(np.argmin(np.abs(np.array(axis.edges) - code)))
-        if at not in taken:
-            edges[at] = code
-            taken.add(at)
+        place = int(np.argmin(np.abs(np.array(axis.edges) - code)))
+        if place not in used_places:
+            edges[place] = code
+            used_places.add(place)
     return BinnedAxis(axis.column, tuple(sorted(set(edges))), axis.bounds)
 
 
@@ -162,19 +165,19 @@ def snapped(axis: BinnedAxis, inferred: Inferred) -> BinnedAxis:
 def rows_by_cell(
     axis: Axis, counts: FloatArray, weight: float = 1.0, sampling: float = 0.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the rows' unbiased counts of a column's cells, and their covariance, by the law at the fitted shares.
+    """Return the rows' unbiased counts of a column's cells, and their covariance at the fitted shares.
 
     ``axis`` and ``counts``: the column's cells, and its released rows by class; ``weight`` and ``sampling``: n/m and
-    (N−m)/(N−1) where m rows of N were released.
+    (N−m)/(N−1) if m rows of N were released.
     """
     surrogates, n = axis.surrogates, float(counts.sum())
-    alone = surrogates @ counts
-    # Half a row more in every cell: no cell that seems empty is taken for certain.
-    shares = project(alone / n) * n + 0.5
+    estimates = surrogates @ counts
+    # With half a row more, no cell is empty for certain.
+    shares = project(estimates / n) * n + 0.5
     shares /= shares.sum()
     noise = (surrogates * (axis.channel @ shares)) @ surrogates.T
-    own = (1 - sampling) * np.diag(shares) + sampling * np.outer(shares, shares)
-    return alone * weight, n * weight**2 * (noise - own)
+    sampling_covariance = (1 - sampling) * np.diag(shares) + sampling * np.outer(shares, shares)
+    return estimates * weight, n * weight**2 * (noise - sampling_covariance)
 
 
 def of_ranks_alone(
@@ -187,51 +190,54 @@ def of_ranks_alone(
     level: float,
     dropna: bool = True,
 ) -> Results:
-    """Return estimates by rank, each of it and of ranks that were merged into it, as estimates of the rank itself.
+    """Correct estimates by rank for ranks that were merged into them.
 
-    Declared ranks that inference did not find are released as their neighbours, and rows and tables cannot tell them
-    apart. The counts of inference can: its count A of a rank is of no other, and u = n − ΣA rows have ranks that were
-    not found. So for a count B of rows and tables the truth lies in [B − u, B], and in an interval about A: in both,
-    and by Bonferroni's inequality each is taken at half of the chance of error.
+    Declared ranks that inference did not detect are released as their neighbours. Rows and tables cannot separate them,
+    but the counts of inference can. Its count A of a rank covers no other rank, and u = n − ΣA rows have undetected
+    ranks. So the truth lies in [B − u, B] for a count B of rows and tables, and in an interval about A. The result is
+    the intersection; by Bonferroni's inequality each interval gets half of the error probability.
 
-    Among 1,000 rows 300 have ranks that were not found, and are released as "high".
+    Example: 300 of 1,000 rows have undetected ranks, and are released as "high".
     """
-    both, single = (NormalDist().inv_cdf(1 - (1 - level) / sides) for sides in (4, 2))
+    pair_z, single_z = (NormalDist().inv_cdf(1 - (1 - level) / sides) for sides in (4, 2))
     nulls = 0.0 if measured.missing is None else min(max(float(measured.missing), 0.0), rows)
     total, terms = max(rows - nulls, 1.0), len(measured.cells) + (measured.missing is not None)
-    merged = max(total - sum(measured.counts), 0.0) + both * math.sqrt(terms * measured.variance)
+    merged_rows = max(total - sum(measured.counts), 0.0) + pair_z * math.sqrt(terms * measured.variance)
     counts, scale = dict(zip(measured.cells, measured.counts, strict=False)), 1.0
     if normalize:
         scale = total if dropna else rows
     count = np.array([counts.get(label, np.nan) for label in labels], dtype=np.float64)
     share = np.clip(count / total, 0.0, 1.0)
-    drawn = share * (1 - share) * total if population else 0.0
-    about, spread = count / scale, both * np.sqrt(measured.variance + drawn) / scale
-    lower = np.maximum(found.estimate - both * found.std_error - merged / scale, about - spread)
-    upper = np.minimum(found.estimate + both * found.std_error, about + spread)
-    # Where they contradict each other, what inference counted is of the rank itself.
-    apart = ~(lower <= upper)
-    lower, upper = np.where(apart, about - spread, lower), np.where(apart, about + spread, upper)
-    # Two intervals that hardly meet do not know more than the better of them.
-    middle, least = (lower + upper) / 2, single * np.minimum(found.std_error, spread / both)
-    lower, upper = np.minimum(lower, middle - least), np.maximum(upper, middle + least)
+    sampling_variance = share * (1 - share) * total if population else 0.0
+    centres, half_widths = count / scale, pair_z * np.sqrt(measured.variance + sampling_variance) / scale
+    lower = np.maximum(found.estimate - pair_z * found.std_error - merged_rows / scale, centres - half_widths)
+    upper = np.minimum(found.estimate + pair_z * found.std_error, centres + half_widths)
+    # If the intervals contradict each other, the count of inference wins: it covers only this rank.
+    is_contradiction = ~(lower <= upper)
+    lower = np.where(is_contradiction, centres - half_widths, lower)
+    upper = np.where(is_contradiction, centres + half_widths, upper)
+    # Two intervals that hardly meet are no more precise than the better one.
+    middle, min_half_widths = (lower + upper) / 2, single_z * np.minimum(found.std_error, half_widths / pair_z)
+    lower, upper = np.minimum(lower, middle - min_half_widths), np.maximum(upper, middle + min_half_widths)
     point = np.where((lower < found.estimate) & (found.estimate < upper), found.estimate, (lower + upper) / 2)
-    own, known = Results(point, (upper - lower) / (2 * single), lower, upper), np.isfinite(count)
-    return Results(*(np.where(known, a, b) for a, b in zip(own.parts.values(), found.parts.values(), strict=True)))
+    results, is_counted = Results(point, (upper - lower) / (2 * single_z), lower, upper), np.isfinite(count)
+    return Results(
+        *(np.where(is_counted, a, b) for a, b in zip(results.parts.values(), found.parts.values(), strict=True))
+    )
 
 
 Key = tuple[str, tuple[int, ...]]
 
 
-def _key(axis: Axis) -> Key:
+def _axis_key(axis: Axis) -> Key:
     return axis.name, axis.grid.edges if axis.grid is not None else ()
 
 
 class ColumnEvidence:
-    """What a release says of single columns: its rows, and the counts that its plan's inference measured.
+    """Evidence on single columns: the released rows, and the counts of the plan's inference.
 
-    ``count`` counts released rows by the classes of an axis. Where m rows of N were released,
-    ``weight`` is N/m and ``sampling`` (N−m)/(N−1). ``inferred`` is None where rows and counts are of several tables.
+    ``count`` counts released rows by the classes of an axis. If m rows of N were released, ``weight`` is N/m and
+    ``sampling`` (N−m)/(N−1). ``inferred`` is None if rows and counts are from different tables.
     """
 
     def __init__(
@@ -242,55 +248,57 @@ class ColumnEvidence:
         sampling: float = 0.0,
     ) -> None:
         self._inferred, self._count, self._weight, self._sampling = inferred, count, weight, sampling
-        self._doubtful: set[str] = set()
-        self._hopeless: set[Key] = set()
+        self._inconsistent_columns: set[str] = set()
+        self._unusable_keys: set[Key] = set()
         self._laws: dict[Key, RowsLaw] = {}
 
     @classmethod
     def of(cls, source: Source, inferred: Inferred | None = None) -> ColumnEvidence:
-        """Return what the rows of a release say, and counts of inference that are of the same table."""
+        """Return the evidence of a release's rows, and of inference's counts of its table."""
         sampling = source.sampling("table")
         return cls(inferred, lambda axis: count_classes([axis], source.codes([axis.name])), source.weight, sampling)
 
     def counted(self, axis: Axis, parts: bool = False) -> Observation | None:
-        """Return what inference counted of an axis, unless its rows do not fit that; with ``parts`` of cells' parts."""
-        known = axis.name not in self._doubtful and (parts or _key(axis) not in self._hopeless)
-        return cell_counts_of(axis, self._inferred, parts) if known and self._inferred is not None else None
+        """Return inference's counts of an axis, unless rows contradict them; ``parts`` as in `cell_counts_of`."""
+        is_consistent = axis.name not in self._inconsistent_columns and (
+            parts or _axis_key(axis) not in self._unusable_keys
+        )
+        return cell_counts_of(axis, self._inferred, parts) if is_consistent and self._inferred is not None else None
 
     def ranks(self, column: str) -> Measured | None:
-        """Return what was counted of a column's ranks, if that is what it has."""
-        if self._inferred is None or column in self._doubtful:
+        """Return inference's counts of a column's ranks, or None for other columns."""
+        if self._inferred is None or column in self._inconsistent_columns:
             return None
-        kinds = [measured for measured in self._inferred.measured if measured.column == column]
-        return kinds[-1] if kinds and kinds[-1].kind == "ranks" and len(kinds[-1].cells) > 1 else None
+        records = [record for record in self._inferred.measured if record.column == column]
+        return records[-1] if records and records[-1].kind == "ranks" and len(records[-1].cells) > 1 else None
 
     def snapped(self, axis: BinnedAxis) -> BinnedAxis:
-        """Return a grid whose edges are moved to measured ones."""
+        """Move a grid's edges to measured ones."""
         return axis if self._inferred is None else snapped(axis, self._inferred)
 
     def cells(self, question: Question, tables: Observation | None = None) -> tuple[FloatArray, FloatArray] | None:
-        """Return unbiased counts or shares of one axis's cells and their variances, from all that is known of it.
+        """Return unbiased counts or shares of one axis's cells and their variances, from rows and all counts.
 
-        ``tables`` is what measured tables count of the cells. None where no row is released, where cells are too many
-        for a covariance, or so narrow that rows say nothing of them without a fit.
+        ``tables``: measured tables' counts of the cells. None is returned if no row was released, if cells are too many
+        for a covariance, or if they are too narrow for rows without a fit.
         """
         (axis,) = question.axes
         counts = self._count(axis) if axis.cells <= MOST_CELLS and axis.inverts else np.zeros(0)
         if counts.sum() < 1:
             return None
-        alone, covariance = rows_by_cell(axis, counts, self._weight, self._sampling)
+        estimates, covariance = rows_by_cell(axis, counts, self._weight, self._sampling)
         total = float(counts.sum()) * self._weight
         if np.diag(covariance).max() > (BEYOND_USE * total) ** 2:
-            self._hopeless.add(_key(axis))
+            self._unusable_keys.add(_axis_key(axis))
             if tables is not None:
                 return None
-        measured = self.counted(axis)
-        if measured is not None:
-            found, _ = update(alone, covariance, measured)
-            doubtful = self._doubts(axis, p_value(alone, covariance, measured.linearise(found)))
-            measured = None if doubtful else measured
-        known = [facts for facts in (measured, tables) if facts is not None]
-        rows, covariance = update(alone, covariance, Observation.stack(known, axis.cells))
+        inferred = self.counted(axis)
+        if inferred is not None:
+            combined, _ = update(estimates, covariance, inferred)
+            is_unlikely = self._warn_if_unlikely(axis, p_value(estimates, covariance, inferred.linearise(combined)))
+            inferred = None if is_unlikely else inferred
+        observations = [facts for facts in (inferred, tables) if facts is not None]
+        rows, covariance = update(estimates, covariance, Observation.stack(observations, axis.cells))
         if question.population:
             shares = project(rows / total)
             covariance = covariance + total * (np.diag(shares) - np.outer(shares, shares))
@@ -305,19 +313,19 @@ class ColumnEvidence:
 
     def law(self, axis: Axis) -> RowsLaw:
         """Return the law of an axis's cells by maximum likelihood."""
-        key, fine = _key(axis), axis.for_fits
+        key, fine = _axis_key(axis), axis.for_fits
         if key not in self._laws:
-            counts, measured = self._count(fine), self.counted(axis)
+            counts, inferred = self._count(fine), self.counted(axis)
             rows = float(counts.sum()) * self._weight
-            law = RowsLaw.of(fine.channel, counts, measured if rows else None, rows, axis.ends)
+            law = RowsLaw.of(fine.channel, counts, inferred if rows else None, rows, axis.ends)
             nothing = Observation.stack([], axis.cells)
-            self._laws[key] = replace(law, facts=nothing) if self._doubts(axis, law.likely) else law
+            self._laws[key] = replace(law, facts=nothing) if self._warn_if_unlikely(axis, law.likely) else law
         return self._laws[key]
 
-    def _doubts(self, axis: Axis, likely: float) -> bool:
-        if likely >= UNLIKELY:
+    def _warn_if_unlikely(self, axis: Axis, probability: float) -> bool:
+        if probability >= UNLIKELY:
             return False
-        self._doubtful.add(axis.name)
+        self._inconsistent_columns.add(axis.name)
         warn(
             f"what inference measured of column {axis.name!r} is too far from its rows: the plan was made from another "
             "table; only its rows are taken, and use_measured=False does so for all columns",

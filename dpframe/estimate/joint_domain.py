@@ -1,7 +1,7 @@
-"""The domain of a joint: its axes, and the blocks of axes whose noise is independent of that of all others.
+"""The domain of a joint: its axes, and the blocks of axes with independent noise.
 
-A column is a block of its own; the columns of a group that are crossed with each other are one block. Sums over
-rows of products of surrogates, and P(class | cell), are taken block by block: the Kronecker product is never formed.
+A single column is one block; the crossed columns of a group are one block. Sums over rows of products of surrogates,
+and P(class | cell), are computed block by block: the Kronecker product is never formed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ class AxisBlock:
     def sums(self, counts: FloatArray, what: str, given: Collection[int], dropna: bool) -> FloatArray:
         """Return Σ counts·Φ, Φ², W, W² or Φ·W over the axis's classes, as `JointDomain.sums` says.
 
-        Where it is not given the base is 1, or the surrogate of "not null".
+        If the axis is not given, its base is 1, or the surrogate of "not null".
         """
-        moved = np.moveaxis(counts, self.position, 0)
+        class_counts = np.moveaxis(counts, self.position, 0)
         if self.position in given or what in ("cell", "cell²"):
-            sums = self.axis.invert(moved, squared=what in SQUARED)
+            sums = self.axis.invert(class_counts, squared=what in SQUARED)
         else:
             if dropna and self.axis.has_null:
                 weight = self.axis.present.reshape([-1] + [1] * (counts.ndim - 1))
-                moved = moved * (weight**2 if what == "base²" else weight)
-            sums = self.axis.invert(moved) if what == "cell·base" else moved.sum(axis=0, keepdims=True)
+                # The base is a weight per class; its squares enter only without products.
+                class_counts = class_counts * (weight**2 if what == "base²" else weight)
+            sums = self.axis.invert(class_counts) if what == "cell·base" else class_counts.sum(axis=0, keepdims=True)
         return np.moveaxis(sums, 0, self.position)
 
     def spread(self, shares: FloatArray) -> FloatArray:
@@ -62,8 +63,8 @@ class AxisBlock:
 class GroupBlock:
     """The crossed axes of a group, whose cells are their classes.
 
-    The indicator of a set of tuples has the mean over all tuples that is the set's share of them; all sums are of the
-    surrogates of such, for cells and their bases.
+    The indicator of a set of tuples has the set's share as its mean over all tuples. All sums are of surrogates of such
+    indicators, for cells and their bases.
     """
 
     axes: tuple[Axis, ...]
@@ -76,73 +77,78 @@ class GroupBlock:
 
     def sums(self, counts: FloatArray, what: str, given: Collection[int], dropna: bool) -> FloatArray:
         """Return the sums in closed form, summed-out axes kept with one cell."""
-        n, law = counts.sum(axis=self.positions, keepdims=True), self._law(counts.ndim, self.positions, False)
+        n, law = counts.sum(axis=self.positions, keepdims=True), self._tuple_shares(counts.ndim, self.positions, False)
         if what == "cell":
             return self.noise.sums(counts, law, n)
         if what == "cell²":
             return self.noise.squares(counts, counts, law, n)
         if not set(given) & set(self.positions) and not (dropna and any(axis.has_null for axis in self.axes)):
-            # The base is everything, and its surrogate 1: not nearly so, as the difference below would make it.
+            # The base is all rows. Its surrogate is exactly 1, which the difference below would only approximate.
             return self.sums(counts, "cell", given, dropna) if what == "cell·base" else n
-        inside, base = self._within(counts, given, dropna)
+        base_counts, base = self._count_bases(counts, given, dropna)
         if what == "base":
-            return self.noise.sums(inside, base, n)
+            return self.noise.sums(base_counts, base, n)
         if what == "base²":
-            return self.noise.squares(inside, inside, base, n)
-        # Cells that are null where nulls are left out lie in no base; they are not shown.
-        return self.noise.products(counts, (counts, inside), (law, base), n)
+            return self.noise.squares(base_counts, base_counts, base, n)
+        # Without nulls, null cells lie in no base; they are not shown.
+        return self.noise.products(counts, (counts, base_counts), (law, base), n)
 
-    def _law(self, dimensions: int, positions: Collection[int], present: bool) -> FloatArray:
-        """Return the share of all tuples in cells of some axes, or only of those that are not null."""
+    def _tuple_shares(self, dimensions: int, positions: Collection[int], present: bool) -> FloatArray:
+        """Return the share of all tuples in cells of some axes; ``present`` sets nulls to 0."""
         shares = [
             axis.law * axis.not_null if present else axis.law
             for axis, at in zip(self.axes, self.positions, strict=True)
             if at in positions
         ]
-        return _placed(shares, [at for at in self.positions if at in positions], dimensions)
+        return _outer_product(shares, [at for at in self.positions if at in positions], dimensions)
 
-    def _present(self, dimensions: int, given: Collection[int], dropna: bool) -> FloatArray:
-        free = [(a.not_null, at) for a, at in zip(self.axes, self.positions, strict=True) if at not in given]
+    def _not_null_mask(self, dimensions: int, given_axes: Collection[int], dropna: bool) -> FloatArray:
+        free_masks = [(a.not_null, at) for a, at in zip(self.axes, self.positions, strict=True) if at not in given_axes]
         if not dropna:
             return np.ones([1] * dimensions)
-        return _placed([mask for mask, _ in free], [at for _, at in free], dimensions)
+        return _outer_product([mask for mask, _ in free_masks], [at for _, at in free_masks], dimensions)
 
-    def _within(self, counts: FloatArray, given: Collection[int], dropna: bool) -> tuple[FloatArray, FloatArray]:
+    def _count_bases(
+        self, counts: FloatArray, given_axes: Collection[int], dropna: bool
+    ) -> tuple[FloatArray, FloatArray]:
         """Return the counts of every base, and its share of all tuples."""
-        free = tuple(at for at in self.positions if at not in given)
-        inside = (counts * self._present(counts.ndim, given, dropna)).sum(axis=free, keepdims=True)
-        held = self._law(counts.ndim, [at for at in self.positions if at in given], False)
-        return inside, held * self._law(counts.ndim, free, dropna).sum()
+        free_axes = tuple(at for at in self.positions if at not in given_axes)
+        base_counts = (counts * self._not_null_mask(counts.ndim, given_axes, dropna)).sum(axis=free_axes, keepdims=True)
+        given_shares = self._tuple_shares(counts.ndim, [at for at in self.positions if at in given_axes], False)
+        return base_counts, given_shares * self._tuple_shares(counts.ndim, free_axes, dropna).sum()
 
     def spread(self, shares: FloatArray) -> FloatArray:
         """Keep the share s of all cells, and spread the rest evenly over all tuples."""
-        law = self._law(shares.ndim, self.positions, False)
+        law = self._tuple_shares(shares.ndim, self.positions, False)
         return self.noise.spread(shares, shares.sum(axis=self.positions, keepdims=True), law)
 
     def adjoint(self, values: FloatArray) -> FloatArray:
         """Keep the share s of all values, and add the rest of their mean."""
-        mean = (self._law(values.ndim, self.positions, False) * values).sum(axis=self.positions, keepdims=True)
+        mean = (self._tuple_shares(values.ndim, self.positions, False) * values).sum(axis=self.positions, keepdims=True)
         return self.noise.spread(values, mean, 1.0)
 
     def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
         """Keep some rows of every cell, and spread the others evenly over all tuples."""
-        kept = generator.binomial(rows, self.noise.signal)
-        lost, law = (rows - kept).sum(axis=self.positions), reduce(np.multiply.outer, [axis.law for axis in self.axes])
-        spread = generator.multinomial(lost.ravel(), law.ravel() / law.sum()).reshape(*lost.shape, *law.shape)
-        ends = range(lost.ndim, lost.ndim + law.ndim)
-        return np.asarray(kept + np.moveaxis(spread, list(ends), self.positions))
+        kept_rows = generator.binomial(rows, self.noise.signal)
+        lost_rows = (rows - kept_rows).sum(axis=self.positions)
+        law = reduce(np.multiply.outer, [axis.law for axis in self.axes])
+        noise_rows = generator.multinomial(lost_rows.ravel(), law.ravel() / law.sum()).reshape(
+            *lost_rows.shape, *law.shape
+        )
+        ends = range(lost_rows.ndim, lost_rows.ndim + law.ndim)
+        return np.asarray(kept_rows + np.moveaxis(noise_rows, list(ends), self.positions))
 
 
-def _placed(vectors: Sequence[FloatArray], positions: Sequence[int], dimensions: int) -> FloatArray:
-    placed = [
+def _outer_product(vectors: Sequence[FloatArray], positions: Sequence[int], dimensions: int) -> FloatArray:
+    arrays = [
         np.reshape(v, [-1 if i == at else 1 for i in range(dimensions)])
         for v, at in zip(vectors, positions, strict=True)
     ]
-    return reduce(np.multiply, placed, np.ones([1] * dimensions))
+    return reduce(np.multiply, arrays, np.ones([1] * dimensions))
 
 
 Block = AxisBlock | GroupBlock
-"""Some axes of a joint whose noise is independent of that of all others."""
+"""Some axes of a joint whose noise is independent of all other axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,15 +195,14 @@ class JointDomain:
         """Sum surrogates over rows that are counted by class.
 
         ``counts``: rows by class. ``what``: ``"cell"`` for Φ, the surrogate of every cell's indicator; ``"base"`` for
-        W, that of what a cell is a share of: the rows that agree with it on the given axes, and are not null on the
-        others if nulls are left out; with one cell along the axes that it does not depend on; ``"cell²"``, ``"base²"``,
-        ``"cell·base"`` for the products. ``given`` and ``dropna``: the axes on which a base agrees with its cell, by
-        position, and whether it leaves out nulls elsewhere.
+        W, the surrogate of a cell's base; ``"cell²"``, ``"base²"``, ``"cell·base"`` for the products. A cell's base has
+        the rows that agree with the cell on the given axes. ``given``: positions of these axes. ``dropna``: whether a
+        base excludes nulls on the other axes. A base has one cell along axes on which it does not depend.
         """
         return reduce(lambda sums, block: block.sums(sums, what, given, dropna), self.blocks, counts)
 
     def spread(self, shares: FloatArray) -> FloatArray:
-        """Return the law of the classes from that of the cells."""
+        """Return the law of the classes from the law of the cells."""
         return reduce(lambda law, block: block.spread(law), self.blocks, shares)
 
     def adjoint(self, values: FloatArray) -> FloatArray:

@@ -1,7 +1,7 @@
-"""Measured tables of a release by its columns' names: checked, combined, and what they say of single columns.
+"""Measured tables of a release by its columns' names: checks, combination, and laws of single columns.
 
-A table that does not fit the release (its shape, or its total, which is the number of rows plus noise) is left out with
-a warning: estimates are then from only the rows.
+A table that does not fit the release is omitted with a warning. It must have the right shape, and its total must be the
+number of rows plus noise. Without tables, estimates use only the rows.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ COUNTED = ("one_way", "joint")
 """Kinds whose counts add up to the number of rows."""
 
 FEW_VALUES = 64
-"""Columns of no more values enter a fit as they are, where no table says how (limit of time)."""
+"""Values up to which an unmeasured column enters a fit value by value (limit of time)."""
 
 FINE_CELLS = 128
-"""Cells of a number's distribution that is fitted to only the rows (limit of time)."""
+"""Cells of a number's distribution in a fit to only the rows (limit of time)."""
 
 UNLIKELY = 6.0
-"""Standard deviations of a table's total beyond which it is another release's (theory: 2e-9 of a normal law)."""
+"""Standard deviations of a table's total beyond which the table is another release's (theory: 2e-9 of a normal law)."""
 
 
-def _fits(table: MeasuredTable, known: Mapping[str, Column], rows: int) -> bool:
+def _is_consistent(table: MeasuredTable, columns_by_name: Mapping[str, Column], rows: int) -> bool:
     measure, shape = table.measure, table.counts.shape
-    if not known.keys() >= set(measure.columns):
+    if not columns_by_name.keys() >= set(measure.columns):
         return False
-    columns = [known[name] for name in measure.columns]
+    columns = [columns_by_name[name] for name in measure.columns]
     spaces, first = {column.name: column.space for column in columns}, columns[0].space
     if measure.kind == "sum":
         return first.is_numeric and table.counts.size == 1
@@ -65,22 +65,23 @@ def _fits(table: MeasuredTable, known: Mapping[str, Column], rows: int) -> bool:
         return known_level and shape == (len(children(first, measure.level, table.starts[0] or ())),)
     if len(table.starts) != len(columns) or any(column.space.code_words for column in columns):
         return False
-    if not all(_ascends(starts, column) for starts, column in zip(table.starts, columns, strict=True)):
+    if not all(_has_ascending_starts(starts, column) for starts, column in zip(table.starts, columns, strict=True)):
         return False
-    if shape != tuple(axis.cells for axis in _axes_of(table, columns)):
+    if shape != tuple(axis.cells for axis in _make_axes(table, columns)):
         return False
     return abs(float(table.counts.sum()) - rows) <= UNLIKELY * math.sqrt(measure.sigma2 * table.counts.size)
 
 
-def _ascends(starts: tuple[int, ...] | None, column: Column) -> bool:
+def _has_ascending_starts(starts: tuple[int, ...] | None, column: Column) -> bool:
     if starts is None:
+        # Longer lists of values would exhaust memory.
         return column.space.size <= 1 << 22
-    found = np.asarray(starts)
-    rising = len(found) > 0 and found[0] == 0 and bool((np.diff(found) > 0).all())
-    return rising and int(found[-1]) < column.space.values and column.space.is_numeric
+    codes = np.asarray(starts)
+    rising = len(codes) > 0 and codes[0] == 0 and bool((np.diff(codes) > 0).all())
+    return rising and int(codes[-1]) < column.space.values and column.space.is_numeric
 
 
-def _axes_of(table: MeasuredTable, columns: Sequence[Column]) -> tuple[Axis, ...]:
+def _make_axes(table: MeasuredTable, columns: Sequence[Column]) -> tuple[Axis, ...]:
     return tuple(
         ListedAxis(column)
         if starts is None
@@ -103,26 +104,26 @@ class CountedTable:
 
 
 class MeasuredTables:
-    """The tables of a release, and what is known of its columns from them, its rows, and its inference's counts."""
+    """The tables of a release, and laws of its columns from tables, rows, and counts of inference."""
 
     def __init__(
         self, source: Source, tables: Sequence[MeasuredTable], inference: ColumnEvidence | None = None
     ) -> None:
         self.source, self.inference = source, inference or ColumnEvidence.of(source)
         columns = {column.name: column for column in source.plan.columns}
-        self.tables = tuple(table for table in tables if _fits(table, columns, source.rows))
-        left = len(tables) - len(self.tables)
-        if left:
+        self.tables = tuple(table for table in tables if _is_consistent(table, columns, source.rows))
+        omissions = len(tables) - len(self.tables)
+        if omissions:
             warn(
-                f"{left} measured table{'s' * (left > 1)} of {len(tables)} do not fit the release, by shape or total, "
-                "and are left out; estimate on the release as it was written",
+                f"{omissions} measured table{'s' * (omissions > 1)} of {len(tables)} do not fit the release, by shape "
+                "or total, and are left out; estimate on the release as it was written",
                 AlteredReleaseWarning,
             )
         self._members: dict[str, TableColumn | None] = {}
         self._laws: dict[str, NumberLaw | None] = {}
 
     def __bool__(self) -> bool:
-        # What counts rows by cell need not be a table of the release.
+        # Counts of rows by cell may have another source than the release's tables.
         return bool(self.tables or self.counted)
 
     @property
@@ -134,41 +135,41 @@ class MeasuredTables:
     def counted(self) -> list[CountedTable]:
         """The tables whose counts add up to the number of rows, 0 in cells that rules exclude.
 
-        Every statistic reads counts of rows by cell from here: another source of such is another part of this list.
+        Every statistic reads counts of rows by cell from this list; another source of counts adds to the list.
         """
-        found, rules, missing = [], self.source.plan.bound_rules, set(self.source.missing)
+        counted_tables, rules, missing = [], self.source.plan.bound_rules, set(self.source.missing)
         for table in self.tables:
             measure = table.measure
             if measure.kind not in COUNTED or measure.level > 1 or set(measure.columns) & missing:
                 continue
-            axes = _axes_of(table, [self.source.plan[name] for name in measure.columns])
-            never = rules.impossible({a.name: a.stretches for a in axes}) if rules.rules else None
-            own = table if never is None else replace(table, counts=np.where(never, 0, table.counts))
-            counts = Table(measure.columns, own.counts.astype(np.float64), math.sqrt(measure.sigma2))
-            found.append(CountedTable(own, counts, axes))
-        return found
+            axes = _make_axes(table, [self.source.plan[name] for name in measure.columns])
+            excluded = rules.impossible({a.name: a.stretches for a in axes}) if rules.rules else None
+            allowed_table = table if excluded is None else replace(table, counts=np.where(excluded, 0, table.counts))
+            counts = Table(measure.columns, allowed_table.counts.astype(np.float64), math.sqrt(measure.sigma2))
+            counted_tables.append(CountedTable(allowed_table, counts, axes))
+        return counted_tables
 
     @cached_property
-    def _by_column(self) -> dict[str, set[int]]:
-        found: dict[str, set[int]] = {}
+    def _table_places(self) -> dict[str, set[int]]:
+        places: dict[str, set[int]] = {}
         for i, one in enumerate(self.counted):
             for name in one.table.columns:
-                found.setdefault(name, set()).add(i)
-        return found
+                places.setdefault(name, set()).add(i)
+        return places
 
     def holding(self, names: Sequence[str]) -> list[CountedTable]:
         """Return the tables that hold all of some columns."""
-        places = set.intersection(*(self._by_column.get(name, set()) for name in names))
+        places = set.intersection(*(self._table_places.get(name, set()) for name in names))
         return [self.counted[place] for place in sorted(places)]
 
     def touching(self, names: Iterable[str]) -> list[CountedTable]:
         """Return the tables that hold one of some columns."""
-        places = set[int]().union(*(self._by_column.get(name, set()) for name in names))
+        places = set[int]().union(*(self._table_places.get(name, set()) for name in names))
         return [self.counted[place] for place in sorted(places)]
 
     def piles(self, name: str) -> tuple[Known | None, Known | None]:
-        """Return how many rows lie at the lower and at the upper bound of a number, and the variances of that."""
-        found: list[Known | None] = [None, None]
+        """Return the numbers of rows at the lower and the upper bound of a number, and their variances."""
+        bound_rows: list[Known | None] = [None, None]
         last = self.source.column(name).space.values - 1
         for one in self.holding([name]):
             if one.table.columns == (name,):
@@ -176,70 +177,70 @@ class MeasuredTables:
                 for side, code in enumerate((0, last)):
                     cell = np.flatnonzero((starts == code) & (stops == code + 1))
                     if len(cell):
-                        found[side] = float(one.table.counts[cell[0]]), one.measured.measure.sigma2
-        return found[0], found[1]
+                        bound_rows[side] = float(one.table.counts[cell[0]]), one.measured.measure.sigma2
+        return bound_rows[0], bound_rows[1]
 
     def source_of(self, names: Sequence[str]) -> str:
-        """Return what a joint of columns is from: ``"tables"``, ``"rows"``, or ``"both"``."""
+        """Return the source of a joint of columns: ``"tables"``, ``"rows"``, or ``"both"``."""
         groups: list[tuple[str, ...]] = [*combinations(names, 2)] or [tuple(names)]
-        known = [bool(self.holding(group)) for group in groups]
-        return "tables" if all(known) else "both" if any(known) else "rows"
+        has_table = [bool(self.holding(group)) for group in groups]
+        return "tables" if all(has_table) else "both" if any(has_table) else "rows"
 
     def raw(self, axes: Sequence[Axis]) -> Table | None:
-        """Return the unbiased counts of the cells of axes, or None where they were not measured.
+        """Return the unbiased counts of the cells of axes, or None if they were not measured.
 
-        What several tables count is weighted by precision, which the plan states.
+        Counts of several tables are weighted by precision, which the plan states.
         """
-        names, found = [axis.name for axis in axes], []
+        names, tables = [axis.name for axis in axes], []
         for one in self.holding(names):
             table: Table | None = one.table.sum_to(names)
             for place, axis in enumerate(axes):
                 if table is not None and not same_cells(one.axis(axis.name), axis):
                     merge = into_cells(one.axis(axis.name), axis)
                     table = None if merge is None else table.onto(place, merge)
-            found += [] if table is None else [table]
-        return merged(found) if found else None
+            tables += [] if table is None else [table]
+        return merged(tables) if tables else None
 
     def cell_counts(self, axis: Axis) -> Observation | None:
-        """Return the raw counts of a column's cells, or None where they were not measured."""
-        found = self.raw([axis])
-        return None if found is None else Observation(np.eye(axis.cells), found.counts, found.variances)
+        """Return the raw counts of a column's cells, or None if they were not measured."""
+        table = self.raw([axis])
+        return None if table is None else Observation(np.eye(axis.cells), table.counts, table.variances)
 
     def of_kind(self, kind: str, column: str) -> MeasuredTable | None:
-        """Return the sum, the items, their pairs or the sizes of a column, where they were measured."""
+        """Return the measured sum, items, item pairs or sizes of a column, or None."""
         return next((t for t in self.tables if t.measure.kind == kind and t.measure.columns == (column,)), None)
 
     def pair(self, one: str, other: str) -> NumberPair | None:
-        """Return what was measured of two numbers together, where neither is null."""
-        held = self.holding([one, other])
-        if not held:
+        """Return the measured pair of two numbers without nulls, or None."""
+        tables = self.holding([one, other])
+        if not tables:
             return None
-        axes = [held[0].axis(name) for name in (one, other)]
-        found, first, second = self.raw(axes), self.law(one), self.law(other)
-        if found is None or first is None or second is None:
+        axes = [tables[0].axis(name) for name in (one, other)]
+        table, first, second = self.raw(axes), self.law(one), self.law(other)
+        if table is None or first is None or second is None:
             return None
-        kept = tuple(slice(0, axis.cells - axis.has_null) for axis in axes)
+        value_slices = tuple(slice(0, axis.cells - axis.has_null) for axis in axes)
         x, y = (
             np.searchsorted(axis.starts, law.starts, side="right") - 1
             for axis, law in zip(axes, (first, second), strict=True)
         )
-        return NumberPair((first, second), (x, y), found.counts[kept], found.variances[kept])
+        return NumberPair((first, second), (x, y), table.counts[value_slices], table.variances[value_slices])
 
     # Single columns
 
     def member(self, name: str) -> TableColumn | None:
-        """Return a column as fits have it, or None for one that has no part in them."""
+        """Return a column as fits use it, or None if fits omit it."""
         if name not in self._members:
             column = self.source.plan[name]
-            outside = name in self.source.missing or column.space.code_words
-            self._members[name] = None if outside else self._column(column)
+            is_omitted = name in self.source.missing or column.space.code_words
+            self._members[name] = None if is_omitted else self._make_column(column)
         return self._members[name]
 
-    def _column(self, column: Column) -> TableColumn | None:
-        mine = self.holding([column.name])
-        coarse = next((one.axis(column.name) for one in mine if len(one.axes) > 1), None)
-        alone = [one for one in mine if len(one.axes) == 1]
-        if coarse is None and not alone:
+    def _make_column(self, column: Column) -> TableColumn | None:
+        tables = self.holding([column.name])
+        coarse = next((one.axis(column.name) for one in tables if len(one.axes) > 1), None)
+        one_ways = [one for one in tables if len(one.axes) == 1]
+        if coarse is None and not one_ways:
             if column.space.size <= FEW_VALUES:
                 axis: Axis = ListedAxis(column)
                 return TableColumn(axis, np.arange(axis.cells), np.full(axis.cells, 1 / axis.cells))
@@ -249,56 +250,56 @@ class MeasuredTables:
             assert isinstance(grid, BinnedAxis)
             shares = RowsLaw.of(grid.channel, count_classes([grid], self.source.codes([column.name]))).shares
             return TableColumn(grid, quantile_bins(shares * self.source.n, grid.has_null), shares)
-        if not alone or (coarse is not None and into_cells(alone[0].axes[0], coarse) is None):
+        if not one_ways or (coarse is not None and into_cells(one_ways[0].axes[0], coarse) is None):
             assert coarse is not None
             return TableColumn(coarse, np.arange(coarse.cells), coarse.volumes / coarse.volumes.sum())
         if column.space.is_numeric and not column.space.is_listed:
-            return self._number(column, alone, coarse)
-        fine, counts = alone[0].axes[0], alone[0].table.counts
+            return self._make_number_column(column, one_ways, coarse)
+        fine, counts = one_ways[0].axes[0], one_ways[0].table.counts
         return TableColumn(fine, np.arange(fine.cells), project(counts / max(float(counts.sum()), 1.0)))
 
-    def _number(self, column: Column, alone: Sequence[CountedTable], coarse: Axis | None) -> TableColumn:
-        """Return a number's column of the fit: its cells are those that its levels distinguish."""
+    def _make_number_column(self, column: Column, one_ways: Sequence[CountedTable], coarse: Axis | None) -> TableColumn:
+        """Return a number's column in fits, with the cells that its levels distinguish."""
         levels = sorted(
             (t for t in self.tables if t.measure.columns == (column.name,) and t.measure.level > 1),
             key=lambda table: table.measure.level,
         )
-        law = NumberLaw.of(column.space, float(self.rows), alone[0].measured, levels)
+        law = NumberLaw.of(column.space, float(self.rows), one_ways[0].measured, levels)
         axis = BinnedAxis(column, (*law.starts.tolist(), column.space.values), (), pooled=True)
-        for one in alone[1:]:
-            # A number's own counts may take some cells in part.
+        for one in one_ways[1:]:
+            # Cells of another one-way may cut cells of the number.
             finer = into_cells(one.axes[0], axis)
-            held = one.table if finer is None else one.table.onto(0, finer)
+            merged_table = one.table if finer is None else one.table.onto(0, finer)
             cells = aggregation(axis, one.axes[0]) if finer is None else np.eye(axis.cells)
-            law = law.condition_on(Observation(cells, held.counts, held.variances))
-        more = self.inference.counted(axis, parts=True)
-        if more is not None:
-            law = law.condition_on(more.linearise(law.positive))
+            law = law.condition_on(Observation(cells, merged_table.counts, merged_table.variances))
+        inferred = self.inference.counted(axis, parts=True)
+        if inferred is not None:
+            law = law.condition_on(inferred.linearise(law.positive))
         merge = None if coarse is None else into_cells(axis, coarse)
         bins = quantile_bins(law.positive, axis.has_null) if merge is None else merge.argmax(axis=0)
         return TableColumn(axis, bins, law.shares, law)
 
     def law(self, name: str) -> NumberLaw | None:
-        """Return how a number's rows are spread, from all that was measured of it, pairs and its sum included."""
+        """Return a number's law from all of its measured tables, pairs and its sum included, or None."""
         if name not in self._laws:
             member = self.member(name) if self.holding([name]) else None
-            self._laws[name] = None if member is None else self._law(member)
+            self._laws[name] = None if member is None else self._combine_law(member)
         return self._laws[name]
 
-    def _law(self, member: TableColumn) -> NumberLaw | None:
+    def _combine_law(self, member: TableColumn) -> NumberLaw | None:
         if member.law is not None:
             law = member.law
             name, axis = member.axis.name, member.axis
             for one in self.holding([name]):
                 if len(one.axes) > 1:
-                    merge, held = into_cells(axis, one.axis(name)), one.table.sum_to([name])
+                    merge, margin = into_cells(axis, one.axis(name)), one.table.sum_to([name])
                     assert merge is not None, "bins are made of whole cells"
-                    law = law.condition_on(Observation(merge, held.counts, held.variances))
-            measured = self.of_kind("sum", name)
-            if measured is not None:
-                law = law.with_sum(float(measured.counts.ravel()[0]), measured.measure.sigma2)
+                    law = law.condition_on(Observation(merge, margin.counts, margin.variances))
+            sum_table = self.of_kind("sum", name)
+            if sum_table is not None:
+                law = law.with_sum(float(sum_table.counts.ravel()[0]), sum_table.measure.sigma2)
             return law.evened(member.bins)
         space = member.axis.column.space
-        # True and False are counted value by value, in pairs mostly, and have no levels.
-        found = self.cell_counts(member.axis) if space.is_numeric and space.is_listed else None
-        return None if found is None else NumberLaw.of_values(space, float(self.rows), found.values, found.variances)
+        # True and False are counted by value, mostly in pairs, and have no levels.
+        counts = self.cell_counts(member.axis) if space.is_numeric and space.is_listed else None
+        return None if counts is None else NumberLaw.of_values(space, float(self.rows), counts.values, counts.variances)

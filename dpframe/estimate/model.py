@@ -1,4 +1,4 @@
-"""Fits to all that is known of some columns of a release: what is asked decides which columns have a part."""
+"""Fits to tables and rows of some columns of a release; the question decides which columns a fit has."""
 
 from __future__ import annotations
 
@@ -22,90 +22,90 @@ from dpframe.observe.significance import DETECTION_SE, FALSE_ALARM
 from dpframe.spaces.arrays import FloatArray
 
 MOST_PAIR_CELLS = 1 << 16
-"""Classes of a pair up to which its rows are counted for a fit (limit of time)."""
+"""Classes of a pair up to which a fit counts its rows (limit of time)."""
 
 MOST_COUNTED = 1 << 23
 """Classes of pairs whose rows are counted in one pass (limit of memory)."""
 
 MOST_ROW_PAIRS = 300
-"""Pairs of a wide table that are fitted to only the rows: those that show dependence most (limit of time)."""
+"""Most pairs of a wide table in a fit to only rows: the pairs with the largest dependence score (limit of time)."""
 
 MOST_GUARDED = 1 << 20
 """Classes of a joint up to which its rows are compared with the fit (limit of memory)."""
 
-_UNKNOWN = 1e9
-"""The standard deviation of a count that was not made (tolerance)."""
+_UNMEASURED_COUNT_SD = 1e9
+"""Standard deviation given to an unmeasured count (tolerance)."""
 
 MOST_FITTED = 15
-"""Columns that a question's fit has at most: of wider tables those asked for, and the others that depend on them most
-(limit of time).
+"""Most columns of a question's fit: for wider tables, the requested columns and the most dependent others (limit of
+time).
 
-On Adult's nine columns pairs err by 0.035 (L1) with all of them and by 0.042 where each pair is fitted by itself.
+On Adult's nine columns pairs err by 0.035 (L1) in a fit of all columns, and by 0.042 in a fit of each pair.
 """
 
 
 class Models:
-    """The fits of one release, each made once."""
+    """The fits of one release, each computed once."""
 
     def __init__(self, tables: MeasuredTables) -> None:
         self.tables = tables
-        self._made: dict[frozenset[str], Model] = {}
+        self._model_cache: dict[frozenset[str], Model] = {}
 
     @cached_property
     def whole(self) -> Model:
-        """The fit of all columns of few values, and those that were measured or cut."""
+        """The fit of all columns that have few values, a measured table, or a numeric grid."""
         return Model(self.tables, [column.name for column in self.tables.source.plan.columns])
 
     @cached_property
     def of_few_values(self) -> list[str]:
         """Columns of few values."""
-        return self._of_at_most(FEW_VALUES)
+        return self._columns_up_to(FEW_VALUES)
 
-    def _of_at_most(self, values: float) -> list[str]:
+    def _columns_up_to(self, values: float) -> list[str]:
         columns, missing = self.tables.source.plan.columns, self.tables.source.missing
-        kept = [c for c in columns if not c.space.code_words and c.space.size <= values]
-        return [column.name for column in kept if column.name not in missing]
+        candidates = [c for c in columns if not c.space.code_words and c.space.size <= values]
+        return [column.name for column in candidates if column.name not in missing]
 
     @cached_property
-    def _eligible(self) -> list[str]:
-        """Columns that a fit may have: all that tables may hold; those of few values where there are rows only."""
-        return self._of_at_most(math.inf) if self.tables else self.of_few_values
+    def _eligible_columns(self) -> list[str]:
+        """Columns that a fit may have: all that tables may hold; with only rows, columns of few values."""
+        return self._columns_up_to(math.inf) if self.tables else self.of_few_values
 
     def around(self, names: Sequence[str]) -> Model:
-        """Return a fit of no more columns than answer for these: all of them where they are few."""
-        if len(self._eligible) > max(MOST_FITTED, len(names)):
-            return self._of({*names, *self._nearest(names, MOST_FITTED - len(names))})
-        return self.whole if self.tables else self._of({*names, *self._eligible})
+        """Return the fit of these columns and their strongest neighbours; of all columns if there are few."""
+        if len(self._eligible_columns) > max(MOST_FITTED, len(names)):
+            return self._get_model({*names, *self._rank_dependent(names, MOST_FITTED - len(names))})
+        return self.whole if self.tables else self._get_model({*names, *self._eligible_columns})
 
     def among(self, names: Sequence[str]) -> Model:
-        """Return a fit of only these columns, for wide tables; of narrow ones with all."""
-        return self._of(set(names)) if len(self.tables.source.plan.names) > MOST_FITTED else self.whole
+        """Return the fit of only these columns for a wide table, else of all columns."""
+        return self._get_model(set(names)) if len(self.tables.source.plan.names) > MOST_FITTED else self.whole
 
-    def _of(self, names: set[str]) -> Model:
+    def _get_model(self, names: set[str]) -> Model:
         key = frozenset(names)
-        if key not in self._made:
-            self._made[key] = Model(self.tables, [name for name in self.tables.source.plan.names if name in key])
-        return self._made[key]
+        if key not in self._model_cache:
+            self._model_cache[key] = Model(self.tables, [name for name in self.tables.source.plan.names if name in key])
+        return self._model_cache[key]
 
-    def _nearest(self, names: Sequence[str], most: int) -> list[str]:
-        """Return other columns that depend on these, those first that show it most."""
+    def _rank_dependent(self, names: Sequence[str], max_columns: int) -> list[str]:
+        """Return other columns that depend on these, by falling dependence score."""
         scores: dict[str, float] = {}
-        for pair, score in self._scores(names):
-            other = pair[1] if pair[0] in names else pair[0]
-            scores[other] = max(scores.get(other, DETECTION_SE), score)
-        showing = [
+        for pair, score in self._score_pairs(names):
+            partner = pair[1] if pair[0] in names else pair[0]
+            scores[partner] = max(scores.get(partner, DETECTION_SE), score)
+        dependent_names = [
             name for name, score in scores.items() if score > DETECTION_SE and self.tables.member(name) is not None
         ]
-        return sorted(showing, key=lambda name: -scores[name])[:most]
+        return sorted(dependent_names, key=lambda name: -scores[name])[:max_columns]
 
-    def _scores(self, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield how far pairs of one of these columns and another are from independence, by tables or by rows."""
+    def _score_pairs(self, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Yield dependence scores of pairs of one of these columns and another, by tables or by rows."""
         source = self.tables.source
         if not self.tables:
-            axes = {name: make_axis(source.column(name), None) for name in {*self._eligible, *names}}
-            wanted = [(a, b) for a in names for b in self._eligible if b not in names]
-            counted = count_joints(axes, wanted, source.codes(list(axes)))
-            yield from ((pair, dependence_score(counts)) for pair, counts in counted.items())
+            axes = {name: make_axis(source.column(name), None) for name in {*self._eligible_columns, *names}}
+            pairs = [(a, b) for a in names for b in self._eligible_columns if b not in names]
+            pair_counts = count_joints(axes, pairs, source.codes(list(axes)))
+            yield from ((pair, dependence_score(counts)) for pair, counts in pair_counts.items())
         for one in self.tables.touching(names):
             pair = one.table.columns
             if len(pair) == 2 and len(set(pair) & set(names)) == 1:
@@ -113,7 +113,7 @@ class Models:
 
 
 class Model:
-    """A fit to all that is known of some columns of a release: tables, and rows of pairs that no table holds."""
+    """A fit of some columns of a release to tables, and to rows for pairs that no table holds."""
 
     def __init__(self, tables: MeasuredTables, names: Sequence[str]) -> None:
         self.tables, self._source = tables, tables.source
@@ -128,64 +128,67 @@ class Model:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """All that is known of these columns."""
-        # Of wide tables many pairs reach into a fit, all of whose tables of one column are one.
-        tables = with_merged_singles(list(self._measured()))
-        tables += [*self._inferred(), *self._alone({place for table in tables for place in table.columns})]
-        held = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
-        tables += self._grouped(held)
-        tables += self._rows(held)
-        known = {place for table in tables for place in table.columns}
-        tables += [self._own(place) for place in range(len(self.names)) if place not in known]
+        """Tables and counts of rows of these columns."""
+        # A wide table gives many pairs to a fit, whose one-way tables are merged by column.
+        tables = with_merged_singles(list(self._yield_measured()))
+        tables += [
+            *self._yield_inferred(),
+            *self._yield_one_ways({place for table in tables for place in table.columns}),
+        ]
+        table_pairs = {pair for table in tables for pair in combinations(sorted(table.columns), 2)}
+        tables += self._yield_group_pairs(table_pairs)
+        tables += self._yield_row_pairs(table_pairs)
+        table_places = {place for table in tables for place in table.columns}
+        tables += [self._fit_one_way(place) for place in range(len(self.names)) if place not in table_places]
         return Evidence(self._source.rows, tuple(member.cells for member in self._members), tuple(tables))
 
-    def _measured(self) -> Iterator[Table]:
-        """Yield measured tables by the fit's cells, summed over columns that it does not have."""
+    def _yield_measured(self) -> Iterator[Table]:
+        """Yield measured tables by the fit's cells, summed over columns outside the fit."""
         laws = {name for name, member in self.columns.items() if member.is_cut and member.law is not None}
         for one in self.tables.touching(self.names):
-            kept = [name for name in one.table.columns if name in self.columns]
-            places, first = self.places(kept), self.columns[kept[0]]
+            fit_names = [name for name in one.table.columns if name in self.columns]
+            places, first = self.places(fit_names), self.columns[fit_names[0]]
             if len(one.axes) == 1 and first.is_cut and first.law is not None:
-                if kept[0] in laws:  # a law holds all of a number's own counts
+                if fit_names[0] in laws:  # a law holds all of a number's own counts
                     yield first.binned(places[0])
-                laws.discard(kept[0])
-            elif all(self.columns[name].cells == one.axis(name).cells for name in kept):
-                summed = one.table.sum_to(kept)
+                laws.discard(fit_names[0])
+            elif all(self.columns[name].cells == one.axis(name).cells for name in fit_names):
+                summed = one.table.sum_to(fit_names)
                 yield Table(tuple(places), summed.counts, summed.sigma)
 
-    def _inferred(self) -> Iterator[Table]:
-        """Yield what inference measured of listed columns, as their one-ways: nothing of cells it did not count."""
+    def _yield_inferred(self) -> Iterator[Table]:
+        """Yield inference's counts of listed columns as one-ways; unmeasured cells get a huge variance."""
         for place, member in enumerate(self._members):
             if member.is_cut:
                 continue
-            raw, more = self.tables.raw([member.axis]), self.tables.inference.counted(member.axis)
-            if raw is None or more is None:
+            raw, inferred = self.tables.raw([member.axis]), self.tables.inference.counted(member.axis)
+            if raw is None or inferred is None:
                 continue
-            more = more.linearise(np.maximum(raw.counts, 0.0))
-            single = more.matrix.sum(axis=1) == 1
-            known = more.matrix[single].argmax(axis=1)
-            of_cells, sigma = np.zeros(member.cells), np.full(member.cells, _UNKNOWN)
-            of_cells[known], sigma[known] = more.values[single], np.sqrt(more.variances[single])
-            yield Table((place,), of_cells, sigma)
+            inferred = inferred.linearise(np.maximum(raw.counts, 0.0))
+            single = inferred.matrix.sum(axis=1) == 1
+            cells = inferred.matrix[single].argmax(axis=1)
+            counts, sigma = np.zeros(member.cells), np.full(member.cells, _UNMEASURED_COUNT_SD)
+            counts[cells], sigma[cells] = inferred.values[single], np.sqrt(inferred.variances[single])
+            yield Table((place,), counts, sigma)
 
-    def _alone(self, measured: Collection[int]) -> Iterator[Table]:
-        """Yield the rows' unbiased counts of single columns that tables hold and that are not cut.
+    def _yield_one_ways(self, table_places: Collection[int]) -> Iterator[Table]:
+        """Yield the rows' unbiased counts of single columns that tables hold and that have no finer cells.
 
-        Columns that were randomised together have theirs in `_grouped`.
+        `_yield_group_pairs` has the counts of columns that were randomised together.
         """
         axes = {
             place: member.axis
             for place, (name, member) in enumerate(self.columns.items())
-            if place in measured and self.counts_rows(name)
+            if place in table_places and self.counts_rows(name)
         }
         if not axes:
             return
         codes, sampling = self._source.codes([axis.name for axis in axes.values()]), self._source.sampling("table")
         for (place,), counts in count_joints(axes, [(place,) for place in axes], codes).items():
-            found, variances = joint_cells(
+            estimates, variances = joint_cells(
                 counts, [axes[place]], normalize=False, given=(), dropna=False, sampling=sampling
             )
-            yield Table((place,), found, math.sqrt(float(variances.mean()))).times(self._source.weight)
+            yield Table((place,), estimates, math.sqrt(float(variances.mean()))).times(self._source.weight)
 
     def counts_rows(self, name: str) -> bool:
         """Return whether the released rows' unbiased counts of a column's values are a table of their own."""
@@ -194,16 +197,16 @@ class Model:
             bool(self._source.n) and axis.grid is None and axis.inverts and is_alone and not self.columns[name].is_cut
         )
 
-    def _are_together(self, i: int, j: int) -> bool:
+    def _has_shared_noise(self, i: int, j: int) -> bool:
         """Return whether two columns were randomised together, so that their noise is not independent."""
         group = self._source.plan.group_of(self.names[i])
         return group is not None and self.names[j] in group.names
 
-    def _grouped(self, held: set[tuple[int, int]]) -> Iterator[Table]:
+    def _yield_group_pairs(self, table_pairs: set[tuple[int, int]]) -> Iterator[Table]:
         """Yield the unbiased counts of pairs that were randomised together and that no table holds."""
         for i, j in combinations(range(len(self.names)), 2):
             group = self._source.plan.group_of(self.names[i])
-            if group is None or not self._are_together(i, j) or (i, j) in held:
+            if group is None or not self._has_shared_noise(i, j) or (i, j) in table_pairs:
                 continue
             axes = [replace(self._members[place].axis, group=group) for place in (i, j)]
             counts, law = count_classes(axes, self._source.codes([self.names[i], self.names[j]])), []
@@ -211,53 +214,53 @@ class Model:
                 merge = self._members[place].merge
                 counts = through(merge, counts, at)
                 law.append(merge @ axis.law)
-            found, variances = NoiseBlock.of(group).pair(counts, np.outer(*law))
-            yield Table((i, j), found, np.sqrt(variances)).times(self._source.weight)
+            estimates, variances = NoiseBlock.of(group).pair(counts, np.outer(*law))
+            yield Table((i, j), estimates, np.sqrt(variances)).times(self._source.weight)
 
-    def _own(self, place: int) -> Table:
-        """Return a column's maximum-likelihood counts, where nothing else is known of it."""
+    def _fit_one_way(self, place: int) -> Table:
+        """Return a column's maximum-likelihood counts from its rows, for a column without other evidence."""
         member, rows = self._members[place], self._source.rows
         counts = count_classes([member.axis], self._source.codes([self.names[place]]))
         shares = expectation_maximization(counts, [member.channel])
         return Table((place,), shares * rows, math.sqrt(max(rows, 1)))
 
-    def _rows(self, held: set[tuple[int, int]]) -> Iterator[Table]:
+    def _yield_row_pairs(self, table_pairs: set[tuple[int, int]]) -> Iterator[Table]:
         """Yield counts of the released rows by pairs of columns that no table holds, and whose noise is independent."""
-        # What a row's few bits of each of many columns say about a pair is negligible next to tables.
-        known = {place for pair in held for place in pair} if len(self.names) > MOST_FITTED else set()
+        # With many columns a row has few bits of each: its information on a pair is negligible next to tables.
+        table_places = {place for pair in table_pairs for place in pair} if len(self.names) > MOST_FITTED else set()
         classes = [member.axis.classes for member in self._members]
         pairs = [
             (i, j)
             for i, j in combinations(range(len(self.names)), 2)
-            if (i, j) not in held
-            # A column of one value goes with any.
+            if (i, j) not in table_pairs
+            # A column of one cell has no dependence.
             and min(self._members[place].cells for place in (i, j)) > 1
-            and not {i, j} <= known
-            and not self._are_together(i, j)
+            and not {i, j} <= table_places
+            and not self._has_shared_noise(i, j)
             and classes[i] * classes[j] <= MOST_PAIR_CELLS
         ]
         # Rows are read once for as many pairs as fit in memory.
         axes = dict(enumerate(member.axis for member in self._members))
-        found: list[tuple[float, tuple[int, int], FloatArray]] = []
-        each = max(1, MOST_COUNTED // max((axes[i].classes * axes[j].classes for i, j in pairs), default=1))
-        for start in range(0, len(pairs), each):
-            some = pairs[start : start + each]
-            used = sorted({place for pair in some for place in pair})
-            tables = count_joints(axes, some, self._source.codes([self.names[place] for place in used]))
+        ranked_tables: list[tuple[float, tuple[int, int], FloatArray]] = []
+        batch_size = max(1, MOST_COUNTED // max((axes[i].classes * axes[j].classes for i, j in pairs), default=1))
+        for start in range(0, len(pairs), batch_size):
+            batch = pairs[start : start + batch_size]
+            used = sorted({place for pair in batch for place in pair})
+            tables = count_joints(axes, batch, self._source.codes([self.names[place] for place in used]))
             if len(axes) <= MOST_FITTED:
-                found += [(math.inf, pair, table) for pair, table in tables.items()]
+                ranked_tables += [(math.inf, pair, table) for pair, table in tables.items()]
             else:
                 scored = [(dependence_score(table), pair, table) for pair, table in tables.items()]
-                kept = [one for one in scored if one[0] > DETECTION_SE]
-                found = sorted([*found, *kept], key=lambda one: -one[0])[:MOST_ROW_PAIRS]
-        for _, pair, counts in sorted(found, key=lambda one: one[1]):
+                dependent_tables = [one for one in scored if one[0] > DETECTION_SE]
+                ranked_tables = sorted([*ranked_tables, *dependent_tables], key=lambda one: -one[0])[:MOST_ROW_PAIRS]
+        for _, pair, counts in sorted(ranked_tables, key=lambda one: one[1]):
             yield row_table(pair, counts, [self._members[p].channel for p in pair]).times(self._source.weight)
 
-    # What the fit says
+    # Estimates of the fit
 
     @cached_property
     def fit(self) -> TableFit:
-        """The fit to what is known."""
+        """The fit to the evidence."""
         return remembered_fit(self.evidence)
 
     def joint(self, names: Sequence[str]) -> FloatArray:
@@ -265,47 +268,49 @@ class Model:
         return self.fit.joint(self.places(names))
 
     def known(self, names: Sequence[str]) -> Table | None:
-        """Return all that tables count of columns together by the fit's cells, or None where none holds them all."""
+        """Return the merged counts of columns by the fit's cells, or None if no table holds them all."""
         return self.evidence.known(self.places(names))
 
     def fine(self, name: str) -> FloatArray:
-        """Return the shares of a column's fine cells; of a number whose sum was measured, at its mean."""
+        """Return the shares of a column's fine cells, tilted to the mean if a number's sum was measured."""
         return self.at_mean(name, self.columns[name].within(self.joint([name])))
 
     def at_mean(self, name: str, shares: FloatArray) -> FloatArray:
         """Return shares of fine cells tilted to the measured sum of codes."""
-        measured, member = self.tables.of_kind("sum", name), self.columns[name]
+        sum_table, member = self.tables.of_kind("sum", name), self.columns[name]
         present = shares[: member.axis.cells - member.axis.has_null]
         rows = float(present.sum()) * self._source.rows
-        if measured is None or rows < 1:
+        if sum_table is None or rows < 1:
             return shares
-        wanted = float(measured.counts.ravel()[0]) / rows
-        tilted = tilt_to_mean(present / present.sum(), member.axis.middles, wanted) * present.sum()
+        mean_code = float(sum_table.counts.ravel()[0]) / rows
+        tilted = tilt_to_mean(present / present.sum(), member.axis.middles, mean_code) * present.sum()
         return np.concatenate([tilted, shares[len(present) :]])
 
     def is_heard(self, names: Sequence[str]) -> bool:
-        """Return whether rows are compared with a joint: those of few classes, whose noise is independent."""
+        """Return whether rows can test a joint: it has few classes, and columns with independent noise."""
         plan = self._source.plan
         homes = [group.names for name in names if (group := plan.group_of(name)) is not None]
         classes = math.prod(self.columns[name].axis.classes for name in names)
         return len(set(homes)) == len(homes) and classes <= MOST_GUARDED and bool(self._source.n)
 
     def guarded(self, joints: Sequence[Sequence[str]], unlikely: float = FALSE_ALARM) -> list[FloatArray | None]:
-        """Return joints as rows correct them, each None where these do not contradict it or cannot be compared.
+        """Return joints corrected by rows; None for joints that rows do not contradict or cannot test.
 
         The rows of all joints are counted in one pass.
         """
         axes = [[self.columns[name].axis for name in names] if self.is_heard(names) else [] for names in joints]
-        counts = [np.zeros([axis.classes for axis in own]) for own in axes]
-        used = list(dict.fromkeys(axis.name for own in axes for axis in own))
+        counts = [np.zeros([axis.classes for axis in joint_axes]) for joint_axes in axes]
+        used = list(dict.fromkeys(axis.name for joint_axes in axes for axis in joint_axes))
         for codes in self._source.codes(used) if used else ():
-            for own, found in zip(axes, counts, strict=True):
-                if own:
-                    found += count_classes(own, [codes])
+            for joint_axes, class_counts in zip(axes, counts, strict=True):
+                if joint_axes:
+                    class_counts += count_classes(joint_axes, [codes])
 
-        def guarded(names: Sequence[str], found: FloatArray) -> FloatArray | None:
+        def correct_joint(names: Sequence[str], class_counts: FloatArray) -> FloatArray | None:
             channels, pairs = [self.columns[name].channel for name in names], self.fit.pairs_of(self.places(names))
-            return guard_joint(self.joint(names), found, channels, pairs, unlikely)
+            return guard_joint(self.joint(names), class_counts, channels, pairs, unlikely)
 
         compared = zip(joints, axes, counts, strict=True)
-        return [guarded(names, found) if own else None for names, own, found in compared]
+        return [
+            correct_joint(names, class_counts) if joint_axes else None for names, joint_axes, class_counts in compared
+        ]

@@ -1,4 +1,4 @@
-"""One column of a fit to measured tables: its finest cells, the fit's, and what lies between them."""
+"""One column of a fit to measured tables: its finest cells, the fit's cells, and maps between them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from dpframe.plan.measuring import BINS
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 STEEPEST = 200.0
-"""Exponent at which a tilt ends, per range of the values: beyond, all weight lies on one value (tolerance)."""
+"""Largest exponent of a tilt over the range of the values: beyond it all weight is on one value (tolerance)."""
 
 
 TILT_TOLERANCE = 1e-13
-"""Error of a tilt's steepness, in parts of the steepest (tolerance)."""
+"""Error of a tilt's steepness, relative to the steepest (tolerance)."""
 
 
 def aggregation(fine: Law | Axis, coarse: Axis) -> FloatArray:
     """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
-    inside = fine.overlap(coarse.starts, coarse.ends[1:])
-    return np.vstack([inside, np.eye(fine.cells)[-1:]]) if fine.has_null else inside
+    overlap = fine.overlap(coarse.starts, coarse.ends[1:])
+    return np.vstack([overlap, np.eye(fine.cells)[-1:]]) if fine.has_null else overlap
 
 
 def same_cells(one: Axis, other: Axis) -> bool:
-    """Return whether two axes of a column have the same cells: those of long ones are then not merged by a matrix."""
+    """Return whether two axes of a column have equal cells; long axes then need no matrix."""
     return one.has_null == other.has_null and np.array_equal(one.ends, other.ends)
 
 
 def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
-    """Return which cells of a finer axis make up those of a coarser one, shape (coarse, fine), or None if none do."""
+    """Return the matrix that merges a finer axis into a coarser one, shape (coarse, fine), or None if cells are cut."""
     return aggregation(fine, coarse) if np.isin(coarse.starts, fine.starts).all() else None
 
 
@@ -43,8 +43,8 @@ def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
 class TableColumn:
     """One column of a fit.
 
-    ``axis`` has the finest cells that are known of it, ``bins`` the cell of the fit that each of them lies in, and
-    ``shares`` are those of the fine cells. ``law`` is what was measured of only the number.
+    ``axis`` has the finest cells. ``bins`` is the fit's cell of each fine cell, and ``shares`` are the fine cells'
+    shares. ``law`` is a number's law from its own tables.
     """
 
     axis: Axis
@@ -59,38 +59,38 @@ class TableColumn:
 
     @property
     def is_cut(self) -> bool:
-        """Whether more is known of it than the fit's cells."""
+        """Whether the fine cells are finer than the fit's cells."""
         return self.cells < self.axis.cells
 
     @property
     def merge(self) -> FloatArray:
-        """Which fine cells make up those of the fit, shape (cells, fine)."""
+        """Matrix that merges fine cells into the fit's cells, shape (cells, fine)."""
         return np.asarray(np.arange(self.cells)[:, None] == self.bins, dtype=np.float64)
 
     def binned(self, place: int) -> Table:
-        """Return what a number's own counts say about the fit's cells, as a table of the column at this place."""
+        """Return a number's own counts by the fit's cells, as a table of the column at this place."""
         assert self.law is not None
         variances = ((self.merge @ self.law.covariance) * self.merge).sum(axis=1)
         return Table((place,), self.merge @ self.law.rows, np.sqrt(np.maximum(variances, 1e-6)))
 
     def within(self, coarse: FloatArray) -> FloatArray:
-        """Return the shares of the fine cells, from those of the fit's cells."""
-        held = np.bincount(self.bins, self.shares, minlength=self.cells)
-        return np.asarray(self.shares * (coarse / np.maximum(held, 1e-300))[self.bins])
+        """Return the shares of the fine cells, from shares of the fit's cells."""
+        bin_shares = np.bincount(self.bins, self.shares, minlength=self.cells)
+        return np.asarray(self.shares * (coarse / np.maximum(bin_shares, 1e-300))[self.bins])
 
     @cached_property
-    def _inside(self) -> FloatArray:
-        held = self.shares + 1e-12
-        return np.asarray(held / np.bincount(self.bins, held, minlength=self.cells)[self.bins])
+    def _shares_within_bins(self) -> FloatArray:
+        positive_shares = self.shares + 1e-12
+        return np.asarray(positive_shares / np.bincount(self.bins, positive_shares, minlength=self.cells)[self.bins])
 
     def gathered(self, part: FloatArray) -> FloatArray:
-        """Return the mean over the fine cells of each cell of the fit."""
-        return np.bincount(self.bins, part * self._inside, minlength=self.cells).astype(np.float64)
+        """Average values of the fine cells over each cell of the fit."""
+        return np.bincount(self.bins, part * self._shares_within_bins, minlength=self.cells).astype(np.float64)
 
     @cached_property
     def spread(self) -> FloatArray:
         """P(fine cell | cell of the fit), shape (fine, cells)."""
-        return np.asarray((self.bins[:, None] == np.arange(self.cells)) * self._inside[:, None])
+        return np.asarray((self.bins[:, None] == np.arange(self.cells)) * self._shares_within_bins[:, None])
 
     @cached_property
     def channel(self) -> FloatArray:
@@ -102,62 +102,62 @@ class TableColumn:
         return not self.is_cut and same_cells(self.axis, axis)
 
     def presented(self, axis: Axis, shares: FloatArray, place: int) -> FloatArray:
-        """Return a joint by the cells of an axis in place of the fit's cells of this column."""
+        """Convert one dimension of a joint from the fit's cells to the cells of an axis."""
         if self.has_cells_of(axis):
             return shares
         first, exact = np.moveaxis(shares, place, 0), aggregation(self.axis, axis)
-        moved = moved_by_slopes(first, exact, self.spread, self.cells - self.axis.has_null)
-        return np.moveaxis(np.tensordot(exact @ self.spread, first, axes=1) + moved, 0, place)
+        slope_shifts = moved_by_slopes(first, exact, self.spread, self.cells - self.axis.has_null)
+        return np.moveaxis(np.tensordot(exact @ self.spread, first, axes=1) + slope_shifts, 0, place)
 
     def onto(self, axis: Axis) -> FloatArray:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
         return np.asarray(aggregation(self.axis, axis) @ self.spread)
 
 
-# Cells that cut a fit's bins: how rows lie within a bin, to the first order. For a number that a fit knows by bins the
-# other columns' law is known for each bin as a whole. Spread evenly over the bin it would be a staircase; what is taken
-# is the piecewise linear function with the bins' means that has the slope of the two neighbours (as finite-volume
-# schemes reconstruct a density: van Leer 1979), in the number's own ranks. Totals of bins, and of each cell over all
-# the others, stay what they are.
+# Cells that cut a fit's bins: the spread of rows within a bin, to the first order. A fit has the other columns' law
+# only per bin of a number. An even spread over the bin would make this law a staircase. Instead it is piecewise linear
+# in the number's ranks, with the bins' means and the slope between the two neighbours (as finite-volume schemes
+# reconstruct a density: van Leer 1979). Totals of bins, and of each cell over all other columns, do not change.
 
 
 def moved_by_slopes(shares: FloatArray, exact: FloatArray, spread: FloatArray, present: int) -> FloatArray:
-    """Return what the slopes within bins move into each cell, to be added to bins that are spread evenly.
+    """Return the shares that slopes within bins move into each cell, relative to an even spread.
 
-    The first axis of ``shares`` has the bins, ``exact`` is P(cell | fine cell) of the cells that are asked for,
-    ``spread`` P(fine cell | bin). Null, after the bins ``present``, has no neighbours.
+    The first axis of ``shares`` has the bins. ``exact`` is P(cell | fine cell) of the requested cells, ``spread`` is
+    P(fine cell | bin). Null, after the bins ``present``, has no neighbours.
     """
     joint = shares.reshape(len(shares), -1)
-    held = joint.sum(axis=1)
-    fine = spread @ held
+    bin_shares = joint.sum(axis=1)
+    fine = spread @ bin_shares
     places = np.cumsum(fine) - fine / 2
-    slopes = _slopes(joint, held, places @ spread, present)
-    moments = exact @ (spread * (places[:, None] - places @ spread)) * held
+    slopes = _bin_slopes(joint, bin_shares, places @ spread, present)
+    moments = exact @ (spread * (places[:, None] - places @ spread)) * bin_shares
     return np.asarray((moments @ slopes).reshape(len(exact), *shares.shape[1:]))
 
 
-def _slopes(joint: FloatArray, held: FloatArray, middles: FloatArray, present: int) -> FloatArray:
-    """Return by how much the other columns' law changes along a bin, per unit of rank; 0 where a bin holds nothing."""
-    known = np.flatnonzero(held[:present] > 0)
-    found = np.zeros_like(joint)
-    if len(known) < 2:
-        return found
-    law, wide = joint[known] / held[known, None], held[known, None]
-    before, after = np.maximum(np.arange(len(known)) - 1, 0), np.minimum(np.arange(len(known)) + 1, len(known) - 1)
-    runs = (middles[known[after]] - middles[known[before]])[:, None]
-    # No density may be negative at a bin's ends, and densities add up to that of the bin.
-    # Bins that hold next to nothing lie at one rank, and no slope is known there.
-    steep = np.divide(law[after] - law[before], runs, out=np.zeros_like(law), where=runs > 0)
-    slopes = np.clip(steep, -2 * law / wide, 2 * law / wide)
-    found[known] = slopes - law * slopes.sum(axis=1, keepdims=True)
-    return found
+def _bin_slopes(joint: FloatArray, bin_shares: FloatArray, middles: FloatArray, present: int) -> FloatArray:
+    """Return the slope of the other columns' law along each bin, per unit of rank; 0 for empty bins."""
+    filled_bins = np.flatnonzero(bin_shares[:present] > 0)
+    rank_slopes = np.zeros_like(joint)
+    if len(filled_bins) < 2:
+        return rank_slopes
+    law, bin_widths = joint[filled_bins] / bin_shares[filled_bins, None], bin_shares[filled_bins, None]
+    left_bins = np.maximum(np.arange(len(filled_bins)) - 1, 0)
+    right_bins = np.minimum(np.arange(len(filled_bins)) + 1, len(filled_bins) - 1)
+    runs = (middles[filled_bins[right_bins]] - middles[filled_bins[left_bins]])[:, None]
+    # No density may be negative at a bin's ends, and densities add up to the bin's.
+    # Bins with hardly any rows lie at one rank, and have no slope.
+    steep = np.divide(law[right_bins] - law[left_bins], runs, out=np.zeros_like(law), where=runs > 0)
+    slopes = np.clip(steep, -2 * law / bin_widths, 2 * law / bin_widths)
+    rank_slopes[filled_bins] = slopes - law * slopes.sum(axis=1, keepdims=True)
+    return rank_slopes
 
 
 # Numbers: bins of a fine one-way, and a sum
 
 
 def quantile_bins(counts: FloatArray, has_null: bool = False, most: int = BINS) -> IntArray:
-    """Return the bin of every cell of a number's noisy one-way: consecutive cells of about equal shares, null apart.
+    """Return the bin of every cell of a number's noisy one-way: runs of about equal shares; null has its own bin.
 
     >>> quantile_bins(np.array([1.0, 1.0, 6.0, 1.0, 1.0, -0.4, 2.0]), most=3)
     array([0, 0, 1, 2, 2, 2, 2])
@@ -171,28 +171,28 @@ def quantile_bins(counts: FloatArray, has_null: bool = False, most: int = BINS) 
 
 
 def tilt_to_mean(shares: FloatArray, values: FloatArray, mean: float) -> FloatArray:
-    """Return the shares ∝ p·exp(θ·v) with a given mean: of all that have it the nearest in divergence (Csiszár 1975).
+    """Return the shares ∝ p·exp(θ·v) with a given mean: the nearest in divergence with this mean (Csiszár 1975).
 
-    A mean outside the values that have a share is taken to the end that is nearer.
+    A mean outside the values with positive shares is clipped to the nearer end.
     """
-    seen = shares > 0
-    low, high = values[seen].min(), values[seen].max()
+    is_positive = shares > 0
+    low, high = values[is_positive].min(), values[is_positive].max()
     if high <= low:
         return shares
-    place = np.where(seen, (values - low) / (high - low), 0.0)
-    wanted = (mean - low) / (high - low)
+    place = np.where(is_positive, (values - low) / (high - low), 0.0)
+    target_place = (mean - low) / (high - low)
 
-    def tilted(steepness: float) -> FloatArray:
+    def tilt(steepness: float) -> FloatArray:
         exponents = steepness * (place - (steepness > 0))
-        raised = np.where(seen, shares * np.exp(exponents), 0.0)
-        return np.asarray(raised / raised.sum())
+        weights = np.where(is_positive, shares * np.exp(exponents), 0.0)
+        return np.asarray(weights / weights.sum())
 
     low_tilt, high_tilt = -STEEPEST, STEEPEST
     # The mean rises with the steepness. SciPy's root search would cost a first answer a third of a second of import.
     while high_tilt - low_tilt > STEEPEST * TILT_TOLERANCE:
         middle = (low_tilt + high_tilt) / 2
-        low_tilt, high_tilt = (middle, high_tilt) if float(tilted(middle) @ place) < wanted else (low_tilt, middle)
-    return tilted((low_tilt + high_tilt) / 2)
+        low_tilt, high_tilt = (middle, high_tilt) if float(tilt(middle) @ place) < target_place else (low_tilt, middle)
+    return tilt((low_tilt + high_tilt) / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,16 +208,16 @@ class BinMeans:
 
     @classmethod
     def of(cls, column: TableColumn, law: NumberLaw, shares: FloatArray) -> BinMeans:
-        """Return those of a number whose fine cells, null's last, have these shares."""
+        """Return the bin means of a number, given the shares of its fine cells, null's last."""
         present = np.arange(column.cells) < column.cells - column.axis.has_null
-        onto, some = column.merge[:, : law.bins].T, law.widths / law.space.values
+        onto, even_shares = column.merge[:, : law.bins].T, law.widths / law.space.values
 
-        def within(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-            held = rows[..., : law.bins] + some * 1e-12 * np.maximum(rows.sum(axis=-1, keepdims=True), 1.0)
-            whole = np.maximum(held @ onto, 1e-300)
-            return (held * law.middles) @ onto / whole, whole
+        def average_codes(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+            cell_rows = rows[..., : law.bins] + even_shares * 1e-12 * np.maximum(rows.sum(axis=-1, keepdims=True), 1.0)
+            bin_rows = np.maximum(cell_rows @ onto, 1e-300)
+            return (cell_rows * law.middles) @ onto / bin_rows, bin_rows
 
-        means, whole = within(shares)
+        means, bin_rows = average_codes(shares)
         squares = (law.middles - onto @ means) ** 2 + law.within
-        spreads = (shares[: law.bins] + some * 1e-12) * squares @ onto / whole
+        spreads = (shares[: law.bins] + even_shares * 1e-12) * squares @ onto / bin_rows
         return cls(means, spreads * present, present.astype(np.float64))

@@ -1,4 +1,4 @@
-"""Estimates taken to where truths may be: not negative, rising, near each other; and ratios of an uncertain base."""
+"""Estimates under constraints: not negative, isotonic, shrunk to each other; and ratios with an uncertain base."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from dpframe.observe.quantiles import NORMAL_QUANTILE
 from dpframe.spaces.arrays import FloatArray
 
 RHO = np.linspace(0.0, 8.0, 161)
-"""Values of ρ that are averaged over, in standard deviations of its prior (tolerance)."""
+"""Grid of ρ for its posterior, in standard deviations of the prior (tolerance)."""
 
-_FARTHER = 2.0 ** np.arange(5)
-"""Scales that truths far off may differ by, each half as likely as the one before (tuned; half and twice it change
-widths on a census by −11 and 0 %)."""
+_FAR_SCALE_FACTORS = 2.0 ** np.arange(5)
+"""Factors of the scale of far truths, each half as likely as the one before (tuned; half and twice it change widths on
+a census by −11 and 0 %)."""
 
-_LEAST = 1e-12
+_MIN_NOISE_VARIANCE = 1e-12
 """Least variance of noise (tolerance)."""
 
 
 def pooled(values: FloatArray) -> FloatArray:
-    """Return the nearest numbers that never fall: those that fall are pooled, and take their mean."""
+    """Return the nearest numbers that never fall: falling neighbours are pooled to their mean."""
     levels: list[tuple[float, int]] = []
     for value in values.tolist():
         total, count = value, 1
         while levels and levels[-1][0] * count >= total * levels[-1][1]:
-            more, many = levels.pop()
-            total, count = total + more, count + many
+            block_total, block_count = levels.pop()
+            total, count = total + block_total, count + block_count
         levels.append((total, count))
     return np.array([total / count for total, count in levels for _ in range(count)], dtype=np.float64)
 
 
 def project(values: FloatArray, variances: FloatArray | float = 1.0, total: float = 1.0) -> FloatArray:
-    """Return the nearest numbers that are not negative and have a sum, distances weighted by inverse variances.
+    """Project numbers to the nearest non-negative ones with a given sum, weighted by inverse variances.
 
-    One threshold per unit of variance leaves the sum right (Held, Wolfe and Crowder 1974).
+    The solution subtracts one threshold per unit of variance (Held, Wolfe and Crowder 1974).
     """
     if total <= 0 or not values.size:
         return np.zeros_like(values)
     flat, weights = values.ravel(), np.maximum(np.broadcast_to(variances, values.shape), 1e-12).ravel()
-    # x = (y − λv)₊: λ from the entries that stay, in the order in which they leave.
+    # x = (y − λv)₊: λ depends on the positive entries, which are tried in order of y/v.
     order = np.argsort(-flat / weights)
     y, v = np.cumsum(flat[order]), np.cumsum(weights[order])
     steps = (y - total) / v
@@ -48,10 +48,10 @@ def project(values: FloatArray, variances: FloatArray | float = 1.0, total: floa
 
 
 def few_rows(rows: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
-    """Return the factor of a ratio's standard error by which its interval is wider as its base is uncertain.
+    """Return Fieller's factor of a ratio's standard error, for an uncertain base.
 
-    Fieller's interval (1954) of a ratio is 1/(1 − g) of that of the delta method, with g the squared quotient of the
-    base's half-width and the base; from three quarters on the base may be nothing, and four means all.
+    Fieller's interval (1954) of a ratio is 1/(1 − g) times the interval of the delta method. Here g is the squared
+    quotient of the base's half-width and the base, at most three quarters, so that the factor is at most four.
     """
     base = np.maximum(np.asarray(rows, dtype=np.float64), 1.0)
     return np.asarray(1 / (1 - np.minimum(NORMAL_QUANTILE**2 * np.asarray(variance) / base**2, 0.75)))
@@ -65,40 +65,52 @@ def shrunk(
     far: float = 0.0,
     most: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return distances from what is likely, less what is noise of them, and their variances.
+    """Shrink distances from a prior guess by empirical Bayes; return posterior means and variances.
 
-    The truths are ρ·scale·z, z standard normal, or with the probability ``far`` scale·z. How large ρ is shows in all
-    of the distances together: it is averaged over its posterior, its prior half normal (empirical Bayes, Efron and
-    Morris 1975). So where there is little evidence they are near 0, and near the distances where there is much.
+    The true distances are ρ·scale·z, with z standard normal, or scale·z with the probability ``far``. All distances
+    together determine ρ, which is averaged over its posterior under a half-normal prior (Efron and Morris 1975). So
+    distances with little evidence shrink to 0, and distances with much evidence stay.
 
-    Nothing is known where ``apart`` or ``variances`` is not finite; ``prior`` is the standard deviation of ρ's prior.
-    With ``most`` half of the truths that are far differ by the scale, a quarter by twice as much, and so on to 16
-    scales, or to ``most``; by default all do by the scale.
+    An entry of ``apart`` or ``variances`` that is not finite carries no information. ``prior`` is the standard
+    deviation of ρ's prior. With ``most``, half of the far truths have the scale, a quarter twice the scale, and so on
+    up to 16 scales, or to ``most``. By default all have the scale.
     """
-    known = np.isfinite(apart) & np.isfinite(variances)
-    noise = np.where(known, np.maximum(variances, _LEAST), 1.0)
-    seen = np.where(known, apart, 0.0)
+    is_finite = np.isfinite(apart) & np.isfinite(variances)
+    noise = np.where(is_finite, np.maximum(variances, _MIN_NOISE_VARIANCE), 1.0)
+    distances = np.where(is_finite, apart, 0.0)
 
-    def law(spread: FloatArray) -> FloatArray:
-        total = spread + noise
-        return np.asarray(np.where(known, -0.5 * (np.log(total) + seen**2 / total), 0.0))
+    def law(prior_variances: FloatArray) -> FloatArray:
+        total = prior_variances + noise
+        return np.asarray(np.where(is_finite, -0.5 * (np.log(total) + distances**2 / total), 0.0))
 
-    near = (prior * RHO[:, None] * scales) ** 2
-    reach = scales if most is None else np.maximum(most, scales)
-    wide = np.array([np.minimum(factor * scales, reach) for factor in _FARTHER[: 1 if most is None else None]]) ** 2
-    share = 1 / _FARTHER[: len(wide), None]
+    near_variances = (prior * RHO[:, None] * scales) ** 2
+    max_scales = scales if most is None else np.maximum(most, scales)
+    far_variances = (
+        np.array(
+            [np.minimum(factor * scales, max_scales) for factor in _FAR_SCALE_FACTORS[: 1 if most is None else None]]
+        )
+        ** 2
+    )
+    share = 1 / _FAR_SCALE_FACTORS[: len(far_variances), None]
     with np.errstate(divide="ignore"):
-        close, afar = law(near) + np.log(1 - far), law(wide) + np.log(far * share / share.sum())
-    outer = np.logaddexp.reduce(afar, axis=0)
-    score = np.logaddexp(close, outer)
+        near_scores = law(near_variances) + np.log(1 - far)
+        far_scores = law(far_variances) + np.log(far * share / share.sum())
+    far_score = np.logaddexp.reduce(far_scores, axis=0)
+    score = np.logaddexp(near_scores, far_score)
     posterior = score.sum(axis=1) - RHO**2 / 2
     posterior = np.exp(posterior - posterior.max())
     posterior = (posterior / posterior.sum())[:, None]
-    # How far a far truth is does not depend on ρ.
-    beyond = np.exp(afar - outer) * (posterior * np.exp(outer - score)).sum(axis=0) if far > 0 else np.zeros_like(wide)
-    weight = np.concatenate([posterior * np.exp(close - score), beyond])
-    spread = np.concatenate([near, wide])
-    gain = np.where(known, spread / (spread + noise), 0.0)
+    # The scale of far truths does not depend on ρ, so their likelihood is computed once.
+    far_weights = (
+        np.exp(far_scores - far_score) * (posterior * np.exp(far_score - score)).sum(axis=0)
+        if far > 0
+        else np.zeros_like(far_variances)
+    )
+    weight = np.concatenate([posterior * np.exp(near_scores - score), far_weights])
+    prior_variances = np.concatenate([near_variances, far_variances])
+    gain = np.where(is_finite, prior_variances / (prior_variances + noise), 0.0)
     mean = (weight * gain).sum(axis=0)
-    left = (weight * spread * (1 - gain)).sum(axis=0) + (weight * (gain - mean) ** 2).sum(axis=0) * seen**2
-    return mean * seen, left
+    remaining_variances = (weight * prior_variances * (1 - gain)).sum(axis=0) + (weight * (gain - mean) ** 2).sum(
+        axis=0
+    ) * distances**2
+    return mean * distances, remaining_variances

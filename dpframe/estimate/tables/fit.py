@@ -1,15 +1,15 @@
-"""All estimates from measured tables: the mixture, the simple estimates, and how far to go from one to the other.
+"""Estimates from measured tables: the mixture, the simple estimates, and steps from the one to the other.
 
-Both the number of hidden classes and these steps are chosen by the coupled bootstrap. The noise is known, so y + √a·σz
-and y − σz/√a are independent of each other (Oliveira, Lei and Tibshirani 2021): a fit to the one is scored on the
-other, and the score's expectation is the fit's squared error plus what all fits share. Where noise is weak the simple
-estimate is nearer to the truth than any mixture, where it is strong the mixture is.
+The coupled bootstrap chooses the number of hidden classes and the steps. The noise has a known law, so y + √a·σz and
+y − σz/√a are independent (Oliveira, Lei and Tibshirani 2021). A fit to the one is scored on the other. The expected
+score is the fit's squared error plus a constant. Under weak noise the simple estimate is nearer to the truth than any
+mixture; under strong noise the mixture is nearer.
 
-So it is within a table: noise is alike in all cells, and a mixture is off by more where rows are many. A cell of m rows
-goes the part w = κm/(κm + m̄) of the way from m to the simple s, as the mean of a normal law does whose prior variance
-is in proportion to m. m̄ is the mean of m over rows, and κ the odds of the step of a cell of m̄ rows. With m and s fitted
-to one half of a draw, and y the other half, the κ of the least Σ (y − m − w(s − m))²/σ² has the least expected squared
-error.
+This trade-off also exists within a table: noise is equal in all cells, but the mixture errs more in cells of many rows.
+A cell of m rows moves by the part w = κm/(κm + m̄) from m to the simple estimate s. This is the posterior mean of a
+normal law whose prior variance is proportional to m. m̄ is the mean of m over rows, and κ the odds of the step of a cell
+of m̄ rows. m and s are fitted to one half of a draw, and y is the other half. The κ of the least
+Σ (y − m − w(s − m))²/σ² has the least expected squared error.
 """
 
 from __future__ import annotations
@@ -37,57 +37,57 @@ FIRST = 20
 """The candidate from which the search goes up, or down (limit of time)."""
 
 WORTH = 0.008
-"""Part of the score that more classes must gain: where noise hides what they gain, fewer err less in small cells
-(tuned; half and twice it change widths on a census by −44 and 0 %).
+"""Part of the score that more classes must gain: fewer classes err less in small cells (tuned; half and twice it
+change widths on a census by −44 and 0 %).
 
-Fits of the choice have few starts, and the more starts a mean has, the less it gains from more classes.
+Fits of the choice have few starts. A mean of more starts gains less from more classes.
 """
 
 SCALE = 0.25
-"""Part of the noise's variance that is added to what is fitted (tuned; half and twice it change widths on a census by 8
-and −56 %)."""
+"""Noise variance added to the fitted copy, per variance of the noise (tuned; half and twice it change widths on a
+census by 8 and −56 %)."""
 
 STARTS = 2
 """Starts of each fit of the choice (limit of time)."""
 
 FEWEST_STARTS, MOST_STARTS, LARGEST_FIT = 5, 15, 1e7
-"""Starts of the fit itself: as many as keep starts·classes·cells², the products of a step, below the last (limit of
-time).
+"""Fewest and most starts of the fit, and the most products of a step, starts·classes·cells², which limit the starts
+(limit of time).
 
 Fifteen for five lower L1 of Adult's pairs by 2 % and of its triples by 3 %, where hundred classes fit best by 12 %;
 eight for fifteen raise that of six columns of 10⁶ rows by 0.5 % and save a third of a second.
 """
 
 STARTS_OF_ROWS = 10
-"""Starts where there are only rows (limit of time)."""
+"""Starts of a fit to only rows (limit of time)."""
 
 CLASSES_OF_ROWS = 10
-"""Classes where there are only rows: with more classes a fit must end earlier, or it follows their noise (tuned; effect
-not measured)."""
+"""Classes of a fit to only rows: with more classes a fit must end earlier, or it follows their noise (tuned; effect not
+measured)."""
 
 PULL = 4.0
-"""Precision with which a table's own step is drawn to that of all, next to its own precision, both in units of 1/σ²
-(tuned; half and twice it change widths on a census by 1 and 8 %)."""
+"""Precision of the common step in the shrinkage of a table's step, in units of 1/σ² (tuned; half and twice it change
+widths on a census by 1 and 8 %)."""
 
 ODDS = (0.0, *(2.0**place for place in range(-8, 17)), np.inf)
-"""Odds of steps that are compared (tolerance): finer ones lower no error by 1 %."""
+"""Grid of the odds of steps (tolerance): a finer grid lowers no error by 1 %."""
 
 MOST_LARGER = 6
-"""Tables of more than two columns whose steps are looked for (limit of time); others have the step of these together.
+"""Tables of more than two columns with their own step (limit of time); others use the common step of these.
 
 One takes about 20 ms (nine columns).
 """
 
 ROUNDS = 3
-"""Times that a table is shifted to its margins, then cut at zero (tuned; half and twice it change widths on a census by
-1 and −2 %)."""
+"""Rounds of shifting a table to its margins and clipping it at zero (tuned; half and twice it change widths on a
+census by 1 and −2 %)."""
 
 SWEEPS = 60
 """Sweeps of iterative proportional fitting over all pairs (tolerance)."""
 
 
 REMEMBERED_FITS = 8
-"""Fits that are remembered (limit of memory)."""
+"""Size of the cache of fits (limit of memory)."""
 
 _fits: dict[bytes, TableFit] = {}
 
@@ -96,7 +96,7 @@ _fits: dict[bytes, TableFit] = {}
 class Steps:
     """Steps from the mixture to the simple estimate: odds of the step by columns, and the mean step over pairs.
 
-    ``larger`` are the odds of tables of more than two columns that have none of their own.
+    ``larger``: odds of tables of more than two columns without an entry in ``own``.
     """
 
     own: dict[tuple[int, ...], float]
@@ -110,7 +110,7 @@ class Steps:
 
 @dataclass(frozen=True, eq=False)
 class TableFit:
-    """Shares of any columns' cells, from all that was measured."""
+    """Estimates of the shares of any columns' cells, from all measured tables."""
 
     evidence: Evidence
     mixture: Mixture
@@ -122,7 +122,7 @@ class TableFit:
         return len(self.mixture.weights) // self.mixture.fits
 
     def simple(self, columns: Sequence[int]) -> FloatArray | None:
-        """Return the simple estimate of columns that were measured together, in the order given, or None."""
+        """Return the simple estimate of columns in the given order, or None if they were not measured together."""
         if len(columns) == 1:
             return self.evidence.one_ways[columns[0]]
         table = self.evidence.joints.get(tuple(sorted(columns)))
@@ -135,57 +135,58 @@ class TableFit:
     def joint(self, columns: Sequence[int]) -> FloatArray:
         """Return the estimate of least error of some columns' shares, in their order.
 
-        One column or two: between the mixture and the simple estimate. More: between the mixture's own joint and
-        the one that only its pairs would give, nearer to this as pairs are nearer to their simple estimates; then
-        towards the simple estimate, where exactly these columns were measured.
+        For one or two columns it lies between the mixture and the simple estimate. For more columns it is a geometric
+        mean of the mixture's joint and the joint from its pairs. The pairs' weight rises with the step of pairs to
+        their simple estimates. If exactly these columns were measured, a step to the simple estimate follows.
         """
-        own, simple = self.without_simple(columns), self.simple(columns)
+        model_shares, simple = self.without_simple(columns), self.simple(columns)
         if simple is None:
-            return own
-        moved = own + steps_of_cells(own, self.steps.odds(columns)) * (simple - own)
-        return np.asarray(moved / moved.sum())
+            return model_shares
+        shares = model_shares + steps_of_cells(model_shares, self.steps.odds(columns)) * (simple - model_shares)
+        return np.asarray(shares / shares.sum())
 
     def without_simple(self, columns: Sequence[int]) -> FloatArray:
-        """Return the estimate without what exactly these columns' own tables count."""
+        """Return the estimate without the step to the simple estimate of these columns."""
         if len(columns) <= 2:
             return self.mixture.joint(columns)
         return self.from_pairs(columns, (1 - self.steps.common) / 2)
 
     def from_pairs(self, columns: Sequence[int], weight: float) -> FloatArray:
-        """Return a joint between the mixture's own (weight 1) and that of only its pairs (weight 0)."""
+        """Return a joint between the mixture's joint (weight 1) and the joint from its pairs (weight 0)."""
         return geometric_joint(self.mixture.joint(columns), self.pairs_of(columns), weight)
 
     def pairs_of(self, columns: Sequence[int]) -> dict[tuple[int, ...], FloatArray]:
-        """Return the shares of all pairs of some columns, by their places among them."""
+        """Return the shares of all pairs of some columns, by their places in ``columns``."""
         places = combinations(range(len(columns)), 2)
         return {(i, j): self.joint((columns[i], columns[j])) for i, j in places}
 
 
 def remembered_fit(evidence: Evidence) -> TableFit:
-    """Return the fit to evidence; one that was made in this process is not made again."""
+    """Return the fit to evidence, from the process's cache if possible."""
     digest = hashlib.sha256(repr((evidence.n, evidence.sizes)).encode())
     for table in evidence.tables:
         digest.update(repr((table.columns, table.counts.shape)).encode())
         for values in (table.counts, np.asarray(table.sigma), *table.channels):
             digest.update(values.tobytes())
+    # The key covers all inputs of a fit, which is deterministic.
     key = digest.digest()
-    known = _fits.get(key)
-    return remember(_fits, key, fit_tables(evidence) if known is None else known, REMEMBERED_FITS)
+    fit = _fits.get(key)
+    return remember(_fits, key, fit_tables(evidence) if fit is None else fit, REMEMBERED_FITS)
 
 
 def fit_tables(evidence: Evidence, *, starts: int | None = None) -> TableFit:
-    """Fit a mixture whose number of classes the data choose, and find the steps to the simple estimates.
+    """Fit a mixture with the number of classes chosen by the data, and choose steps to the simple estimates.
 
-    Columns of no two of which anything is known are independent, in one class.
+    Without any counts of pairs, columns are independent, in one class.
     """
     if not evidence.pairs and not evidence.row_pairs:
         return TableFit(evidence, fit_mixture(evidence, classes=1), Steps({}, 0.0))
     choice = choose_classes(evidence) if evidence.pairs else Choice(CLASSES_OF_ROWS, ())
-    mixture = fit_mixture(evidence, classes=choice.classes, starts=starts or _starts(evidence, choice.classes))
-    return TableFit(evidence, mixture, _steps(choice))
+    mixture = fit_mixture(evidence, classes=choice.classes, starts=starts or _choose_starts(evidence, choice.classes))
+    return TableFit(evidence, mixture, _choose_steps(choice))
 
 
-def _starts(evidence: Evidence, classes: int) -> int:
+def _choose_starts(evidence: Evidence, classes: int) -> int:
     if not evidence.pairs:
         return STARTS_OF_ROWS
     affordable = int(LARGEST_FIT / (classes * sum(evidence.sizes) ** 2))
@@ -197,7 +198,7 @@ def _starts(evidence: Evidence, classes: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The number of classes that errs least, and its fits: of each draw what was fitted, what was held, the mixture."""
+    """The number of classes that errs least, and its fits: by draw the fitted copy, the other copy, the mixture."""
 
     classes: int
     draws: tuple[tuple[Evidence, Evidence, Mixture], ...]
@@ -208,37 +209,39 @@ def choose_classes(evidence: Evidence, candidates: Sequence[int] = CLASSES) -> C
 
     The search climbs: errors fall with the number of classes as they follow the data, then rise as they follow noise.
     """
-    # Draws of z and −z: what errors have in proportion to z cancels.
+    # Draws of z and −z: errors in proportion to z cancel.
     draws = [evidence.split(SCALE, np.random.default_rng(1), sign) for sign in (1.0, -1.0)]
 
-    def scored(place: int) -> tuple[float, Choice]:
+    def score_candidate(place: int) -> tuple[float, Choice]:
         mixtures = fit_mixtures([fitted for fitted, _ in draws], classes=candidates[place], starts=STARTS)
-        score = sum(prediction_error(mixture, held) for mixture, (_, held) in zip(mixtures, draws, strict=True))
-        tried = tuple((*draw, mixture) for draw, mixture in zip(draws, mixtures, strict=True))
-        return score, Choice(candidates[place], tried)
+        score = sum(
+            prediction_error(mixture, validation) for mixture, (_, validation) in zip(mixtures, draws, strict=True)
+        )
+        fitted_draws = tuple((*draw, mixture) for draw, mixture in zip(draws, mixtures, strict=True))
+        return score, Choice(candidates[place], fitted_draws)
 
-    # In a pair no more classes can show than its shorter column has cells.
-    most = max(FIRST, 2 * (sum(evidence.sizes) - max(evidence.sizes)))
-    candidates = [classes for classes in candidates if classes <= most]
+    # A pair cannot identify more classes than its shorter column has cells.
+    max_classes = max(FIRST, 2 * (sum(evidence.sizes) - max(evidence.sizes)))
+    candidates = [classes for classes in candidates if classes <= max_classes]
     first = candidates.index(FIRST) if FIRST in candidates else 0
-    least, best = scored(first)
+    min_score, best = score_candidate(first)
     for place in range(first + 1, len(candidates)):
-        score, choice = scored(place)
-        if score > least * (1 - WORTH):
+        score, choice = score_candidate(place)
+        if score > min_score * (1 - WORTH):
             break
-        least, best = score, choice
+        min_score, best = score, choice
     if best.classes > candidates[first]:
         return best
     for place in reversed(range(first)):
-        score, choice = scored(place)
-        if score > least * (1 + WORTH):
+        score, choice = score_candidate(place)
+        if score > min_score * (1 + WORTH):
             break
-        least, best = min(least, score), choice
+        min_score, best = min(min_score, score), choice
     return best
 
 
 def prediction_error(mixture: Mixture, held: Evidence) -> float:
-    """Return Σ (nP − y)²/σ² over all cells of pairs."""
+    """Return the prediction error Σ (nP − y)²/σ² over all cells of pairs."""
     laws = np.concatenate(mixture.laws, axis=1)[None]
     shares = laws * mixture.weights[:, None]
     blocks = [block for target in targets_of(held) for block in target.blocks]
@@ -246,7 +249,7 @@ def prediction_error(mixture: Mixture, held: Evidence) -> float:
 
 
 def steps_of_cells(own: FloatArray, odds: FloatArray | float) -> FloatArray:
-    """Return the part of the way from each cell's own shares to the simple ones that the cell is moved.
+    """Return each cell's step: the part of the way from its mixture share to its simple share.
 
     >>> steps_of_cells(np.array([0.75, 0.25]), 1.0).round(2)
     array([0.55, 0.29])
@@ -259,9 +262,10 @@ def steps_of_cells(own: FloatArray, odds: FloatArray | float) -> FloatArray:
 
 
 class Profile(NamedTuple):
-    """By the odds of a step Σ (y − m − w(s − m))²/σ², less that of no step, and Σ w(s − m)²/σ²; and Σ (s − m)²/σ².
+    """Prediction errors and step lengths by the odds of a step.
 
-    ``parts``: how many tables and draws the sums are over.
+    ``scores``: Σ (y − m − w(s − m))²/σ² less the sum without a step. ``steps``: Σ w(s − m)²/σ². ``length``:
+    Σ (s − m)²/σ². ``parts``: number of tables and draws in the sums.
     """
 
     scores: FloatArray
@@ -271,67 +275,77 @@ class Profile(NamedTuple):
 
     @classmethod
     def of(cls, own: FloatArray, simple: FloatArray, held: Table, parts: int) -> Profile:
-        """Return it by the counts m and s, and what was held, in so many tables."""
-        apart, precision = simple - own, 1 / held.variances
-        along, squares = ((values * apart * precision).ravel() for values in (held.counts - own, apart))
+        """Return the profile of counts m (``own``) and s (``simple``) against the held copy of so many tables."""
+        distances, precision = simple - own, 1 / held.variances
+        along, squares = ((values * distances * precision).ravel() for values in (held.counts - own, distances))
         steps = steps_of_cells(own.ravel(), np.array(ODDS)[:, None])
         return cls(steps**2 @ squares - 2 * (steps @ along), steps @ squares, float(squares.sum()), parts)
 
     @classmethod
     def sum_of(cls, profiles: Iterable[Profile]) -> Profile:
-        """Return that of several tables or draws."""
-        found = [*profiles, cls(np.zeros(len(ODDS)), np.zeros(len(ODDS)), 0.0, 0)]
-        return cls(*(sum(part[1:], part[0]) for part in zip(*found, strict=True)))
+        """Return the sum of profiles of several tables or draws."""
+        terms = [*profiles, cls(np.zeros(len(ODDS)), np.zeros(len(ODDS)), 0.0, 0)]
+        return cls(*(sum(part[1:], part[0]) for part in zip(*terms, strict=True)))
 
     def odds(self, common: Profile) -> float:
-        """Return the odds of the step of least squares, drawn to the step of all tables."""
+        """Return the odds of the least-squares step, shrunk to the step of all tables."""
         pull = PULL * self.parts / max(common.length, 1e-300)
         return float(ODDS[int(np.argmin(self.scores + pull * common.scores))])
 
     @property
     def mean_step(self) -> float:
-        """The mean step of least squares, by how far cells would go."""
-        # Rounding takes a whole step beyond 1, and with it a weight of cells without rows below 0.
+        """The mean least-squares step, weighted by the squared distances of cells."""
+        # Rounding may exceed 1, which would make a weight of empty cells negative.
         return min(float(self.steps[np.argmin(self.scores)] / max(self.length, 1e-300)), 1.0)
 
 
-def _steps(choice: Choice) -> Steps:
-    """Return the steps of single columns and pairs, then of larger tables, which start from what pairs say of them."""
-    kinds: dict[int, set[tuple[int, ...]]] = {1: set(), 2: set(), 3: set()}
-    for _, held, _ in choice.draws:
-        kinds[1] |= {(c,) for c in range(len(held.sizes))}
-        for columns in held.joints:
-            kinds[min(len(columns), 3)].add(columns)
-    larger = sorted(kinds[3])[:: math.ceil(len(kinds[3]) / MOST_LARGER) or 1]
+def _choose_steps(choice: Choice) -> Steps:
+    """Choose the steps of single columns and pairs, then of larger tables, whose estimates use the steps of pairs."""
+    column_sets: dict[int, set[tuple[int, ...]]] = {1: set(), 2: set(), 3: set()}
+    for _, validation, _ in choice.draws:
+        column_sets[1] |= {(c,) for c in range(len(validation.sizes))}
+        for columns in validation.joints:
+            column_sets[min(len(columns), 3)].add(columns)
+    # An even selection of the larger tables.
+    larger = sorted(column_sets[3])[:: math.ceil(len(column_sets[3]) / MOST_LARGER) or 1]
     steps = Steps({}, 0.0)
-    for some in (sorted(kinds[1]), sorted(kinds[2]), larger):
-        found = {columns: Profile.sum_of(_profiles(choice, columns, steps)) for columns in some}
-        whole = Profile.sum_of(found.values())
-        own = steps.own | {columns: profile.odds(whole) for columns, profile in found.items()}
-        steps = Steps(own, whole.mean_step if some and len(some[0]) == 2 else steps.common, whole.odds(whole))
+    for group in (sorted(column_sets[1]), sorted(column_sets[2]), larger):
+        profiles = {columns: Profile.sum_of(_yield_profiles(choice, columns, steps)) for columns in group}
+        pooled_profile = Profile.sum_of(profiles.values())
+        odds = steps.own | {columns: profile.odds(pooled_profile) for columns, profile in profiles.items()}
+        steps = Steps(
+            odds,
+            pooled_profile.mean_step if group and len(group[0]) == 2 else steps.common,
+            pooled_profile.odds(pooled_profile),
+        )
     return steps
 
 
-def _profiles(choice: Choice, columns: tuple[int, ...], steps: Steps) -> Iterator[Profile]:
+def _yield_profiles(choice: Choice, columns: tuple[int, ...], steps: Steps) -> Iterator[Profile]:
     """Yield the profile of some columns' step in each draw."""
-    for fitted, held, mixture in choice.draws:
+    for fitted, validation, mixture in choice.draws:
         fit = TableFit(fitted, mixture, steps)
-        own, simple = fit.without_simple(columns), fit.simple(columns)
-        known = held.seen(columns) if len(columns) == 1 else [held.joints[columns]]
-        if known:
-            yield Profile.of(fitted.n * own, fitted.n * (own if simple is None else simple), merged(known), len(known))
+        model_shares, simple = fit.without_simple(columns), fit.simple(columns)
+        tables = validation.seen(columns) if len(columns) == 1 else [validation.joints[columns]]
+        if tables:
+            yield Profile.of(
+                fitted.n * model_shares,
+                fitted.n * (model_shares if simple is None else simple),
+                merged(tables),
+                len(tables),
+            )
 
 
 # Tables brought to their margins
 
 
 def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
-    """Shift shares of several columns to the columns' margins, and take them to the simplex, three times."""
+    """Shift shares to the columns' margins and project them to the simplex, `ROUNDS` times."""
     for _ in range(ROUNDS):
         for axis, margin in enumerate(margins):
-            others = tuple(i for i in range(shares.ndim) if i != axis)
-            short = (margin - shares.sum(axis=others)) / (shares.size / len(margin))
-            shares = shares + np.expand_dims(short, others)
+            other_axes = tuple(i for i in range(shares.ndim) if i != axis)
+            deficit = (margin - shares.sum(axis=other_axes)) / (shares.size / len(margin))
+            shares = shares + np.expand_dims(deficit, other_axes)
         shares = project(shares)
     return shares
 
@@ -339,15 +353,15 @@ def near_margins(shares: FloatArray, margins: Sequence[FloatArray]) -> FloatArra
 def fit_to_margins(
     start: FloatArray, margins: Mapping[tuple[int, ...], FloatArray], sweeps: int = SWEEPS
 ) -> FloatArray:
-    """Scale a joint to margins, given by the axes that they are of; see `scaled`."""
+    """Scale a joint to margins, which are given by their axes; see `scaled`."""
     return scaled(start, [Margin.of_axes(margin, axes, start.ndim) for axes, margin in margins.items()], sweeps)
 
 
 def geometric_joint(own: FloatArray, pairs: Mapping[tuple[int, ...], FloatArray], weight: float = 0.5) -> FloatArray:
     """Return the normalised geometric mean of a joint and of the joint that maximises entropy given its pairs.
 
-    Which of the two is nearer to the truth depends on the table; their mean is never far. ``weight`` is the exponent
-    of the joint's own shares, from 0 to 1, and ``pairs`` are those of every pair of its axes.
+    The nearer one depends on the table; their mean is never far from the truth. ``weight``: exponent of the joint
+    ``own``, from 0 to 1. ``pairs``: shares of every pair of its axes.
     """
     # Scaling starts from independent columns.
     axes = range(own.ndim)

@@ -1,10 +1,10 @@
-"""Rows against a joint that came from pairs: pairs are blind to what only all its columns together show.
+"""A test of a joint from pairs against released rows: pairs cannot show an interaction of all columns.
 
-The test is of only that. The released counts' distance r from what the joint lets expect is centred along every axis,
-which takes off whatever fewer columns explain and leaves Q = ‖Pr‖², P = ⊗(I − 11ᵀ/k). For counts that are Poisson with
-expectations e its mean is ΣP_ii e_i and its variance 2eᵀ(P∘P)e + ΣP_ii² e_i, both sums along one axis after the other,
-and its law is near a multiple of χ² (Satterthwaite 1946). A deviance over all cells has too many degrees of freedom:
-parity of three columns, which has five degrees, is lost among 23.
+The test covers only this interaction. The residuals r of the released counts from their expectations are centred along
+every axis, which removes all effects of fewer columns. The statistic is Q = ‖Pr‖², with P = ⊗(I − 11ᵀ/k). For Poisson
+counts with expectations e, its mean is ΣP_ii e_i and its variance 2eᵀ(P∘P)e + ΣP_ii² e_i. Both sums are computed axis
+by axis. The law of Q is near a multiple of χ² (Satterthwaite 1946). A deviance over all cells has too many degrees of
+freedom: a parity of three columns, with five degrees, is lost among 23.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from dpframe.observe.significance import FALSE_ALARM
 from dpframe.spaces.arrays import FloatArray
 
 SURELY = 1e-10
-"""Chance of the rows below which a warning says that no fit has them (tolerance).
+"""Probability of the rows under a fit below which a warning is given (tolerance).
 
-Of many triples one is unlikely, and noise of pairs and cells of few rows make the tail of the law heavier than χ²'s.
+One of many triples is unlikely by chance. Noise of pairs, and cells of few rows, make the tail heavier than χ²'s.
 """
 
 MANY = 50.0
-"""Expected rows of a cell from which on its deviance is that of χ² (tolerance)."""
+"""Expected rows of a cell from which on its mean deviance is 1, as for χ² (tolerance)."""
 
 NEAR = 1.05
-"""Part of the goal down to which rows are fitted (tolerance)."""
+"""Factor of the divergence at which the fit to rows ends (tolerance)."""
 
 SWEEPS = 15
-"""Sweeps back to the pairs after the rows were fitted (tolerance)."""
+"""Sweeps of scaling to pairs after the fit to rows (tolerance)."""
 
 
 def guard_joint(
@@ -44,11 +44,12 @@ def guard_joint(
     pairs: Mapping[tuple[int, ...], FloatArray],
     unlikely: float = FALSE_ALARM,
 ) -> FloatArray | None:
-    """Return a joint that is corrected where rows contradict it, or None where they do not.
+    """Return a corrected joint if rows contradict it, else None.
 
-    ``counts`` are released rows by class, ``pairs`` the shares of pairs of axes to which the corrected joint returns,
-    and ``unlikely`` is the probability below which rows contradict it.
+    ``counts``: released rows by class. ``pairs``: shares of pairs of axes, to which the corrected joint is scaled.
+    ``unlikely``: probability below which rows contradict the joint.
     """
+    # Expectation–maximisation cannot raise a share of zero.
     start = np.maximum(shares, 1e-12)
     start = start / start.sum()
     n, law = max(float(counts.sum()), 1.0), channel_of(channels).spread(start)
@@ -56,14 +57,14 @@ def guard_joint(
         return None
     logs, mean = _poisson_deviance()
     deviance = float(np.interp(np.log(np.clip(n * law, 1e-4, None)).ravel(), logs, mean).sum())
-    # One degree less than cells, for the total is known.
+    # The total is known, which takes one degree of freedom.
     goal = float(noise_share(channels, start)) / (2 * n) * deviance * (counts.size - 1) / counts.size
     fitted = expectation_maximization(counts, channels, start=start, divergence=NEAR * goal)
     return fit_to_margins(fitted, pairs, SWEEPS)
 
 
 def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
-    """Return the probability of an interaction of all axes as large as that of counts, were these their expectations.
+    """Return the p-value of the interaction of all axes in counts, given their expectations.
 
     >>> expected = np.full((2, 2, 2), 1_000.0)
     >>> parity = np.array([[[1.0, -1.0], [-1.0, 1.0]], [[-1.0, 1.0], [1.0, -1.0]]])
@@ -71,55 +72,54 @@ def interaction_chance(counts: FloatArray, expected: FloatArray) -> float:
     >>> [round(chance, 3) for chance in chances]
     [1.0, 0.371, 0.0]
     """
-    apart, squares = counts - expected, expected
+    residuals, squares = counts - expected, expected
     for axis, size in enumerate(counts.shape):
         centring = np.eye(size) - 1 / size
-        apart, squares = through(centring, apart, axis), through(centring**2, squares, axis)
-    own = math.prod((size - 1) / size for size in counts.shape)
-    mean = own * float(expected.sum())
-    variance = 2 * float((expected * squares).sum()) + own * mean
+        residuals, squares = through(centring, residuals, axis), through(centring**2, squares, axis)
+    diagonal = math.prod((size - 1) / size for size in counts.shape)
+    mean = diagonal * float(expected.sum())
+    variance = 2 * float((expected * squares).sum()) + diagonal * mean
     if not mean > 0:
         return 1.0
     from scipy.special import chdtrc  # imported late, as all of SciPy
 
-    return float(chdtrc(2 * mean**2 / variance, 2 * mean / variance * float((apart**2).sum())))
+    return float(chdtrc(2 * mean**2 / variance, 2 * mean / variance * float((residuals**2).sum())))
 
 
 def interaction_variance(counts: FloatArray, order: int, strength: float) -> FloatArray:
-    """Return by how much, squared, cells may differ from a fit of all that fewer columns than ``order`` show.
+    """Return the variance of cells about a fit of all interactions of fewer columns than ``order``.
 
-    Around each cell every column has two values, in it and out of it. Of such a table m of 2ᵏ cells, k the order, only
-    the odds ratio λ of all columns is open, which moves the cell by Hλ, H = 1/Σ 1/m (Bishop, Fienberg and Holland 1975,
-    section 2.5). Rows that are drawn from a law without interaction have Var λ = 1/H, and laws have one of the standard
-    deviation ``strength``, so that the variance is H + (strength·H)². With more columns every ``order`` of them move a
-    cell by its part of what they move together, and H is replaced by the binomial variance, which is larger.
+    Around each cell every column has two values, inside and outside. Only the log odds ratio λ of all k = ``order``
+    columns of this table m of 2ᵏ cells is unknown. It moves the cell by Hλ, H = 1/Σ 1/m (Bishop, Fienberg and Holland
+    1975, section 2.5). Rows sampled from a law without interaction have Var λ = 1/H. Laws add the standard deviation
+    ``strength``, so that the variance is H + (strength·H)². With more columns, each ``order`` of them move a cell by
+    its share of their joint cell, and the binomial variance replaces H, which is smaller.
 
     ``counts``: rows by cell, by the fit; shape (cells of each column), at least ``order`` dimensions. ``order``: number
-    of columns from which on nothing is known of their interaction. ``strength``: standard deviation of log odds ratios.
+    of columns of the first unknown interaction. ``strength``: standard deviation of log odds ratios.
     """
     rows = np.maximum(counts, 0.0)
-    left = rows * (1 - rows / max(float(rows.sum()), 1e-9))
-    moved = np.zeros(rows.shape)
+    chance_variance = rows * (1 - rows / max(float(rows.sum()), 1e-9))
+    dependence_variance = np.zeros(rows.shape)
     for axes in combinations(range(rows.ndim), order):
         margin = rows.sum(axis=tuple(i for i in range(rows.ndim) if i not in axes), keepdims=True)
         inverse = np.zeros(margin.shape)
-        for inside in product((True, False), repeat=order):
+        for sides in product((True, False), repeat=order):
             part = margin
-            for axis, kept in zip(axes, inside, strict=True):
-                part = part if kept else part.sum(axis=axis, keepdims=True) - part
+            for axis, is_inside in zip(axes, sides, strict=True):
+                part = part if is_inside else part.sum(axis=axis, keepdims=True) - part
             inverse = inverse + 1 / np.maximum(part, 1e-9)
         if rows.ndim == order:
-            left = 1 / inverse
-        moved = moved + (strength / inverse * rows / np.maximum(margin, 1e-9)) ** 2
-    return np.asarray(left + moved)
+            chance_variance = 1 / inverse
+        dependence_variance = dependence_variance + (strength / inverse * rows / np.maximum(margin, 1e-9)) ** 2
+    return np.asarray(chance_variance + dependence_variance)
 
 
 @cache
 def _poisson_deviance() -> tuple[FloatArray, FloatArray]:
     """Return log λ, and the mean of 2(Y log(Y/λ) − Y + λ) for Y ~ Poisson(λ).
 
-    It is near 1, as that of χ², from a few rows a cell on; below it is not, and most cells of a joint of three columns
-    hold few.
+    It is near 1, as for χ², from a few rows a cell on. Most cells of a joint of three columns have fewer rows.
     """
     from scipy.special import gammaln, xlogy
 
@@ -131,15 +131,15 @@ def _poisson_deviance() -> tuple[FloatArray, FloatArray]:
 
 
 MOST_BOUNDED = 8
-"""Conditions up to which the bounds of a count are looked for: linear programmes of 2⁸ cells (limit of time)."""
+"""Conditions up to which the bounds of a count are computed: linear programmes of 2⁸ cells (limit of time)."""
 
 
 def bounds_by_pairs(sides: FloatArray) -> FloatArray:
-    """Return the least and the greatest share that its pairs allow the first cell, as weights of all cells.
+    """Return the least and the greatest share of the first cell given its pairs, as weights of all cells.
 
-    With k conditions rows lie in 2ᵏ cells, met or not; pairs fix the sums of all cells where two are met. Least and
-    greatest are a linear programme's (Boole 1854; Fréchet 1935 has that of single conditions), and its dual solution
-    gives them as linear functions of the pairs, hence of any joint.
+    With k conditions, met or not, rows have 2ᵏ cells. Pairs fix the sums of all cells that meet two conditions. The
+    bounds solve a linear programme (Boole 1854; Fréchet 1935 for single conditions). Its dual solution gives the bounds
+    as linear functions of the pairs, hence of any joint.
 
     ``sides``: shares of rows by condition, met first; shape (2, …, 2).
 
@@ -147,24 +147,24 @@ def bounds_by_pairs(sides: FloatArray) -> FloatArray:
     -------
     Shape (2, number of cells): the bounds of these shares are ``weights @ sides.ravel()``.
 
-    Of three fair coins that are independent by pairs, all may show heads in no row, or in a quarter of them.
+    Example: three pairwise independent fair coins may all show heads in no row, or in a quarter of the rows.
     """
     from scipy.optimize import linprog
 
-    known, first = _known_sums(sides.ndim), np.eye(1, sides.size)[0]
+    sum_matrix, first = _pair_sum_matrix(sides.ndim), np.eye(1, sides.size)[0]
     shares = np.maximum(sides.ravel(), 0.0)
     shares = shares / max(float(shares.sum()), 1e-300)
-    found = []
+    weights = []
     for sign in (1.0, -1.0):
-        best = linprog(sign * first, A_eq=known, b_eq=known @ shares, method="highs")
-        # Where rounding leaves no solution nothing is known but the cell itself.
-        found.append(sign * np.asarray(best.eqlin.marginals) @ known if best.success else first)
-    return np.array(found)
+        best = linprog(sign * first, A_eq=sum_matrix, b_eq=sum_matrix @ shares, method="highs")
+        # If rounding leaves no solution, the cell's own share is the bound.
+        weights.append(sign * np.asarray(best.eqlin.marginals) @ sum_matrix if best.success else first)
+    return np.array(weights)
 
 
 @cache
-def _known_sums(conditions: int) -> FloatArray:
-    """Return which cells all rows, each condition and each two together sum."""
-    met = np.indices((2,) * conditions).reshape(conditions, -1) == 0
-    pairs = [met[i] & met[j] for i, j in combinations(range(conditions), 2)]
-    return np.array([np.ones(met.shape[1]), *met, *pairs], dtype=np.float64)
+def _pair_sum_matrix(conditions: int) -> FloatArray:
+    """Return the matrix of sums of cells: all rows, each condition, each pair of conditions."""
+    is_met = np.indices((2,) * conditions).reshape(conditions, -1) == 0
+    pairs = [is_met[i] & is_met[j] for i, j in combinations(range(conditions), 2)]
+    return np.array([np.ones(is_met.shape[1]), *is_met, *pairs], dtype=np.float64)

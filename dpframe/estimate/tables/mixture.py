@@ -1,14 +1,13 @@
-"""A mixture of hidden classes, given which columns are independent, fitted to noisy counts of pairs.
+"""A mixture of hidden classes, fitted to noisy counts of pairs; columns are independent within a class.
 
-All laws lie side by side in one K × (all cells) matrix L. With weights w, all pairs at once are
-P = Lᵀ diag(w) L, and their misfit Σ (nP − y)²/2σ² has the gradient w∘(L·G) in L, with G the residuals: two products
-of matrices, whatever the number of pairs. A column of very many cells would fill that matrix with itself, and has a
-block with each other column. Counts of released rows enter through their channels C: C P Cᵀ against the counts of
-classes, each by its multinomial variance.
+One K × (all cells) matrix L has all laws side by side. With weights w, all pairs at once are P = Lᵀ diag(w) L. Their
+misfit Σ (nP − y)²/2σ² has the gradient w∘(L·G) in L, with G the residuals: two products of matrices for any number of
+pairs. A very long column would fill P with itself, so it has a block with each other column instead. Counts of released
+rows enter through their channels C: C P Cᵀ is compared with the counts of classes, by their multinomial variances.
 
-Fits start from independence with noise (log one-way + log Gamma(1,1)), go down by Adam (Kingma and Ba 2015), and end
-by Morozov's principle: at about the χ² that noise by itself would leave, of (a − 1)(b − 1) degrees a pair. Where tables
-were measured they alone decide when a fit ends: rows say little of a cell, and would dilute what a step still gains.
+Fits start from independence with noise (log one-way + log Gamma(1,1)), and descend by Adam (Kingma and Ba 2015). They
+end by Morozov's principle, near the χ² of pure noise, with (a − 1)(b − 1) degrees a pair. If tables were measured, only
+they decide when a fit ends: rows have little information on a cell, and would dilute the gain of a step.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Single = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Pace:
-    """How fits go down: Adam's step of a logit, that of refits, and the χ² per degree of freedom at which fits end."""
+    """Pace of descents: Adam's step of a logit in fits and in refits, and the χ² per degree at which fits end."""
 
     rate: float
     refit_rate: float
@@ -38,27 +37,26 @@ class Pace:
 
 
 OF_TABLES = Pace(0.4, 0.2, 0.95)
-"""Steps, those of refits, and χ² at the end, of what noise leaves (tuned; effect below).
+"""Pace of fits to tables (tuned; effect below).
 
 Half of the step errs as much (L1 of pairs and triples of eight tables at ε from 0.3 to 4) and takes twice as long; half
 as much again errs by 3 % more. Refits at the step of fits make intervals of joints wider by 6 %.
 """
 
 OF_ROWS = Pace(0.1, 0.1, 1.05)
-"""Rows say so little of a cell that a fit follows their noise below what it leaves of the truth (tuned; effect not
-measured)."""
+"""Pace of fits to only rows: below this χ² a fit gains more noise than truth (tuned; effect not measured)."""
 
 MOST_STEPS = 1_000
-"""Steps after which a fit ends at the latest: few classes may never come near (limit of time)."""
+"""Steps after which a fit ends at the latest: few classes may never reach the goal (limit of time)."""
 
 REFIT_STEPS = 25
-"""Steps of a refit at most: it starts from a fit, and its copy of the evidence differs by one noise (limit of time)."""
+"""Most steps of a refit: it starts from a fit, and its copy of the evidence differs by one noise (limit of time)."""
 
 PATIENCE, GAIN = 5.0, 0.02
 """A fit also ends where steps of this length together lower χ² by less than this part (tuned; effect below).
 
-What little is gained beyond is noise as often as not: a quarter of it takes twice the steps, and errs by 0 to 5 % more
-(Adult's pairs at ε from 0.3 to 4).
+Further gains are mostly noise: a quarter of the threshold takes twice the steps, and errs by 0 to 5 % more (Adult's
+pairs at ε from 0.3 to 4).
 """
 
 
@@ -66,7 +64,7 @@ What little is gained beyond is noise as often as not: a quarter of it takes twi
 class Mixture:
     """Weights of the hidden classes, and P(cell | class) of every column, shape (classes, cells).
 
-    Several fits are one mixture of all their classes; ``fits`` is how many, each of as many classes in turn.
+    Several fits form one mixture of all their classes. ``fits`` is their number; all have as many classes, in turn.
     """
 
     weights: FloatArray
@@ -84,38 +82,38 @@ class Mixture:
 
     def fit(self, index: int) -> Mixture:
         """Return one of the fits."""
-        each = len(self.weights) // self.fits
-        part = slice(index * each, (index + 1) * each)
+        classes = len(self.weights) // self.fits
+        part = slice(index * classes, (index + 1) * classes)
         return Mixture(self.weights[part] * self.fits, tuple(law[part] for law in self.laws))
 
 
 LONG = 256
-"""Cells of a column from which on it has a block of its own with each other column (limit of memory)."""
+"""Cells from which on a column has a separate block with each other column (limit of memory)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Columns on one side of a block: the places of their cells, and what takes laws of cells into laws of classes."""
+    """Columns on one side of a block: the places of their cells, and the matrix from cells to classes."""
 
     cells: slice | IntArray
     through: FloatArray | None
 
     def of(self, laws: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the laws of what is counted, from those of all columns' cells."""
-        own = laws[..., self.cells]
-        return own if self.through is None else own @ self.through
+        """Return the laws of the counted classes, from the laws of all columns' cells."""
+        cell_laws = laws[..., self.cells]
+        return cell_laws if self.through is None else cell_laws @ self.through
 
     def back(self, along: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return a gradient by the laws of cells from one by the laws of what is counted."""
+        """Return the gradient by the laws of cells, from the gradient by the laws of counted classes."""
         return along if self.through is None else along @ self.through.T
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Counts of the pairs between two sides, and the precision of each: 0 where nothing is known.
+    """Counts of the pairs between two sides, and the precision of each: 0 for unknown counts.
 
-    ``counts`` has the shape (1 or starts, cells of one side, cells of the other): starts have the same counts, or each
-    has its own. For columns among themselves both sides are the same, and every pair is in it twice.
+    ``counts`` has the shape (1 or starts, cells of one side, cells of the other): starts share one table of counts, or
+    each has its own. If both sides are one object, every pair is in the block twice.
     """
 
     one: Side
@@ -125,11 +123,11 @@ class Block:
 
     @property
     def is_whole(self) -> bool:
-        """Whether both sides are the same."""
+        """Whether both sides are one object."""
         return self.one is self.other
 
     def in_shares(self, n: float, precision: type[np.floating[Any]] = np.float32) -> Block:
-        """Return it in single precision and in units of n rows, so that residuals (nP − y)/σ stay near 1."""
+        """Return the block in single precision and in units of n rows, so that residuals (nP − y)/σ stay near 1."""
         one, other = (
             Side(side.cells, None if side.through is None else side.through.astype(precision))
             for side in (self.one, self.other)
@@ -138,8 +136,8 @@ class Block:
         return Block(one, one if self.is_whole else other, counts, precisions)
 
     @cached_property
-    def _scratch(self) -> npt.NDArray[Any]:
-        """Room for residuals, and for these weighted: made anew in each step it would cost more than the step."""
+    def _buffers(self) -> npt.NDArray[Any]:
+        """Buffers for residuals and weighted residuals: allocation in each step would cost more than the step."""
         return np.empty((2, *self.precisions.shape), self.counts.dtype)
 
     def misfit(
@@ -149,30 +147,31 @@ class Block:
 
         ``shares`` are the laws times their classes' weights.
         """
-        one, shares = self.one.of(laws), self.one.of(shares)
-        other = one if self.is_whole else self.other.of(laws)
-        residual, weighted = self._scratch
-        apart, by_one, by_other = np.zeros(len(laws)), np.empty_like(one), np.empty_like(other)
-        for s, (left, right, share) in enumerate(zip(one, other, shares, strict=True)):
-            np.matmul(share.T, right, out=residual)
+        first_laws, shares = self.one.of(laws), self.one.of(shares)
+        second_laws = first_laws if self.is_whole else self.other.of(laws)
+        residual, weighted = self._buffers
+        chi_squares, by_one, by_other = np.zeros(len(laws)), np.empty_like(first_laws), np.empty_like(second_laws)
+        for s, (first_law, second_law, share) in enumerate(zip(first_laws, second_laws, shares, strict=True)):
+            np.matmul(share.T, second_law, out=residual)
             if n != 1.0:
                 residual *= n
             residual -= self.counts[s % len(self.counts)]
             np.multiply(residual, self.precisions, out=weighted)
-            apart[s] = np.vdot(residual, weighted)
-            np.matmul(left, weighted, out=by_other[s])
+            chi_squares[s] = np.vdot(residual, weighted)
+            np.matmul(first_law, weighted, out=by_other[s])
             if not self.is_whole:
-                np.matmul(right, weighted.T, out=by_one[s])
+                np.matmul(second_law, weighted.T, out=by_one[s])
         if self.is_whole:
-            return apart / 2, [(self.one, self.one.back(by_other))]
-        return apart, [(self.one, self.one.back(by_one)), (self.other, self.other.back(by_other))]
+            # A symmetric block has both orders of every pair.
+            return chi_squares / 2, [(self.one, self.one.back(by_other))]
+        return chi_squares, [(self.one, self.one.back(by_one)), (self.other, self.other.back(by_other))]
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What laws are compared with.
+    """Counts that a fit approximates.
 
-    ``degrees`` is Σ (a − 1)(b − 1) over known pairs, what is left of their cells when one-ways are fitted.
+    ``degrees`` is Σ (a − 1)(b − 1) over known pairs: their degrees of freedom after the fit of one-ways.
     """
 
     blocks: tuple[Block, ...]
@@ -181,40 +180,40 @@ class Target:
 
 
 def targets_of(evidence: Evidence) -> list[Target]:
-    """Return what a fit is compared with: pairs from tables, and from rows where no table holds them."""
-    found = []
+    """Return the targets of a fit: pairs from tables, and pairs from rows that no table holds."""
+    targets = []
     for pairs, pace in ((evidence.pairs, OF_TABLES), (evidence.row_pairs, OF_ROWS)):
         if pairs:
             degrees = sum(math.prod(size - 1 for size in table.counts.shape) for table in pairs.values())
-            found.append(Target(tuple(_blocks(evidence.sizes, pairs)), degrees, pace))
-    return found
+            targets.append(Target(tuple(_make_blocks(evidence.sizes, pairs)), degrees, pace))
+    return targets
 
 
-def _blocks(sizes: Sequence[int], pairs: Mapping[tuple[int, int], Table]) -> Iterator[Block]:
+def _make_blocks(sizes: Sequence[int], pairs: Mapping[tuple[int, int], Table]) -> Iterator[Block]:
     """Yield a block of all columns that are not long, and one of every pair with a long one."""
     widths = {c: width for table in pairs.values() for c, width in zip(table.columns, table.counts.shape, strict=True)}
     channels = {c: channel for t in pairs.values() for c, channel in zip(t.columns, t.channels, strict=False)}
     short = sorted({c for pair in pairs for c in pair if max(widths[c] for c in pair) < LONG})
     if short:
         edges = dict(zip(short, np.cumsum([0, *(widths[c] for c in short[:-1])]).tolist(), strict=True))
-        whole = sum(widths[c] for c in short)
-        counts, precisions = np.zeros((whole, whole)), np.zeros((whole, whole))
+        cells = sum(widths[c] for c in short)
+        counts, precisions = np.zeros((cells, cells)), np.zeros((cells, cells))
         for (a, b), table in pairs.items():
             if a in edges and b in edges:
                 rows, columns = (slice(edges[c], edges[c] + widths[c]) for c in (a, b))
                 counts[rows, columns], precisions[rows, columns] = table.counts, 1 / table.variances
                 counts[columns, rows], precisions[columns, rows] = table.counts.T, (1 / table.variances).T
-        side = _side(sizes, short, channels)
+        side = _make_side(sizes, short, channels)
         yield Block(side, side, counts[None], precisions)
     for (a, b), table in pairs.items():
         if max(widths[a], widths[b]) >= LONG:
-            one, other = (_side(sizes, [c], channels) for c in (a, b))
-            yield Block(one, other, table.counts[None], 1 / table.variances)
+            first_side, second_side = (_make_side(sizes, [c], channels) for c in (a, b))
+            yield Block(first_side, second_side, table.counts[None], 1 / table.variances)
 
 
-def _side(sizes: Sequence[int], columns: Sequence[int], channels: Mapping[int, FloatArray]) -> Side:
+def _make_side(sizes: Sequence[int], columns: Sequence[int], channels: Mapping[int, FloatArray]) -> Side:
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    through = _side_by_side([channels[c].T for c in columns]) if channels else None
+    through = _block_diagonal([channels[c].T for c in columns]) if channels else None
     if len(columns) == len(sizes):
         return Side(slice(None), through)
     if len(columns) == 1:
@@ -225,10 +224,10 @@ def _side(sizes: Sequence[int], columns: Sequence[int], channels: Mapping[int, F
 def fit_mixture(
     evidence: Evidence, *, classes: int, starts: int = 5, seed: int = 0, most_steps: int = MOST_STEPS
 ) -> Mixture:
-    """Fit a mixture to all that is known of pairs, and return the mean of several starts.
+    """Fit a mixture to all counts of pairs, and return the mean of several starts.
 
-    ``evidence``: what was measured, of two columns at least. ``classes``: hidden classes of each start. One is
-    independence: the columns' own shares, which know more than the pairs.
+    ``evidence``: counts of at least two columns. ``classes``: hidden classes of each start. One class means
+    independence, with shares from all counts of each column, which are more precise than the pairs.
     """
     return fit_mixtures([evidence], classes=classes, starts=starts, seed=seed, most_steps=most_steps)[0]
 
@@ -246,52 +245,59 @@ def fit_mixtures(
     for place, copy in enumerate(copies, start=seed):
         laws = np.concatenate(copy.one_ways)
         noise = np.random.default_rng(place).gamma(1.0, 1.0, (starts, classes, len(laws)))
+        # The small term keeps logits of empty cells finite.
         logits.append(np.log(laws * noise + 1e-9))
     targets = targets_of(copies[0])
     tilts = np.zeros((len(copies) * starts, classes))
-    descent = Descent(targets, _stacked(copies, starts), copies[0].sizes, np.concatenate(logits), tilts)
+    descent = Descent(targets, _stack_blocks(copies, starts), copies[0].sizes, np.concatenate(logits), tilts)
+    # The first target has the tables, if any.
     goal = targets[0].pace.discrepancy * targets[0].degrees
-    found = _mixtures(*descent.run(np.full(len(tilts), goal), most_steps), copies[0].sizes)
-    return [mean_mixture(found[start : start + starts]) for start in range(0, len(found), starts)]
+    mixtures = _to_mixtures(*descent.run(np.full(len(tilts), goal), most_steps), copies[0].sizes)
+    return [mean_mixture(mixtures[start : start + starts]) for start in range(0, len(mixtures), starts)]
 
 
 def refit_mixtures(evidence: Evidence, copies: Sequence[Evidence], mixtures: Sequence[Mixture]) -> list[Mixture]:
-    """Fit a mixture to each copy of the evidence, whose noise was drawn once more, from fits to the evidence.
+    """Fit a mixture to each copy of the evidence with noise added once more, starting from fits to the evidence.
 
-    As many fits in turn are the starts of each copy. A copy has its noise twice: a refit ends where its χ² exceeds that
-    of its start by what one noise leaves of the cells. All refits take their steps together.
+    As many fits in turn are the starts of each copy. A copy has two noises: a refit ends when its χ² exceeds its
+    start's by the χ² of one noise over all cells. All refits take their steps together.
     """
     targets = [replace(one, pace=replace(one.pace, rate=one.pace.refit_rate)) for one in targets_of(evidence)]
     if not targets:
         return list(mixtures)
     laws = np.stack([np.concatenate(mixture.laws, axis=1) for mixture in mixtures])
     weights = np.stack([mixture.weights for mixture in mixtures])
-    again = _stacked(copies, len(mixtures) // len(copies))
-    descent = Descent(targets, again, evidence.sizes, np.log(laws + 1e-9), np.log(weights + 1e-9))
+    copy_blocks = _stack_blocks(copies, len(mixtures) // len(copies))
+    descent = Descent(targets, copy_blocks, evidence.sizes, np.log(laws + 1e-9), np.log(weights + 1e-9))
     single = laws.astype(np.float32), (laws * weights[:, :, None]).astype(np.float32)
-    own = np.sum([block.misfit(*single)[0] for block in _stacked([evidence], 1)[: descent.deciding]], axis=0)
+    start_chi_squares = np.sum(
+        [block.misfit(*single)[0] for block in _stack_blocks([evidence], 1)[: descent.deciding]], axis=0
+    )
     cells = sum(table.counts.size for table in (evidence.pairs or evidence.row_pairs).values())
-    return _mixtures(*descent.run(own + OF_TABLES.discrepancy * cells, REFIT_STEPS), evidence.sizes)
+    return _to_mixtures(*descent.run(start_chi_squares + OF_TABLES.discrepancy * cells, REFIT_STEPS), evidence.sizes)
 
 
 def mean_mixture(mixtures: Sequence[Mixture]) -> Mixture:
     """Return several mixtures as one, of all their classes."""
     weights = np.concatenate([one.weights for one in mixtures]) / len(mixtures)
     laws = zip(*(one.laws for one in mixtures), strict=True)
-    return Mixture(weights, tuple(np.concatenate(some) for some in laws), len(mixtures))
+    return Mixture(weights, tuple(np.concatenate(class_laws) for class_laws in laws), len(mixtures))
 
 
-def _stacked(copies: Sequence[Evidence], starts: int) -> list[Block]:
-    """Return blocks in shares whose counts are those of each copy in turn, for so many starts of each."""
-    of_copies = [[b.in_shares(copy.n) for target in targets_of(copy) for b in target.blocks] for copy in copies]
+def _stack_blocks(copies: Sequence[Evidence], starts: int) -> list[Block]:
+    """Return blocks in shares with the counts of each copy in turn, for so many starts of each."""
+    blocks_by_copy = [[b.in_shares(copy.n) for target in targets_of(copy) for b in target.blocks] for copy in copies]
     if len(copies) == 1:
-        return of_copies[0]
-    same = zip(*of_copies, strict=True)
-    return [replace(b[0], counts=np.repeat(np.concatenate([one.counts for one in b]), starts, axis=0)) for b in same]
+        return blocks_by_copy[0]
+    matching_blocks = zip(*blocks_by_copy, strict=True)
+    return [
+        replace(b[0], counts=np.repeat(np.concatenate([one.counts for one in b]), starts, axis=0))
+        for b in matching_blocks
+    ]
 
 
-def _mixtures(laws: FloatArray, weights: FloatArray, sizes: Sequence[int]) -> list[Mixture]:
-    """Return what a descent found as mixtures."""
+def _to_mixtures(laws: FloatArray, weights: FloatArray, sizes: Sequence[int]) -> list[Mixture]:
+    """Convert a descent's laws and weights to mixtures."""
     edges = np.cumsum(sizes)[:-1]
     return [
         Mixture(
@@ -302,9 +308,9 @@ def _mixtures(laws: FloatArray, weights: FloatArray, sizes: Sequence[int]) -> li
 
 
 class Descent:
-    """Several starts side by side, shape (starts, classes, all cells); one that has come near enough leaves.
+    """Descent of several starts side by side, shape (starts, classes, all cells); a start at its goal leaves.
 
-    ``blocks`` are those of the targets in shares; ``logits`` and ``tilts`` are logarithms of laws and weights.
+    ``blocks`` are the targets' blocks in shares; ``logits`` and ``tilts`` are logarithms of laws and weights.
     """
 
     def __init__(
@@ -324,58 +330,56 @@ class Descent:
         self.segments = np.repeat(np.eye(len(sizes), dtype=np.float32), sizes, axis=0)
 
     def run(self, goals: FloatArray, most_steps: int) -> tuple[FloatArray, FloatArray]:
-        """Go down until every start has its goal's χ², or stops moving; return laws and weights of every start."""
+        """Descend until every start reaches its goal's χ² or stalls; return laws and weights of every start."""
         values = [self.logits, self.tilts]
         # Squares begin above zero, so that a cell without any gradient stays.
         first, second = [np.zeros_like(v) for v in values], [np.full_like(v, 1e-21) for v in values]
         active, last = np.arange(len(self.tilts)), np.full(len(self.tilts), np.inf)
-        found: dict[int, tuple[Single, Single]] = {}
+        results: dict[int, tuple[Single, Single]] = {}
         patience = max(1, round(PATIENCE / self.rate))
         for step in range(1, most_steps + 1):
-            raised = np.exp(values[1] - values[1].max(axis=-1, keepdims=True))
-            laws, weights = self.laws(values[0]), raised / raised.sum(axis=-1, keepdims=True)
+            exponentials = np.exp(values[1] - values[1].max(axis=-1, keepdims=True))
+            laws, weights = self.laws(values[0]), exponentials / exponentials.sum(axis=-1, keepdims=True)
             by_block, gradients = self.gradients(laws, weights)
             misfit = by_block[: self.deciding].sum(axis=0)
-            over = misfit <= goals[active]
+            has_ended = misfit <= goals[active]
             if step % patience == 0:
-                over |= misfit > last * (1 - GAIN)
+                has_ended |= misfit > last * (1 - GAIN)
                 last = misfit
             if step == most_steps:
-                over[:] = True
-            if over.any():
-                found |= {int(active[i]): (laws[i], weights[i]) for i in np.flatnonzero(over)}
-                kept = ~over
-                active, last = active[kept], last[kept]
+                has_ended[:] = True
+            if has_ended.any():
+                results |= {int(active[i]): (laws[i], weights[i]) for i in np.flatnonzero(has_ended)}
+                is_active = ~has_ended
+                active, last = active[is_active], last[is_active]
                 values, first, second, gradients = (
-                    [v[kept] for v in part] for part in (values, first, second, gradients)
+                    [v[is_active] for v in part] for part in (values, first, second, gradients)
                 )
-                self.blocks = [b if len(b.counts) == 1 else replace(b, counts=b.counts[kept]) for b in self.blocks]
+                self.blocks = [b if len(b.counts) == 1 else replace(b, counts=b.counts[is_active]) for b in self.blocks]
                 if not len(active):
                     break
-            # Means of gradients and of their squares are a tenth and a thousandth of the sums.
+            # Adam's means of gradients and of squares are a tenth and a thousandth of the sums here.
             rate = np.float32(self.rate * 0.1 / (1 - 0.9**step) * np.sqrt((1 - 0.999**step) / 0.001))
-            for moved in zip(values, first, second, gradients, strict=True):
-                _adam(*moved, rate)
-        laws, weights = (np.stack([found[i][side] for i in range(len(found))]) for side in (0, 1))
+            for arrays in zip(values, first, second, gradients, strict=True):
+                _step_adam(*arrays, rate)
+        laws, weights = (np.stack([results[i][side] for i in range(len(results))]) for side in (0, 1))
         return laws.astype(np.float64), weights.astype(np.float64)
 
     def laws(self, logits: Single) -> Single:
         """Return each class's law of every column."""
-        # One number for all classes of a start: a maximum of each costs more than the exponentials.
-        raised = logits - logits.reshape(len(logits), -1).max(axis=1)[:, None, None]
-        np.exp(raised, out=raised)
-        raised /= self.of_cells(self.sums(raised) + np.float32(1e-30))
-        return np.asarray(raised)
+        # One maximum for all classes of a start: separate maxima cost more than the exponentials.
+        exponentials = logits - logits.reshape(len(logits), -1).max(axis=1)[:, None, None]
+        np.exp(exponentials, out=exponentials)
+        exponentials /= self.of_cells(self.sums(exponentials) + np.float32(1e-30))
+        return np.asarray(exponentials)
 
     def gradients(self, laws: Single, weights: Single) -> tuple[FloatArray, list[Single]]:
         """Return χ² of every block and start, and the gradients of their sum by logits and tilts."""
-        misfit, by_logits, shares = (
-            np.zeros((len(self.blocks), len(laws))),
-            np.zeros_like(laws),
-            laws * weights[..., None],
-        )
-        for block, apart in zip(self.blocks, misfit, strict=True):
-            apart[:], sides = block.misfit(laws, shares)
+        misfit = np.zeros((len(self.blocks), len(laws)))
+        by_logits = np.zeros_like(laws)
+        shares = laws * weights[..., None]
+        for block, chi_squares in zip(self.blocks, misfit, strict=True):
+            chi_squares[:], sides = block.misfit(laws, shares)
             for side, part in sides:
                 by_logits[..., side.cells] += part
         inner = self.sums(by_logits * laws)
@@ -394,10 +398,10 @@ class Descent:
         return (values.reshape(-1, values.shape[-1]) @ self.segments.T).reshape(*values.shape[:-1], -1)
 
 
-def _adam(values: Single, first: Single, second: Single, gradient: Single, rate: np.float32) -> None:
-    """Move values by one step of Adam, and sums of past gradients and of their squares; the gradient is used up.
+def _step_adam(values: Single, first: Single, second: Single, gradient: Single, rate: np.float32) -> None:
+    """Update values and moments by one step of Adam, in place; the gradient is overwritten.
 
-    Both moments are sums, in place of means: a factor of the rate.
+    Both moments are sums, not means; the rate has the factor between them.
     """
     first *= np.float32(0.9)
     first += gradient
@@ -410,10 +414,10 @@ def _adam(values: Single, first: Single, second: Single, gradient: Single, rate:
     values -= gradient
 
 
-def _side_by_side(blocks: Sequence[FloatArray]) -> FloatArray:
+def _block_diagonal(blocks: Sequence[FloatArray]) -> FloatArray:
     """Return blocks along the diagonal of a matrix of zeros; SciPy's own costs a first answer a third of a second."""
     ends = np.cumsum([block.shape for block in blocks], axis=0)
-    whole = np.zeros(ends[-1])
+    matrix = np.zeros(ends[-1])
     for block, (row, column) in zip(blocks, ends, strict=True):
-        whole[row - block.shape[0] : row, column - block.shape[1] : column] = block
-    return whole
+        matrix[row - block.shape[0] : row, column - block.shape[1] : column] = block
+    return matrix

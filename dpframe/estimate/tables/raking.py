@@ -1,7 +1,8 @@
-"""Weights scaled to their margins: the cells of a joint, and drawn rows, whose mixture does not hold all tables.
+"""Weights scaled to margins: the cells of a joint, and sampled rows, whose mixture does not reproduce all tables.
 
-Rows that are alike in all columns have one weight. The weights are scaled to each table in turn (Deming and Stephan
-1940), and rounded to whole rows of the same number; rows of a kind that has too many take one that has too few.
+Rows equal in all columns are a kind, with one weight. The weights are scaled to each table in turn (Deming and Stephan
+1940), and rounded to whole rows with an unchanged total. Rows of a kind with too many rows change to a kind with too
+few.
 """
 
 from __future__ import annotations
@@ -15,27 +16,25 @@ import numpy.typing as npt
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 SWEEPS = 4
-"""Times that all tables are gone through: more changes little, as tables of noise have no common solution
-(tolerance)."""
+"""Sweeps over all tables: more change little, as noisy tables have no common solution (tolerance)."""
 
 MOST_EXCHANGES = 100
-"""Times that rows which break a rule try to exchange a value of each column: few remain then (limit of time)."""
+"""Rounds in which rows that break a rule try to exchange a value of each column (limit of time)."""
 
 FURTHEST = 2.0
-"""Most that the rows of a cell are multiplied or divided by in one step: a cell of few rows is mostly chance (tuned;
-effect not measured)."""
+"""Largest factor or divisor of a cell's weight in one step: a cell of few rows is mostly chance (tuned; effect not
+measured)."""
 
 FEWEST = 4.0
-"""Rows from which on a cell has an aim of its own: most rarer ones have no row, and the others would lose theirs
-(tuned; effect not measured)."""
+"""Rows from which on a cell has its own target: most rarer cells have no row, and the others would lose theirs (tuned;
+effect not measured)."""
 
 MOST_PLACES = 1 << 25
-"""Places of all kinds in all tables up to which they are kept from sweep to sweep; of more there is one sweep (limit of
-memory)."""
+"""Places of all kinds in all tables up to which they stay in memory for several sweeps; above, there is one sweep
+(limit of memory)."""
 
 MOST_KEYS = 1 << 62
-"""Products of cells up to which rows are distinguished by one whole number; beyond it they are numbered between (limit
-of the format)."""
+"""Products of sizes up to which one whole number identifies a row; above, rows are renumbered (limit of the format)."""
 
 
 def raked(
@@ -45,34 +44,39 @@ def raked(
     generator: np.random.Generator,
     replaced: npt.NDArray[np.bool_] | None = None,
 ) -> list[IntArray]:
-    """Return rows, some with the cells of others, so that shares of tables are nearly met.
+    """Return rows, some with the cells of other rows, so that they nearly have the shares of tables.
 
-    ``cells``: the drawn cells of every column; ``sizes``: number of cells of every column; ``tables``: shares by the
-    places of their columns; ``replaced``: rows that all get the cells of others.
+    ``cells``: sampled cells of every column. ``sizes``: number of cells of every column. ``tables``: shares by the
+    places of their columns. ``replaced``: rows that must all take the cells of other rows.
     """
     replaced = np.zeros(len(cells[0]), dtype=np.bool_) if replaced is None else replaced
     if replaced.all() or not (tables or replaced.any()):
         return list(cells)
-    _, first, kind, held = np.unique(row_keys(cells, sizes), return_index=True, return_inverse=True, return_counts=True)
+    _, first, kind, kind_sizes = np.unique(
+        row_keys(cells, sizes), return_index=True, return_inverse=True, return_counts=True
+    )
     of_kinds = [cell[first] for cell in cells]
     margins: Iterable[Margin] = margins_of(of_kinds, float(len(kind)), tables)
-    many = len(held) * len(tables) > MOST_PLACES
+    is_large = len(kind_sizes) * len(tables) > MOST_PLACES
     stays = np.bincount(kind, ~replaced)
-    weights = scaled(stays.astype(np.float64), margins if many else list(margins), 1 if many else SWEEPS, FURTHEST)
+    weights = scaled(
+        stays.astype(np.float64), margins if is_large else list(margins), 1 if is_large else SWEEPS, FURTHEST
+    )
     # Whole numbers that add up to the rows, each next to its weight (systematic sampling).
     levels = np.cumsum(weights) * (len(kind) / weights.sum())
+    # Rounding errors must not lose the last row.
     levels[-1] = len(kind)
     ends = np.floor(levels + generator.random()).astype(np.int64)
-    wanted = np.diff(np.minimum(ends, len(kind)), prepend=0)
-    # Rows keep their kind while it has not too many, and others get one that has too few.
+    target_sizes = np.diff(np.minimum(ends, len(kind)), prepend=0)
+    # Surplus rows of a kind change to a kind with too few rows; replaced rows come last, so they change first.
     order = generator.permutation(len(kind))
     order = order[np.lexsort((replaced[order], kind[order]))]
-    rank = np.arange(len(kind)) - np.repeat(np.cumsum(held) - held, held)
-    free = order[rank >= np.repeat(wanted, held)]
-    short = np.repeat(np.arange(len(held)), np.maximum(wanted - held, 0))
-    taken = np.array(kind, dtype=np.int64)
-    taken[free] = generator.permutation(short)
-    return [np.asarray(column[taken], dtype=np.int64) for column in of_kinds]
+    rank = np.arange(len(kind)) - np.repeat(np.cumsum(kind_sizes) - kind_sizes, kind_sizes)
+    surplus_rows = order[rank >= np.repeat(target_sizes, kind_sizes)]
+    scarce_kinds = np.repeat(np.arange(len(kind_sizes)), np.maximum(target_sizes - kind_sizes, 0))
+    new_kinds = np.array(kind, dtype=np.int64)
+    new_kinds[surplus_rows] = generator.permutation(scarce_kinds)
+    return [np.asarray(column[new_kinds], dtype=np.int64) for column in of_kinds]
 
 
 def exchange(
@@ -81,44 +85,47 @@ def exchange(
     generator: np.random.Generator,
     within: Mapping[str, IntArray] | None = None,
 ) -> npt.NDArray[np.bool_]:
-    """Exchange values of one column between two rows if fewer then break a rule; return which rows still break one.
+    """Exchange values of one column between two rows if fewer then break a rule; return a mask of remaining breaches.
 
-    Every column keeps its values, and so its shares. ``columns`` are changed in place; ``rules``: of each its columns,
-    and which rows of columns break it; ``within``: by column the cells in which values stay. Within cells another row
-    may also take over the breach: no other column depends on the value there, and many such steps repair tight rules.
+    Every column keeps its values, and so its shares. ``columns`` are changed in place. ``rules``: columns of each rule,
+    and a function that masks the rows that break it. ``within``: by column, the cells in which values stay. Within
+    cells a breach may also move to another row: no other column depends on the value there, and many such steps repair
+    tight rules.
     """
     broken = np.stack([np.asarray(breaks(columns)) for _, breaks in rules])
-    names = dict.fromkeys(name for own, _ in rules for name in own)
-    concerned = {name: [i for i, (own, _) in enumerate(rules) if name in own] for name in names}
-    most = -1 if within is None else 0
+    names = dict.fromkeys(name for rule_columns, _ in rules for name in rule_columns)
+    rule_places = {name: [i for i, (rule_columns, _) in enumerate(rules) if name in rule_columns] for name in names}
+    # Breaches must fall, but within cells they may also move.
+    max_change = -1 if within is None else 0
     for _ in range(MOST_EXCHANGES):
-        for name, own in concerned.items():
-            column, wrong = columns[name], np.asarray(broken[own].any(axis=0))
-            some, kept = np.flatnonzero(wrong), np.flatnonzero(~wrong)
-            partners = np.unique(generator.choice(kept, len(some))) if len(kept) else kept
-            tried = generator.permutation(np.append(some, partners))
+        for name, places in rule_places.items():
+            column, is_wrong = columns[name], np.asarray(broken[places].any(axis=0))
+            wrong_rows, valid_rows = np.flatnonzero(is_wrong), np.flatnonzero(~is_wrong)
+            partners = np.unique(generator.choice(valid_rows, len(wrong_rows))) if len(valid_rows) else valid_rows
+            candidates = generator.permutation(np.append(wrong_rows, partners))
             if within is not None:
-                tried = tried[np.argsort(within[name][tried], kind="stable")]
-            one, other = tried[0:-1:2], tried[1::2]
-            apart = (column[one] != column[other]) & (wrong[one] | wrong[other])
+                candidates = candidates[np.argsort(within[name][candidates], kind="stable")]
+            first_rows, second_rows = candidates[0:-1:2], candidates[1::2]
+            is_exchange = (column[first_rows] != column[second_rows]) & (is_wrong[first_rows] | is_wrong[second_rows])
             if within is not None:
-                apart &= within[name][one] == within[name][other]
-            rows, others = np.append(one[apart], other[apart]), np.append(other[apart], one[apart])
+                is_exchange &= within[name][first_rows] == within[name][second_rows]
+            rows = np.append(first_rows[is_exchange], second_rows[is_exchange])
+            partner_rows = np.append(second_rows[is_exchange], first_rows[is_exchange])
             if not len(rows):
                 continue
-            near = {n: columns[n][others if n == name else rows] for i in own for n in rules[i][0]}
-            after = np.stack([rules[i][1](near) for i in own])
-            change = (after.any(axis=0).astype(int) - wrong[rows]).reshape(2, -1).sum(axis=0)
-            better = np.tile(change <= most, 2)
-            column[rows[better]] = near[name][better]
-            broken[np.ix_(own, rows[better])] = after[:, better]
+            exchanged = {n: columns[n][partner_rows if n == name else rows] for i in places for n in rules[i][0]}
+            breaches = np.stack([rules[i][1](exchanged) for i in places])
+            change = (breaches.any(axis=0).astype(int) - is_wrong[rows]).reshape(2, -1).sum(axis=0)
+            is_better = np.tile(change <= max_change, 2)
+            column[rows[is_better]] = exchanged[name][is_better]
+            broken[np.ix_(places, rows[is_better])] = breaches[:, is_better]
         if not broken.any():
             break
     return np.asarray(broken.any(axis=0))
 
 
 def row_keys(cells: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
-    """Return a number for each row, the same for equal rows and no others."""
+    """Return a key for each row; two rows have one key exactly if they are equal."""
     keys, span = np.zeros(len(cells[0]), dtype=np.int64), 1
     for cell, size in zip(cells, sizes, strict=True):
         if span * size > MOST_KEYS:
@@ -129,7 +136,7 @@ def row_keys(cells: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
 
 
 class Margin(NamedTuple):
-    """Sums of weights: those wanted, how they are taken, and how factors of them become factors of the weights."""
+    """A margin: wanted sums, a function that sums weights, and one that spreads factors of sums to weights."""
 
     wanted: FloatArray
     sums: Callable[[FloatArray], FloatArray]
@@ -138,12 +145,14 @@ class Margin(NamedTuple):
     @classmethod
     def of_axes(cls, shares: FloatArray, axes: Collection[int], dimensions: int) -> Margin:
         """Return the margin of some axes of an array."""
-        others = tuple(i for i in range(dimensions) if i not in axes)
-        return cls(np.expand_dims(shares, others), lambda joint: joint.sum(axis=others, keepdims=True), np.asarray)
+        other_axes = tuple(i for i in range(dimensions) if i not in axes)
+        return cls(
+            np.expand_dims(shares, other_axes), lambda joint: joint.sum(axis=other_axes, keepdims=True), np.asarray
+        )
 
     @classmethod
     def of_places(cls, wanted: FloatArray, places: npt.NDArray[np.integer]) -> Margin:
-        """Return the margin by the place of every weight; places of few rows have no aim."""
+        """Return the margin by the place of every weight; places of few rows have no target."""
         return cls(
             wanted,
             lambda weights: np.bincount(places, weights, minlength=len(wanted)).astype(np.float64),
@@ -152,31 +161,31 @@ class Margin(NamedTuple):
 
 
 def scaled(weights: FloatArray, margins: Iterable[Margin], sweeps: int, furthest: float | None = None) -> FloatArray:
-    """Scale weights to margins in turn (Deming and Stephan 1940), each by so much at most in one step."""
+    """Scale weights to margins in turn (Deming and Stephan 1940), by at most ``furthest`` in one step."""
     for _ in range(sweeps):
-        for wanted, sums, spread in margins:
-            have = sums(weights)
-            ratio = np.divide(wanted, have, out=np.zeros_like(have), where=have > 0)
-            weights = weights * spread(ratio if furthest is None else np.clip(ratio, 1 / furthest, furthest))
+        for target, sums, to_weights in margins:
+            current = sums(weights)
+            ratio = np.divide(target, current, out=np.zeros_like(current), where=current > 0)
+            weights = weights * to_weights(ratio if furthest is None else np.clip(ratio, 1 / furthest, furthest))
     return weights
 
 
 def margins_of(
     of_kinds: Sequence[IntArray], rows: float, tables: Mapping[tuple[int, ...], FloatArray]
 ) -> Iterator[Margin]:
-    """Yield margins of rows, or of kinds of rows, that have tables' shares; cells of few rows are one cell."""
+    """Yield margins of rows, or of kinds of rows, with the tables' shares; cells of few rows are merged."""
     for columns, shares in tables.items():
-        cells, wanted = _well_filled(shares.ravel() * rows)
+        cells, target_rows = _merge_rare_cells(shares.ravel() * rows)
         places = cells[np.ravel_multi_index([of_kinds[c] for c in columns], shares.shape)].astype(np.int32)
-        yield Margin.of_places(wanted, places)
+        yield Margin.of_places(target_rows, places)
 
 
-def _well_filled(wanted: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the place of each cell, one for all that should have few rows, and the rows that places should have.
+def _merge_rare_cells(target_rows: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the place of each cell, 0 for all rare cells together, and the target rows of places.
 
-    >>> _well_filled(np.array([9.0, 0.5, 8.0, 1.0]))
+    >>> _merge_rare_cells(np.array([9.0, 0.5, 8.0, 1.0]))
     (array([1, 0, 2, 0]), array([1.5, 9. , 8. ]))
     """
-    filled = wanted >= FEWEST
-    places = np.where(filled, np.cumsum(filled), 0)
-    return places, np.asarray(np.bincount(places, wanted, minlength=int(filled.sum()) + 1), dtype=np.float64)
+    is_filled = target_rows >= FEWEST
+    places = np.where(is_filled, np.cumsum(is_filled), 0)
+    return places, np.asarray(np.bincount(places, target_rows, minlength=int(is_filled.sum()) + 1), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What is known of a table, as plain arrays: counts of its rows with noise, or of its noisy rows."""
+"""Evidence on a table as plain arrays: noisy counts of its rows, or counts of its noisy rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpframe.spaces.arrays import FloatArray
 class Table:
     """Counts by the cells of some columns, or of noisy rows by their classes, each with independent Gaussian noise.
 
-    ``columns`` are positions or names, ``sigma`` is one for all cells or one per cell; noisy rows have ``channels``,
+    ``columns`` are positions or names. ``sigma`` is one number, or one per cell. Noisy rows have ``channels``,
     P(class | cell) of every column.
     """
 
@@ -38,7 +38,7 @@ class Table:
     def split(self, scale: float, generator: np.random.Generator, sign: float = 1.0) -> tuple[Table, Table]:
         """Return two tables of independent noise: y + √a·σz and y − σz/√a, a = ``scale``.
 
-        Their noise has the variances σ²(1 + a) and σ²(1 + 1/a). With ``sign`` −1 the noise is that of −z.
+        Their noise has the variances σ²(1 + a) and σ²(1 + 1/a). With ``sign`` −1, z is replaced by −z.
         """
         noise = sign * np.sqrt(scale) * self.sigma * generator.standard_normal(self.counts.shape)
         return (
@@ -47,15 +47,15 @@ class Table:
         )
 
     def times(self, weight: float) -> Table:
-        """Return the table of so many times the rows."""
+        """Return the table with counts and noise times a weight."""
         return replace(self, counts=self.counts * weight, sigma=self.sigma * weight)
 
     def again(self, expected: FloatArray, generator: np.random.Generator) -> Table:
-        """Return the table as it would be drawn about other counts."""
+        """Return a replicate of the table: its noise about other counts."""
         return replace(self, counts=expected + np.sqrt(self.variances) * generator.standard_normal(expected.shape))
 
     def expected(self, shares: FloatArray, n: float) -> FloatArray:
-        """Return the counts that shares of the columns' cells let the table have, of n rows."""
+        """Return the table's expected counts, given shares of the columns' cells and n rows."""
         if not self.channels:
             return n * shares
         return np.asarray(float(self.counts.sum()) * Matrices(self.channels).spread(shares))
@@ -68,20 +68,21 @@ class Table:
         return Table(self.columns, counts, np.sqrt(variances))
 
     def sum_to(self, columns: Sequence[Any]) -> Table:
-        """Return the table of some of the columns, in the order given."""
+        """Return the table summed to some of the columns, in the given order."""
         if tuple(columns) == self.columns:
             return self
-        others = tuple(i for i, c in enumerate(self.columns) if c not in columns)
-        kept = [c for c in self.columns if c in columns]
-        order = [kept.index(c) for c in columns]
-        counts = self.counts.sum(axis=others).transpose(order)
+        other_axes = tuple(i for i, c in enumerate(self.columns) if c not in columns)
+        table_order = [c for c in self.columns if c in columns]
+        order = [table_order.index(c) for c in columns]
+        counts = self.counts.sum(axis=other_axes).transpose(order)
+        # Equal variances have equal sums, which need no array.
         if isinstance(self.sigma, float):
             return Table(tuple(columns), counts, self.sigma * math.sqrt(self.counts.size / counts.size))
-        return Table(tuple(columns), counts, np.sqrt(self.variances.sum(axis=others).transpose(order)))
+        return Table(tuple(columns), counts, np.sqrt(self.variances.sum(axis=other_axes).transpose(order)))
 
 
 def merged(tables: Sequence[Table]) -> Table:
-    """Return tables of the same columns as one, weighted by precision."""
+    """Merge tables of equal columns into one, weighted by precision."""
     if len(tables) == 1:
         return tables[0]
     precision = sum(1 / table.variances for table in tables)
@@ -90,24 +91,25 @@ def merged(tables: Sequence[Table]) -> Table:
 
 
 def with_merged_singles(tables: Sequence[Table]) -> list[Table]:
-    """Return tables with all of each single column as one, after the others if a column has several."""
+    """Merge the one-way tables of each column; if a column has several, merged tables come last."""
     singles: dict[tuple[Any, ...], list[Table]] = {}
     for table in tables:
         if len(table.columns) == 1:
             singles.setdefault(table.columns, []).append(table)
-    if all(len(some) == 1 for some in singles.values()):
+    if all(len(one_ways) == 1 for one_ways in singles.values()):
         return list(tables)
-    return [table for table in tables if len(table.columns) > 1] + [merged(some) for some in singles.values()]
+    return [table for table in tables if len(table.columns) > 1] + [merged(one_ways) for one_ways in singles.values()]
 
 
 def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[FloatArray]) -> Table:
-    """Return counts of released rows by the classes of a pair of columns, with the error that the channels cause.
+    """Return counts of released rows by the classes of a pair of columns, with the noise of their channels.
 
-    A class's variance is its multinomial one were the columns independent, which is never zero, times the part of it
-    that is noise given the original table.
+    A class's variance is its multinomial variance under independence, which is never zero, times the channel's share in
+    it, given the original table.
     """
     total = max(float(counts.sum()), 1.0)
     margins = [counts.sum(axis=1 - i) for i in range(2)]
+    # Half a row keeps variances of empty classes above zero.
     expected = np.outer(margins[0] + 0.5, margins[1] + 0.5) / total
     cells = [expectation_maximization(margin, [channel]) for margin, channel in zip(margins, channels, strict=True)]
     share = float(noise_share(channels, np.outer(cells[0], cells[1])))
@@ -117,11 +119,11 @@ def row_table(columns: Sequence[int], counts: FloatArray, channels: Sequence[Flo
 def dependence_score(
     counts: FloatArray, variances: FloatArray | None = None, margins: Sequence[FloatArray] | None = None
 ) -> float:
-    """Return by how many standard deviations a pair is further from independence than noise makes it.
+    """Return the z-score of a pair's distance from independence.
 
-    Counts y are compared with those of independent columns, e: under independence Σ (y − e)²/σ² has Pearson's χ² law,
-    about, with (a − 1)(b − 1) degrees of freedom. Without ``variances`` counts are of released rows, and theirs under
-    independence are e; without other ``margins`` e are of the counts' own.
+    Counts y are compared with expectations e under independence: Σ (y − e)²/σ² then has about Pearson's χ² law with
+    (a − 1)(b − 1) degrees of freedom. Without ``variances``, counts are of released rows, with the variances e. Without
+    ``margins``, e uses the margins of the counts.
     """
     total = max(float(counts.sum()), 1.0)
     sums = [counts.sum(axis=1 - i) for i in range(2)]
@@ -130,18 +132,18 @@ def dependence_score(
     first, second = margins or [np.maximum(one, 1e-9) for one in sums]
     expected = np.outer(first / first.sum(), second / second.sum()) * float(counts.sum())
     freedom = max((counts.shape[0] - 1) * (counts.shape[1] - 1), 1)
-    # What is expected is a product of noisy margins, so that the product of their noise counts where noise is large.
+    # Expectations are products of noisy margins; under large noise the product of their noise counts.
     product = 1 + float(variances.sum()) / total**2
-    apart = float(((counts - expected) ** 2 / variances).sum()) / product
-    return float((apart - freedom) / np.sqrt(2 * freedom))
+    chi_square = float(((counts - expected) ** 2 / variances).sum()) / product
+    return float((chi_square - freedom) / np.sqrt(2 * freedom))
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All that is known of a table of n rows, whose columns have so many cells each.
+    """Evidence on a table of n rows, with ``sizes`` cells per column.
 
-    Tables are measured ones of any columns; and of pairs counts of released rows, from `row_table`, which a fit takes
-    where no measured table holds the pair.
+    ``tables`` are measured tables of any columns, and counts of released rows by pairs, from `row_table`. A fit uses
+    the latter for pairs that no measured table holds.
     """
 
     n: float
@@ -153,12 +155,12 @@ class Evidence:
             raise ParameterError("n: the table has no rows; estimates need at least one")
 
     def split(self, scale: float, generator: np.random.Generator, sign: float = 1.0) -> tuple[Evidence, Evidence]:
-        """Return what two measurements with independent noise would have said, as `Table.split`."""
-        both = [table.split(scale, generator, sign) for table in self.tables]
-        return replace(self, tables=tuple(t for t, _ in both)), replace(self, tables=tuple(t for _, t in both))
+        """Return two copies of the evidence with independent noise; see `Table.split`."""
+        halves = [table.split(scale, generator, sign) for table in self.tables]
+        return replace(self, tables=tuple(t for t, _ in halves)), replace(self, tables=tuple(t for _, t in halves))
 
     def again(self, generator: np.random.Generator) -> Evidence:
-        """Return the evidence with noise drawn once more."""
+        """Return the evidence with noise added once more."""
         return replace(self, tables=tuple(table.again(table.counts, generator) for table in self.tables))
 
     @cached_property
@@ -167,26 +169,26 @@ class Evidence:
         return [table for table in self.tables if not table.channels]
 
     def seen(self, columns: Sequence[int]) -> list[Table]:
-        """Return what each measured table that holds some columns counts of their cells, in the order given."""
+        """Return the counts of some columns' cells by each measured table that holds them, in the given order."""
         return [table.sum_to(columns) for table in self.measured if set(columns) <= set(table.columns)]
 
     def known(self, columns: Sequence[int]) -> Table | None:
-        """Return all that tables count of some columns' cells as one, or None where none holds all of them."""
-        seen = self.seen(columns)
-        return merged(seen) if seen else None
+        """Return the merged counts of some columns' cells, or None if no table holds all of these columns."""
+        tables = self.seen(columns)
+        return merged(tables) if tables else None
 
     @cached_property
     def pairs(self) -> dict[tuple[int, int], Table]:
-        """All that tables count of pairs of columns a < b."""
-        seen: dict[tuple[int, int], list[Table]] = {}
+        """Merged counts of pairs of columns a < b."""
+        tables_by_pair: dict[tuple[int, int], list[Table]] = {}
         for table in self.measured:
             for pair in combinations(sorted(table.columns), 2):
-                seen.setdefault(pair, []).append(table.sum_to(pair))
-        return {pair: merged(tables) for pair, tables in seen.items()}
+                tables_by_pair.setdefault(pair, []).append(table.sum_to(pair))
+        return {pair: merged(tables) for pair, tables in tables_by_pair.items()}
 
     @cached_property
     def joints(self) -> dict[tuple[int, ...], Table]:
-        """All that tables count of pairs, and of the larger sets of columns that were measured."""
+        """Merged counts of pairs, and tables of larger sets of columns."""
         return {tuple(sorted(t.columns)): t for t in self.measured if len(t.columns) > 2} | self.pairs
 
     @cached_property
@@ -196,13 +198,13 @@ class Evidence:
         return {pair: table for pair, table in pairs.items() if pair not in self.pairs}
 
     def one_way(self, column: int) -> FloatArray:
-        """Return a column's shares: all that tables count of it, taken to the simplex.
+        """Return a column's shares: its merged counts, projected to the simplex.
 
-        Where no table holds the column its shares are those that make the released rows most likely.
+        If no measured table holds the column, its shares are fitted to released rows by maximum likelihood.
         """
-        known = self.known([column])
-        if known is not None:
-            return project(known.counts / self.n)
+        measured_counts = self.known([column])
+        if measured_counts is not None:
+            return project(measured_counts.counts / self.n)
         table = next(table for table in self.tables if column in table.columns)
         place = table.columns.index(column)
         counts = table.counts.sum(axis=tuple(i for i in range(table.counts.ndim) if i != place))
