@@ -198,12 +198,12 @@ class Estimates(CountEstimates, FunctionEstimates):
             with asked_by_another():
                 rows = float(self._all_rows)
                 if self._source.column(name).space.has_null:
-                    counted = Results(*self.count({name: {"not": None}}, target=target).to_numpy()[:, None])
-                    counted = counted.clipped(0.0, rows)
+                    row_counts = Results(*self.count({name: {"not": None}}, target=target).to_numpy()[:, None])
+                    row_counts = row_counts.clipped(0.0, rows)
                 else:
-                    nulls = self._unseen_nulls(name, target) or Results(0.0, 0.0, 0.0, 0.0)
-                    counted = Results(rows, rows * nulls.std_error, rows * (1 - nulls.upper), rows)
-                parts = [counted.series("count"), self.mean(name, target=target), self.std(name, target=target)]
+                    nulls = self._bound_null_share(name, target) or Results(0.0, 0.0, 0.0, 0.0)
+                    row_counts = Results(rows, rows * nulls.std_error, rows * (1 - nulls.upper), rows)
+                parts = [row_counts.series("count"), self.mean(name, target=target), self.std(name, target=target)]
                 quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
             tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(_DESCRIBED)
             missing |= quartiles.attrs.get(NOT_FOUND, {})
@@ -269,18 +269,18 @@ class Estimates(CountEstimates, FunctionEstimates):
         >>> dpf.Estimates(safe).top("education", 2)["surely"].to_dict()
         {'vocational': True, 'secondary': True}
         """
-        k, together = check_whole(k, "k", 1), copy.copy(self)
+        k, at_joint_level = check_whole(k, "k", 1), copy.copy(self)
         with asked_by_another():
             values = len(self.support(column, normalize=normalize, target=target))
-        together.confidence_level = 1 - (1 - self.confidence_level) / max(values, 1)
-        table = together.support(column, normalize=normalize, target=target)
+        at_joint_level.confidence_level = 1 - (1 - self.confidence_level) / max(values, 1)
+        table = at_joint_level.support(column, normalize=normalize, target=target)
         lower, upper = (table[name].to_numpy() for name in ("lower", "upper"))
         rivals = (upper[None, :] >= lower[:, None]).sum(axis=1) - 1
         ahead = (lower[None, :] > upper[:, None]).sum(axis=1)
         unknown = table["estimate"].isna().to_numpy()
         table["surely"] = (rivals < k) & ~unknown
-        chosen: pd.DataFrame = table[(ahead < k) | unknown]
-        return chosen.sort_values("estimate", ascending=False, kind="stable")
+        candidates: pd.DataFrame = table[(ahead < k) | unknown]
+        return candidates.sort_values("estimate", ascending=False, kind="stable")
 
     def __repr__(self) -> str:
         rows = f"{self.n:,}" if self.plan.sample is None else f"{self.n:,} of {self.rows:,}"
@@ -354,7 +354,7 @@ class Estimates(CountEstimates, FunctionEstimates):
             raise ParameterError("columns are those of copies=; drop columns of the table that synthesize returns")
         fresh, generator = check_rows(n_rows), make_generator(random_state)
         _warn_of_one_table()
-        drawing = self._warned()
+        drawing = self._synthesizer_with_warnings()
         if fresh is not None:
             return self._source.drawn(drawing.fresh(fresh, generator), fresh, drawing.text, drawing.not_found)
         names = [name for name in self.plan.names if name not in self._source.missing]
@@ -363,6 +363,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         return self._source.drawn(codes, None, drawing.text, drawing.not_found)
 
     def _copies(self, copies: int, columns: str | Sequence[str] | None) -> SyntheticCopies:
+        """Return posterior draws of the table as synthetic copies."""
         names = [name for name in self.plan.names if name not in self._source.missing]
         if columns is not None:
             names = column_names(columns, "columns")
@@ -394,7 +395,8 @@ class Estimates(CountEstimates, FunctionEstimates):
         """
         return self._synthesizer.fidelity.copy()
 
-    def _warned(self) -> Synthesizer:
+    def _synthesizer_with_warnings(self) -> Synthesizer:
+        """Return the synthesizer, after warnings of null columns and of pairs without visible dependence."""
         drawing = self._synthesizer
         drawing.warn_of_hidden()
         if drawing.not_found:
@@ -404,7 +406,7 @@ class Estimates(CountEstimates, FunctionEstimates):
                 InferenceWarning,
             )
         pairs = drawing.fidelity.iloc[len(self.plan.names) :]
-        # In wide tables pairs that do not show are left out of the fit, and have no noise.
+        # The fit of a wide table omits pairs without visible dependence: their noise is NaN.
         noise = pairs["noise"].dropna()
         if len(pairs) > 1 and not pairs["shows"].any() and (noise.empty or noise.median() > LOUD):
             warn(
@@ -416,23 +418,24 @@ class Estimates(CountEstimates, FunctionEstimates):
 
     @cached_property
     def _synthesizer(self) -> Synthesizer:
-        held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
-        supports = {name: self._held(name) for name in held}
-        return Synthesizer(self._source, self._joints.models, supports, self._joints.law, self._empty_other)
+        set_columns = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
+        supports = {name: self._set_sampler_inputs(name) for name in set_columns}
+        return Synthesizer(self._source, self._joints.models, supports, self._joints.law, self._find_empty_bucket)
 
-    def _held(self, column: str) -> sets.Held:
+    def _set_sampler_inputs(self, column: str) -> sets.Held:
+        """Return the distribution of a set column's items in rows, with measured sizes if there are some."""
         supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)
         return sets.Held(supports) if sizes is None else sizes.held(supports)
 
 
-_told_of_one_table = False
+_has_warned_of_one_table = False
 
 
 def _warn_of_one_table() -> None:
-    """Warn once in a process that standard errors which software prints of one synthetic table are too small."""
-    global _told_of_one_table
-    if not _told_of_one_table:
-        _told_of_one_table = True
+    """Warn once in a process: standard errors that software prints for one synthetic table are too small."""
+    global _has_warned_of_one_table
+    if not _has_warned_of_one_table:
+        _has_warned_of_one_table = True
         warn(
             "standard errors that software prints of one synthetic table are too small; infer, regress, and "
             "synthesize(copies=20) have honest ones",
@@ -443,7 +446,7 @@ def _warn_of_one_table() -> None:
 def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: Any, most: int) -> Iterator[Any]:
     """Yield synthetic rows of a released file as Arrow tables of at most so many rows; see `Estimates.synthesize`."""
     fresh, generator, source = check_rows(n_rows), make_generator(random_state), estimates._source
-    drawing = estimates._warned()
+    drawing = estimates._synthesizer_with_warnings()
     if fresh is None:
         yield from source.drawn_batches(
             lambda codes: drawing.given(codes, generator), drawing.text, most, drawing.not_found
