@@ -429,7 +429,7 @@ class TableDraws:
     def _shift_within_bins(
         self, bin_counts: FloatArray, parts: FloatArray, leaps: FloatArray, generator: np.random.Generator
     ) -> FloatArray:
-        """Return draws of the excess rows of each part of a bin in each cell of the other columns, (parts, bins, cells).
+        """Return draws of excess rows of each part of a bin by cell of the other columns, shape (parts, bins, cells).
 
         The odds between parts of a bin vary among cells of the other columns, by at least as much as between
         neighbouring bins. The rows of each cell, and of each part of the bin, stay.

@@ -302,13 +302,11 @@ class Synthesizer:
         classes = {triple: math.prod(members[name].axis.classes for name in triple) for triple in triples[:MOST_HEARD]}
         candidates = [triple for triple, size in classes.items() if size <= MOST_TRIPLE]
         guarded_triples = self._model.guarded(candidates, SURELY)
-        structured_triples = [
-            triple for triple, joint in zip(candidates, guarded_triples, strict=True) if joint is not None
-        ]
-        if structured_triples:
-            more = f" and {len(structured_triples) - 1} more" if len(structured_triples) > 1 else ""
+        dependent = [triple for triple, joint in zip(candidates, guarded_triples, strict=True) if joint is not None]
+        if dependent:
+            more = f" and {len(dependent) - 1} more" if len(dependent) > 1 else ""
             warn(
-                f"the release's rows show structure of {', '.join(map(repr, structured_triples[0]))} together{more} that "
+                f"the release's rows show structure of {', '.join(map(repr, dependent[0]))} together{more} that "
                 "synthetic rows do not hold; ask the release itself with joint([…])",
                 DpframeWarning,
             )
