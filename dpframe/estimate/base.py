@@ -139,16 +139,16 @@ class Reading:
         """Code of the `other` bucket by column: it holds the values that inference did not find."""
         inferred, reasons_by_column = self.plan.inferred, reasons(self.plan.not_found)
         bucket_codes: dict[str, int] = {}
-        for measured in () if inferred is None else inferred.measured:
+        for count_table in () if inferred is None else inferred.measured:
             if (
-                measured.kind == "values"
-                and measured.column in self.plan.names
-                and measured.column not in reasons_by_column
+                count_table.kind == "values"
+                and count_table.column in self.plan.names
+                and count_table.column not in reasons_by_column
             ):
-                space: Any = self.plan[measured.column].space
+                space: Any = self.plan[count_table.column].space
                 bucket = getattr(space.inner_space, "other", None)
-                if bucket is not None and bucket not in measured.cells:
-                    bucket_codes[measured.column] = space.labels().index(bucket)
+                if bucket is not None and bucket not in count_table.cells:
+                    bucket_codes[count_table.column] = space.labels().index(bucket)
         return bucket_codes
 
     @cached_property
@@ -201,10 +201,10 @@ class Reading:
         return results.opened(((over, 0.0), (under, 0.0)), self._z, unit)
 
     def _cells(
-        self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
+        self, axes: Sequence[Axis], normalize: bool, given_axes: Sequence[int], dropna: bool, method: str, target: str
     ) -> Answer:
         self._source.sampling(target)  # an unknown target is refused
-        return self._joints.answer(Question(axes, normalize, tuple(given), dropna, target == "population"), method)
+        return self._joints.answer(Question(axes, normalize, tuple(given_axes), dropna, target == "population"), method)
 
     @cached_property
     def _joints(self) -> Joints:
@@ -401,9 +401,9 @@ class Reading:
                 )
 
     def clipped_at(self, column: str) -> dict[str, float]:
-        """Return by bound, "lower" or "upper", the share of the rows that seem clipped to it, where it was declared.
+        """Return the share of rows that seem clipped to a declared bound, by bound ("lower" or "upper").
 
-        Where the release holds no measured tables nothing can be seen.
+        The result is empty without measured tables.
 
         Examples
         --------

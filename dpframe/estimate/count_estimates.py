@@ -46,21 +46,21 @@ class CountEstimates(VectorEstimates):
         Parameters
         ----------
         column
-            A randomised column; every value of its space has a row in the result, except the ``other`` of a list that
-            inference found, where its count is within its noise of 0.
+            A randomised column. Every value of its space has a row in the result, except the ``other`` bucket of an
+            inferred list if its count is within its noise of 0.
         normalize
             Give shares instead of counts (of the rows that are not null, if ``dropna``).
         sort, ascending
             Order by estimate; otherwise in the space's order.
         bins
-            Cut a numeric column into bins first: a number of them (where there are fewer values, one for each),
-            or their bounds (the outer bins reach to the bounds of the space).
+            Cut a numeric column into bins first: a number of bins (at most one for each value), or their bounds (the
+            outer bins reach to the bounds of the space).
         dropna
             Leave nulls out.
         method
-            See the class; by default ``"auto"`` for listed values that were measured, of least error. For others
-            ``"inverse"``, and with ``bins`` ``"em"``, the law of `histogram`: unbiased counts between bins have errors
-            beyond use, and are refused where the noise is much wider than the steps.
+            See the class; by default ``"auto"``, the most precise, for measured lists of values. For other values the
+            default is ``"inverse"``, and with ``bins`` ``"em"``, the distribution of `histogram`. Unbiased counts
+            of bins have errors beyond use, and are refused if the noise is much wider than the steps.
         target
             See the class.
 
@@ -176,24 +176,23 @@ class CountEstimates(VectorEstimates):
         normalize
             Give the share of all rows instead of their number.
         method
-            ``"inverse"``: unbiased, from only the rows. ``"auto"``: of least error, from measured tables and fits
-            where these cover the columns. A fit of a range to rows with geometric noise takes the distribution for
-            smooth; see `histogram`.
+            ``"inverse"``: unbiased, from only the rows. ``"auto"``: the most precise, from measured tables and fits of
+            these columns. A fit of a range to rows with geometric noise assumes a smooth distribution; see `histogram`.
         target
             See the class.
 
         Returns
         -------
-        Series ``estimate, std_error, lower, upper``; ``attrs["source"]`` says what it is from. For a range beyond
-        bounds that private inference found the estimate is 0, and the interval holds the rows that may lie there.
-        Of three conditions and more that no measured table holds together ``attrs["allowed_by_pairs"]`` has the least
-        and the greatest count that their pairs allow: a rule among all of them may lie anywhere between.
+        Series ``estimate, std_error, lower, upper``; ``attrs["source"]`` is "rows", "tables" or "both". For a range
+        beyond inferred bounds the estimate is 0, and the interval includes the rows that may lie there. For three or
+        more conditions without a common measured table, ``attrs["allowed_by_pairs"]`` has the smallest and the largest
+        count that pairs of the conditions allow: an interaction of all of them may lead to any count between.
 
         Raises
         ------
         ParameterError
-            For a condition that is none, a column that is not randomised, or what its space does not hold: a range
-            wholly beyond declared bounds, too.
+            For a malformed condition, a column that is not randomised, or a value outside of its space, including a
+            range wholly beyond declared bounds.
 
         Examples
         --------
@@ -287,8 +286,8 @@ class CountEstimates(VectorEstimates):
             See `value_counts` and `joint`.
         method
             See the class; by default ``"inverse"``, whose cells are unbiased, unless a standard error is above the
-            number of rows. ``"auto"`` errs less where noise is not small, as synthetic rows do, but is drawn to
-            independence.
+            number of rows. ``"auto"`` has smaller errors if the noise is large, but is shrunk to independence, as
+            synthetic rows are.
 
         Returns
         -------
@@ -368,22 +367,21 @@ class CountEstimates(VectorEstimates):
     ) -> pd.DataFrame:
         """Return the share of rows whose set holds each item; of other columns, the share of each value.
 
-        Sets larger than their space's ``max_size`` were cut before they were randomised: supports are those of the
-        cut sets. Rows that are null do not count.
+        Sets larger than their space's ``max_size`` were truncated before they were randomised: supports are supports
+        of the truncated sets. Rows that are null do not count.
 
         Parameters
         ----------
         column
             A randomised column of sets; or of few values, in the space's order.
         items
-            Items of an item set: the share of rows that hold them all, or any of them. For two items whose supports
-            were measured, that of `cooccurrence`: unless their pairs were measured too
-            (``measure=[(column, column)]``), and the rows tell little, its interval reaches to all that both supports
-            allow.
+            Items of an item set: the share of rows with all of them, or any of them. Two items with measured supports
+            have the estimate of `cooccurrence`. Its interval covers all shares that both supports allow, unless their
+            pairs were measured too (``measure=[(column, column)]``) or the rows are precise.
         how
             ``"all"`` or ``"any"`` of the items.
         by
-            A randomised column: supports within each of its values (nulls of it left out).
+            A randomised column: supports within each of its values (nulls left out).
         bins
             Cut ``by`` into bins.
         normalize
@@ -507,9 +505,9 @@ class CountEstimates(VectorEstimates):
         normalize
             Give shares of the rows that are not null instead of counts.
         method
-            ``"inverse"``: unbiased. ``"auto"``: where supports of items were measured, drawn towards what these make
-            likely; else the same. Each interval holds however often the two go together: where pairs were not measured
-            it reaches to all that both supports allow, and ``measure=[(column, column)]`` makes it shorter.
+            ``"inverse"``: unbiased. ``"auto"``: shrunk towards the counts that measured supports imply; without
+            measured supports unbiased. Each interval is valid for any dependence of the two items. Without measured
+            pairs it covers all counts that both supports allow; ``measure=[(column, column)]`` makes it shorter.
         target
             See the class.
 
@@ -597,11 +595,11 @@ class CountEstimates(VectorEstimates):
 
     @nan_if_not_found
     def set_sizes(self, column: str, *, normalize: bool = False, target: str = "table") -> pd.DataFrame:
-        """Return how many rows hold sets of each size: as measured, or from rows.
+        """Return the number of rows by set size, from measured sizes or from rows.
 
-        From rows by maximum likelihood, with errors by parametric bootstrap. Measured sizes above 16 were counted in
-        cells of several, which are spread evenly.
-        Sizes are those of sets that were cut to ``max_size``. The unbiased mean size is in ``attrs["mean_size"]``.
+        Estimates from rows are by maximum likelihood, with errors by parametric bootstrap. Measured sizes above 16 were
+        counted in cells of several sizes, which are spread evenly. Sets were truncated to ``max_size``. The unbiased
+        mean size is in ``attrs["mean_size"]``.
 
         Parameters
         ----------
@@ -635,12 +633,12 @@ class CountEstimates(VectorEstimates):
 
     @nan_if_unread
     def null_rate(self, column: str, *, target: str = "table") -> pd.Series[Any]:
-        """Return the share of rows where a column is null, from 0 to 1.
+        """Return the share of rows in which a column is null, from 0 to 1.
 
-        Where its space holds no nulls the estimate is 0; if inference saw none beyond its noise, the interval ends at
-        what its counts allow.
+        If the space has no nulls the estimate is 0. If inference found no nulls beyond its noise, the interval ends at
+        the upper bound from its counts.
 
-        Raises `ParameterError` where nulls were written as values of the column.
+        Raises `ParameterError` if nulls count as values of the column.
         """
         sampling = self._source.sampling(target)
         source_column = self._source.column(column)

@@ -27,7 +27,7 @@ _PROFILE_STARTS = (0.3, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Scale:
-    """A numeric column's values centred and scaled to −1…1, 0 where null, and its indicator of presence.
+    """A numeric column's values centred and scaled to −1…1, 0 for null, and its indicator of presence.
 
     Centring keeps variances from being differences of large numbers.
     """
@@ -128,7 +128,7 @@ def mean(x: Scale, weights: Scale | None) -> Statistic:
     if weights is not None:
         return statistic
     bounds = (x.centre - x.width, x.centre + x.width)
-    return replace(statistic, known=lambda law, own: law.mean_known(x.line, own), bounds=bounds)
+    return replace(statistic, known=lambda law, population: law.mean_known(x.line, population), bounds=bounds)
 
 
 def total(x: Scale, weights: Scale | None) -> Statistic:
@@ -137,7 +137,7 @@ def total(x: Scale, weights: Scale | None) -> Statistic:
     statistic = Statistic(terms, lambda m, n: [n * x.back(*sums(m))])
     if weights is not None:
         return statistic
-    return replace(statistic, known=lambda law, own: law.total_known(x.line, own), beyond=Tails.of_sum)
+    return replace(statistic, known=lambda law, population: law.total_known(x.line, population), beyond=Tails.of_sum)
 
 
 def variance(x: Scale, ddof: int) -> Statistic:
@@ -148,7 +148,7 @@ def variance(x: Scale, ddof: int) -> Statistic:
 
     terms = [x.term(2), x.term(1), x.term(0)]
     statistic = Statistic(terms, function, (x.width**2,), beyond=Tails.of_variance)
-    return replace(statistic, known=lambda law, own: law.variance_known(x.line, ddof, own))
+    return replace(statistic, known=lambda law, population: law.variance_known(x.line, ddof, population))
 
 
 def second_moments(x: Scale, y: Scale, ddof: int) -> Statistic:
@@ -187,9 +187,9 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
     for _ in range(4):
         rho = np.linspace(low, high, 61)
         distance = _min_squared_distances(rho, observed, whitening)
-        allowed = rho[distance <= distance.min() + z**2]
+        interval = rho[distance <= distance.min() + z**2]
         gap = rho[1] - rho[0]
-        fitted = float(rho[np.argmin(distance)]), float(allowed.min()), float(allowed.max())
+        fitted = float(rho[np.argmin(distance)]), float(interval.min()), float(interval.max())
         low, high = max(-1.0, fitted[1] - gap), min(1.0, fitted[2] + gap)
         if fitted[2] - fitted[1] > 20 * gap:
             break

@@ -45,7 +45,7 @@ class NumberEstimates(VectorEstimates):
         method: str = "auto",
         target: str = "table",
     ) -> pd.Series[Any] | pd.DataFrame:
-        """Return the mean of a numeric column, over the rows where it is not null.
+        """Return the mean of a numeric column, over the rows that are not null.
 
         Parameters
         ----------
@@ -53,17 +53,16 @@ class NumberEstimates(VectorEstimates):
             A randomised column of numbers, booleans or times, or of vectors or curves; or a list of columns of numbers.
         by
             A randomised column: one mean per value (nulls of ``by`` are left out). Or a list of them: one mean for
-            every combination of their values. Means of groups need not average to the mean of all: each is estimated
-            for itself, with noise of its own, and drawn to the others only as far as noise asks for.
+            every combination of their values. Means of groups need not average to the overall mean: each mean is
+            estimated separately, and shrunk to the other means by its noise.
         weights
             A randomised numeric column of non-negative weights.
         bins
             Cut ``by`` into bins; of several ``{column: number or bounds}``.
         method
-            ``"auto"`` takes all that is known, declared bounds included: of groups the rows and what was measured,
-            weighted by precision; drawn to the mean of all rows by how much of their differences is noise (Efron and
-            Morris 1975).
-            ``"inverse"`` takes only the rows, unbiased up to the ratio.
+            ``"auto"`` uses rows, measured tables and declared bounds. For groups, rows and tables are weighted by
+            precision, and the means are shrunk to the overall mean by empirical Bayes (Efron and Morris 1975).
+            ``"inverse"`` uses only the rows, and is unbiased up to the ratio.
         target
             See the class.
 
@@ -72,15 +71,15 @@ class NumberEstimates(VectorEstimates):
         Series ``estimate, std_error, lower, upper``; with ``by``, or of several columns, a DataFrame of such rows. Of
         vectors a DataFrame with a row for every coordinate, of curves for every point (see `mean_curve`).
 
-        Where private inference found a column's bounds, the estimate is that of the column clipped to them, and the
-        interval is opened by what may lie beyond, groups taken for alike; ``attrs["beyond_bounds"]`` has the share of
-        the rows that is seen there. So it is with `sum`, `var` and `std`.
+        If private inference found a column's bounds, the estimate is the mean of the column clipped to its bounds. The
+        interval is widened by the rows that may lie beyond them, equally for all groups, and
+        ``attrs["beyond_bounds"]`` has their estimated share. `sum`, `var` and `std` do likewise.
 
-        Estimates of groups are shrunk; their intervals are no shorter than each group's own counts allow. A group whose
-        own counts leave its mean open by more than half a standard deviation of the column is in
-        ``attrs["hidden_groups"]``: its interval is that of its own counts (Fieller 1954), within the column's bounds,
-        and an `InferenceWarning` says how many groups are. Means by several keys that no table counts together assume
-        a moderate interaction: ``attrs["assumes"]`` names the columns, and a warning the remedy.
+        Estimates of groups are shrunk; each interval is at least as long as the group's own counts imply. If the own
+        counts have a standard error above half a standard deviation of the column, the group is listed in
+        ``attrs["hidden_groups"]``. Its interval comes from its own counts (Fieller 1954), within the column's bounds,
+        and an `InferenceWarning` gives the number of such groups. Means by several keys that no table counts together
+        assume a moderate interaction: ``attrs["assumes"]`` names the columns, and a warning the remedy.
 
         Raises
         ------
@@ -128,7 +127,7 @@ class NumberEstimates(VectorEstimates):
         if by is None:
             statistic = moments.mean(scale, self._weight(weights, column))
             if method == "inverse":
-                statistic = replace(statistic, known=lambda law, own: None, bounds=(-math.inf, math.inf))
+                statistic = replace(statistic, known=lambda law, population: None, bounds=(-math.inf, math.inf))
             return self._statistic(statistic, [column] if weights is None else [column, weights], target)
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
@@ -321,14 +320,14 @@ class NumberEstimates(VectorEstimates):
 
     @nan_if_not_found
     def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
-        """Return the sum of a numeric column (pandas' ``sum``), over the rows where it is not null.
+        """Return the sum of a numeric column (pandas' ``sum``), over the rows that are not null.
 
         Parameters
         ----------
         column
             A randomised column of numbers or booleans.
         weights
-            A randomised numeric column: the sum is of the products with it, where neither is null.
+            A randomised numeric column: the result is the sum of products with the weights, over rows without nulls.
         target
             See the class.
 
@@ -357,7 +356,7 @@ class NumberEstimates(VectorEstimates):
 
     @nan_if_not_found
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
-        """Return the variance of a numeric column (pandas' ``var``), over the rows where it is not null.
+        """Return the variance of a numeric column (pandas' ``var``), over the rows that are not null.
 
         Parameters
         ----------
@@ -398,9 +397,9 @@ class NumberEstimates(VectorEstimates):
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
         """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
 
-        Where noise leaves the variance uncertain the estimate is the mean of what its root may be: not below 0, and for
-        declared bounds a and b and the mean μ at most (b − μ)(μ − a) (Bhatia and Davis 2000).
-        The interval of a column of two values is as wide as that of the share of either.
+        If the variance is uncertain, the estimate is the posterior mean of its root. The variance is at least 0, and
+        with declared bounds a and b and the mean μ at most (b − μ)(μ − a) (Bhatia and Davis 2000). The interval of a
+        binary column covers the interval of its share.
 
         Parameters
         ----------
@@ -499,7 +498,7 @@ class NumberEstimates(VectorEstimates):
     def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
         """Return the covariances of numeric columns (pandas' ``DataFrame.cov``), nulls dropped by pair.
 
-        Where bounds were inferred, intervals reach as far as rows beyond them seem to raise both spreads.
+        If bounds were inferred, intervals include the increase of both standard deviations by rows beyond the bounds.
 
         Parameters
         ----------
@@ -544,10 +543,10 @@ class NumberEstimates(VectorEstimates):
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
-        Where both columns were measured it is that of the fit, with an interval by draws of the table. Elsewhere
-        intervals are by profile likelihood (Venzon and Moolgavkar 1988): where noise hides a variance they are −1 to 1,
-        the estimate is NaN, and a warning says so. ``std_error`` is the interval's longer side over its normal
-        quantile.
+        If both columns were measured, the estimate comes from the fit, and the interval from posterior draws. Otherwise
+        intervals are by profile likelihood (Venzon and Moolgavkar 1988). If a variance is below its noise, the interval
+        is −1 to 1, the estimate is NaN, and a warning names the pair. ``std_error`` is the interval's longer side over
+        its normal quantile.
 
         Parameters
         ----------
@@ -599,21 +598,21 @@ class NumberEstimates(VectorEstimates):
     ) -> pd.DataFrame:
         """Return the distribution of a numeric column in bins, by maximum likelihood.
 
-        The distribution is fitted on a grid of 128 cells, so that its counts are not negative; those
-        of measured tables are unbiased, and may be a little below 0 where no rows are. `value_counts` with
-        ``bins`` and ``method="inverse"`` gives unbiased counts instead, whose errors are much larger. Where nothing
-        was measured (δ = 0, or ``measure=None``) a fit is smooth on the scale of Laplace noise: a spike, as of 40 hours
-        a week, is spread over its neighbours. Intervals are by profile likelihood, and wide where the rows do not rule
-        out such a spike. ``numbers="square_wave"`` shows it, of up to about 1,000 steps.
+        The distribution is fitted on a grid of 128 cells, so that its counts are not negative. Counts of measured
+        tables are unbiased, and may be slightly negative in empty bins. `value_counts` with ``bins`` and
+        ``method="inverse"`` gives unbiased counts instead, with much larger errors. Without measured tables (δ = 0, or
+        ``measure=None``) a fit is smooth on the scale of Laplace noise: a spike, as of 40 hours a week, is spread over
+        its neighbours. Intervals are by profile likelihood, and wide if the rows do not rule out a spike.
+        ``numbers="square_wave"`` resolves spikes, for up to about 1,000 steps.
 
         Parameters
         ----------
         column
             A randomised numeric column.
         bins
-            A number of bins between the space's bounds (where there are fewer values, one for each), or bounds in
-            order (NumPy's ``histogram``). Those beyond the space's bounds are NaN, as values there were clipped; a bin
-            up to the space's upper bound ends a step beyond it, as it holds the rows there.
+            A number of bins between the space's bounds (at most one for each value), or bounds in order (NumPy's
+            ``histogram``). Bins beyond the space's bounds are NaN, because values there were clipped. A bin up to the
+            space's upper bound ends a step beyond it, because it includes the rows at the bound.
         density
             Give densities per unit instead of counts.
         target
@@ -648,10 +647,10 @@ class NumberEstimates(VectorEstimates):
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
 
-        The distribution is fitted on a grid of 128 cells and interpolated within; the estimate is a value of the space,
-        and the standard error at least that of half a step. Intervals are where the likelihood allows the level to be
-        reached (Woodruff 1952). They stay within the space's bounds; those that reach a bound which was inferred go on
-        as far as the rows beyond it may. Extremes (0 and 1) cannot be learnt from noisy rows.
+        The distribution is fitted on a grid of 128 cells and interpolated within cells. The estimate is a value of the
+        space, and the standard error is at least the error of an interval one step long. Intervals invert the
+        likelihood interval of the level (Woodruff 1952). They stay within the space's bounds; an interval up to an
+        inferred bound includes the rows that may lie beyond. Extremes (0 and 1) cannot be learnt from noisy rows.
 
         Parameters
         ----------

@@ -289,7 +289,7 @@ class SetSizes:
 
     @cached_property
     def matrix(self) -> FloatArray:
-        """P(released size or null | size or null), null last where it is a value."""
+        """P(released size or null | size or null); null is last if the column has nulls."""
         return self.column.channel.size_law()
 
     def fit(self, normalize: bool, sampling: float) -> tuple[FloatArray, FloatArray]:
@@ -405,8 +405,8 @@ class SizeTable:
     def of(cls, table: MeasuredTable, column: SetColumn) -> SizeTable | None:
         """Return the measured table as a `SizeTable`, or None if none of its counts is significant."""
         starts = np.array(size_starts(column.column.space))
-        counts, most = table.counts.astype(np.float64), column.space.most
-        size_table = cls(starts, most, counts, table.measure.sigma2, most < column.space.count)
+        counts, largest_size = table.counts.astype(np.float64), column.space.most
+        size_table = cls(starts, largest_size, counts, table.measure.sigma2, largest_size < column.space.count)
         return size_table if size_table._last_significant_cell >= 0 else None
 
     @property

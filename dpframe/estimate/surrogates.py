@@ -337,8 +337,8 @@ def ratio_by_all(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ f·w·1_g / Σ w·1_g for every cell g of a joint of axes, and the variances by the delta method.
 
-    Per released class of the groups, the sums of a, p, a², ap, p², s are enough, where a, p and s are the
-    surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
+    Let a, p and s be the surrogates of f·w, w and f²·w. Per released class of the groups, the sums of a, p, a², ap, p²
+    and s are enough: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
     A group that was randomised together with the column has a formula of its own.
 
     ``expected`` has expected squares of φ_g by axis, a lower bound on the sample's squares. At the ends of bins of a

@@ -256,7 +256,7 @@ class VectorEstimates(Reading):
     def mean_curve(
         self, column: str, by: str | None = None, *, bins: Any = None, target: str = "table"
     ) -> pd.DataFrame:
-        """Return the mean curve (or vector) of the rows that are not null, with a band around all of it.
+        """Return the mean curve (or vector) of the rows that are not null, with a simultaneous band.
 
         Parameters
         ----------
@@ -272,10 +272,10 @@ class VectorEstimates(Reading):
         Returns
         -------
         DataFrame with a row for every point of the grid (number of a coordinate), ``by`` as an outer level of its
-        index: ``estimate``, ``std_error``, ``lower`` and ``upper`` hold at each point on its own, ``band_lower`` and
-        ``band_upper`` at all points of a curve at once at the confidence level (the quantile of the largest of the
-        deviations, from their covariance). In the values' own unit. ``attrs["source"]`` says ``"tables"`` where sums
-        were measured in addition to the rows, and ``"rows"``.
+        index, in the values' unit. The interval from ``lower`` to ``upper`` holds at each point separately. The band
+        from ``band_lower`` to ``band_upper`` holds at all points of a curve at once, at the confidence level (by the
+        quantile of the largest deviation, from their covariance). ``attrs["source"]`` is ``"tables"`` if sums were
+        measured in addition to the rows, otherwise ``"rows"``.
 
         Raises
         ------
@@ -310,8 +310,8 @@ class VectorEstimates(Reading):
         -------
         DataFrame of points by points, with ``estimate, std_error, lower, upper`` as an outer level of its columns (as
         `cov` has), in the square of the values' unit. Unbiased, from rows only; its diagonal has the variances, which
-        noise may make negative. Errors are those of the population that the rows were drawn from: a little more than
-        those of the table.
+        noise may make negative. Errors are for the population that the rows were drawn from: slightly larger than for
+        the table.
 
         Raises
         ------
