@@ -349,7 +349,9 @@ class BinnedAxis(Axis):
 
     @cached_property
     def _class_table(self) -> npt.NDArray[np.int64] | None:
+        """Class of every released code, or None for many codes."""
         released = self.column.mechanism.outputs
+        # A table is faster than a search per row, but takes memory for every code.
         return None if released > 1 << 22 else self._find_classes(np.arange(released))
 
     @cached_property
@@ -496,6 +498,7 @@ def _check_bound_distances(column: Column, bounds: list[float], codes: IntArray)
 
 
 def _parse_bound(space: Any, bound: Any) -> Any:
+    """Return a bound of bins as an instant if it is text that a space of times reads."""
     try:
         return given_instant(space, bound) if isinstance(bound, str) else bound
     except ValueError:

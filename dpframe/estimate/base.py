@@ -73,25 +73,29 @@ class Reading:
         return NormalDist().inv_cdf((1 + self.confidence_level) / 2)
 
     def _items(self, column: str) -> ItemTable | None:
+        """Return measured counts of a set column's items, corrected for truncation, or None."""
         table = self._joints.tables.of_kind("items", column)
         if table is None:
             return None
         sizes = self._measured_sizes(column)
         if sizes is not None:
             return ItemTable.uncut(table, sizes.kept(table.measure.most, 1))
-        cut_counts = cut_variance = 0.0
+        # Rows show how much truncation removed, but not which items: the error is the whole removed share.
+        lost_share = item_variance = 0.0
         if self.n:
             set_column = sets.SetColumn.of(self._source.column(column))
-            cut_counts, cut_variance = sets.SetSizes.of(set_column, self._source.codes([column])).lost(
+            lost_share, item_variance = sets.SetSizes.of(set_column, self._source.codes([column])).lost(
                 table.measure.most
             )
-        return ItemTable(table.counts.astype(np.float64), table.measure.sigma2, cut_counts, cut_variance)
+        return ItemTable(table.counts.astype(np.float64), table.measure.sigma2, lost_share, item_variance)
 
     def _measured_sizes(self, column: str) -> SizeTable | None:
+        """Return measured counts of set sizes, or None."""
         table = self._joints.tables.of_kind("sizes", column)
         return None if table is None else SizeTable.of(table, sets.SetColumn.of(self._source.column(column)))
 
     def _measured_pairs(self, column: str) -> PairTable | None:
+        """Return measured counts of pairs of items, corrected for truncation, or None without measured sizes."""
         table, sizes = self._joints.tables.of_kind("item_pairs", column), self._measured_sizes(column)
         if table is None or sizes is None:
             return None
@@ -99,8 +103,10 @@ class Reading:
         return PairTable(set_column.space.count, ItemTable.uncut(table, sizes.kept(table.measure.most, 2)))
 
     def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
+        """Return the axes of a joint, or raise `ParameterError` for wrong columns or bins."""
         if not names:
             raise ParameterError("name at least one column")
+        # Look up every column first, so that an unknown name raises before other errors.
         _ = [self._source.column(name) for name in names]
         if len(set(names)) < len(names):
             raise ParameterError("a column cannot be crossed with itself")
@@ -203,6 +209,7 @@ class Reading:
     def _cells(
         self, axes: Sequence[Axis], normalize: bool, given_axes: Sequence[int], dropna: bool, method: str, target: str
     ) -> Answer:
+        """Return the estimates of all cells of a joint."""
         self._source.sampling(target)  # an unknown target is refused
         return self._joints.answer(Question(axes, normalize, tuple(given_axes), dropna, target == "population"), method)
 
@@ -234,6 +241,7 @@ class Reading:
         return self.n * self._source.weight
 
     def _weighted(self, estimate: FloatArray, variance: FloatArray, normalize: bool) -> tuple[FloatArray, FloatArray]:
+        """Scale counts and variances of a secret sample to the table; shares need no scaling."""
         weight = 1.0 if normalize else self._source.weight
         return estimate * weight, variance * weight**2
 
@@ -299,6 +307,7 @@ class Reading:
         )
 
     def _statistic(self, statistic: moments.Statistic, columns: Sequence[str], target: str) -> pd.Series[Any]:
+        """Return a statistic of a column as a Series, with warnings about clipped values."""
         name, tails = columns[0], self._tails(columns[0])
         self._warn_of_clipped([name])
         self._warn_of_others([name])
@@ -316,6 +325,7 @@ class Reading:
         return results.in_units(self._source.column(column).space, self._source.zone(column), kind)
 
     def _weight(self, weights: str | None, column: str) -> moments.Scale | None:
+        """Return the scale of a column of weights, or None."""
         if is_one_of(weights, [column]):
             raise ParameterError("a column cannot be weighted by itself; var and mean give its second moment")
         return None if weights is None else moments.Scale.of(self._source.column(weights))
@@ -368,10 +378,12 @@ class Reading:
     def _pair_moments(
         self, a: moments.Scale, b: moments.Scale, ddof: int, population: float
     ) -> tuple[FloatArray, FloatArray] | None:
+        """Return measured second moments of a pair of columns and their covariance, or None."""
         pair = self._joints.tables.pair(a.column.name, b.column.name)
         return None if pair is None else pair.moments(a.line[1], b.line[1], ddof, population)
 
     def _warn_of_tails(self, names: Iterable[str], matter: Callable[[Tails], bool]) -> None:
+        """Warn that moments of columns with inferred bounds are moments of clipped values."""
         for name in names:
             tails = self._tails(name)
             if tails is not None and matter(tails):
@@ -385,6 +397,7 @@ class Reading:
                 )
 
     def _warn_of_others(self, names: Iterable[str]) -> None:
+        """Warn if inference may have missed values far from the most frequent ones."""
         for name in names:
             tails = self._tails(name)
             if tails is not None and tails.is_faint:
@@ -421,6 +434,7 @@ class Reading:
         return {bound: share for bound, share in zip(("lower", "upper"), shares, strict=True) if share > 0}
 
     def _warn_of_clipped(self, names: Iterable[str]) -> None:
+        """Warn if many rows lie at a declared bound."""
         for name in names:
             for bound, share in self.clipped_at(name).items():
                 start, step = line_of(self._source.column(name).space)
@@ -470,16 +484,19 @@ class Reading:
         return Results(0.0, error, 0.0, min(share + self._z * error, 1.0))
 
     def _sums(self, terms: Mapping[Any, Sequence[surrogates.Term]], names: Sequence[str]) -> dict[Any, surrogates.Sums]:
+        """Return sums of surrogates of several lists of terms, in one pass over the rows."""
         columns = {name: self._source.column(name) for name in names}
         return surrogates.product_sums(terms, columns, self._source.codes(names), self.plan.groups) if names else {}
 
     def _numeric(self) -> list[str]:
+        """Return the names of the numeric columns that the release has."""
         return [c.name for c in self.plan.columns if c.name not in self._source.missing and c.space.is_numeric]
 
     def _results(self, estimate: FloatArray, variance: FloatArray) -> Results:
         return Results.of(estimate, variance, self._z)
 
     def _tails(self, column: str) -> Tails | None:
+        """Return the estimated rows beyond a column's inferred bounds, or None for declared bounds."""
         if column in reasons(self.plan.not_found):
             return None
         space, rows = self._source.column(column).space, self.plan.inferred_rows or self.rows

@@ -95,6 +95,7 @@ class CountEstimates(VectorEstimates):
             results = of_ranks_alone(results, list(index), ranks, rows, normalize, population, level, dropna)
             attrs |= {"measured": True}
         results = self._clip_to_possible(results, answer, normalize)
+        # One warning for the table, if most of its cells carry no information.
         if 2 * np.count_nonzero(results.std_error > (1.0 if normalize else rows)) > len(index):
             noun, remedy = (
                 ("single values", "give bins=10, or count ranges") if bins is None else ("bins", "give fewer")

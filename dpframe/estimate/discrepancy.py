@@ -87,6 +87,7 @@ def rank_basis(shares: FloatArray) -> FloatArray:
         for previous in basis:
             direction = direction - (shares * direction @ previous) * previous
         size = np.sqrt(shares @ direction**2)
+        # k occupied cells span at most k − 1 powers.
         if size < 1e-6:
             break
         basis.append(direction / size)
@@ -164,6 +165,7 @@ class Discrepancy:
         """
         directions, scales = self.directions
         shape = (len(fitted), len(scales))
+        # Student's t is a normal distribution with a gamma-distributed precision.
         precision = generator.gamma(DEGREES / 2, 2 / DEGREES, shape) / scales**2
         slopes = np.maximum(self.joint.ravel() * self.rows, 1e-9)[:, None] * directions
         if self.channels:
@@ -202,6 +204,7 @@ class Discrepancy:
             # Nearly collinear directions make the covariance singular: add a ridge.
             moment_covariance += np.diag(1e-6 * np.diag(moment_covariance) + 1e-9)
             moment_weights = moments @ np.linalg.inv(moment_covariance) @ moments.T
+        # Student's t is a normal distribution with a gamma-distributed weight of its precision.
         weights: Any = generator.gamma(DEGREES / 2, 2 / DEGREES, (draws, len(scales)))
         prior_draw = generator.standard_normal((draws, len(scales))) * scales
         theta, law = np.zeros_like(prior_draw), fitted
@@ -255,6 +258,7 @@ class Discrepancy:
         residual = targets - tables.reshape(draws, -1) @ moments
         for _ in range(MARGIN_SWEEPS):
             jacobian = moments.T @ _slopes_within_margins(tables, directions)
+            # The cut-off prevents huge steps along nearly collinear directions.
             steps = (np.linalg.pinv(jacobian, rcond=1e-4) @ residual[:, :, None])[:, :, 0]
             tilts = np.exp(np.clip(steps, -LARGEST_STEP, LARGEST_STEP) @ directions.T)
             new_tables = to_margins(tables * tilts.reshape(tables.shape), margins)
@@ -305,5 +309,6 @@ def to_margins(counts: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
 def gamma_about(mean: FloatArray, variance: FloatArray, generator: np.random.Generator) -> FloatArray:
     """Return gamma draws of counts with these means and variances: not negative, and skewed if the mean is small."""
     mean = np.maximum(mean, 1e-9)
+    # Limits keep the shape and the scale of the gamma distribution within floats.
     variance = np.clip(np.nan_to_num(variance), 1e-12 * mean**2, 1e12 * mean)
     return np.maximum(generator.gamma(mean**2 / variance, variance / mean), 1e-12)

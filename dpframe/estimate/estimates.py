@@ -270,6 +270,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         """
         k, at_joint_level = check_whole(k, "k", 1), copy.copy(self)
         with asked_by_another():
+            # Bonferroni's level needs the number of values, which only the result knows.
             values = len(self.support(column, normalize=normalize, target=target))
         at_joint_level.confidence_level = 1 - (1 - self.confidence_level) / max(values, 1)
         table = at_joint_level.support(column, normalize=normalize, target=target)

@@ -99,6 +99,7 @@ def likely_pairs(
     ``alike``: prior standard deviation of f about 1.
     """
     inputs = (seen, spread, *first, *second, *(() if chance is None else (chance,)))
+    # Several statistics of one column need the same fit: it is cached by the content of its inputs.
     digest = hashlib.sha256(repr((seen.shape, alike)).encode())
     for values in inputs:
         digest.update(np.ascontiguousarray(values).tobytes())

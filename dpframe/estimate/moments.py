@@ -112,6 +112,7 @@ class Statistic:
 def _weighted_sums(
     x: Scale, weights: Scale | None
 ) -> tuple[Sequence[Term], Callable[[npt.NDArray[Any]], tuple[Any, Any]]]:
+    """Return the terms of a weighted mean, and a function to its numerator and denominator."""
     if weights is None:
         return [x.term(1), x.term(0)], lambda m: (m[0], m[1])
     terms = [x.term(1, (weights, 1)), x.term(1, (weights, 0)), x.term(0, (weights, 1)), x.term(0, (weights, 0))]
@@ -191,6 +192,7 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
         gap = rho[1] - rho[0]
         fitted = float(rho[np.argmin(distance)]), float(interval.min()), float(interval.max())
         low, high = max(-1.0, fitted[1] - gap), min(1.0, fitted[2] + gap)
+        # The interval spans enough points of the grid: a finer grid would not change it.
         if fitted[2] - fitted[1] > 20 * gap:
             break
     if fitted[1] <= -1.0 and fitted[2] >= 1.0:

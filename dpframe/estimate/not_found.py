@@ -81,6 +81,7 @@ _MAX_LISTED_PAIRS = 5
 
 
 def _list_reasons(missing: Mapping[str, str]) -> str:
+    """Return columns and reasons as text."""
     return "; ".join(f"{name_list([name])} ({why.removeprefix(_REASON_PREFIX)})" for name, why in missing.items())
 
 

@@ -120,6 +120,7 @@ class NumberEstimates(VectorEstimates):
     def _mean(
         self, column: str, by: str | Sequence[str] | None, weights: str | None, bins: Any, method: str, target: str
     ) -> pd.Series[Any] | pd.DataFrame:
+        """Return the mean of one column, of all rows or by groups."""
         if self._source.column(column).space.holds_vectors:
             return self._vector_means(column, by, bins, target, weights=weights)
         sampling = self._source.sampling(target)
@@ -183,6 +184,7 @@ class NumberEstimates(VectorEstimates):
             shape = [1] * results.std_error.ndim
             shape[place] = -1
             error = np.append(error, [0.0] * (results.std_error.shape[place] - len(error))).reshape(shape)
+            # The tiny divisor avoids 0/0 for groups without an error.
             factor = np.maximum(error / np.maximum(results.std_error, 1e-300), 1.0)
             with np.errstate(invalid="ignore"):
                 results = Results(
@@ -309,6 +311,7 @@ class NumberEstimates(VectorEstimates):
         return float(np.clip(centre, *ends)), variance, max(width, math.sqrt(variance), 1e-12 * scale.width)
 
     def _present_groups(self, column: str, results: Results, attrs: Mapping[str, Any], index: pd.Index) -> pd.DataFrame:
+        """Return group means as a table, widened by rows beyond inferred bounds, with warnings."""
         self._warn_of_clipped([column])
         self._warn_of_others([column])
         tails = self._tails(column)
@@ -391,6 +394,7 @@ class NumberEstimates(VectorEstimates):
         return series
 
     def _variance(self, column: str, ddof: int, target: str) -> pd.Series[Any]:
+        """Return the unbiased variance of a column."""
         return self._statistic(moments.variance(moments.Scale.of(self._source.column(column)), ddof), [column], target)
 
     @nan_if_not_found
@@ -467,6 +471,7 @@ class NumberEstimates(VectorEstimates):
         return min(lower, float(roots.min())), max(upper, float(roots.max()))
 
     def _prefer_fit(self, series: pd.Series[Any], column: str, ddof: int, target: str) -> pd.Series[Any]:
+        """Return the variance of the column's fitted distribution if it is more precise and compatible."""
         law, rows = self._joints.law(column), max(float(self._all_rows), ddof + 1.0)
         if not self.n or self._tails(column) is not None or law.source == "tables":
             return series

@@ -37,6 +37,7 @@ def draw(estimates: Any, columns: tuple[str, ...], ax: Any, options: dict[str, A
 
 
 def _interval_lengths(table: pd.DataFrame) -> np.ndarray[Any, Any]:
+    """Return the distances from estimates to the ends of intervals, shape (2, rows)."""
     point = table["estimate"].to_numpy()
     return np.asarray(np.abs(np.stack([point - table["lower"].to_numpy(), table["upper"].to_numpy() - point])))
 
@@ -92,6 +93,7 @@ def _draw_cross_table(table: pd.DataFrame, ax: Any) -> Any:
     ax.set_xticks(range(point.shape[1]), [str(label) for label in point.columns], rotation=45, ha="right")
     ax.set_yticks(range(point.shape[0]), [str(label) for label in point.index])
     ax.set(xlabel=point.columns.name, ylabel=point.index.name)
+    # Numbers fit only into the cells of a small table.
     if point.size <= 60:
         cells, errors = point.to_numpy(dtype=float), error.to_numpy(dtype=float)
         dark = np.nanmax(cells) / 2

@@ -111,6 +111,7 @@ class TableDraws:
         places = model.places(names)
         mixture = model.fit.mixture
         self.each = min(mixture.fits, STARTS)
+        # The starts of one copy are consecutive, so that a slice of refits belongs to one draw.
         starts = [mixture.fit(start % mixture.fits) for start in range(DRAWS * self.each)]
         self.starts = [Mixture(one.weights, tuple(one.laws[place] for place in places)) for one in starts]
         self.evidence = among(model.evidence, places)
@@ -422,6 +423,7 @@ class TableDraws:
 
     def _max_log_steps(self, joint: FloatArray) -> FloatArray:
         """Return the largest absolute difference of a cell's log share between a bin and its neighbours."""
+        # Adding the noise's standard error damps steps between cells below the noise.
         counts = np.maximum(joint.reshape(len(joint), -1), 0.0) + self.noise
         steps = np.abs(np.diff(np.log(counts / counts.sum(axis=1, keepdims=True)), axis=0))
         return np.asarray(np.maximum(np.pad(steps, ((0, 1), (0, 0))), np.pad(steps, ((1, 0), (0, 0)))))

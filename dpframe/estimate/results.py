@@ -65,6 +65,7 @@ class Results:
         residuals = draws - mean
         deviation = np.sqrt(np.where(squares > 0, squares, 1.0))
         cubes = ((residuals / deviation) ** 3).mean(axis=0)
+        # √(6/m) is the standard error of the skewness of m normal draws.
         is_skewed = np.abs(cubes) > 2 * math.sqrt(6 / number)
         above, below = (2 * (np.maximum(side, 0.0) ** 2).mean(axis=0) for side in (residuals, -residuals))
         squared_quantile = student_quantile(z, number - 1) ** 2 * (1 + 1 / number)

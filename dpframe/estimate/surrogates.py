@@ -96,6 +96,7 @@ def count_joints(axes: Mapping[Any, Axis], joints: Iterable[J], batches: Batches
             for place in joint[1:]:
                 cell = cell * axes[place].classes + classes[place]
             if len(table) > 1 << 16:
+                # bincount would allocate a full table for every piece of rows.
                 np.add.at(table, cell, 1)
             else:
                 table += np.bincount(cell, minlength=len(table))
@@ -247,10 +248,13 @@ class Surrogates:
 
 
 def _feature_key(name: str, functions: tuple[CodeFunction, ...]) -> Feature:
+    """Return the key of a factor in caches."""
     return name, *sorted(map(id, functions))
 
 
 def _multiply_functions(functions: tuple[CodeFunction, ...]) -> CodeFunction:
+    """Return the product of functions of codes as a function."""
+
     def product(values: npt.NDArray[Any]) -> FloatArray:
         out = np.ones(len(values))
         for function in functions:
@@ -281,6 +285,7 @@ def product_sums(
             weighted = values * repeats
             first += weighted.sum(axis=1)
             second += weighted @ values.T
+            # The matrix is symmetric, and surrogates of products are slow: fill the upper triangle only.
             for i, j in combinations_with_replacement(range(len(terms)), 2):
                 of_products[i, j] += float(surrogates.of(_multiply_terms(terms[i], terms[j]), codes, factors) @ repeats)
     return {
@@ -304,6 +309,7 @@ def _iterate_weighted(columns: Mapping[str, Column], batches: Batches) -> Iterat
 
 
 def _multiply_terms(a: Term, b: Term) -> Term:
+    """Return the term of the product of two terms."""
     return {name: (*a.get(name, ()), *b.get(name, ())) for name in {**a, **b}}
 
 
@@ -376,6 +382,7 @@ def ratio_by_all(
         with np.errstate(invalid="ignore", over="ignore"):
             residual = np.maximum(residual, expected_squares * np.maximum(a2 - 2 * r * ap + r**2 * p2, 0.0))
         squares[2] = np.maximum(squares[2], expected_squares * p2)
+        # Noise can make the estimated rows of a group exceed all rows.
         p = np.minimum(p, n)
     with np.errstate(divide="ignore", invalid="ignore"):
         # The variance of too few rows is 0 or negative: the mean of the group is unknown.

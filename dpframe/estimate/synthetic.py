@@ -97,6 +97,7 @@ def draw_within(
     """Draw a fine cell of a number within each row's bin, with shares ``fine``, given the released class if any."""
     count = int(bins.max()) + 1
     is_in_bin = (bins[None, :] == np.arange(count)[:, None]).astype(np.float64)
+    # The addition gives a bin without fitted rows a uniform distribution.
     laws = is_in_bin * (fine + 1e-12)
     if channel is None or codes is None:
         return _draw_cells(laws, drawn, generator)
@@ -160,7 +161,9 @@ def _draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator
     sorted_keys = keys[order]
     rank = np.arange(len(keys)) - first[sorted_keys]
     positions = (rank + generator.random(len(laws))[sorted_keys]) / counts[sorted_keys]
+    # Adding the key's number makes one ascending array of all keys, which needs one search.
     levels = levels + np.arange(len(laws))[:, None]
+    # Rounding must not end a key's levels below the next key's start.
     levels[:, -1] = np.arange(1, len(laws) + 1)
     cells = np.searchsorted(levels.ravel(), sorted_keys + positions, side="right") - sorted_keys * laws.shape[1]
     cells_of_rows = np.empty(len(keys), dtype=np.int64)
@@ -409,6 +412,7 @@ class Synthesizer:
     def _draw_codes(
         self, released: Codes | None, rows: int, generator: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
+        """Draw the codes of all columns, given released rows or fresh, raked and without broken rules."""
         cells, rules = self._draw_joint_cells(released, rows, generator), self._source.plan.bound_rules
         breaks_rule = np.zeros(rows, dtype=np.bool_)
         if self._columns_of_rules:
@@ -529,6 +533,7 @@ class Synthesizer:
     def _draw_column(
         self, column: Column, released: Codes | None, rows: int, generator: np.random.Generator
     ) -> npt.NDArray[Any]:
+        """Draw the codes of a column outside of the model."""
         released_codes = None if released is None else released[column.name]
         if column.space.holds_sets:
             return _SetDraws(column, self._supports[column.name], self._null_rate(column)).draw(
@@ -701,6 +706,7 @@ class _SetDraws:
 
 
 def _log_odds(rows: FloatArray, total: int) -> FloatArray:
+    """Return log odds of counts out of a total, with half a row added to either side."""
     return np.asarray(np.log(rows + 0.5) - np.log(total - rows + 0.5))
 
 

@@ -136,6 +136,7 @@ class VectorColumn:
         first, second = self._surrogates
         plain, nulls = first[fields], int(null.sum())
         products = plain.T @ plain
+        # A coordinate shares its noise with itself: φ₂ replaces φ·φ on the diagonal.
         np.fill_diagonal(products, second[fields].sum(axis=0))
         a, p = self._remove_null_noise(plain, at_null), np.full(len(fields), self._remove_null_noise(1.0, absent))
         return (
