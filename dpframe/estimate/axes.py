@@ -1,10 +1,10 @@
 """Axes of a joint: a column of few values as it is, or a numeric column cut into bins.
 
-An axis has *cells*, in which the answer is given, and *classes*, in which released codes are counted. On a
-column of few values both are its codes. In bins, a class is a stretch of codes on which the surrogates of all bins'
-indicators are constant: where the mechanism's inverse is local there are at most three per bin, elsewhere every code
-is a class of its own. Columns that were randomised together and are crossed with each other have their cells as
-classes: what is inverted is their common channel.
+An axis has *cells*, in which results are given, and *classes*, in which released codes are counted. On a column of few
+values both are its codes. In bins, a class is a stretch of codes on which the surrogates of all bins' indicators are
+constant. A mechanism with a local inverse has at most three classes per bin; with other mechanisms every code is a
+class. Crossed columns that were randomised together have their cells as classes, because their common channel is
+inverted.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from dpframe.spaces.stretches import first_codes, given_instant, has_one_reading
 from dpframe.spaces.times import CALENDAR
 
 MOST_VALUES = 4097
-"""Columns of more values enter a joint by bins only (limit of memory)."""
+"""Largest number of values of a column that enters a joint without bins (limit of memory)."""
 
 
 def in_zone(instants: npt.NDArray[Any], zone: str) -> pd.DatetimeIndex:
-    """Return points in time of UTC in a zone, the nearest that the zone's own calendar holds."""
+    """Return points in time in a zone, clipped to the zone's calendar."""
     first, last = CALENDAR
-    inside = np.array([first, last]) + np.array([1, -1], dtype="timedelta64[D]")
-    offsets = pd.DatetimeIndex(inside, tz="UTC").tz_convert(zone).tz_localize(None).to_numpy() - inside
-    none = np.timedelta64(0, "us")
+    inner_days = np.array([first, last]) + np.array([1, -1], dtype="timedelta64[D]")
+    offsets = pd.DatetimeIndex(inner_days, tz="UTC").tz_convert(zone).tz_localize(None).to_numpy() - inner_days
+    zero = np.timedelta64(0, "us")
     # A zone's calendar begins later in UTC if the zone is behind, and ends earlier if it is ahead.
-    held = np.clip(instants, first - min(offsets[0], none), last - max(offsets[1], none))
-    return pd.DatetimeIndex(held, tz="UTC").tz_convert(zone)
+    clipped = np.clip(instants, first - min(offsets[0], zero), last - max(offsets[1], zero))
+    return pd.DatetimeIndex(clipped, tz="UTC").tz_convert(zone)
 
 
 @dataclass(frozen=True)
 class NoiseBlock:
-    """The noise of columns that were randomised together.
+    """Noise of columns that were randomised together.
 
     With probability s, the ``signal``, a row keeps its tuple of codes, else all tuples are equally likely. So a
     function f of the tuple, with the mean f̄ over all tuples, has at a released tuple y the surrogate
 
         φ_f(y) = (f(y) − (1 − s)·f̄)/s,
 
-    which is (f − pΣf)/s with p the probability of any wrong tuple. Here s is that of the whole group, whichever of its
-    columns f depends on; all that estimates and models do with groups is sums of φ over rows, and of products of two.
+    which is (f − pΣf)/s with p the probability of any wrong tuple. The signal s is a constant of the group, whichever
+    of its columns f depends on. Estimates and models need sums of φ over rows, and sums of products of two φ.
     """
 
     signal: float
@@ -68,18 +68,20 @@ class NoiseBlock:
         return np.asarray((values - (1 - self.signal) * mean * rows) / self.signal)
 
     def pair(self, counts: FloatArray, law: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the unbiased counts of a pair's cells, and the variance that the noise causes given the table.
+        """Return the unbiased counts of a pair's cells, and their noise variance given the table.
 
-        A cell keeps its rows with s + (1 − s)·law and gets others' with (1 − s)·law. How many rows it has is not known:
-        the product of the margins is taken.
+        A cell keeps its rows with probability s + (1 − s)·law, and gains other rows with probability (1 − s)·law. Its
+        number of rows is unknown: the variance takes the product of the margins.
         """
         n = max(float(counts.sum()), 1.0)
-        found = self.sums(counts, law, n)
-        margins = [np.maximum(found.sum(axis=1 - i), 0.5) for i in range(2)]
+        unbiased_counts = self.sums(counts, law, n)
+        margins = [np.maximum(unbiased_counts.sum(axis=1 - i), 0.5) for i in range(2)]
         rows = np.minimum(np.outer(*margins) / n, n)
-        kept, gained = self.signal + (1 - self.signal) * law, (1 - self.signal) * law
-        variances = rows * kept * (1 - kept) + (n - rows) * gained * (1 - gained)
-        return found, np.maximum(variances, 1e-3 * np.maximum(rows, 0.5)) / self.signal**2
+        keep_probability, gain_probability = self.signal + (1 - self.signal) * law, (1 - self.signal) * law
+        variances = rows * keep_probability * (1 - keep_probability) + (n - rows) * gain_probability * (
+            1 - gain_probability
+        )
+        return unbiased_counts, np.maximum(variances, 1e-3 * np.maximum(rows, 0.5)) / self.signal**2
 
     def products(self, both: Any, values: tuple[Any, Any], means: tuple[Any, Any], rows: Any) -> FloatArray:
         """Return Σ φ_f·φ_g over some rows, from Σ f·g, (Σ f, Σ g), (f̄, ḡ), and their number."""
@@ -91,7 +93,7 @@ class NoiseBlock:
         return self.products(second, (values, values), (mean, mean), rows)
 
     def spread(self, shares: Any, total: Any, law: Any) -> FloatArray:
-        """Return the law of released cells from that of true ones; each cell holds the share ``law`` of all tuples."""
+        """Return the distribution of released cells from true ``shares``; ``law`` has the shares of all tuples."""
         return np.asarray(self.signal * shares + (1 - self.signal) * law * total)
 
 
@@ -99,8 +101,8 @@ class NoiseBlock:
 class Axis(Cells):
     """One side of a joint: the cells of a column, classes, and the channel between them.
 
-    In a joint with others of its ``group`` the classes are its cells: a γ-diagonal channel takes all wrong tuples for
-    alike.
+    In a joint with other columns of its ``group`` the classes are its cells: a γ-diagonal channel releases all wrong
+    tuples with equal probability.
     """
 
     column: Column
@@ -116,7 +118,7 @@ class Axis(Cells):
     @property
     @abstractmethod
     def channel(self) -> FloatArray:
-        """P(class | cell), shape (classes, cells); within a bin values are taken as uniform."""
+        """P(class | cell), shape (classes, cells), for uniform values within a bin."""
 
     @property
     @abstractmethod
@@ -155,17 +157,17 @@ class Axis(Cells):
 
     @property
     def is_number(self) -> bool:
-        """Whether the column is a grid of numbers or times, in whose noise heaps may hide."""
+        """Whether the column is a grid of numbers or times, which may have heaps below the noise."""
         return self.column.space.is_numeric and not self.column.space.is_listed
 
     @property
     def ends(self) -> IntArray:
-        """First codes of the cells of values, and the code after the last: by default a cell for each."""
+        """First code of each cell that is not null, and the code after the last; by default a cell has one code."""
         return np.arange(self.column.space.values + 1, dtype=np.int64)
 
     @property
     def stretches(self) -> tuple[IntArray, IntArray]:
-        """The first code of every cell, null's too, and the code after its last."""
+        """First code of every cell, including null, and the code after the cell's last code."""
         stops = np.append(self.ends[1:], self.ends[-1] + 1)
         return (self.ends, stops) if self.has_null else (self.ends[:-1], stops[:-1])
 
@@ -233,19 +235,19 @@ class ListedAxis(Axis):
         return codes.astype(np.int64, copy=False)
 
     @cached_property
-    def _stretches(self) -> BinnedAxis | None:
-        """The codes as bins of one each, where released ones are counted by stretches."""
+    def _unit_bins(self) -> BinnedAxis | None:
+        """Bins of one code each if noise widens the range of codes, so that classes are stretches; else None."""
         edges = tuple(range(self.column.space.values + 1))
         return BinnedAxis(self.column, edges, ()) if self.column.mechanism.widens else None
 
     @property
     def classes(self) -> int:
         """Number of codes, or of stretches of released ones."""
-        return self.cells if self._stretches is None else self._stretches.classes
+        return self.cells if self._unit_bins is None else self._unit_bins.classes
 
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the codes, or the stretches that they lie in."""
-        return self.cell_of(codes) if self._stretches is None else self._stretches.classify(codes)
+        return self.cell_of(codes) if self._unit_bins is None else self._unit_bins.classify(codes)
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return A⁻¹ (or its squared entries) applied along axis 0."""
@@ -266,14 +268,14 @@ class ListedAxis(Axis):
         """The transition matrix."""
         if self.group is not None:
             return self.noise.spread(np.eye(self.cells), 1.0, self.law[:, None])
-        return self.column.mechanism.transition() if self._stretches is None else self._stretches.channel
+        return self.column.mechanism.transition() if self._unit_bins is None else self._unit_bins.channel
 
 
 @dataclass(frozen=True)
 class BinnedAxis(Axis):
     """A numeric column cut into bins of consecutive codes; ``edges`` are the bins' first codes and the end.
 
-    A ``pooled`` one counts released codes by halves of bins, from which a fit learns nearly as much as from all codes.
+    A ``pooled`` axis counts released codes by halves of bins, which carry nearly all information for a fit.
     """
 
     edges: tuple[int, ...]
@@ -281,7 +283,7 @@ class BinnedAxis(Axis):
     pooled: bool = False
 
     @property
-    def _last(self) -> int:
+    def _end_code(self) -> int:
         return self.edges[-1]
 
     @property
@@ -305,15 +307,15 @@ class BinnedAxis(Axis):
 
     @cached_property
     def class_starts(self) -> npt.NDArray[np.int64]:
-        """First code of every class: surrogates of cells are the same on all its codes, unless it is pooled."""
+        """First code of every class; surrogates of cells are constant within a class, unless the axis is pooled."""
         edges = self.ends
         if self.group is not None:
             return edges[: self.cells]
         if not self.pooled or self.column.mechanism.widens:
             return self.column.mechanism.changes(edges).astype(np.int64)
-        # The ends of the grid, where noise piles up, are bins of their own.
-        found = np.unique(np.concatenate([edges[:-1], (edges[1:] + edges[:-1]) // 2, [1, self._last - 1]]))
-        return np.concatenate([found[found < self._last], edges[-1:][: int(self.has_null)]])
+        # Noise is clipped to the grid's two end codes: each is a class of its own.
+        starts = np.unique(np.concatenate([edges[:-1], (edges[1:] + edges[:-1]) // 2, [1, self._end_code - 1]]))
+        return np.concatenate([starts[starts < self._end_code], edges[-1:][: int(self.has_null)]])
 
     @property
     def for_fits(self) -> BinnedAxis:
@@ -340,15 +342,17 @@ class BinnedAxis(Axis):
 
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the stretch that a code lies in."""
-        return self._look_up(codes) if self._class_of is None else self._class_of[codes]
+        return self._find_classes(codes) if self._class_table is None else self._class_table[codes]
 
-    def _look_up(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def _find_classes(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         return np.searchsorted(self.class_starts, codes, side="right") - 1
 
     @cached_property
-    def _class_of(self) -> npt.NDArray[np.int64] | None:
+    def _class_table(self) -> npt.NDArray[np.int64] | None:
+        """Class of every released code, or None for many codes."""
         released = self.column.mechanism.outputs
-        return None if released > 1 << 22 else self._look_up(np.arange(released))
+        # A table is faster than a search per row, but takes memory for every code.
+        return None if released > 1 << 22 else self._find_classes(np.arange(released))
 
     @cached_property
     def surrogates(self) -> FloatArray:
@@ -356,13 +360,13 @@ class BinnedAxis(Axis):
         assert not self.pooled, "pooled classes have no surrogates"
         values = np.empty((self.cells, self.classes))
         for cell in range(self.cells):
-            low = self.edges[cell] if cell < self.bins else self._last
-            high = self.edges[cell + 1] if cell < self.bins else self._last + 1
-            values[cell] = self.column.mechanism.surrogate_at(_inside(low, high), self.class_starts)
+            low = self.edges[cell] if cell < self.bins else self._end_code
+            high = self.edges[cell + 1] if cell < self.bins else self._end_code + 1
+            values[cell] = self.column.mechanism.surrogate_at(_make_indicator(low, high), self.class_starts)
         return values
 
     def mean_squares(self, law: Law) -> FloatArray:
-        """Return the mean squared surrogate of every cell by the law of the noise, of rows that are spread so."""
+        """Return the mean squared surrogate of every cell for rows with the distribution ``law``."""
         released = self.column.mechanism.between(law.edges, self.class_starts) @ law.shares
         return np.asarray(self.surrogates**2 @ released)
 
@@ -370,7 +374,7 @@ class BinnedAxis(Axis):
         """Return the axis with every bin cut into equal parts, about ``cells`` in all."""
         parts = max(1, cells // self.bins)
         cuts = [np.rint(np.linspace(a, b, parts + 1)[:-1]) for a, b in pairwise(self.edges)]
-        edges = np.unique(np.concatenate([*cuts, [self._last]]).astype(np.int64))
+        edges = np.unique(np.concatenate([*cuts, [self._end_code]]).astype(np.int64))
         return replace(self, edges=tuple(edges.tolist()), bounds=())
 
     @cached_property
@@ -381,16 +385,17 @@ class BinnedAxis(Axis):
         return self.column.mechanism.between(np.array(self.edges), self.class_starts)
 
 
-def _inside(low: int, high: int) -> Callable[[npt.NDArray[Any]], FloatArray]:
+def _make_indicator(low: int, high: int) -> Callable[[npt.NDArray[Any]], FloatArray]:
+    """Return the indicator of codes from ``low`` to below ``high``."""
     return lambda codes: np.asarray((codes >= low) & (codes < high), dtype=np.float64)
 
 
 def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
     """Return first codes and bounds of bins: equal ones by number, or given by their bounds in order.
 
-    The outer bins reach to the bounds of the space: values are never outside them. The last one ends a step beyond, as
-    intervals that are closed on the left would not hold the rows at the upper bound. The bounds that were given next
-    beyond those of the space are shown as they are: rows that were clipped lie in these bins.
+    The outer bins reach to the bounds of the space, which no value exceeds. The last bin ends a step beyond the upper
+    bound, because its interval is closed on the left only. Given bounds next beyond the space's bounds label the outer
+    bins, which have the clipped rows.
     """
     space = column.space
     size = space.values
@@ -408,60 +413,61 @@ def bin_edges(column: Column, bins: int | Sequence[Any]) -> tuple[tuple[int, ...
         raise ParameterError(f"bins of column {column.name!r} must be a whole number or a list of bounds{months}")
     numbers = numbers_of(space, np.array([*edges[:-1], size - 1]))
     if not space.is_whole and not space.is_time and not isinstance(bins, int | np.integer):
-        # Bounds between steps are shown as they were given: no value lies between them and the next step.
-        own = dict(zip(codes.tolist(), np.asarray(list(bins), dtype=np.float64).tolist(), strict=True))
-        shown = zip(edges.tolist(), numbers.tolist(), strict=True)
-        numbers = np.array([own.get(edge, number) if 0 < edge < size else number for edge, number in shown])
+        # Labels show bounds between steps as given: no value lies between such a bound and the next step.
+        bound_of_code = dict(zip(codes.tolist(), np.asarray(list(bins), dtype=np.float64).tolist(), strict=True))
+        pairs = zip(edges.tolist(), numbers.tolist(), strict=True)
+        numbers = np.array([bound_of_code.get(edge, number) if 0 < edge < size else number for edge, number in pairs])
     if size > 1:
         numbers = np.append(numbers[:-1], numbers[-1] + line_of(space)[1])
-    shown = space.instants(numbers).tolist()
+    labels = space.instants(numbers).tolist()
     if not isinstance(bins, int | np.integer):
         below, above = _outer_bounds(column, list(bins), codes)
-        shown[0], shown[-1] = min([shown[0], *below[-1:]]), max([shown[-1], *above[:1]])
-    return tuple(edges.tolist()), tuple(shown)
+        labels[0], labels[-1] = min([labels[0], *below[-1:]]), max([labels[-1], *above[:1]])
+    return tuple(edges.tolist()), tuple(labels)
 
 
 def as_asked(table: pd.DataFrame, axis: BinnedAxis, bounds: list[Any]) -> pd.DataFrame:
-    """Return a table of the bins between given bounds as just these: those beyond the space's bounds are NaN.
+    """Return a table with exactly the bins between the given bounds; bins beyond the space's bounds are NaN.
 
-    What reaches from the outer ones to the space's bounds is left out, as by `numpy.histogram`.
+    Rows between the outer given bounds and the space's bounds are omitted, as by `numpy.histogram`.
     """
     column = axis.column
     below, above = _outer_bounds(column, bounds, _codes_of_bounds(column, bounds))
-    kept = table.iloc[int(not below) : len(table) - int(not above)]
+    inner_rows = table.iloc[int(not below) : len(table) - int(not above)]
     inner = axis.bounds[int(not below) : len(axis.bounds) - int(not above)]
-    # The bin at the space's upper bound ends a step beyond it, and the next one begins at the bound that was given.
+    # Intervals come in three parts: the bin at the space's upper bound ends a step beyond this bound, but the next bin
+    # begins at the given bound.
     parts = [axis.intervals(part) for part in (below, inner, above)]
     index = parts[0].append(parts[1:]).rename(axis.name)
-    values = np.full((len(index), kept.shape[1]), np.nan)
+    values = np.full((len(index), inner_rows.shape[1]), np.nan)
     first = max(0, len(below) - 1)
-    values[first : first + len(kept)] = kept.to_numpy()
-    asked = pd.DataFrame(values, index=index, columns=kept.columns)
-    asked.attrs = table.attrs
-    if len(asked) > len(kept):
+    values[first : first + len(inner_rows)] = inner_rows.to_numpy()
+    all_bins = pd.DataFrame(values, index=index, columns=inner_rows.columns)
+    all_bins.attrs = table.attrs
+    if len(all_bins) > len(inner_rows):
         warn(
             f"bins beyond the bounds of column {column.name!r} are NaN: values there were clipped to the nearest bound "
             "and lie in the bin next to it",
             DpframeWarning,
         )
-    return asked
+    return all_bins
 
 
 def _outer_bounds(column: Column, bounds: list[Any], codes: IntArray) -> tuple[list[Any], list[Any]]:
-    """Return which bounds of bins lie at a space's lower bound or below it, and which at the upper one or above."""
+    """Return the bounds of bins at or below a space's lower bound, and the bounds at or above its upper bound."""
     below, above = int((codes <= 0).sum()), int((codes >= column.space.values).sum())
     space = column.space.inner_space
-    shown = [given_instant(space, bound) if space.is_time else float(bound) for bound in bounds]
-    return shown[:below], shown[len(bounds) - above :]
+    values = [given_instant(space, bound) if space.is_time else float(bound) for bound in bounds]
+    return values[:below], values[len(bounds) - above :]
 
 
 def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]:
-    """Return the codes of bounds in order; of outer ones those of the space's own."""
+    """Return the codes of ordered bounds, clipped to the space; raise `ParameterError` for other bounds."""
     space = column.space.inner_space
     if space.is_time:
         if not all(has_one_reading(space, bound) for bound in bounds if isinstance(bound, str)):
             raise ParameterError(f"bins of column {column.name!r} must name times as ISO text, e.g. '2020-01-31'")
-        bounds = [_time(space, bound) for bound in bounds]
+        bounds = [_parse_bound(space, bound) for bound in bounds]
     try:
         space.encode(bounds)
         codes = first_codes(space, bounds)
@@ -471,27 +477,28 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
         codes = None
     if codes is None:
         raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order")
-    _check_apart(column, numbers, codes)
+    _check_bound_distances(column, numbers, codes)
     inner = codes[(codes > 0) & (codes < space.size)]
     if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
         raise ParameterError(f"bins of column {column.name!r} must be two or more bounds in ascending order")
     return np.asarray(codes)
 
 
-def _check_apart(column: Column, bounds: list[float], codes: IntArray) -> None:
-    """Refuse bounds within a number's that rise by less than its values are apart, and fall on one of these."""
+def _check_bound_distances(column: Column, bounds: list[float], codes: IntArray) -> None:
+    """Raise `ParameterError` for ascending bounds that fall on one step of a column of numbers."""
     space: Any = column.space.inner_space
     if not bounds or not space.is_numeric or space.is_listed:
         return
-    within = np.clip(bounds, space.lower, space.upper)
-    if ((np.diff(within) > 0) & (np.diff(codes) == 0)).any():
+    clipped = np.clip(bounds, space.lower, space.upper)
+    if ((np.diff(clipped) > 0) & (np.diff(codes) == 0)).any():
         raise ParameterError(
             f"bins of column {column.name!r} are closer together than its values, which are {space.step:.6g} apart; "
             "take bounds farther apart, or declare a finer grid in another release"
         )
 
 
-def _time(space: Any, bound: Any) -> Any:
+def _parse_bound(space: Any, bound: Any) -> Any:
+    """Return a bound of bins as an instant if it is text that a space of times reads."""
     try:
         return given_instant(space, bound) if isinstance(bound, str) else bound
     except ValueError:
@@ -528,7 +535,7 @@ def check_inverts(axes: Iterable[Axis], remedy: str) -> None:
 
 
 def join_axes(axes: Sequence[Axis], groups: Sequence[Group]) -> list[Axis]:
-    """Return axes; those that share a group know it, a column without one keeps its own channel."""
+    """Return axes with their group set, for groups of which several axes are members."""
     joined = list(axes)
     for group in groups:
         members = [i for i, axis in enumerate(axes) if axis.name in group.names]

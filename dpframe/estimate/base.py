@@ -1,4 +1,4 @@
-"""What all estimates are made with: counts of the release, fits to it, and how results are presented."""
+"""Base class of all estimates: counts of the release, fits to them, and the presentation of results."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from dpframe.spaces.base import line_of
 from dpframe.spaces.stretches import shares_its_step
 from dpframe.tables.released import Source
 
-_LEAST_VARIANCE = float(np.finfo(np.float64).tiny)
-"""Squares of numbers below 1e-154 are 0, and no error is."""
+_MIN_VARIANCE = float(np.finfo(np.float64).tiny)
+"""Smallest variance (limit): squares of numbers below 1e-154 underflow to 0, and no standard error is 0."""
 
 Bins = Mapping[str, int | Sequence[Any]]
 
-_MANY = 0.01
-"""Part of all rows that a heap at the end of a range has if a warning names it (tuned; effect not measured)."""
+_HEAP_SHARE_OF_WARNING = 0.01
+"""Share of all rows above which a warning names a heap at the end of a range (tuned; effect not measured)."""
 
 
 class Reading:
-    """A release as estimates see it; `Estimates` adds the questions."""
+    """Released rows, measured tables and the models fitted to them; `Estimates` adds the questions."""
 
     def __init__(
         self,
@@ -73,32 +73,40 @@ class Reading:
         return NormalDist().inv_cdf((1 + self.confidence_level) / 2)
 
     def _items(self, column: str) -> ItemTable | None:
-        measured = self._joints.tables.of_kind("items", column)
-        if measured is None:
+        """Return measured counts of a set column's items, corrected for truncation, or None."""
+        table = self._joints.tables.of_kind("items", column)
+        if table is None:
             return None
         sizes = self._measured_sizes(column)
         if sizes is not None:
-            return ItemTable.uncut(measured, sizes.kept(measured.measure.most, 1))
-        lost = spread = 0.0
+            return ItemTable.uncut(table, sizes.kept(table.measure.most, 1))
+        # Rows show how much truncation removed, but not which items: the error is the whole removed share.
+        lost_share = item_variance = 0.0
         if self.n:
-            mine = sets.SetColumn.of(self._source.column(column))
-            lost, spread = sets.SetSizes.of(mine, self._source.codes([column])).lost(measured.measure.most)
-        return ItemTable(measured.counts.astype(np.float64), measured.measure.sigma2, lost, spread)
+            set_column = sets.SetColumn.of(self._source.column(column))
+            lost_share, item_variance = sets.SetSizes.of(set_column, self._source.codes([column])).lost(
+                table.measure.most
+            )
+        return ItemTable(table.counts.astype(np.float64), table.measure.sigma2, lost_share, item_variance)
 
     def _measured_sizes(self, column: str) -> SizeTable | None:
-        measured = self._joints.tables.of_kind("sizes", column)
-        return None if measured is None else SizeTable.of(measured, sets.SetColumn.of(self._source.column(column)))
+        """Return measured counts of set sizes, or None."""
+        table = self._joints.tables.of_kind("sizes", column)
+        return None if table is None else SizeTable.of(table, sets.SetColumn.of(self._source.column(column)))
 
     def _measured_pairs(self, column: str) -> PairTable | None:
-        measured, sizes = self._joints.tables.of_kind("item_pairs", column), self._measured_sizes(column)
-        if measured is None or sizes is None:
+        """Return measured counts of pairs of items, corrected for truncation, or None without measured sizes."""
+        table, sizes = self._joints.tables.of_kind("item_pairs", column), self._measured_sizes(column)
+        if table is None or sizes is None:
             return None
-        mine = sets.SetColumn.of(self._source.column(column))
-        return PairTable(mine.space.count, ItemTable.uncut(measured, sizes.kept(measured.measure.most, 2)))
+        set_column = sets.SetColumn.of(self._source.column(column))
+        return PairTable(set_column.space.count, ItemTable.uncut(table, sizes.kept(table.measure.most, 2)))
 
     def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
+        """Return the axes of a joint, or raise `ParameterError` for wrong columns or bins."""
         if not names:
             raise ParameterError("name at least one column")
+        # Look up every column first, so that an unknown name raises before other errors.
         _ = [self._source.column(name) for name in names]
         if len(set(names)) < len(names):
             raise ParameterError("a column cannot be crossed with itself")
@@ -111,61 +119,67 @@ class Reading:
         surrogates.check_cells([axis.classes for axis in axes])
         for axis in axes:
             if axis.grid is not None and isinstance(bins[axis.name], Iterable):
-                self._warn_of_shared(axis.name, *self._rows_at_bounds(axis.grid))
+                self._warn_of_rows_at_ends(axis.name, *self._count_rows_at_bounds(axis.grid))
         return axes
 
-    def _shown_cells(self, axes: Sequence[Axis], dropna: bool) -> tuple[IntArray, ...]:
-        """Return the cells of each axis that are shown: not null with ``dropna``, and not an empty `other`."""
-        most = [axis.cells - (dropna and axis.has_null) for axis in axes]
-        return tuple(np.setdiff1d(np.arange(n), self._empty_other(axis)) for n, axis in zip(most, axes, strict=True))
+    def _cells_to_show(self, axes: Sequence[Axis], dropna: bool) -> tuple[IntArray, ...]:
+        """Return the cells of each axis that results show: no null with ``dropna``, and no empty `other` bucket."""
+        cell_counts = [axis.cells - (dropna and axis.has_null) for axis in axes]
+        return tuple(
+            np.setdiff1d(np.arange(n), self._find_empty_bucket(axis)) for n, axis in zip(cell_counts, axes, strict=True)
+        )
 
-    def _empty_other(self, axis: Axis) -> list[int]:
-        """Return the code of the bucket that inference added, where its count is within its noise of 0."""
-        name, code = axis.name, self._added_others.get(axis.name)
+    def _find_empty_bucket(self, axis: Axis) -> list[int]:
+        """Return the code of the `other` bucket that inference added, if its count is within its noise of 0."""
+        name, code = axis.name, self._bucket_codes.get(axis.name)
         if code is None or axis.grid is not None:
             return []
-        if name not in self._are_empty:
-            alone = self._cells([make_axis(axis.column, None)], False, (), False, "inverse", "table")
-            error = math.sqrt(max(float(alone.variance[code]), 0.0))
-            self._are_empty[name] = float(alone.estimate[code]) <= self._z * error
-        return [code] if self._are_empty[name] else []
+        if name not in self._bucket_is_empty:
+            counts = self._cells([make_axis(axis.column, None)], False, (), False, "inverse", "table")
+            std_error = math.sqrt(max(float(counts.variance[code]), 0.0))
+            self._bucket_is_empty[name] = float(counts.estimate[code]) <= self._z * std_error
+        return [code] if self._bucket_is_empty[name] else []
 
     @cached_property
-    def _added_others(self) -> dict[str, int]:
-        """Codes by column of the values that inference did not find, under a name that no value of the list has."""
-        inferred, lost = self.plan.inferred, reasons(self.plan.not_found)
-        found: dict[str, int] = {}
-        for measured in () if inferred is None else inferred.measured:
-            if measured.kind == "values" and measured.column in self.plan.names and measured.column not in lost:
-                space: Any = self.plan[measured.column].space
-                other = getattr(space.inner_space, "other", None)
-                if other is not None and other not in measured.cells:
-                    found[measured.column] = space.labels().index(other)
-        return found
+    def _bucket_codes(self) -> dict[str, int]:
+        """Code of the `other` bucket by column: it holds the values that inference did not find."""
+        inferred, reasons_by_column = self.plan.inferred, reasons(self.plan.not_found)
+        bucket_codes: dict[str, int] = {}
+        for count_table in () if inferred is None else inferred.measured:
+            if (
+                count_table.kind == "values"
+                and count_table.column in self.plan.names
+                and count_table.column not in reasons_by_column
+            ):
+                space: Any = self.plan[count_table.column].space
+                bucket = getattr(space.inner_space, "other", None)
+                if bucket is not None and bucket not in count_table.cells:
+                    bucket_codes[count_table.column] = space.labels().index(bucket)
+        return bucket_codes
 
     @cached_property
-    def _are_empty(self) -> dict[str, bool]:
+    def _bucket_is_empty(self) -> dict[str, bool]:
         return {}
 
     def _axis(self, name: str, bins: int | Sequence[Any] | None) -> Axis:
         """Return the axis of a column, with its times in its zone."""
         return make_axis(self._source.column(name), bins, self._source.zone(name))
 
-    def _squares_of_bins(self, axes: Sequence[Axis]) -> dict[str, FloatArray]:
-        """Return the mean squared surrogates of bins of numbers, by the law of their noise."""
+    def _mean_squares_of_bins(self, axes: Sequence[Axis]) -> dict[str, FloatArray]:
+        """Return mean squared surrogates of the bins of numeric axes, under the fitted distribution of each column."""
         grids = [axis.grid for axis in axes if axis.grid is not None and axis.group is None and self.n]
         return {grid.name: grid.mean_squares(self._joints.law(grid.name)) for grid in grids}
 
-    def _rows_at_bounds(self, axis: BinnedAxis) -> tuple[FloatArray, FloatArray]:
-        """Return how many rows seem to lie at the codes of bounds of bins, on either side, and errors of that."""
+    def _count_rows_at_bounds(self, axis: BinnedAxis) -> tuple[FloatArray, FloatArray]:
+        """Return estimated row counts at the codes of bin bounds, and their standard errors."""
         space = axis.column.space
         shared = [0 < place < axis.bins and shares_its_step(space, bound) for place, bound in enumerate(axis.bounds)]
-        found = np.zeros((2, len(shared)))
-        found[:, shared] = self._rows_at(axis.name, axis.ends[shared])
-        return found[0], found[1]
+        rows_and_errors = np.zeros((2, len(shared)))
+        rows_and_errors[:, shared] = self._count_rows_at(axis.name, axis.ends[shared])
+        return rows_and_errors[0], rows_and_errors[1]
 
-    def _rows_at(self, column: str, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return how many rows seem to lie at codes that an end of a range cuts, and errors of that."""
+    def _count_rows_at(self, column: str, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return estimated row counts at codes that the end of a range splits, and their standard errors."""
         if not len(codes):
             return np.zeros(0), np.zeros(0)
         law = self._joints.law(column)
@@ -173,59 +187,61 @@ class Reading:
         rows, errors = parts[:2] * self._all_rows
         return np.maximum(rows, 0.0), errors
 
-    def _warn_of_shared(self, column: str, rows: FloatArray, errors: FloatArray) -> None:
-        """Warn where rows that may lie on either side of an end of a range are many."""
-        if (rows > np.maximum(HINT_SE * errors, _MANY * self._all_rows)).any():
-            seen, step = float(f"{rows.max():.2g}"), line_of(self._source.column(column).space)[1]
+    def _warn_of_rows_at_ends(self, column: str, rows: FloatArray, errors: FloatArray) -> None:
+        """Warn if many rows share a step with the end of a range, so that they may lie on either side."""
+        if (rows > np.maximum(HINT_SE * errors, _HEAP_SHARE_OF_WARNING * self._all_rows)).any():
+            row_count, step = float(f"{rows.max():.2g}"), line_of(self._source.column(column).space)[1]
             warn(
-                f"about {seen:,g} rows of {column!r} lie on the same step of {step:.3g} as an end of a range, on "
+                f"about {row_count:,g} rows of {column!r} lie on the same step of {step:.3g} as an end of a range, on "
                 "either side of it; take ends farther from where many rows are, or declare closer bounds or more steps "
                 "in another release",
                 InferenceWarning,
             )
 
-    def _opened_at_bounds(self, results: Results, axis: BinnedAxis, unit: Any) -> Results:
-        """Return bins whose intervals hold rows that lie on a bound that was given, on either side of it."""
-        shared, _ = self._rows_at_bounds(axis)
+    def _widen_at_bounds(self, results: Results, axis: BinnedAxis, unit: Any) -> Results:
+        """Return counts of bins with intervals widened by rows at the bins' bounds, which may lie in either bin."""
+        shared, _ = self._count_rows_at_bounds(axis)
         over, under = (
             np.append(rows, [0.0] * axis.has_null)[: len(results.estimate)] for rows in (shared[:-1], shared[1:])
         )
         return results.opened(((over, 0.0), (under, 0.0)), self._z, unit)
 
     def _cells(
-        self, axes: Sequence[Axis], normalize: bool, given: Sequence[int], dropna: bool, method: str, target: str
+        self, axes: Sequence[Axis], normalize: bool, given_axes: Sequence[int], dropna: bool, method: str, target: str
     ) -> Answer:
+        """Return the estimates of all cells of a joint."""
         self._source.sampling(target)  # an unknown target is refused
-        return self._joints.answer(Question(axes, normalize, tuple(given), dropna, target == "population"), method)
+        return self._joints.answer(Question(axes, normalize, tuple(given_axes), dropna, target == "population"), method)
 
     @cached_property
     def _joints(self) -> Joints:
-        """The joints of all that the release holds: of its measured tables if these are all its rows."""
+        """Joint distributions from the released rows, and from the measured tables if the source has every row."""
         info = self._source.info
-        whole = info is None or info.n == self.n
+        has_all_rows = info is None or info.n == self.n
         tables = self._given_tables or self._source.tables
-        used = tables if whole and self._use_measured is not False else ()
+        used = tables if has_all_rows and self._use_measured is not False else ()
         return Joints(MeasuredTables(self._source, used, self._evidence))
 
     def _default_method(self, axes: Sequence[Axis]) -> str:
-        """Return the method where none is named: unbiased counts between bins have errors beyond use, or are none."""
+        """Return the default method: a fit for bins, whose unbiased counts are too noisy or undefined."""
         if all(axis.grid is None and axis.inverts for axis in axes):
             return "inverse"
         return "em" if self._joints.tables.source_of([axis.name for axis in axes]) == "rows" else "model"
 
     @cached_property
     def _evidence(self) -> ColumnEvidence:
-        """What is known of single columns; the counts of inference if they are of the table that these rows are."""
+        """Evidence of single columns, with the counts of inference if inference saw the table of these rows."""
         inferred, info = self.plan.inferred, self._source.info
-        whole = self.rows == self.plan.inferred_rows and (info is None or info.n == self.n)
-        own = info is not None and info.measured if self._use_measured is None else self._use_measured
-        return ColumnEvidence.of(self._source, inferred if own and whole else None)
+        has_all_rows = self.rows == self.plan.inferred_rows and (info is None or info.n == self.n)
+        uses_counts = info is not None and info.measured if self._use_measured is None else self._use_measured
+        return ColumnEvidence.of(self._source, inferred if uses_counts and has_all_rows else None)
 
     @property
     def _all_rows(self) -> float:
         return self.n * self._source.weight
 
     def _weighted(self, estimate: FloatArray, variance: FloatArray, normalize: bool) -> tuple[FloatArray, FloatArray]:
+        """Scale counts and variances of a secret sample to the table; shares need no scaling."""
         weight = 1.0 if normalize else self._source.weight
         return estimate * weight, variance * weight**2
 
@@ -237,68 +253,79 @@ class Reading:
         statistic: moments.Statistic,
         columns: Sequence[str],
         target: str,
-        known: Callable[[float], tuple[Any, Any] | None] = lambda population: None,
+        measured_moments: Callable[[float], tuple[Any, Any] | None] = lambda population: None,
         sums: surrogates.Sums | None = None,
     ) -> tuple[FloatArray, FloatArray, str]:
-        """Return a smooth statistic of product moments, its covariance, and what it is from: the rows and the tables.
+        """Return a smooth statistic of product moments, its covariance and its source: "rows", "tables" or "both".
 
-        ``known`` has what was measured of it, and variances, for the table (0) or the population (1); ``sums`` are
-        those of its terms, where they are known.
+        ``measured_moments`` maps 0 (the table) or 1 (the population) to the measured statistic and its variance.
+        ``sums`` are sums of the statistic's terms; by default they are computed here.
         """
-        asked, facts = self._source.sampling(target), known(0.0)
-        # What both know is of the table; the population's own variance comes after.
-        sampling = asked if facts is None else self._source.sampling("table")
+        target_sampling, table_moments = self._source.sampling(target), measured_moments(0.0)
+        # Rows and tables share the sampling of the population: combine them first, then add the sampling variance.
+        sampling = target_sampling if table_moments is None else self._source.sampling("table")
         if sums is None:
             sums = self._sums({"": statistic.terms}, columns)[""]
         values, covariance = surrogates.delta_method(sums, statistic.function, sampling, self._source.weight)
         if covariance[0, 0] <= 0 and statistic.kind == "instant" and self.n:
-            # A handful of rows can leave a mean no variance: that of a uniform type replaces it.
-            first = self._source.column(columns[0])
-            typical, _ = mean_errors(first.space, first.mechanism, None, self.n, sampling)
-            covariance = np.array([[(typical / statistic.scales[0]) ** 2]])
+            # A handful of rows can give a mean no variance: the variance under a uniform distribution replaces it.
+            column = self._source.column(columns[0])
+            error_of_uniform, _ = mean_errors(column.space, column.mechanism, None, self.n, sampling)
+            covariance = np.array([[(error_of_uniform / statistic.scales[0]) ** 2]])
         if not (np.isfinite(values).all() and (np.diag(covariance) > 0).all()):
-            # ... and other statistics leave unknown.
+            # Other statistics have no such substitute: an infinite variance says that they are unknown.
             values, covariance = np.where(np.isfinite(values), values, np.nan), np.full(covariance.shape, np.inf)
         scales = np.array(statistic.scales)
         values, covariance = values * scales + statistic.shift, covariance * np.outer(scales, scales)
-        covariance += np.diag(np.where(np.diag(covariance) > 0, 0.0, _LEAST_VARIANCE))
-        if facts is None:
+        covariance += np.diag(np.where(np.diag(covariance) > 0, 0.0, _MIN_VARIANCE))
+        if table_moments is None:
             return values, covariance, "rows"
-        found, own = np.atleast_1d(facts[0]), np.maximum(np.atleast_1d(facts[1]), _LEAST_VARIANCE)
-        whole = known(1.0) if target == "population" else None
-        more = np.diag(np.zeros_like(own) if whole is None else np.maximum(whole[1] - own, 0.0))
+        table_values, table_variances = (
+            np.atleast_1d(table_moments[0]),
+            np.maximum(np.atleast_1d(table_moments[1]), _MIN_VARIANCE),
+        )
+        population_moments = measured_moments(1.0) if target == "population" else None
+        population_covariance = np.diag(
+            np.zeros_like(table_variances)
+            if population_moments is None
+            else np.maximum(population_moments[1] - table_variances, 0.0)
+        )
         if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
-            return found, np.diag(own) + more, "tables"
-        values, covariance = update(values, covariance, Observation(np.eye(len(found)), found, own))
-        return values, covariance + more, "both"
+            return table_values, np.diag(table_variances) + population_covariance, "tables"
+        values, covariance = update(
+            values, covariance, Observation(np.eye(len(table_values)), table_values, table_variances)
+        )
+        return values, covariance + population_covariance, "both"
 
-    def _with_levels(
+    def _moments_with_levels(
         self, statistic: moments.Statistic, columns: Sequence[str], target: str
     ) -> tuple[FloatArray, FloatArray, str]:
-        """Return a statistic as `_moments` does, with what the first column's measured levels know of it."""
+        """Return a statistic as `_moments` does, combined with the measured levels of the first column."""
         law = self._joints.tables.law(columns[0])
         return self._moments(
             statistic, columns, target, lambda population: None if law is None else statistic.known(law, population)
         )
 
     def _statistic(self, statistic: moments.Statistic, columns: Sequence[str], target: str) -> pd.Series[Any]:
+        """Return a statistic of a column as a Series, with warnings about clipped values."""
         name, tails = columns[0], self._tails(columns[0])
         self._warn_of_clipped([name])
         self._warn_of_others([name])
-        values, covariance, source = self._with_levels(statistic, columns, target)
+        values, covariance, source = self._moments_with_levels(statistic, columns, target)
         results = self._results(values, covariance[0])
         if tails is None:
             results = results.clipped(*statistic.bounds)
         else:
             results = results.opened(statistic.beyond(tails), self._z)
         return self._in_units(results, name, statistic.kind).series(
-            name, {"source": source} | self._said_of_tails(columns)
+            name, {"source": source} | self._tail_attrs(columns)
         )
 
     def _in_units(self, results: Results, column: str, kind: str = "instant") -> Results:
         return results.in_units(self._source.column(column).space, self._source.zone(column), kind)
 
     def _weight(self, weights: str | None, column: str) -> moments.Scale | None:
+        """Return the scale of a column of weights, or None."""
         if is_one_of(weights, [column]):
             raise ParameterError("a column cannot be weighted by itself; var and mean give its second moment")
         return None if weights is None else moments.Scale.of(self._source.column(weights))
@@ -308,62 +335,69 @@ class Reading:
         columns: Sequence[str] | None,
         ddof: int,
         target: str,
-        own: Callable[[str], Any],
-        of: Callable[[tuple[str, str], FloatArray, FloatArray], Results],
+        estimate_variance: Callable[[str], Any],
+        estimate_pair: Callable[[tuple[str, str], FloatArray, FloatArray], Results],
     ) -> pd.DataFrame:
-        """Show a statistic of every two columns as pandas shows a matrix.
+        """Return a statistic of every pair of columns as a matrix in pandas' layout.
 
-        It is ``own`` of a column with itself; of two it is ``of`` their covariance and variances, and the errors' own.
+        ``estimate_variance`` fills the diagonal. ``estimate_pair`` fills the rest from the second moments of the pair
+        and their covariance matrix.
         """
         self._source.sampling(target)  # an unknown target is refused whatever the columns
         names = self._numeric() if columns is None else column_names(columns, "columns")
         scales = {name: moments.Scale.of(self._source.column(name)) for name in names}
         values = np.full((len(RESULTS), len(names), len(names)), np.nan)
-        missing = {name: why for name, why in reasons(self.plan.not_found).items() if name in names}
-        shown = [(i, name) for i, name in enumerate(names) if self.clipped or name not in missing]
-        pairs = sorted({(a, b) for (_, a), (_, b) in combinations(shown, 2) if a != b})
+        missing = {name: reason for name, reason in reasons(self.plan.not_found).items() if name in names}
+        positions = [(i, name) for i, name in enumerate(names) if self.clipped or name not in missing]
+        pairs = sorted({(a, b) for (_, a), (_, b) in combinations(positions, 2) if a != b})
         statistics = {(a, b): moments.second_moments(scales[a], scales[b], ddof) for a, b in pairs}
-        terms, used = {pair: one.terms for pair, one in statistics.items()}, list(dict.fromkeys(sum(pairs, ())))
-        sums = self._sums(terms, used)
-        for (i, a), (j, b) in combinations_with_replacement(shown, 2):
+        terms, columns_of_pairs = (
+            {pair: statistic.terms for pair, statistic in statistics.items()},
+            list(dict.fromkeys(sum(pairs, ()))),
+        )
+        sums = self._sums(terms, columns_of_pairs)
+        for (i, a), (j, b) in combinations_with_replacement(positions, 2):
             if a == b:
-                found = own(a)
+                series = estimate_variance(a)
             else:
-                known = partial(self._pair_known, scales[a], scales[b], ddof)
-                both = self._moments(statistics[a, b], [a, b], target, known, sums[a, b])[:2]
-                found = of((a, b), *both).series("pair")
-            values[:, i, j] = values[:, j, i] = found[list(RESULTS)]
+                measured_moments = partial(self._pair_moments, scales[a], scales[b], ddof)
+                moments_of_pair = self._moments(statistics[a, b], [a, b], target, measured_moments, sums[a, b])[:2]
+                series = estimate_pair((a, b), *moments_of_pair).series("pair")
+            values[:, i, j] = values[:, j, i] = series[list(RESULTS)]
         if missing and not self.clipped:
             warn_of_nan(missing)
-        measured = any(self._joints.tables.law(name) is not None for name in names)
-        said = {"source": "both" if measured else "rows"} | self._said_of_tails(names)
-        # A correlation's interval does not hold what lies beyond, as a variance's does.
+        uses_tables = any(self._joints.tables.law(name) is not None for name in names)
+        attrs = {"source": "both" if uses_tables else "rows"} | self._tail_attrs(names)
+        # Intervals of variances cover rows beyond the bounds; intervals of correlations do not.
         self._warn_of_tails(names, lambda tails: tails.may_matter)
-        self._warn_of_clipped(name for _, name in shown)
-        self._warn_of_others(name for _, name in shown)
-        self._warn_of_imputed(name for _, name in shown)
-        return Results(*values).wide(names, names, said | ({NOT_FOUND: missing} if missing else {}))
+        self._warn_of_clipped(name for _, name in positions)
+        self._warn_of_others(name for _, name in positions)
+        self._warn_of_imputed(name for _, name in positions)
+        return Results(*values).wide(names, names, attrs | ({NOT_FOUND: missing} if missing else {}))
 
-    def _pair_known(
+    def _pair_moments(
         self, a: moments.Scale, b: moments.Scale, ddof: int, population: float
     ) -> tuple[FloatArray, FloatArray] | None:
+        """Return measured second moments of a pair of columns and their covariance, or None."""
         pair = self._joints.tables.pair(a.column.name, b.column.name)
         return None if pair is None else pair.moments(a.line[1], b.line[1], ddof, population)
 
     def _warn_of_tails(self, names: Iterable[str], matter: Callable[[Tails], bool]) -> None:
+        """Warn that moments of columns with inferred bounds are moments of clipped values."""
         for name in names:
             tails = self._tails(name)
             if tails is not None and matter(tails):
-                seen = f"about {100 * tails.share:.2g} % of the rows seem to lie beyond"
-                hidden = "its heavy tail may go on beyond, hidden by the noise"
+                share_text = f"about {100 * tails.share:.2g} % of the rows seem to lie beyond"
+                tail_text = "its heavy tail may go on beyond, hidden by the noise"
                 warn(
                     f"variances and correlations of column {name!r} are of values clipped to the bounds that inference "
-                    f"found, and {seen if tails.share > 0 else hidden}; declare "
+                    f"found, and {share_text if tails.share > 0 else tail_text}; declare "
                     f"spaces={{{name!r}: (LOWER, UPPER)}} in the next release where tails matter",
                     InferenceWarning,
                 )
 
     def _warn_of_others(self, names: Iterable[str]) -> None:
+        """Warn if inference may have missed values far from the most frequent ones."""
         for name in names:
             tails = self._tails(name)
             if tails is not None and tails.is_faint:
@@ -380,9 +414,9 @@ class Reading:
                 )
 
     def clipped_at(self, column: str) -> dict[str, float]:
-        """Return by bound, "lower" or "upper", the share of the rows that seem clipped to it, where it was declared.
+        """Return the share of rows that seem clipped to a declared bound, by bound ("lower" or "upper").
 
-        Where the release holds no measured tables nothing can be seen.
+        The result is empty without measured tables.
 
         Examples
         --------
@@ -400,65 +434,69 @@ class Reading:
         return {bound: share for bound, share in zip(("lower", "upper"), shares, strict=True) if share > 0}
 
     def _warn_of_clipped(self, names: Iterable[str]) -> None:
+        """Warn if many rows lie at a declared bound."""
         for name in names:
             for bound, share in self.clipped_at(name).items():
                 start, step = line_of(self._source.column(name).space)
                 end = start if bound == "lower" else start + step * (self._source.column(name).space.values - 1)
-                way = "lower" if bound == "lower" else "raise"
-                part = float(f"{100 * share:.2g}")
+                verb = "lower" if bound == "lower" else "raise"
+                percent = float(f"{100 * share:.2g}")
                 warn(
-                    f"about {part:g} % of the rows of {name!r} seem to lie at its declared {bound} bound, "
+                    f"about {percent:g} % of the rows of {name!r} seem to lie at its declared {bound} bound, "
                     f"{end:g}: if the table goes further, its mean, sum, std and correlations are of clipped values; "
-                    f"{way} the bound in a new release (df.dp.check counts for the curator what is outside)",
+                    f"{verb} the bound in a new release (df.dp.check counts for the curator what is outside)",
                     InferenceWarning,
                 )
 
     def _warn_of_imputed(self, names: Iterable[str]) -> None:
-        """Warn of declared columns in which nulls count as values; whether any is there is data."""
-        known = set(self.plan.names) - set(self.plan.imputed) if self.plan.nulls == "impute" else set()
-        spaces = {name: self._source.column(name).space for name in names if name in known}
-        told = [
+        """Warn of declared columns in which nulls count as values; whether a null occurs is private."""
+        declared = set(self.plan.names) - set(self.plan.imputed) if self.plan.nulls == "impute" else set()
+        spaces = {name: self._source.column(name).space for name in names if name in declared}
+        texts = [
             f"of {name_list([name])} as {space.null_counts_as}"
             for name, space in spaces.items()
             if space.null_counts_as and not space.has_null
         ]
-        if told:
+        if texts:
             warn(
-                f"nulls='impute': nulls, if the table holds any, count as values here, {', '.join(told)}; to leave "
+                f"nulls='impute': nulls, if the table holds any, count as values here, {', '.join(texts)}; to leave "
                 "them out, declare Nullable(…) in a new release",
                 InferenceWarning,
             )
 
-    def _unseen_nulls(self, column: str, target: str) -> Results | None:
-        """Return the share of nulls of a column whose space holds none: 0, up to what counts of inference allow.
+    def _bound_null_share(self, column: str, target: str) -> Results | None:
+        """Return the share of nulls of a column whose space has none: 0, with an upper bound from inference's counts.
 
-        None where nulls count as values, and nothing counted them.
+        Return None if nulls count as values and no table counts them.
         """
-        inferred, rows, own = self.plan.inferred, self.rows, list[Measured]()
+        inferred, rows, tables = self.plan.inferred, self.rows, list[Measured]()
         if inferred is not None and column in inferred.columns and rows == self.plan.inferred_rows:
-            own = [measured for measured in inferred.measured if measured.column == column]
+            tables = [table for table in inferred.measured if table.column == column]
         elif self.plan.nulls_of(column) == "impute":
             return None
         # Types without nulls have no count of them.
-        nulls, variance = null_count(own) or (0.0, 0.0)
+        nulls, variance = null_count(tables) or (0.0, 0.0)
         share, variance = max(nulls, 0.0) / max(rows, 1), variance / max(rows, 1) ** 2
         if target == "population":
-            most = min(share + self._z * math.sqrt(variance), 1.0)
-            variance += most * (1 - most) / max(rows, 1)
+            upper_share = min(share + self._z * math.sqrt(variance), 1.0)
+            variance += upper_share * (1 - upper_share) / max(rows, 1)
         error = math.sqrt(variance)
         return Results(0.0, error, 0.0, min(share + self._z * error, 1.0))
 
     def _sums(self, terms: Mapping[Any, Sequence[surrogates.Term]], names: Sequence[str]) -> dict[Any, surrogates.Sums]:
+        """Return sums of surrogates of several lists of terms, in one pass over the rows."""
         columns = {name: self._source.column(name) for name in names}
         return surrogates.product_sums(terms, columns, self._source.codes(names), self.plan.groups) if names else {}
 
     def _numeric(self) -> list[str]:
+        """Return the names of the numeric columns that the release has."""
         return [c.name for c in self.plan.columns if c.name not in self._source.missing and c.space.is_numeric]
 
     def _results(self, estimate: FloatArray, variance: FloatArray) -> Results:
         return Results.of(estimate, variance, self._z)
 
     def _tails(self, column: str) -> Tails | None:
+        """Return the estimated rows beyond a column's inferred bounds, or None for declared bounds."""
         if column in reasons(self.plan.not_found):
             return None
         space, rows = self._source.column(column).space, self.plan.inferred_rows or self.rows
@@ -477,10 +515,10 @@ class Reading:
         """Return whether rows may lie beyond a column's bounds: inference found them, or found none."""
         return column in reasons(self.plan.not_found) or self._tails(column) is not None
 
-    def _said_of_tails(self, columns: Iterable[str]) -> dict[str, Any]:
-        """Return what a result's attrs say of rows that seem to lie beyond bounds that inference found."""
+    def _tail_attrs(self, columns: Iterable[str]) -> dict[str, Any]:
+        """Return attrs of a result: the share of rows that seem to lie beyond the inferred bounds, by column."""
         tails = {name: self._tails(name) for name in columns}
-        shares = {name: found.share for name, found in tails.items() if found is not None and found.share > 0}
+        shares = {name: tail.share for name, tail in tails.items() if tail is not None and tail.share > 0}
         return {BEYOND_BOUNDS: shares} if shares else {}
 
 

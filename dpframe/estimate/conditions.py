@@ -1,7 +1,7 @@
-"""Conditions on columns, as counting questions have them, and what a row's release says about them.
+"""Conditions on columns for counting questions, and their surrogates at released rows.
 
-A row meets a question if every column meets its condition. The indicator of that is a product over columns, so that the
-product of the conditions' surrogates has it as its mean; the square of an indicator is itself.
+A row meets a question if every column meets its condition. The question's indicator is a product over columns. So the
+product of the conditions' surrogates is its surrogate. The square of an indicator is the indicator itself.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _FORMS = '{"column": value, [values], (low, high), {"any": items}, {"all": items
 
 @dataclass(frozen=True)
 class ValueCondition:
-    """A column's code lies in one of some stretches [start, stop), or is null's.
+    """Condition that a column's code lies in one of several stretches [start, stop), or is the code of null.
 
-    ``beyond`` says of either bound whether it meets the condition and what lies beyond it does not (1), the other way
-    round (−1), or both alike (0). ``shared`` are codes of ends, or of values, whose rows may lie on either side of
-    these.
+    ``beyond`` has a sign for the lower and the upper bound. 1: the bound meets the condition, values beyond it do not;
+    −1: the reverse; 0: both meet the condition, or neither. ``shared`` are codes of ends, or of values, whose rows may
+    lie on either side of the end.
     """
 
     column: Column
@@ -45,14 +45,14 @@ class ValueCondition:
     shared: tuple[int, ...] = ()
 
     def holds(self, codes: npt.NDArray[Any]) -> FloatArray:
-        """Return 1 for codes that meet it, else 0."""
-        inside = np.zeros(len(codes), dtype=np.bool_)
+        """Return 1 for codes that meet the condition, else 0."""
+        is_met = np.zeros(len(codes), dtype=np.bool_)
         for start, stop in self.stretches:
-            inside |= (codes >= start) & (codes < stop)
-        return inside.astype(np.float64)
+            is_met |= (codes >= start) & (codes < stop)
+        return is_met.astype(np.float64)
 
     def share_of_cells(self, edges: IntArray) -> FloatArray:
-        """Return the share of the codes of every cell between edges that meet it; null's cell is the last."""
+        """Return the share of codes that meet the condition, for every cell between edges, and null last."""
         shares = overlap_cells(edges, *self.ends).sum(axis=0)
         if self.column.space.has_null:
             shares = np.append(shares, self.holds(np.array([self.column.space.values])))
@@ -61,12 +61,12 @@ class ValueCondition:
     @property
     def ends(self) -> tuple[IntArray, IntArray]:
         """The stretches' first codes, and the codes after their last."""
-        found = np.array(self.stretches, dtype=np.int64).reshape(-1, 2)
-        return found[:, 0], found[:, 1]
+        bounds = np.array(self.stretches, dtype=np.int64).reshape(-1, 2)
+        return bounds[:, 0], bounds[:, 1]
 
     @property
     def axis(self) -> Axis:
-        """An axis whose cells lie within a stretch or without: of many values, bins between the stretches' ends."""
+        """Axis whose cells lie inside or outside of a stretch; a column of many values has bins between their ends."""
         space = self.column.space
         if space.is_listed or space.size <= FEW_VALUES:
             return make_axis(self.column, None)
@@ -79,13 +79,14 @@ class ValueCondition:
 
     @property
     def is_number(self) -> bool:
-        """Whether the column is a grid of numbers or times, whose noise has ends that surrogates hang on."""
+        """Whether the column is a grid of numbers or times; surrogates of ranges are huge near the ends of a grid."""
         return self.column.space.is_numeric and not self.column.space.is_listed
 
     def mean_square(self, law: Law) -> float:
-        """Return the mean of the squared surrogate by the law of its noise, of rows that are spread so.
+        """Return the mean of the squared surrogate for rows with the distribution ``law``.
 
-        At the ends of a stretch of a wide grid the surrogate is rare and huge, and rows that miss it show no variance.
+        At the ends of a stretch of a wide grid the surrogate is rare and huge: without a row there the sample variance
+        is far too small.
         """
         mechanism = self.column.mechanism
         starts = mechanism.changes(np.array(self._cuts, dtype=np.int64)).astype(np.int64)
@@ -93,7 +94,7 @@ class ValueCondition:
         return float((mechanism.between(law.edges, starts).T @ squares) @ law.shares)
 
     def negated(self) -> ValueCondition:
-        """Return the gaps between the stretches, null being in none."""
+        """Return the condition on the gaps between the stretches; null meets neither condition."""
         values, gaps, last = self.column.space.values, [], 0
         for start, stop in [*sorted(self.stretches), (values, values)]:
             if start > last:
@@ -104,7 +105,7 @@ class ValueCondition:
 
 @dataclass(frozen=True)
 class ItemCondition:
-    """A set holds all, or any, of some items; or it does not."""
+    """Condition that a set has all, or any, of some items; or, if ``wrong``, that it has not."""
 
     sets: SetColumn
     places: tuple[int, ...]
@@ -122,7 +123,7 @@ class ItemCondition:
 
     @cached_property
     def levels(self) -> Levels:
-        """The surrogate of the indicator, by how many of the items are shown."""
+        """Surrogate of the indicator, by the number of the items in the released set."""
         channel, count = self.sets.channel, len(self.places)
         none = channel.holds_none(count)
         every = Levels(np.full(count + 1, self.sets.weights[0]), self.sets.weights[1])
@@ -131,19 +132,19 @@ class ItemCondition:
         return every - channel.holds_all(count) if self.wrong else channel.holds_all(count)
 
     def surrogates(self, codes: npt.NDArray[Any]) -> FloatArray:
-        """Return the surrogate of the indicator at released sets, which of null is 0 on average."""
+        """Return the surrogate of the indicator at released sets; its mean for null is 0."""
         ((bits, null, _),) = self.sets.bits([{self.column.name: codes}])
-        shown = bits[:, list(self.places)].sum(axis=1, dtype=np.int64)
-        return np.where(null, self.levels.at_null, self.levels.values.take(shown))
+        item_counts = bits[:, list(self.places)].sum(axis=1, dtype=np.int64)
+        return np.where(null, self.levels.at_null, self.levels.values.take(item_counts))
 
 
 Condition = ValueCondition | ItemCondition
-"""What is asked of one column."""
+"""Condition on one column."""
 
 
 @dataclass(frozen=True)
 class Where:
-    """A question: conditions on columns, all of which a row has to meet."""
+    """Counting question: conditions on columns, all of which a row has to meet."""
 
     conditions: tuple[Condition, ...]
 
@@ -151,7 +152,7 @@ class Where:
     def of(
         cls, where: Any, column_of: Callable[[str], Column], is_open: Callable[[str], bool] = lambda name: False
     ) -> Where:
-        """Read a question; ranges may lie outside of the bounds of columns that have rows beyond (``is_open``)."""
+        """Parse a question; ranges may exceed the bounds of a column with ``is_open``, as its rows may."""
         if not isinstance(where, Mapping) or not where:
             raise ParameterError(f"where must name at least one column and its condition: {_FORMS}")
         if not all(isinstance(name, str) for name in where):
@@ -165,7 +166,7 @@ class Where:
 
     @property
     def of_items(self) -> ItemCondition | None:
-        """The condition, if it is all that is asked and that sets hold items."""
+        """The only condition of the question, if it is that sets have items; else None."""
         one = self.conditions[0]
         return one if len(self.conditions) == 1 and isinstance(one, ItemCondition) and not one.wrong else None
 
@@ -179,40 +180,42 @@ class Where:
     ) -> tuple[float, float]:
         """Return the number of rows that meet all conditions, by the rows' surrogates, and its variance.
 
-        ``squares`` has mean squares of the surrogates of conditions on numbers, by the law of their noise.
+        ``squares`` has expected squares of surrogates of conditions on numbers, a lower bound on the sample's squares.
         """
         items = [c for c in self.conditions if isinstance(c, ItemCondition)]
-        plain = Surrogates({name: c.column for name, c in self.values.items()}, groups)
+        surrogates = Surrogates({name: c.column for name, c in self.values.items()}, groups)
         term = {name: (c.holds,) for name, c in self.values.items()}
-        calm = {name: held for name, held in term.items() if name not in squares}
-        first = second = rest = 0.0
+        listed_term = {name: functions for name, functions in term.items() if name not in squares}
+        first = second = listed_squares = 0.0
         rows = 0
-        for part in pieces(batches, UNPACKED):
-            size = len(part[self.names[0]])
+        for codes in pieces(batches, UNPACKED):
+            size = len(codes[self.names[0]])
             rows += size
-            found = plain.of(term, part) if term else np.ones(size)
-            others = plain.of(calm, part) if calm else np.ones(size)
-            for one in items:
-                shown = one.surrogates(part[one.column.name])
-                found, others = found * shown, others * shown
-            first += float(found.sum())
-            second += float(found @ found)
-            rest += float(others @ others)
+            products = surrogates.of(term, codes) if term else np.ones(size)
+            listed_products = surrogates.of(listed_term, codes) if listed_term else np.ones(size)
+            for item_condition in items:
+                item_surrogates = item_condition.surrogates(codes[item_condition.column.name])
+                products, listed_products = products * item_surrogates, listed_products * item_surrogates
+            first += float(products.sum())
+            second += float(products @ products)
+            listed_squares += float(listed_products @ listed_products)
         if squares:
-            second = max(second, rest * math.prod(squares.values()))
+            second = max(second, listed_squares * math.prod(squares.values()))
         variance = second - own_squares(first, first**2 / max(rows, 1), sampling)
-        # A handful of rows can leave no variance: of one row the noise is at least what any of them has.
+        # The unbiased variance of a handful of rows can be 0 or negative: the uncentred square replaces it.
         return first, variance if variance > 0 else second + 1.0
 
 
 def condition_of(column: Column, wanted: Any, is_open: bool = False) -> Condition:
-    """Read the condition on one column; `ParameterError` for what its space does not hold."""
+    """Parse the condition on one column, or raise `ParameterError` for values outside of its space."""
     if isinstance(wanted, Mapping):
         if set(wanted) == {"not"}:
             return condition_of(column, wanted["not"], is_open).negated()
         if len(wanted) == 1 and set(wanted) <= {"any", "all"}:
-            ((how, items),), mine = wanted.items(), SetColumn.of(column)
-            return ItemCondition(mine, tuple(mine.places(items, f'where of column {column.name!r}: "{how}"')), how)
+            ((how, items),), set_column = wanted.items(), SetColumn.of(column)
+            return ItemCondition(
+                set_column, tuple(set_column.places(items, f'where of column {column.name!r}: "{how}"')), how
+            )
         raise ParameterError(f"where of column {column.name!r} must be one of {_FORMS}")
     if column.space.holds_sets:
         raise ParameterError(
@@ -223,18 +226,18 @@ def condition_of(column: Column, wanted: Any, is_open: bool = False) -> Conditio
         raise ParameterError(
             f"column {column.name!r} holds {column.space.noun}, about which where says nothing; leave it out"
         )
-    what = f"where of column {column.name!r}"
+    title = f"where of column {column.name!r}"
     if isinstance(wanted, tuple):
-        side = side_of(column.space, wanted, what) if is_open else 0
+        side = side_of(column.space, wanted, title) if is_open else 0
         if side:
             return ValueCondition(column, (), (-int(side < 0), -int(side > 0)))
-        low, high = between(column.space, wanted, what)
+        low, high = between(column.space, wanted, title)
         ends = (wanted[0] is not None and low == 0, wanted[1] is not None and high == column.space.values - 1)
         sides = zip(wanted, (low, high), strict=True)
         shared = tuple(code for end, code in sides if end is not None and shares_its_step(column.space, end))
         return ValueCondition(column, ((low, high + 1),), (int(ends[0]), int(ends[1])), shared)
-    by_code = {code_of(column.space, value, what): value for value in listed_values(wanted, what)}
-    codes = sorted(by_code)
+    value_of_code = {code_of(column.space, value, title): value for value in listed_values(wanted, title)}
+    codes = sorted(value_of_code)
     beyond = (int(0 in codes), int(column.space.values - 1 in codes))
-    shared = tuple(code for code in codes if shares_its_step(column.space, by_code[code]))
+    shared = tuple(code for code in codes if shares_its_step(column.space, value_of_code[code]))
     return ValueCondition(column, tuple((code, code + 1) for code in codes), beyond, shared)

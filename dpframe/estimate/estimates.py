@@ -58,7 +58,7 @@ _EXAMPLES = {
     "var": 'var("age")',
     "verify": "verify()",
 }
-"""What to write, for who wrote what no signature takes."""
+"""Example call of each method, for messages about calls that do not match its signature."""
 
 
 @refusing_misfit_calls(_EXAMPLES)
@@ -71,23 +71,23 @@ class Estimates(CountEstimates, FunctionEstimates):
     source
         A DataFrame, Arrow table or Parquet path (file, directory or glob) that dpframe released.
     plan
-        The plan, where the table lost it.
+        The plan, for a table that has lost it.
     confidence_level
         Level of the intervals, in (0, 1).
     use_measured
-        Combine the rows with the noisy counts that private inference of spaces measured, where the plan has some:
-        in `value_counts`, `joint` of one column, `support` of values, `null_rate`, `histogram` and `quantile`. They
-        are of the table that the plan was made from. By default they are used where the release says that this is
-        its own table (its plan was made as it was released); pass True where you know so of a plan made before.
+        Combine the rows with the plan's noisy counts from private inference of spaces: in `value_counts`, `joint` of
+        one column, `support` of values, `null_rate`, `histogram` and `quantile`. The counts are of the table that the
+        plan was made from. By default they are used if the plan was made during the release; pass True if an earlier
+        plan was made from the released table.
     clipped
-        Give estimates of columns whose spaces private inference did not find (`Plan.not_found`), too: they are those
-        of the column clipped to its space, not the table's. By default they are NaN, and ``attrs["not_found"]`` of
-        every result of such a column says why. A rate of nulls rests on no bounds and no list of values: it is NaN only
-        where the kind of a column's objects was not found.
+        Give estimates of columns whose spaces private inference did not find (`Plan.not_found`), too: they are
+        estimates of the column clipped to its space. By default they are NaN, and ``attrs["not_found"]`` of every
+        result of such a column has the reason. A null rate depends on no bounds and no list of values: it is NaN only
+        if the kind of a column's objects was not found.
 
     tables
-        Noisy counts of the table, measured in addition to its rows (`MeasuredTable`), where the release does not hold
-        them itself. They are used as those of the release are, unless ``use_measured`` is False.
+        Noisy counts of the table, measured in addition to its rows (`MeasuredTable`), for a release without them. They
+        are used like the release's own tables, unless ``use_measured`` is False.
 
     Raises
     ------
@@ -98,26 +98,25 @@ class Estimates(CountEstimates, FunctionEstimates):
 
     Notes
     -----
-    Every statistic takes ``target``: ``"table"`` is the original table's own statistic, ``"population"``
-    that of the population from which the table is seen as a sample; its intervals are wider.
+    Every statistic takes ``target``: ``"table"`` is the statistic of the original table. ``"population"`` is the
+    statistic of a population of which the table is a sample; its intervals are wider.
 
-    For a release that is a secret sample the table is the whole one: counts, sums and sizes are those of all its
-    ``rows``, of which ``n`` are in the release, and intervals hold what the choice of these adds (the
-    finite-population correction).
+    If the release is a secret sample, the table is the full one. Counts, sums and sizes refer to all its ``rows``, of
+    which ``n`` are in the release. Intervals include the sampling error (with the finite-population correction).
 
-    Joints take ``method``: ``"inverse"`` is unbiased and may leave the simplex, its errors are analytic;
-    ``"project"`` (nearest point of the simplex), ``"em"`` (maximum likelihood) and ``"model"`` (maximum
-    likelihood under a mixture fitted to all pairs of columns) are closer to the truth where cells are many. Their
-    intervals come from draws of the original table given the release's measured tables, and where there are only
-    rows from a parametric bootstrap; ``"auto"`` picks, and says in ``attrs["method"]`` what it picked.
+    Joints take ``method``: ``"inverse"`` is unbiased and may leave the simplex; its errors are analytic. ``"project"``
+    (nearest point of the simplex), ``"em"`` (maximum likelihood) and ``"model"`` (maximum likelihood under a mixture
+    fitted to all pairs of columns) are closer to the truth for many cells. Their intervals come from draws of the
+    original table given the release's measured tables, or from a parametric bootstrap if there are only rows.
+    ``"auto"`` chooses, and ``attrs["method"]`` has the chosen method.
 
-    Each interval holds by itself at the confidence level; ``confidence_level=1 - 0.05 / 300`` holds for all of 300
-    values together. Shares are cut to [0, 1], so that unbiased ones need not add up to 1; unbiased counts are not cut.
+    Each interval holds separately at the confidence level; ``confidence_level=1 - 0.05 / 300`` holds for 300 values
+    together. Shares are clipped to [0, 1], so that unbiased shares need not add up to 1; unbiased counts are not
+    clipped.
 
-    Where the release holds measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse
-    variance, ``"project"`` the point of the simplex near it, ``"model"`` a mixture fitted to all tables, corrected
-    where the rows contradict it, and ``"em"`` only the rows. ``attrs["source"]`` says ``"tables"``, ``"rows"`` or
-    ``"both"``.
+    If the release has measured tables, ``"inverse"`` is their raw count, weighted with the rows' by inverse variance.
+    ``"project"`` is the nearest point of the simplex. ``"model"`` is a mixture fitted to all tables, corrected if the
+    rows contradict it, and ``"em"`` uses only the rows. ``attrs["source"]`` is ``"tables"``, ``"rows"`` or ``"both"``.
 
     Examples
     --------
@@ -132,7 +131,7 @@ class Estimates(CountEstimates, FunctionEstimates):
     """
 
     def plot(self, *columns: str, ax: Any = None, **options: Any) -> Any:
-        """Draw a marginal with its intervals, a histogram, mean curves with their bands, or two columns' cross table.
+        """Draw a marginal with intervals, a histogram, mean curves with bands, or a cross table of two columns.
 
         Options go to `value_counts`, `histogram`, `mean_curve` (``by=``) or `crosstab`. Returns the matplotlib axes.
 
@@ -145,14 +144,14 @@ class Estimates(CountEstimates, FunctionEstimates):
 
     def median(self, column: str, *, target: str = "table") -> pd.Series[Any]:
         """Return the median of a numeric column (pandas' ``median``): its `quantile` at one half."""
-        found = self.quantile(column, 0.5, target=target)
-        assert isinstance(found, pd.Series)
-        return found
+        quantile = self.quantile(column, 0.5, target=target)
+        assert isinstance(quantile, pd.Series)
+        return quantile
 
     def describe(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return count, mean, standard deviation and quartiles of numeric columns (pandas' ``describe``).
 
-        The least and the largest value are left out: they are single rows'. The plan's spaces have public bounds.
+        The smallest and the largest value are omitted, because they belong to single rows.
 
         Parameters
         ----------
@@ -198,12 +197,12 @@ class Estimates(CountEstimates, FunctionEstimates):
             with asked_by_another():
                 rows = float(self._all_rows)
                 if self._source.column(name).space.has_null:
-                    counted = Results(*self.count({name: {"not": None}}, target=target).to_numpy()[:, None])
-                    counted = counted.clipped(0.0, rows)
+                    row_counts = Results(*self.count({name: {"not": None}}, target=target).to_numpy()[:, None])
+                    row_counts = row_counts.clipped(0.0, rows)
                 else:
-                    nulls = self._unseen_nulls(name, target) or Results(0.0, 0.0, 0.0, 0.0)
-                    counted = Results(rows, rows * nulls.std_error, rows * (1 - nulls.upper), rows)
-                parts = [counted.series("count"), self.mean(name, target=target), self.std(name, target=target)]
+                    nulls = self._bound_null_share(name, target) or Results(0.0, 0.0, 0.0, 0.0)
+                    row_counts = Results(rows, rows * nulls.std_error, rows * (1 - nulls.upper), rows)
+                parts = [row_counts.series("count"), self.mean(name, target=target), self.std(name, target=target)]
                 quartiles = self.quantile(name, [0.25, 0.5, 0.75], target=target)
             tables[name] = pd.concat([pd.DataFrame(parts), quartiles]).set_axis(_DESCRIBED)
             missing |= quartiles.attrs.get(NOT_FOUND, {})
@@ -224,7 +223,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         Raises
         ------
         ParameterError
-            Always, with what to ask instead.
+            Always; the message names a statistic to ask for instead.
         """
         self._source.column(column)
         raise ParameterError(
@@ -233,18 +232,18 @@ class Estimates(CountEstimates, FunctionEstimates):
         )
 
     def top(self, column: str, k: int = 10, *, normalize: bool = True, target: str = "table") -> pd.DataFrame:
-        """Return the values, or items of sets, that may be among the ``k`` most frequent, and which of them surely are.
+        """Return the values, or items of sets, that may be among the ``k`` most frequent, and flag the sure ones.
 
-        Intervals hold together: all values' at once at the confidence level, by Bonferroni's inequality. A value is
-        surely among the first k if fewer than k others may be as frequent, and possibly if fewer than k others surely
-        are more so.
+        The intervals of all values hold at once at the confidence level, by Bonferroni's inequality. A value is surely
+        among the first k if fewer than k others may be as frequent. It is possibly among them if fewer than k others
+        are surely more frequent.
 
         Parameters
         ----------
         column
             A randomised column of listed values, or of sets.
         k
-            How many values are asked for.
+            Number of values.
         normalize
             Give shares of the rows that are not null; otherwise counts.
         target
@@ -269,18 +268,19 @@ class Estimates(CountEstimates, FunctionEstimates):
         >>> dpf.Estimates(safe).top("education", 2)["surely"].to_dict()
         {'vocational': True, 'secondary': True}
         """
-        k, together = check_whole(k, "k", 1), copy.copy(self)
+        k, at_joint_level = check_whole(k, "k", 1), copy.copy(self)
         with asked_by_another():
+            # Bonferroni's level needs the number of values, which only the result knows.
             values = len(self.support(column, normalize=normalize, target=target))
-        together.confidence_level = 1 - (1 - self.confidence_level) / max(values, 1)
-        table = together.support(column, normalize=normalize, target=target)
+        at_joint_level.confidence_level = 1 - (1 - self.confidence_level) / max(values, 1)
+        table = at_joint_level.support(column, normalize=normalize, target=target)
         lower, upper = (table[name].to_numpy() for name in ("lower", "upper"))
         rivals = (upper[None, :] >= lower[:, None]).sum(axis=1) - 1
         ahead = (lower[None, :] > upper[:, None]).sum(axis=1)
         unknown = table["estimate"].isna().to_numpy()
         table["surely"] = (rivals < k) & ~unknown
-        chosen: pd.DataFrame = table[(ahead < k) | unknown]
-        return chosen.sort_values("estimate", ascending=False, kind="stable")
+        candidates: pd.DataFrame = table[(ahead < k) | unknown]
+        return candidates.sort_values("estimate", ascending=False, kind="stable")
 
     def __repr__(self) -> str:
         rows = f"{self.n:,}" if self.plan.sample is None else f"{self.n:,} of {self.rows:,}"
@@ -298,26 +298,26 @@ class Estimates(CountEstimates, FunctionEstimates):
         copies: int | None = None,
         columns: str | Sequence[str] | None = None,
     ) -> Any:
-        """Return synthetic rows: a table of these columns and dtypes, in which plain pandas says about what `.dp` does.
+        """Return synthetic rows for plain pandas: a table with the release's columns and dtypes, and its statistics.
 
-        They are drawn from a model of the original table that is fitted to what was released, its measured tables
-        and its rows, and so cost no budget. Nothing that only three columns together show is in them but by chance;
-        a warning says where the rows show it. They have no intervals: those are the release's own to give. A column
-        that private inference did not find is null. `fidelity` says what they hold, a warning where that is nothing.
+        They are drawn from a model of the original table. The model is fitted to the release's measured tables and
+        rows, so that draws cost no budget. It has no interactions of three columns; a warning names columns whose rows
+        show one. Synthetic rows have no intervals: ask the release for them. A column whose space private inference did
+        not find is null. `fidelity` describes the dependence in the model, and a warning tells if there is none.
 
         Parameters
         ----------
         n_rows
-            How many fresh rows to draw; columns passed through are left out of these. By default one row for each
-            released row, drawn given that row, in its place.
+            Number of fresh rows, without columns that were passed through. By default one row is drawn for each
+            released row, given that row, in its place.
         random_state
             A seed, a numpy ``Generator``, or None for fresh entropy.
         copies
-            How many synthetic tables to draw, from 2 to 40: a `SyntheticCopies`, a list of DataFrames that are draws of
-            the original table, all rows of it. Their analyses combine to honest standard errors, with its ``combine``,
-            R's mitools or Stata's ``mi``; those of one synthetic table are too small: on four hundred regressions and
-            group statistics of real and made tables, 38 % of its 95 % intervals held the truth. They are a function of
-            the release, so that they take neither ``n_rows`` nor ``random_state``.
+            Number of synthetic tables, from 2 to 40. The result is a `SyntheticCopies`, a list of DataFrames that are
+            posterior draws of the full original table. Their analyses combine to valid standard errors, with its
+            ``combine``, R's mitools or Stata's ``mi``. Standard errors of one synthetic table are too small: its 95 %
+            intervals covered 38 % of four hundred regressions and group statistics of real and simulated tables. Copies
+            are a function of the release, so that they take neither ``n_rows`` nor ``random_state``.
         columns
             The columns of copies, by default all; of fewer columns draws are better.
 
@@ -332,9 +332,9 @@ class Estimates(CountEstimates, FunctionEstimates):
 
         Notes
         -----
-        A hidden class is drawn by its weight and the released row's likelihood, then every column given it and its
-        own released value. Numbers fall on their own grid, at their measured mean; sets have the supports of
-        `support` and, where these were measured, nearly the sizes of `set_sizes`.
+        A latent class is drawn by its weight and the released row's likelihood, then every column given the class and
+        the column's released value. Numbers are values of their space, with the measured mean. Sets have the supports
+        of `support` and nearly the measured sizes of `set_sizes`.
 
         Examples
         --------
@@ -354,7 +354,7 @@ class Estimates(CountEstimates, FunctionEstimates):
             raise ParameterError("columns are those of copies=; drop columns of the table that synthesize returns")
         fresh, generator = check_rows(n_rows), make_generator(random_state)
         _warn_of_one_table()
-        drawing = self._warned()
+        drawing = self._synthesizer_with_warnings()
         if fresh is not None:
             return self._source.drawn(drawing.fresh(fresh, generator), fresh, drawing.text, drawing.not_found)
         names = [name for name in self.plan.names if name not in self._source.missing]
@@ -363,6 +363,7 @@ class Estimates(CountEstimates, FunctionEstimates):
         return self._source.drawn(codes, None, drawing.text, drawing.not_found)
 
     def _copies(self, copies: int, columns: str | Sequence[str] | None) -> SyntheticCopies:
+        """Return posterior draws of the table as synthetic copies."""
         names = [name for name in self.plan.names if name not in self._source.missing]
         if columns is not None:
             names = column_names(columns, "columns")
@@ -371,17 +372,20 @@ class Estimates(CountEstimates, FunctionEstimates):
         return SyntheticCopies(tables.table(draw, self._synthesizer.text) for draw in range(tables.number))
 
     def fidelity(self) -> pd.DataFrame:
-        """Return what synthetic rows hold: for every column whether it was found, for every pair how it depends.
+        """Return the dependence of each pair in synthetic rows, and for each column whether its space was found.
 
         Returns
         -------
-        DataFrame indexed by ``column`` and ``with``, which is empty in a column's own row: ``source`` ("tables",
-        "rows" or "none"), ``dependence``, the total variation distance of the pair from independent columns in the
-        model that rows are drawn from, ``noise``, about the distance that noise makes of independent columns,
-        ``deviations``, by how many standard deviations the pair's counts are further from independence than noise makes
-        them (Pearson's χ²), and ``shows``: whether a column was found, and whether a pair's deviations are above 3.
-        Many cells that each hide in their noise may show together, so that ``dependence`` may be below ``noise``.
-        ``dependence`` is from 0 to 1, and a ``noise`` above 1 hides any; a column's own row has neither.
+        DataFrame indexed by ``column`` and ``with``; ``with`` is empty in a column's own row.
+
+        - ``source``: "tables", "rows" or "none".
+        - ``dependence``: total variation distance of the pair from independence in the model, from 0 to 1.
+        - ``noise``: about the distance that noise alone makes of independent columns; above 1 it hides any dependence.
+        - ``deviations``: standard deviations by which the pair's counts exceed independence (Pearson's χ²).
+        - ``shows``: whether a column's space was found, or whether a pair's deviations are above 3.
+
+        Many cells below their noise may be significant together, so that ``dependence`` may be below ``noise``. A
+        column's own row has neither.
 
         Examples
         --------
@@ -394,7 +398,8 @@ class Estimates(CountEstimates, FunctionEstimates):
         """
         return self._synthesizer.fidelity.copy()
 
-    def _warned(self) -> Synthesizer:
+    def _synthesizer_with_warnings(self) -> Synthesizer:
+        """Return the synthesizer, after warnings of null columns and of pairs without visible dependence."""
         drawing = self._synthesizer
         drawing.warn_of_hidden()
         if drawing.not_found:
@@ -404,7 +409,7 @@ class Estimates(CountEstimates, FunctionEstimates):
                 InferenceWarning,
             )
         pairs = drawing.fidelity.iloc[len(self.plan.names) :]
-        # In wide tables pairs that do not show are left out of the fit, and have no noise.
+        # The fit of a wide table omits pairs without visible dependence: their noise is NaN.
         noise = pairs["noise"].dropna()
         if len(pairs) > 1 and not pairs["shows"].any() and (noise.empty or noise.median() > LOUD):
             warn(
@@ -416,23 +421,24 @@ class Estimates(CountEstimates, FunctionEstimates):
 
     @cached_property
     def _synthesizer(self) -> Synthesizer:
-        held = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
-        supports = {name: self._held(name) for name in held}
-        return Synthesizer(self._source, self._joints.models, supports, self._joints.law, self._empty_other)
+        set_columns = [c.name for c in self.plan.columns if c.space.holds_sets and c.name not in self._source.missing]
+        supports = {name: self._set_sampler_inputs(name) for name in set_columns}
+        return Synthesizer(self._source, self._joints.models, supports, self._joints.law, self._find_empty_bucket)
 
-    def _held(self, column: str) -> sets.Held:
+    def _set_sampler_inputs(self, column: str) -> sets.Held:
+        """Return the distribution of a set column's items in rows, with measured sizes if there are some."""
         supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)
         return sets.Held(supports) if sizes is None else sizes.held(supports)
 
 
-_told_of_one_table = False
+_has_warned_of_one_table = False
 
 
 def _warn_of_one_table() -> None:
-    """Warn once in a process that standard errors which software prints of one synthetic table are too small."""
-    global _told_of_one_table
-    if not _told_of_one_table:
-        _told_of_one_table = True
+    """Warn once in a process: standard errors that software prints for one synthetic table are too small."""
+    global _has_warned_of_one_table
+    if not _has_warned_of_one_table:
+        _has_warned_of_one_table = True
         warn(
             "standard errors that software prints of one synthetic table are too small; infer, regress, and "
             "synthesize(copies=20) have honest ones",
@@ -443,7 +449,7 @@ def _warn_of_one_table() -> None:
 def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: Any, most: int) -> Iterator[Any]:
     """Yield synthetic rows of a released file as Arrow tables of at most so many rows; see `Estimates.synthesize`."""
     fresh, generator, source = check_rows(n_rows), make_generator(random_state), estimates._source
-    drawing = estimates._warned()
+    drawing = estimates._synthesizer_with_warnings()
     if fresh is None:
         yield from source.drawn_batches(
             lambda codes: drawing.given(codes, generator), drawing.text, most, drawing.not_found

@@ -354,7 +354,7 @@ class FunctionEstimates(NumberEstimates):
         posterior = self._joints.posterior.conditioned(names)
         limits = {}
         for name, column in zip(posterior.names, posterior.columns, strict=True):
-            empty_cells = [] if column.is_cut else self._empty_other(column.axis)
+            empty_cells = [] if column.is_cut else self._find_empty_bucket(column.axis)
             limits[name] = CodeLimits(empty_cells, midnight_codes(self._source, name, self._joints.law))
         return DrawnTables(posterior, self._source, number, limits)
 

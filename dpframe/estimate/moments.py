@@ -21,13 +21,13 @@ from dpframe.plan.threads import one_thread
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import line_of, numbers_of
 
-_STARTS = (0.3, 1.0, 2.0)
-"""Where the search for a profile's standard deviations starts, in units of those that were found (tolerance)."""
+_PROFILE_STARTS = (0.3, 1.0, 2.0)
+"""Starting values of a profile's standard deviations, in units of the estimated ones (tolerance)."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A numeric column's values centred and scaled to −1…1, 0 where null, and its indicator of presence.
+    """A numeric column's values centred and scaled to −1…1, 0 for null, and its indicator of presence.
 
     Centring keeps variances from being differences of large numbers.
     """
@@ -56,7 +56,7 @@ class Scale:
         return cls(column, float(centre), float(width), value, present)
 
     def back(self, value: Any, present: Any = 1.0) -> Any:
-        """Return a mean in the column's own numbers, of all rows where a part is ``present``."""
+        """Return a mean in the column's numbers, from the mean of scaled values and the share of rows ``present``."""
         return value * self.width + present * self.centre
 
     @property
@@ -70,7 +70,7 @@ class Scale:
         return self.column.space.is_time
 
     def term(self, power: int, *others: tuple[Scale, int]) -> Term:
-        """Return value^power·present times the same of other columns."""
+        """Return the product of value^power·present over this column and others."""
         term: dict[str, tuple[CodeFunction, ...]] = {}
         for scale, p in ((self, power), *others):
             functions = (scale.present, *([scale.value] * p))
@@ -95,8 +95,8 @@ def check_holds_numbers(column: Column) -> None:
 class Statistic:
     """Smooth functions of the means of terms and the number of rows; ``scales`` and ``shift`` give their own units.
 
-    ``kind`` says what the result is where values are times: an instant, a duration, or a number; ``known`` what
-    measured levels of the column know of it, for the table (0) or the population (1), and ``beyond`` what tails add.
+    ``kind`` is the result's kind for columns of times: an instant, a duration, or a number. ``known`` is the statistic
+    from the column's measured levels, for the table (0) or the population (1). ``beyond`` is the excess from tails.
     """
 
     terms: Sequence[Term]
@@ -109,33 +109,36 @@ class Statistic:
     bounds: tuple[float, float] = (-math.inf, math.inf)
 
 
-def _weighted(x: Scale, weights: Scale | None) -> tuple[Sequence[Term], Callable[[npt.NDArray[Any]], tuple[Any, Any]]]:
+def _weighted_sums(
+    x: Scale, weights: Scale | None
+) -> tuple[Sequence[Term], Callable[[npt.NDArray[Any]], tuple[Any, Any]]]:
+    """Return the terms of a weighted mean, and a function to its numerator and denominator."""
     if weights is None:
         return [x.term(1), x.term(0)], lambda m: (m[0], m[1])
     terms = [x.term(1, (weights, 1)), x.term(1, (weights, 0)), x.term(0, (weights, 1)), x.term(0, (weights, 0))]
-    # A weight is its centre plus its width times a centred value.
+    # Weights must not be centred: their centre is added back.
     return terms, lambda m: (weights.back(m[0], m[1]), weights.back(m[2], m[3]))
 
 
 def mean(x: Scale, weights: Scale | None) -> Statistic:
-    """Return the (weighted) mean over the rows where all is present."""
-    terms, sums = _weighted(x, weights)
-    found = Statistic(
+    """Return the (weighted) mean over the rows without nulls."""
+    terms, sums = _weighted_sums(x, weights)
+    statistic = Statistic(
         terms, lambda m, n: [sums(m)[0] / sums(m)[1]], (x.width,), x.centre, "instant", beyond=Tails.of_mean
     )
     if weights is not None:
-        return found
+        return statistic
     bounds = (x.centre - x.width, x.centre + x.width)
-    return replace(found, known=lambda law, own: law.mean_known(x.line, own), bounds=bounds)
+    return replace(statistic, known=lambda law, population: law.mean_known(x.line, population), bounds=bounds)
 
 
 def total(x: Scale, weights: Scale | None) -> Statistic:
     """Return the sum of values, or of their products with weights."""
-    terms, sums = _weighted(x, weights)
-    found = Statistic(terms, lambda m, n: [n * x.back(*sums(m))])
+    terms, sums = _weighted_sums(x, weights)
+    statistic = Statistic(terms, lambda m, n: [n * x.back(*sums(m))])
     if weights is not None:
-        return found
-    return replace(found, known=lambda law, own: law.total_known(x.line, own), beyond=Tails.of_sum)
+        return statistic
+    return replace(statistic, known=lambda law, population: law.total_known(x.line, population), beyond=Tails.of_sum)
 
 
 def variance(x: Scale, ddof: int) -> Statistic:
@@ -145,12 +148,12 @@ def variance(x: Scale, ddof: int) -> Statistic:
         return [(m[0] / m[2] - (m[1] / m[2]) ** 2) * (n * m[2]) / (n * m[2] - ddof)]
 
     terms = [x.term(2), x.term(1), x.term(0)]
-    found = Statistic(terms, function, (x.width**2,), beyond=Tails.of_variance)
-    return replace(found, known=lambda law, own: law.variance_known(x.line, ddof, own))
+    statistic = Statistic(terms, function, (x.width**2,), beyond=Tails.of_variance)
+    return replace(statistic, known=lambda law, population: law.variance_known(x.line, ddof, population))
 
 
 def second_moments(x: Scale, y: Scale, ddof: int) -> Statistic:
-    """Return the covariance and both variances over the rows where both are present."""
+    """Return the covariance and both variances over the rows in which neither column is null."""
     powers = [(1, 1), (1, 0), (0, 1), (0, 0), (2, 0), (0, 2)]
 
     def function(m: npt.NDArray[Any], n: float) -> Sequence[Any]:
@@ -165,11 +168,10 @@ def second_moments(x: Scale, y: Scale, ddof: int) -> Statistic:
 def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) -> tuple[float, float, float]:
     """Return a correlation and its interval by profile likelihood of (covariance, variance, variance).
 
-    The three are nearly normal with the given covariance, but their quotient is not where noise is as large
-    as a variance: then no delta method holds, and even a variance may come out negative. For every ρ the
-    nearest point (ρuv, u², v²) in Mahalanobis distance is found by Gauss–Newton steps; the interval holds the
-    ρ within z of the nearest one (Venzon–Moolgavkar 1988). Where variances cannot be distinguished from 0 it is −1…1,
-    and the correlation, unknown then, NaN.
+    The three estimates are nearly normal with the given covariance. If the noise is as large as a variance, their
+    quotient is not: the delta method fails, and a variance may be negative. For every ρ Gauss–Newton steps find the
+    nearest point (ρuv, u², v²) in Mahalanobis distance. The interval has every ρ within z of the nearest one
+    (Venzon–Moolgavkar 1988). If a variance is not significant, the interval is −1…1, and the correlation is NaN.
     """
     if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) > 0).all()):
         return np.nan, -1.0, 1.0
@@ -178,18 +180,19 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
     observed = values / units
     inner = covariance / np.outer(units, units)
     try:
-        whiten = np.linalg.inv(np.linalg.cholesky(inner + np.eye(3) * 1e-12 * max(np.trace(inner), 1e-12)))
+        whitening = np.linalg.inv(np.linalg.cholesky(inner + np.eye(3) * 1e-12 * max(np.trace(inner), 1e-12)))
     except np.linalg.LinAlgError:  # a handful of rows
         return np.nan, -1.0, 1.0
     low, high = -1.0, 1.0
-    # Each pass looks closer at where the last one found the interval.
+    # Each pass refines the grid of ρ around the interval of the pass before.
     for _ in range(4):
         rho = np.linspace(low, high, 61)
-        distance = _nearest(rho, observed, whiten)
-        inside = rho[distance <= distance.min() + z**2]
+        distance = _min_squared_distances(rho, observed, whitening)
+        interval = rho[distance <= distance.min() + z**2]
         gap = rho[1] - rho[0]
-        fitted = float(rho[np.argmin(distance)]), float(inside.min()), float(inside.max())
+        fitted = float(rho[np.argmin(distance)]), float(interval.min()), float(interval.max())
         low, high = max(-1.0, fitted[1] - gap), min(1.0, fitted[2] + gap)
+        # The interval spans enough points of the grid: a finer grid would not change it.
         if fitted[2] - fitted[1] > 20 * gap:
             break
     if fitted[1] <= -1.0 and fitted[2] >= 1.0:
@@ -198,27 +201,27 @@ def profile_correlation(values: FloatArray, covariance: FloatArray, z: float) ->
     return (float(point) if fitted[1] <= point <= fitted[2] else fitted[0]), fitted[1], fitted[2]
 
 
-def _nearest(rho: FloatArray, observed: FloatArray, whiten: FloatArray) -> FloatArray:
-    """Return the least squared distance over u, v for every ρ, by damped Gauss–Newton steps from three starts."""
-    around = np.tile(rho, len(_STARTS))
-    u = v = np.repeat(_STARTS, len(rho))
-    # The metric of the distance, and with it the slopes' products: the point (ρuv, u², v²) has three coordinates.
-    (a, b, c), (_, d, e), (_, _, f) = whiten.T @ whiten
-    best = np.full(len(around), np.inf)
+def _min_squared_distances(rho: FloatArray, observed: FloatArray, whitening: FloatArray) -> FloatArray:
+    """Return the minimum squared distance over u, v for every ρ, by damped Gauss–Newton steps from three starts."""
+    rhos = np.tile(rho, len(_PROFILE_STARTS))
+    u = v = np.repeat(_PROFILE_STARTS, len(rho))
+    # Entries of the metric of the three coordinates (ρuv, u², v²), written out because all ρ are solved at once.
+    (a, b, c), (_, d, e), (_, _, f) = whitening.T @ whitening
+    best = np.full(len(rhos), np.inf)
     for _ in range(40):
-        x, y, z = observed[0] - around * u * v, observed[1] - u**2, observed[2] - v**2
+        x, y, z = observed[0] - rhos * u * v, observed[1] - u**2, observed[2] - v**2
         p, q, r = a * x + b * y + c * z, b * x + d * y + e * z, c * x + e * y + f * z
         distance = x * p + y * q + z * r
         gain = best - distance
         best = np.minimum(best, distance)
         if not (gain > 1e-9 * (1 + best)).any():
             break
-        across, along, second, third = around * v, around * u, 2 * u, 2 * v
-        uu = a * across**2 + 2 * b * across * second + d * second**2 + 1e-9
-        vv = a * along**2 + 2 * c * along * third + f * third**2 + 1e-9
-        uv = a * across * along + c * across * third + b * second * along + e * second * third
-        by_u, by_v, size = across * p + second * q, along * p + third * r, uu * vv - uv**2
+        slope_u, slope_v, second, third = rhos * v, rhos * u, 2 * u, 2 * v
+        uu = a * slope_u**2 + 2 * b * slope_u * second + d * second**2 + 1e-9
+        vv = a * slope_v**2 + 2 * c * slope_v * third + f * third**2 + 1e-9
+        uv = a * slope_u * slope_v + c * slope_u * third + b * second * slope_v + e * second * third
+        by_u, by_v, size = slope_u * p + second * q, slope_v * p + third * r, uu * vv - uv**2
         size = np.where(size > 0, size, np.inf)
         u = np.abs(u + 0.7 * (vv * by_u - uv * by_v) / size)
         v = np.abs(v + 0.7 * (uu * by_v - uv * by_u) / size)
-    return np.asarray(best.reshape(len(_STARTS), -1).min(axis=0))
+    return np.asarray(best.reshape(len(_PROFILE_STARTS), -1).min(axis=0))

@@ -1,4 +1,4 @@
-"""Estimates of columns whose spaces private inference did not find: NaN, as clipped columns are not the table's."""
+"""NaN for estimates of columns whose spaces private inference did not find, because their values were clipped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ R = TypeVar("R")
 NOT_FOUND = "not_found"
 """Key of a result's attrs: ``{column: reason}``."""
 
-_PREFIX = "not found: "
+_REASON_PREFIX = "not found: "
 
 Judged = Callable[[Plan], Iterable[NotFound]]
 
@@ -32,81 +32,84 @@ _COLUMN_ARGUMENTS = ("column", "columns", "index", "by", "weights", "where")
 
 
 def reasons(missing: Iterable[NotFound]) -> dict[str, str]:
-    """Return why columns were not found."""
-    return {one.column: f"{_PREFIX}{one.why}" for one in missing}
+    """Return the reason by column for columns whose spaces were not found."""
+    return {one.column: f"{_REASON_PREFIX}{one.why}" for one in missing}
 
 
-_asking: ContextVar[bool] = ContextVar("_asking", default=False)
-"""Whether a statistic is asked by another, which warns for both."""
+_is_asked_by_another: ContextVar[bool] = ContextVar("_is_asked_by_another", default=False)
+"""Whether a statistic is called by another statistic, which warns for both."""
 
 
 @contextmanager
 def asked_by_another() -> Iterator[None]:
-    """Let statistics that are asked within leave warnings to the one that asks them."""
-    outer = _asking.set(True)
+    """Suppress warnings of statistics called inside the context; the calling statistic warns."""
+    outer = _is_asked_by_another.set(True)
     try:
         yield
     finally:
-        _asking.reset(outer)
+        _is_asked_by_another.reset(outer)
 
 
 def warn_of_nan(missing: Mapping[str, str]) -> None:
-    """Warn that estimates of columns that were not found are NaN, and why, once for a statistic and those it asks."""
-    if _asking.get():
+    """Warn that estimates of columns without a found space are NaN, with the reason, once per statistic."""
+    if _is_asked_by_another.get():
         return
     warn(
-        f"private inference did not find the spaces of {_listed(missing)}: estimates are NaN; declare the space in "
-        "another release, or raise epsilon",
+        f"private inference did not find the spaces of {_list_reasons(missing)}: estimates are NaN; declare the space "
+        "in another release, or raise epsilon",
         InferenceWarning,
     )
 
 
 def warn_of_hidden(names: Iterable[Any], values: npt.NDArray[Any], missing: Collection[str]) -> None:
-    """Warn of pairs of columns that were found and whose correlation is NaN, as noise hides a variance."""
-    found = [(i, name) for i, name in enumerate(names) if name not in missing]
-    hidden = [f"{a!r} and {b!r}" for (i, a), (j, b) in combinations(found, 2) if a != b and np.isnan(values[i, j])]
-    if hidden:
-        shown = "; ".join(hidden[:_PAIRS]) + (f" and {len(hidden) - _PAIRS} more pairs" if len(hidden) > _PAIRS else "")
+    """Warn of correlations that are NaN because a variance is below its noise, for columns with a found space."""
+    columns = [(i, name) for i, name in enumerate(names) if name not in missing]
+    pairs = [f"{a!r} and {b!r}" for (i, a), (j, b) in combinations(columns, 2) if a != b and np.isnan(values[i, j])]
+    if pairs:
+        text = "; ".join(pairs[:_MAX_LISTED_PAIRS]) + (
+            f" and {len(pairs) - _MAX_LISTED_PAIRS} more pairs" if len(pairs) > _MAX_LISTED_PAIRS else ""
+        )
         warn(
-            f"noise hides the spread of a column, so that these correlations are NaN: {shown}; release fewer columns, "
+            f"noise hides the spread of a column, so that these correlations are NaN: {text}; release fewer columns, "
             "tighter bounds or more rows, or raise epsilon",
             DpframeWarning,
         )
 
 
-_PAIRS = 5
-"""Pairs that are named (limit of a sentence)."""
+_MAX_LISTED_PAIRS = 5
+"""Largest number of pairs that a message lists (limit of a sentence)."""
 
 
-def _listed(missing: Mapping[str, str]) -> str:
-    return "; ".join(f"{name_list([name])} ({why.removeprefix(_PREFIX)})" for name, why in missing.items())
+def _list_reasons(missing: Mapping[str, str]) -> str:
+    """Return columns and reasons as text."""
+    return "; ".join(f"{name_list([name])} ({why.removeprefix(_REASON_PREFIX)})" for name, why in missing.items())
 
 
 def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.not_found) -> Callable[P, R]:
-    """Make a method of `Estimates` return NaN where the space of one of the columns it names was not found.
+    """Make a method of `Estimates` return NaN if the space of one of its columns was not found.
 
-    All else stays: what is refused, and the shape of the result. With ``clipped`` estimates nothing changes but
-    that the result's attrs name the columns, as they do in either case.
+    Errors and the shape of the result stay. With ``clipped`` estimates the values stay, too. The result's attrs name
+    the columns in either case.
     """
     signature = inspect.signature(method)
 
     @functools.wraps(method)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = signature.bind(*args, **kwargs).arguments
-        reading = given["self"]
+        arguments = signature.bind(*args, **kwargs).arguments
+        reading = arguments["self"]
         # One column, several, or conditions by column.
-        named = [given.get(name) for name in _COLUMN_ARGUMENTS]
-        listed = [value if isinstance(value, list | tuple | Mapping) else [value] for value in named]
-        used = list(dict.fromkeys(name for value in listed for name in value if isinstance(name, str)))
-        missing = {name: why for name, why in reasons(judged(reading.plan)).items() if name in used}
+        values = [arguments.get(name) for name in _COLUMN_ARGUMENTS]
+        lists = [value if isinstance(value, list | tuple | Mapping) else [value] for value in values]
+        column_names = list(dict.fromkeys(name for value in lists for name in value if isinstance(name, str)))
+        missing = {name: why for name, why in reasons(judged(reading.plan)).items() if name in column_names}
         try:
             with asked_by_another():
                 result: Any = method(*args, **kwargs)
         except ParameterError as error:
             if not missing:
                 raise
-            # Little can be asked about what was not found: that is why, and not the question.
-            raise ParameterError(f"{error}; it was not found: {_listed(missing)}") from None
+            # Many questions fail only because the space was not found: the message gives this reason.
+            raise ParameterError(f"{error}; it was not found: {_list_reasons(missing)}") from None
         if missing and not reading.clipped:
             warn_of_nan(missing)
             attrs = {
@@ -117,8 +120,8 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
             result.attrs = attrs
         if missing:
             result.attrs[NOT_FOUND] = missing
-        if not _asking.get():
-            reading._warn_of_imputed(used)
+        if not _is_asked_by_another.get():
+            reading._warn_of_imputed(column_names)
         presented: R = result
         return presented
 
@@ -126,8 +129,8 @@ def nan_if_not_found(method: Callable[P, R], judged: Judged = lambda plan: plan.
 
 
 def nan_if_unread(method: Callable[P, R]) -> Callable[P, R]:
-    """Make a method of `Estimates` that separates nulls from values return NaN where inference could not.
+    """Make a method of `Estimates` that counts nulls return NaN if inference did not find the kind of values.
 
-    Neither bounds nor a list of values make a null of a value; but values of a kind that a column is not read as are.
+    Clipped bounds and lists keep nulls apart from values. A column that is read as the wrong kind turns values to null.
     """
     return nan_if_not_found(method, lambda plan: [missing for missing in plan.not_found if missing.unread])

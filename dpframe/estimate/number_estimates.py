@@ -26,10 +26,10 @@ from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import line_of
 
-_ALIKE, _FAR = 0.3, 0.1
-"""Standard deviation of what means of groups differ by, in those of the column's values, beforehand; and the part of
-groups that may differ by all of it (tuned; half and twice it change widths on a census: `_ALIKE` by −13 and 11 %,
-`_FAR` by −7 and 10 %)."""
+_GROUP_MEAN_SD, _FAR_GROUP_SHARE = 0.3, 0.1
+"""Prior standard deviation of group means, in standard deviations of the column; and the prior share of groups whose
+means differ by a whole one (tuned; halving and doubling change widths on a census: `_GROUP_MEAN_SD` by −13 and 11 %,
+`_FAR_GROUP_SHARE` by −7 and 10 %)."""
 
 
 class NumberEstimates(VectorEstimates):
@@ -45,7 +45,7 @@ class NumberEstimates(VectorEstimates):
         method: str = "auto",
         target: str = "table",
     ) -> pd.Series[Any] | pd.DataFrame:
-        """Return the mean of a numeric column, over the rows where it is not null.
+        """Return the mean of a numeric column, over the rows that are not null.
 
         Parameters
         ----------
@@ -53,17 +53,16 @@ class NumberEstimates(VectorEstimates):
             A randomised column of numbers, booleans or times, or of vectors or curves; or a list of columns of numbers.
         by
             A randomised column: one mean per value (nulls of ``by`` are left out). Or a list of them: one mean for
-            every combination of their values. Means of groups need not average to the mean of all: each is estimated
-            for itself, with noise of its own, and drawn to the others only as far as noise asks for.
+            every combination of their values. Means of groups need not average to the overall mean: each mean is
+            estimated separately, and shrunk to the other means by its noise.
         weights
             A randomised numeric column of non-negative weights.
         bins
             Cut ``by`` into bins; of several ``{column: number or bounds}``.
         method
-            ``"auto"`` takes all that is known, declared bounds included: of groups the rows and what was measured,
-            weighted by precision; drawn to the mean of all rows by how much of their differences is noise (Efron and
-            Morris 1975).
-            ``"inverse"`` takes only the rows, unbiased up to the ratio.
+            ``"auto"`` uses rows, measured tables and declared bounds. For groups, rows and tables are weighted by
+            precision, and the means are shrunk to the overall mean by empirical Bayes (Efron and Morris 1975).
+            ``"inverse"`` uses only the rows, and is unbiased up to the ratio.
         target
             See the class.
 
@@ -72,15 +71,15 @@ class NumberEstimates(VectorEstimates):
         Series ``estimate, std_error, lower, upper``; with ``by``, or of several columns, a DataFrame of such rows. Of
         vectors a DataFrame with a row for every coordinate, of curves for every point (see `mean_curve`).
 
-        Where private inference found a column's bounds, the estimate is that of the column clipped to them, and the
-        interval is opened by what may lie beyond, groups taken for alike; ``attrs["beyond_bounds"]`` has the share of
-        the rows that is seen there. So it is with `sum`, `var` and `std`.
+        If private inference found a column's bounds, the estimate is the mean of the column clipped to its bounds. The
+        interval is widened by the rows that may lie beyond them, equally for all groups, and
+        ``attrs["beyond_bounds"]`` has their estimated share. `sum`, `var` and `std` do likewise.
 
-        Estimates of groups are shrunk; their intervals are no shorter than each group's own counts allow. A group whose
-        own counts leave its mean open by more than half a standard deviation of the column is in
-        ``attrs["hidden_groups"]``: its interval is that of its own counts (Fieller 1954), within the column's bounds,
-        and an `InferenceWarning` says how many groups are. Means by several keys that no table counts together assume
-        a moderate interaction: ``attrs["assumes"]`` names the columns, and a warning the remedy.
+        Estimates of groups are shrunk; each interval is at least as long as the group's own counts imply. If the own
+        counts have a standard error above half a standard deviation of the column, the group is listed in
+        ``attrs["hidden_groups"]``. Its interval comes from its own counts (Fieller 1954), within the column's bounds,
+        and an `InferenceWarning` gives the number of such groups. Means by several keys that no table counts together
+        assume a moderate interaction: ``attrs["assumes"]`` names the columns, and a warning the remedy.
 
         Raises
         ------
@@ -121,6 +120,7 @@ class NumberEstimates(VectorEstimates):
     def _mean(
         self, column: str, by: str | Sequence[str] | None, weights: str | None, bins: Any, method: str, target: str
     ) -> pd.Series[Any] | pd.DataFrame:
+        """Return the mean of one column, of all rows or by groups."""
         if self._source.column(column).space.holds_vectors:
             return self._vector_means(column, by, bins, target, weights=weights)
         sampling = self._source.sampling(target)
@@ -128,7 +128,7 @@ class NumberEstimates(VectorEstimates):
         if by is None:
             statistic = moments.mean(scale, self._weight(weights, column))
             if method == "inverse":
-                statistic = replace(statistic, known=lambda law, own: None, bounds=(-math.inf, math.inf))
+                statistic = replace(statistic, known=lambda law, population: None, bounds=(-math.inf, math.inf))
             return self._statistic(statistic, [column] if weights is None else [column, weights], target)
         if weights is not None:
             raise ParameterError("weights and by do not go together; leave one of them out")
@@ -142,34 +142,39 @@ class NumberEstimates(VectorEstimates):
         if column in keys:
             # The same noise in both factors: a product of surrogates is unbiased for independent noise only.
             raise ParameterError("a column cannot be grouped by itself; value_counts gives its distribution")
-        homes = [home for name in [column, *keys] if (home := self.plan.group_of(name)) is not None]
-        together = len({home.names for home in homes}) < len(homes)
+        groups_of_noise = [
+            group_of_noise for name in [column, *keys] if (group_of_noise := self.plan.group_of(name)) is not None
+        ]
+        together = len({group_of_noise.names for group_of_noise in groups_of_noise}) < len(groups_of_noise)
         if together and not isinstance(by, str):
             raise ParameterError("columns that are randomised together cannot be separated by several keys; name one")
-        groups = [replace(axes[0], group=homes[0])] if together else axes
+        groups = [replace(axes[0], group=groups_of_noise[0])] if together else axes
         batches = self._source.codes([column, *keys])
-        ratio, spread = surrogates.ratio_by_all(
-            scale.column, scale.value, scale.present, groups, batches, sampling, self._squares_of_bins(groups)
+        ratio, variances = surrogates.ratio_by_all(
+            scale.column, scale.value, scale.present, groups, batches, sampling, self._mean_squares_of_bins(groups)
         )
-        shown = self._shown_cells(axes, dropna=True)
-        labels, kept = [axis.labels[cells] for axis, cells in zip(axes, shown, strict=True)], np.ix_(*shown)
+        cells_of_axes = self._cells_to_show(axes, dropna=True)
+        labels, shown_cells = (
+            [axis.labels[cells] for axis, cells in zip(axes, cells_of_axes, strict=True)],
+            np.ix_(*cells_of_axes),
+        )
         index = labels[0] if isinstance(by, str) else pd.MultiIndex.from_product(labels)
-        rows = scale.back(ratio), spread * scale.width**2
-        results, said, errors = self._with_groups(scale, axes, rows, method, target == "population")
+        rows = scale.back(ratio), variances * scale.width**2
+        results, attrs, errors = self._shrink_groups(scale, axes, rows, method, target == "population")
         if not isinstance(by, str):
-            results = self._no_surer_than_coarser(results, column, keys, bins, method, target)
-        found = self._group_means(column, results[kept].each(np.ravel), said, index)
-        errors = errors[kept].ravel()
+            results = self._widen_to_coarser_groups(results, column, keys, bins, method, target)
+        means = self._present_groups(column, results[shown_cells].each(np.ravel), attrs, index)
+        errors = errors[shown_cells].ravel()
         if method != "inverse":
-            self._warn_of_groups(column, keys, index[errors > HIDDEN_SD].tolist(), len(errors), said)
+            self._warn_of_groups(column, keys, index[errors > HIDDEN_SD].tolist(), len(errors), attrs)
         if (errors > HIDDEN_SD).any():
-            found.attrs["hidden_groups"] = index[errors > HIDDEN_SD].tolist()
-        return found
+            means.attrs["hidden_groups"] = index[errors > HIDDEN_SD].tolist()
+        return means
 
-    def _no_surer_than_coarser(
+    def _widen_to_coarser_groups(
         self, results: Results, column: str, keys: Sequence[str], bins: Any, method: str, target: str
     ) -> Results:
-        """Return intervals of groups by several keys that are no shorter than those by each key."""
+        """Widen intervals of groups by several keys to at least the intervals by each key alone."""
         for place, key in enumerate(keys):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -179,6 +184,7 @@ class NumberEstimates(VectorEstimates):
             shape = [1] * results.std_error.ndim
             shape[place] = -1
             error = np.append(error, [0.0] * (results.std_error.shape[place] - len(error))).reshape(shape)
+            # The tiny divisor avoids 0/0 for groups without an error.
             factor = np.maximum(error / np.maximum(results.std_error, 1e-300), 1.0)
             with np.errstate(invalid="ignore"):
                 results = Results(
@@ -189,7 +195,7 @@ class NumberEstimates(VectorEstimates):
                 )
         return results
 
-    def _with_groups(
+    def _shrink_groups(
         self,
         scale: moments.Scale,
         keys: Sequence[Axis],
@@ -197,114 +203,134 @@ class NumberEstimates(VectorEstimates):
         method: str,
         population: bool,
     ) -> tuple[Results, dict[str, Any], FloatArray]:
-        """Return means of groups from the rows and from what was measured, what is said of them, and their own errors.
+        """Return group means from rows and measured tables, their attrs, and the errors before shrinkage.
 
-        Estimates are weighted by precision, and shrunk to the mean of all by how much of their differences is noise;
-        intervals are of the posterior's draws, and of a group's own evidence where noise hides the group. Last come the
-        errors of what each group shows of itself, in standard deviations of the column. ``rows`` are means by released
-        rows and their variances, which hold a population's chance.
+        Rows and tables are weighted by precision; the combined means are shrunk to the overall mean by empirical Bayes.
+        Intervals come from posterior draws; a group whose error is above `HIDDEN_SD` has the interval of its own
+        counts. Errors before shrinkage are in standard deviations of the column. ``rows`` are means by released rows
+        and their variances, which include a population's sampling variance.
         """
         ratio, variance = rows
         if method == "inverse":
             return self._results(ratio, variance), {"source": "rows"}, np.zeros(ratio.shape)
         fit, step = self._joints.group_means(keys, scale.column.name, self._z), scale.line[1]
         ends = _ends(scale.column.space)
-        # A few rows give a ratio's error by a base that is noise itself: means beyond the bounds say so.
+        # The delta method fails for a ratio whose base is mostly noise; a mean outside the bounds reveals this, and its
+        # distance to the bounds is added to the error.
         with np.errstate(invalid="ignore"):
-            beyond = np.where(variance > 0, ratio - np.clip(ratio, *ends), np.inf)
-        found, spread = ratio, np.where(np.isfinite(beyond), variance + beyond**2, np.inf)
-        noise = spread
-        centre, unsure, width = self._common_mean(scale)
+            excess = np.where(variance > 0, ratio - np.clip(ratio, *ends), np.inf)
+        estimates, row_variances = ratio, np.where(np.isfinite(excess), variance + excess**2, np.inf)
+        noise_variances = row_variances
+        centre, centre_variance, width = self._overall_mean(scale)
         if fit is not None:
-            own = np.minimum(np.maximum(fit.own.std_error * step, 1e-9), scale.width) ** 2
-            weight = np.where(np.isfinite(spread), own / (own + spread), 0.0)
-            # Of no rows a ratio, and its error, are not finite.
-            found = (1 - weight) * (centre + step * fit.estimate) + weight * np.where(weight > 0, ratio, 0.0)
-            noise = (1 - weight) ** 2 * fit.noise * step**2 + weight**2 * np.where(weight > 0, spread, 0.0)
-        apart, scales = (found.ravel() - centre) / width, np.ones(found.size)
-        moved, left = shrunk(apart, noise.ravel() / width**2, scales, _ALIKE, _FAR)
-        means = np.clip(centre + width * moved.reshape(found.shape), *ends)
-        errors, drawn, other = np.sqrt(spread) / width, left.reshape(found.shape) * width**2, ratio
+            table_variances = np.minimum(np.maximum(fit.own.std_error * step, 1e-9), scale.width) ** 2
+            row_weights = np.where(np.isfinite(row_variances), table_variances / (table_variances + row_variances), 0.0)
+            # The ratio of a group without rows is not finite: 0 · inf would be NaN.
+            estimates = (1 - row_weights) * (centre + step * fit.estimate) + row_weights * np.where(
+                row_weights > 0, ratio, 0.0
+            )
+            noise_variances = (1 - row_weights) ** 2 * fit.noise * step**2 + row_weights**2 * np.where(
+                row_weights > 0, row_variances, 0.0
+            )
+        residuals, scales = (estimates.ravel() - centre) / width, np.ones(estimates.size)
+        shrunk_residuals, shrunk_variances = shrunk(
+            residuals, noise_variances.ravel() / width**2, scales, _GROUP_MEAN_SD, _FAR_GROUP_SHARE
+        )
+        means = np.clip(centre + width * shrunk_residuals.reshape(estimates.shape), *ends)
+        errors, posterior_variances, unshrunk_means = (
+            np.sqrt(row_variances) / width,
+            shrunk_variances.reshape(estimates.shape) * width**2,
+            ratio,
+        )
         with np.errstate(invalid="ignore"):
-            low, high = ratio - self._z * np.sqrt(spread), ratio + self._z * np.sqrt(spread)
+            low, high = ratio - self._z * np.sqrt(row_variances), ratio + self._z * np.sqrt(row_variances)
         if fit is not None:
             errors = np.fmin(fit.own.std_error * step / width, errors)
-            drawn, other = fit.draws.var(axis=0, ddof=1) * step**2, centre + step * fit.own.estimate
+            posterior_variances, unshrunk_means = (
+                fit.draws.var(axis=0, ddof=1) * step**2,
+                centre + step * fit.own.estimate,
+            )
             low, high = (centre + step * end for end in (fit.own.lower, fit.own.upper))
-        # A group is no surer than its own evidence: intervals are not shrunk as estimates are.
-        squares = np.maximum(drawn, np.minimum(errors, 1.0) ** 2 * width**2)
-        hidden = ~(errors <= HIDDEN_SD)
-        other = np.where(hidden & ~np.isfinite(other), means, other)
-        means = np.where(~hidden & (np.abs(other - means) > 2 * np.sqrt(squares)), np.clip(other, *ends), means)
-        results = self._results(means, squares + (other - means) ** 2 + unsure)
-        # Without rows of its own a group may have any mean.
+        # Intervals are not shrunk: none is shorter than the interval of the group's own counts.
+        squares = np.maximum(posterior_variances, np.minimum(errors, 1.0) ** 2 * width**2)
+        is_hidden = ~(errors <= HIDDEN_SD)
+        unshrunk_means = np.where(is_hidden & ~np.isfinite(unshrunk_means), means, unshrunk_means)
+        means = np.where(
+            ~is_hidden & (np.abs(unshrunk_means - means) > 2 * np.sqrt(squares)), np.clip(unshrunk_means, *ends), means
+        )
+        results = self._results(means, squares + (unshrunk_means - means) ** 2 + centre_variance)
+        # A group without rows may have any mean within the bounds.
         low, high = (
-            np.clip(np.where(np.isnan(end), most, end), *ends) for end, most in zip((low, high), ends, strict=True)
+            np.clip(np.where(np.isnan(end), bound, end), *ends) for end, bound in zip((low, high), ends, strict=True)
         )
         low, high = np.minimum(low, means), np.maximum(high, means)
         results = Results(
             means,
-            np.where(hidden, (high - low) / (2 * self._z), results.std_error),
-            np.where(hidden, low, results.lower),
-            np.where(hidden, high, results.upper),
+            np.where(is_hidden, (high - low) / (2 * self._z), results.std_error),
+            np.where(is_hidden, low, results.lower),
+            np.where(is_hidden, high, results.upper),
         )
         if population and fit is not None:
             results = results.with_variance(fit.chance * step**2, self._z)
-        said: dict[str, Any] = {"source": "rows" if fit is None else "both"}
+        attrs: dict[str, Any] = {"source": "rows" if fit is None else "both"}
         if fit is not None and fit.assumes:
-            said["assumes"] = [*(axis.name for axis in keys), scale.column.name]
-        return results, said, errors
+            attrs["assumes"] = [*(axis.name for axis in keys), scale.column.name]
+        return results, attrs, errors
 
     def _warn_of_groups(
-        self, column: str, by: Sequence[str], hidden: Sequence[Any], groups: int, said: Mapping[str, Any]
+        self, column: str, by: Sequence[str], hidden_groups: Sequence[Any], groups: int, attrs: Mapping[str, Any]
     ) -> None:
-        """Warn once of groups that noise hides, and of an interaction that is assumed to be moderate."""
+        """Warn of groups whose means are mostly noise, or else of an interaction that is assumed to be moderate."""
         if not self.clipped and not reasons(self.plan.not_found).keys().isdisjoint((column, *by)):
             return
         table = ", ".join(map(repr, [*by, column]))
-        more = f'measure=["auto", ({table})] in another release measures them together'
-        if hidden:
-            # One key is measured with the number by default: only less noise helps.
-            remedy = more if len(by) > 1 else "pool small groups, or raise epsilon"
+        measure_remedy = f'measure=["auto", ({table})] in another release measures them together'
+        if hidden_groups:
+            # A single key is measured together with the column by default: only less noise helps.
+            remedy = measure_remedy if len(by) > 1 else "pool small groups, or raise epsilon"
             warn(
-                f"means of {column!r} by {name_list(by)}: noise hides {len(hidden)} of {groups} groups, whose "
+                f"means of {column!r} by {name_list(by)}: noise hides {len(hidden_groups)} of {groups} groups, whose "
                 f"intervals are of their own counts; {remedy}",
                 InferenceWarning,
             )
-        elif "assumes" in said:
-            warn(f"means of {column!r} by {name_list(by)} assume a moderate interaction; {more}", InferenceWarning)
+        elif "assumes" in attrs:
+            warn(
+                f"means of {column!r} by {name_list(by)} assume a moderate interaction; {measure_remedy}",
+                InferenceWarning,
+            )
 
-    def _common_mean(self, scale: moments.Scale) -> tuple[float, float, float]:
+    def _overall_mean(self, scale: moments.Scale) -> tuple[float, float, float]:
         """Return the mean of all rows, its variance, and the standard deviation of the rows."""
         (start, step), (mean, squares) = scale.line, self._joints.law(scale.column.name).moments
         width, ends = step * math.sqrt(max(squares, 0.0)), _ends(scale.column.space)
-        values, covariance, _ = self._with_levels(moments.mean(scale, None), [scale.column.name], "table")
-        centre, unsure = float(values[0]), float(covariance[0, 0])
-        if not math.isfinite(centre + unsure):
-            centre, unsure = start + step * mean, scale.width**2
-        unsure = min(unsure, scale.width**2)
-        return float(np.clip(centre, *ends)), unsure, max(width, math.sqrt(unsure), 1e-12 * scale.width)
+        values, covariance, _ = self._moments_with_levels(moments.mean(scale, None), [scale.column.name], "table")
+        centre, variance = float(values[0]), float(covariance[0, 0])
+        if not math.isfinite(centre + variance):
+            centre, variance = start + step * mean, scale.width**2
+        variance = min(variance, scale.width**2)
+        return float(np.clip(centre, *ends)), variance, max(width, math.sqrt(variance), 1e-12 * scale.width)
 
-    def _group_means(self, column: str, results: Results, said: Mapping[str, Any], index: pd.Index) -> pd.DataFrame:
+    def _present_groups(self, column: str, results: Results, attrs: Mapping[str, Any], index: pd.Index) -> pd.DataFrame:
+        """Return group means as a table, widened by rows beyond inferred bounds, with warnings."""
         self._warn_of_clipped([column])
         self._warn_of_others([column])
         tails = self._tails(column)
-        if said["source"] != "rows" or np.isfinite(results.std_error).all():
+        if attrs["source"] != "rows" or np.isfinite(results.std_error).all():
             results = results.clipped(*_ends(self._source.column(column).space))
         if tails is not None:
             results = results.opened(tails.of_mean(), self._z)
-        return self._in_units(results, column).frame(index, {**said} | self._said_of_tails([column]))
+        return self._in_units(results, column).frame(index, {**attrs} | self._tail_attrs([column]))
 
     @nan_if_not_found
     def sum(self, column: str, *, weights: str | None = None, target: str = "table") -> pd.Series[Any]:
-        """Return the sum of a numeric column (pandas' ``sum``), over the rows where it is not null.
+        """Return the sum of a numeric column (pandas' ``sum``), over the rows that are not null.
 
         Parameters
         ----------
         column
             A randomised column of numbers or booleans.
         weights
-            A randomised numeric column: the sum is of the products with it, where neither is null.
+            A randomised numeric column: the result is the sum of products with the weights, over rows without nulls.
         target
             See the class.
 
@@ -333,7 +359,7 @@ class NumberEstimates(VectorEstimates):
 
     @nan_if_not_found
     def var(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
-        """Return the variance of a numeric column (pandas' ``var``), over the rows where it is not null.
+        """Return the variance of a numeric column (pandas' ``var``), over the rows that are not null.
 
         Parameters
         ----------
@@ -362,21 +388,22 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).var("age").round(-1).to_dict()
         {'estimate': 400.0, 'std_error': 30.0, 'lower': 340.0, 'upper': 450.0}
         """
-        found = self._variance(column, check_whole(ddof, "ddof", 0), target)
-        # The interval holds what may lie beyond; a warning is for what surely does.
+        series = self._variance(column, check_whole(ddof, "ddof", 0), target)
+        # The interval covers rows that may lie beyond the bounds; the warning is for rows that surely do.
         self._warn_of_tails([column], lambda tails: tails.matter)
-        return found
+        return series
 
     def _variance(self, column: str, ddof: int, target: str) -> pd.Series[Any]:
+        """Return the unbiased variance of a column."""
         return self._statistic(moments.variance(moments.Scale.of(self._source.column(column)), ddof), [column], target)
 
     @nan_if_not_found
     def std(self, column: str, ddof: int = 1, *, target: str = "table") -> pd.Series[Any]:
         """Return the standard deviation of a numeric column (pandas' ``std``): the root of `var`.
 
-        Where noise leaves the variance uncertain the estimate is the mean of what its root may be: not below 0, and for
-        declared bounds a and b and the mean μ at most (b − μ)(μ − a) (Bhatia and Davis 2000).
-        The interval of a column of two values is as wide as that of the share of either.
+        If the variance is uncertain, the estimate is the posterior mean of its root. The variance is at least 0, and
+        with declared bounds a and b and the mean μ at most (b − μ)(μ − a) (Bhatia and Davis 2000). The interval of a
+        binary column covers the interval of its share.
 
         Parameters
         ----------
@@ -405,30 +432,30 @@ class NumberEstimates(VectorEstimates):
         {'estimate': 19.9, 'std_error': 0.7, 'lower': 18.6, 'upper': 21.2}
         """
         moment, z = self.var(column, ddof, target=target), self._z
-        found = self._with_fit(moment, column, ddof, target)
-        most = self._most_variance(column, target)
-        # What may lie beyond inferred bounds opens the interval upwards, and is no noise about the estimate.
-        own = min(found["std_error"], (found["estimate"] - found["lower"]) / z)
-        value, highest = found["estimate"], found["upper"]
-        if found is moment:
-            # A fit is no normal law that reaches below zero, as this one does: what is below is spread above.
-            value = truncated_root(value, own, most) ** 2
-            if highest < value:
-                highest = value + z * own / max(-found["estimate"] / own, 1.0)
-        lower, upper = (math.sqrt(min(max(end, 0.0), most)) for end in (found["lower"], highest))
+        series = self._prefer_fit(moment, column, ddof, target)
+        max_variance = self._max_variance(column, target)
+        # Rows beyond inferred bounds widen only the upper side, so that the lower side gives the noise.
+        noise_sd = min(series["std_error"], (series["estimate"] - series["lower"]) / z)
+        value, upper_variance = series["estimate"], series["upper"]
+        if series is moment:
+            # An unbiased variance may be negative, unlike a fitted one: truncate its normal distribution at 0.
+            value = truncated_root(value, noise_sd, max_variance) ** 2
+            if upper_variance < value:
+                upper_variance = value + z * noise_sd / max(-series["estimate"] / noise_sd, 1.0)
+        lower, upper = (math.sqrt(min(max(end, 0.0), max_variance)) for end in (series["lower"], upper_variance))
         point = min(max(math.sqrt(value), lower), upper) if math.isfinite(value) else math.nan
-        lower, upper = self._with_share(column, ddof, target, lower, upper)
+        lower, upper = self._widen_by_share(column, ddof, target, lower, upper)
         arms = (point - lower) / z, (upper - point) / z
-        error = max((upper - lower) / (2 * z), _error_of_root(value, own), math.hypot(*arms) / math.sqrt(2))
+        error = max((upper - lower) / (2 * z), _error_of_root(value, noise_sd), math.hypot(*arms) / math.sqrt(2))
         results = Results(*np.array([point, error, lower, upper])[:, None])
         out = self._in_units(results, column, "duration").series(column)
         out.attrs |= moment.attrs
         return out
 
-    def _with_share(self, column: str, ddof: int, target: str, lower: float, upper: float) -> tuple[float, float]:
-        """Return an interval of a standard deviation, for two values as wide as that of the share of either.
+    def _widen_by_share(self, column: str, ddof: int, target: str, lower: float, upper: float) -> tuple[float, float]:
+        """Widen the interval of a standard deviation of a binary column to cover the interval of the share p.
 
-        The root of p(1 − p) is flat at a half and steep at 0: an error of p there is far from that of a straight line.
+        √(p(1 − p)) is flat at ½ and steep at 0, so that the delta method understates its error.
         """
         space = self._source.column(column).space
         if space.values != 2:
@@ -443,39 +470,40 @@ class NumberEstimates(VectorEstimates):
         roots = (last - first) * np.sqrt(shares * (1 - shares) * rows / (rows - ddof))
         return min(lower, float(roots.min())), max(upper, float(roots.max()))
 
-    def _with_fit(self, found: pd.Series[Any], column: str, ddof: int, target: str) -> pd.Series[Any]:
+    def _prefer_fit(self, series: pd.Series[Any], column: str, ddof: int, target: str) -> pd.Series[Any]:
+        """Return the variance of the column's fitted distribution if it is more precise and compatible."""
         law, rows = self._joints.law(column), max(float(self._all_rows), ddof + 1.0)
         if not self.n or self._tails(column) is not None or law.source == "tables":
-            return found
+            return series
         scale = line_of(self._source.column(column).space)[1] ** 2 * rows / (rows - ddof)
         value, error = (v * scale for v in law.variance(self._source.sampling(target)))
-        # Where both contradict each other the unbiased one is right.
-        if not error < found["std_error"] or not found["lower"] <= value <= found["upper"]:
-            return found
-        out = found.copy()
-        out[list(RESULTS)] = value, error, value - self._z * error, value + self._z * error
-        return out
+        # If the fit lies outside the unbiased interval, the fit is misspecified: keep the unbiased estimate.
+        if not error < series["std_error"] or not series["lower"] <= value <= series["upper"]:
+            return series
+        fitted = series.copy()
+        fitted[list(RESULTS)] = value, error, value - self._z * error, value + self._z * error
+        return fitted
 
-    def _most_variance(self, column: str, target: str) -> float:
-        """Return the most that the variance of a column may be, given its declared bounds and what its mean may be."""
+    def _max_variance(self, column: str, target: str) -> float:
+        """Return the largest variance given declared bounds and the interval of the mean (Bhatia and Davis 2000)."""
         if self._tails(column) is not None:
             return math.inf
         space = self._source.column(column).space
         if space.is_time:
             return math.inf
         mean = self.mean(column, target=target)
-        least, greatest = (float(np.asarray(mean[end])) for end in ("lower", "upper"))
-        if not math.isfinite(least + greatest):
+        mean_lower, mean_upper = (float(np.asarray(mean[end])) for end in ("lower", "upper"))
+        if not math.isfinite(mean_lower + mean_upper):
             return math.inf
         first, last = _ends(space)
-        centre = min(max((first + last) / 2, least), greatest)
+        centre = min(max((first + last) / 2, mean_lower), mean_upper)
         rows = max(float(self.rows), 2.0)
         return max((last - centre) * (centre - first), 0.0) * rows / (rows - 1)
 
     def cov(self, columns: Sequence[str] | None = None, ddof: int = 1, *, target: str = "table") -> pd.DataFrame:
         """Return the covariances of numeric columns (pandas' ``DataFrame.cov``), nulls dropped by pair.
 
-        Where bounds were inferred, intervals reach as far as rows beyond them seem to raise both spreads.
+        If bounds were inferred, intervals include the increase of both standard deviations by rows beyond the bounds.
 
         Parameters
         ----------
@@ -506,22 +534,24 @@ class NumberEstimates(VectorEstimates):
         >>> dpf.Estimates(safe).cov()["estimate"].round(-3).loc["x", "y"]
         np.float64(167000.0)
         """
-        rest = check_whole(ddof, "ddof", 0)
+        checked_ddof = check_whole(ddof, "ddof", 0)
 
         def covariance(pair: tuple[str, str], values: FloatArray, covariances: FloatArray) -> Results:
-            # Where one number goes up with the other in a straight line, both spreads rise as their covariance does.
-            risen = math.prod(math.sqrt(tails.rise) for name in pair if (tails := self._tails(name)) is not None)
-            return self._results(values[:1], covariances[0, :1]).stretched(risen, self._z)
+            # Under perfect correlation the covariance is the product of both standard deviations: multiply the factors.
+            factor = math.prod(math.sqrt(tails.rise) for name in pair if (tails := self._tails(name)) is not None)
+            return self._results(values[:1], covariances[0, :1]).stretched(factor, self._z)
 
-        return self._matrix(columns, rest, target, lambda name: self._variance(name, rest, target), covariance)
+        return self._matrix(
+            columns, checked_ddof, target, lambda name: self._variance(name, checked_ddof, target), covariance
+        )
 
     def corr(self, columns: Sequence[str] | None = None, *, target: str = "table") -> pd.DataFrame:
         """Return the correlations of numeric columns (pandas' ``DataFrame.corr``), nulls dropped by pair.
 
-        Where both columns were measured it is that of the fit, with an interval by draws of the table. Elsewhere
-        intervals are by profile likelihood (Venzon and Moolgavkar 1988): where noise hides a variance they are −1 to 1,
-        the estimate is NaN, and a warning says so. ``std_error`` is the interval's longer side over its normal
-        quantile.
+        If both columns were measured, the estimate comes from the fit, and the interval from posterior draws. Otherwise
+        intervals are by profile likelihood (Venzon and Moolgavkar 1988). If a variance is below its noise, the interval
+        is −1 to 1, the estimate is NaN, and a warning names the pair. ``std_error`` is the interval's longer side over
+        its normal quantile.
 
         Parameters
         ----------
@@ -556,14 +586,14 @@ class NumberEstimates(VectorEstimates):
             if fitted is not None:
                 return fitted
             point, lower, upper = moments.profile_correlation(values, covariances, z)
-            # An estimate of 1 has no side above it: half of the interval is no error of it.
+            # An estimate of 1 has no upper side, so that half of the interval's length would understate its error.
             longer = (upper - lower) / 2 if math.isnan(point) else max(upper - point, point - lower)
             return Results(point, longer / z, lower, upper)
 
-        itself = dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
-        found = self._matrix(columns, 0, target, lambda name: pd.Series(itself), correlation)
-        warn_of_hidden(found.index, found["estimate"].to_numpy(), found.attrs.get(NOT_FOUND, {}))
-        return found
+        diagonal = dict(zip(RESULTS, (1.0, 0.0, 1.0, 1.0), strict=True))
+        matrix = self._matrix(columns, 0, target, lambda name: pd.Series(diagonal), correlation)
+        warn_of_hidden(matrix.index, matrix["estimate"].to_numpy(), matrix.attrs.get(NOT_FOUND, {}))
+        return matrix
 
     # Distributions
 
@@ -573,21 +603,21 @@ class NumberEstimates(VectorEstimates):
     ) -> pd.DataFrame:
         """Return the distribution of a numeric column in bins, by maximum likelihood.
 
-        The distribution is fitted on a grid of 128 cells, so that its counts are not negative; those
-        of measured tables are unbiased, and may be a little below 0 where no rows are. `value_counts` with
-        ``bins`` and ``method="inverse"`` gives unbiased counts instead, whose errors are much larger. Where nothing
-        was measured (δ = 0, or ``measure=None``) a fit is smooth on the scale of Laplace noise: a spike, as of 40 hours
-        a week, is spread over its neighbours. Intervals are by profile likelihood, and wide where the rows do not rule
-        out such a spike. ``numbers="square_wave"`` shows it, of up to about 1,000 steps.
+        The distribution is fitted on a grid of 128 cells, so that its counts are not negative. Counts of measured
+        tables are unbiased, and may be slightly negative in empty bins. `value_counts` with ``bins`` and
+        ``method="inverse"`` gives unbiased counts instead, with much larger errors. Without measured tables (δ = 0, or
+        ``measure=None``) a fit is smooth on the scale of Laplace noise: a spike, as of 40 hours a week, is spread over
+        its neighbours. Intervals are by profile likelihood, and wide if the rows do not rule out a spike.
+        ``numbers="square_wave"`` resolves spikes, for up to about 1,000 steps.
 
         Parameters
         ----------
         column
             A randomised numeric column.
         bins
-            A number of bins between the space's bounds (where there are fewer values, one for each), or bounds in
-            order (NumPy's ``histogram``). Those beyond the space's bounds are NaN, as values there were clipped; a bin
-            up to the space's upper bound ends a step beyond it, as it holds the rows there.
+            A number of bins between the space's bounds (at most one for each value), or bounds in order (NumPy's
+            ``histogram``). Bins beyond the space's bounds are NaN, because values there were clipped. A bin up to the
+            space's upper bound ends a step beyond it, because it includes the rows at the bound.
         density
             Give densities per unit instead of counts.
         target
@@ -601,20 +631,20 @@ class NumberEstimates(VectorEstimates):
         unit = np.ones(axis.bins)
         check_flags(density=density)
         if density:
-            # Per unit and per row with a value: densities integrate to one, as NumPy's do.
+            # Densities are per unit and per row that is not null: they integrate to 1, as NumPy's do.
             widths = np.diff(axis.edges) * line_of(axis.column.space)[1] * fitted.shares[: fitted.bins].sum()
             unit = 1 / (widths * rows)
         part, tails = slice(0, axis.bins), self._tails(column)
         results = Results(*fitted.parts_of(parts[part], sampling, self._z) * rows * unit)
         if isinstance(bins, Iterable):
-            self._warn_of_shared(column, *self._rows_at_bounds(axis))
-            results = self._opened_at_bounds(results, axis, unit)
+            self._warn_of_rows_at_ends(column, *self._count_rows_at_bounds(axis))
+            results = self._widen_at_bounds(results, axis, unit)
         results = results.from_none()
         if tails is not None:
             results = results.opened((tails.of_bins(axis.bins), (0.0, 0.0)), self._z, unit)
         results = results.within(most=rows * unit)
-        found = results.frame(axis.labels[part], {"source": fitted.source} | self._said_of_tails([column]))
-        return found if isinstance(bins, int | np.integer) or bins is None else as_asked(found, axis, list(bins))
+        frame = results.frame(axis.labels[part], {"source": fitted.source} | self._tail_attrs([column]))
+        return frame if isinstance(bins, int | np.integer) or bins is None else as_asked(frame, axis, list(bins))
 
     @nan_if_not_found
     def quantile(
@@ -622,10 +652,10 @@ class NumberEstimates(VectorEstimates):
     ) -> pd.Series[Any] | pd.DataFrame:
         """Return quantiles of a numeric column's values (pandas' ``quantile``), by maximum likelihood.
 
-        The distribution is fitted on a grid of 128 cells and interpolated within; the estimate is a value of the space,
-        and the standard error at least that of half a step. Intervals are where the likelihood allows the level to be
-        reached (Woodruff 1952). They stay within the space's bounds; those that reach a bound which was inferred go on
-        as far as the rows beyond it may. Extremes (0 and 1) cannot be learnt from noisy rows.
+        The distribution is fitted on a grid of 128 cells and interpolated within cells. The estimate is a value of the
+        space, and the standard error is at least the error of an interval one step long. Intervals invert the
+        likelihood interval of the level (Woodruff 1952). They stay within the space's bounds; an interval up to an
+        inferred bound includes the rows that may lie beyond. Extremes (0 and 1) cannot be learnt from noisy rows.
 
         Parameters
         ----------
@@ -658,36 +688,37 @@ class NumberEstimates(VectorEstimates):
         """
         sampling = self._source.sampling(target)
         levels, z = checked_levels(q), self._z
-        one = self._source.column(column)
-        moments.check_holds_numbers(one)
-        space = one.space
+        source_column = self._source.column(column)
+        moments.check_holds_numbers(source_column)
+        space = source_column.space
         fitted = self._joints.law(column)
         start, step = line_of(space)
         codes = fitted.quantiles(levels, z, sampling)
         last = space.values - 1
-        point, lower, upper = (start + np.clip(found, 0, last) * step for found in codes)
-        # A real number is known to half a step of its grid.
+        point, lower, upper = (start + np.clip(code, 0, last) * step for code in codes)
+        # Real numbers are rounded to a grid, which leaves an error of half a step.
         rounding = 0.0 if space.is_whole else step / 2
         end = start + last * step
         lower, upper = np.maximum(lower - rounding, start), np.minimum(upper + rounding, end)
         if (tails := self._tails(column)) is not None:
             below, above = np.transpose([tails.of_quantile(level, z) for level in levels])
             lower, upper = lower - np.where(lower <= start, below, 0.0), upper + np.where(upper >= end, above, 0.0)
-        # Where an interval is of one value the next is half a step away.
+        # An interval of one value still has the rounding error of half a step.
         error = np.maximum(upper - lower, step) / (2 * z)
         results = Results(point, error, lower, upper)
-        said = {"source": fitted.source} | self._said_of_tails([column])
-        table = self._in_units(results, column).frame(pd.Index(levels, name="q"), said)
+        attrs = {"source": fitted.source} | self._tail_attrs([column])
+        table = self._in_units(results, column).frame(pd.Index(levels, name="q"), attrs)
         return table if np.ndim(q) else table.iloc[0].rename(column)
 
 
 def _ends(space: Space) -> tuple[float, float]:
+    """Return the lowest and highest value of a numeric space."""
     start, step = line_of(space)
     return start, start + step * (space.values - 1)
 
 
 def _error_of_root(value: float, error: float) -> float:
-    """Return the standard error of a root: by its slope, or the steeper way down by three errors, towards zero."""
+    """Return the standard error of a root: by the delta method, or by a secant three errors down if that is steeper."""
     root = math.sqrt(value)
     if not root > 0:
         return math.sqrt(error) if error >= 0 else math.nan
@@ -695,7 +726,7 @@ def _error_of_root(value: float, error: float) -> float:
 
 
 def checked_levels(q: Any, fewest: int = 0) -> FloatArray:
-    """Return levels of quantiles, or raise `ParameterError` unless they lie in (0, 1) and are so many at least."""
+    """Return quantile levels, or raise `ParameterError` unless they lie in (0, 1) and number at least ``fewest``."""
     try:
         levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
     except (TypeError, ValueError):

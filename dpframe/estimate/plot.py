@@ -11,7 +11,7 @@ from dpframe.errors import ParameterError
 from dpframe.spaces.cells import has_few_values
 
 MOST_CURVES = 8
-"""Mean curves in one picture (limit of a picture)."""
+"""Largest number of mean curves in one picture (limit of a picture)."""
 
 
 def draw(estimates: Any, columns: tuple[str, ...], ax: Any, options: dict[str, Any]) -> Any:
@@ -25,78 +25,80 @@ def draw(estimates: Any, columns: tuple[str, ...], ax: Any, options: dict[str, A
     if ax is None:
         _, ax = plt.subplots(layout="constrained")
     if len(columns) == 2:
-        return _cross_table(estimates.crosstab(*columns, **options), ax)
+        return _draw_cross_table(estimates.crosstab(*columns, **options), ax)
     space = estimates.plan[columns[0]].space
     if has_few_values(space):
-        return _bars(estimates.value_counts(columns[0], sort=False, **options), ax)
+        return _draw_bars(estimates.value_counts(columns[0], sort=False, **options), ax)
     if space.holds_vectors:
         return draw_curve(estimates.mean_curve(columns[0], **options), ax)
     if space.holds_sets:
-        return _bars(estimates.support(columns[0], **options), ax, "share of rows")
-    return _histogram(estimates.histogram(columns[0], **options), ax)
+        return _draw_bars(estimates.support(columns[0], **options), ax, "share of rows")
+    return _draw_histogram(estimates.histogram(columns[0], **options), ax)
 
 
-def _spans(table: pd.DataFrame) -> np.ndarray[Any, Any]:
+def _interval_lengths(table: pd.DataFrame) -> np.ndarray[Any, Any]:
+    """Return the distances from estimates to the ends of intervals, shape (2, rows)."""
     point = table["estimate"].to_numpy()
     return np.asarray(np.abs(np.stack([point - table["lower"].to_numpy(), table["upper"].to_numpy() - point])))
 
 
-def _bars(table: pd.DataFrame, ax: Any, counted: str = "rows") -> Any:
+def _draw_bars(table: pd.DataFrame, ax: Any, unit: str = "rows") -> Any:
     places = np.arange(len(table))
     ax.barh(places, table["estimate"], color="#6b8fb4")
-    ax.errorbar(table["estimate"], places, xerr=_spans(table), fmt="none", ecolor="#222222", capsize=2)
+    ax.errorbar(table["estimate"], places, xerr=_interval_lengths(table), fmt="none", ecolor="#222222", capsize=2)
     ax.set_yticks(places, [str(label) for label in table.index])
     ax.invert_yaxis()
-    ax.set(xlabel=f"{counted} (estimate, interval)", ylabel=table.index.name)
+    ax.set(xlabel=f"{unit} (estimate, interval)", ylabel=table.index.name)
     return ax
 
 
 def draw_curve(table: pd.DataFrame, ax: Any) -> Any:
-    """Draw mean curves, one for each group, with the bands that hold at all of their points.
+    """Draw the mean curve of each group with its band, which holds at all points at once.
 
-    Among many groups those with the narrowest bands are drawn.
+    Among many groups only the groups with the narrowest bands are drawn.
     """
-    whole = table.index.nlevels == 1
-    groups = [("mean", table)] if whole else list(table.groupby(level=0, sort=False, observed=True))
+    is_single = table.index.nlevels == 1
+    groups = [("mean", table)] if is_single else list(table.groupby(level=0, sort=False, observed=True))
     width = [float((part["band_upper"] - part["band_lower"]).max()) for _, part in groups]
-    clear = sorted(np.argsort(width, kind="stable")[:MOST_CURVES])
-    shown = [groups[i] for i in clear if np.isfinite(width[i])]
-    for name, part in shown:
+    narrowest = sorted(np.argsort(width, kind="stable")[:MOST_CURVES])
+    groups_drawn = [groups[i] for i in narrowest if np.isfinite(width[i])]
+    for name, part in groups_drawn:
         places = part.index.get_level_values(-1).to_numpy(dtype=float)
         (line,) = ax.plot(places, part["estimate"], label=str(name))
         ax.fill_between(places, part["band_lower"], part["band_upper"], alpha=0.25, color=line.get_color())
     ax.set(xlabel=table.index.names[-1], ylabel="mean (estimate, band)")
-    if not whole:
-        hidden = len(groups) - len(shown)
-        # Next to the curves, where the figure makes room for it, and else where it hides least.
+    if not is_single:
+        omitted_count = len(groups) - len(groups_drawn)
+        # Only a layout engine makes space for a legend beside the axes; otherwise matplotlib places it inside.
         place: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if ax.figure.get_layout_engine() else {}
-        more = f"\n({hidden} more, less certain)" if hidden else ""
-        ax.legend(title=f"{table.index.names[0]}{more}", **place)
+        omitted_text = f"\n({omitted_count} more, less certain)" if omitted_count else ""
+        ax.legend(title=f"{table.index.names[0]}{omitted_text}", **place)
     return ax
 
 
-def _histogram(table: pd.DataFrame, ax: Any) -> Any:
-    left = [interval.left for interval in table.index]
+def _draw_histogram(table: pd.DataFrame, ax: Any) -> Any:
+    starts = [interval.left for interval in table.index]
     width = [interval.length for interval in table.index]
     middle = [interval.mid for interval in table.index]
-    ax.bar(left, table["estimate"], width=width, align="edge", color="#6b8fb4", edgecolor="white")
-    ax.errorbar(middle, table["estimate"], yerr=_spans(table), fmt="none", ecolor="#222222", capsize=2)
+    ax.bar(starts, table["estimate"], width=width, align="edge", color="#6b8fb4", edgecolor="white")
+    ax.errorbar(middle, table["estimate"], yerr=_interval_lengths(table), fmt="none", ecolor="#222222", capsize=2)
     ax.set(xlabel=table.index.name, ylabel="rows (estimate, interval)")
     return ax
 
 
-def _cross_table(table: pd.DataFrame, ax: Any) -> Any:
+def _draw_cross_table(table: pd.DataFrame, ax: Any) -> Any:
     point, error = table["estimate"], table["std_error"]
     image = ax.imshow(point.to_numpy(dtype=float), cmap="Blues", aspect="auto")
     ax.figure.colorbar(image, ax=ax, label="rows (estimate ± standard error)")
     ax.set_xticks(range(point.shape[1]), [str(label) for label in point.columns], rotation=45, ha="right")
     ax.set_yticks(range(point.shape[0]), [str(label) for label in point.index])
     ax.set(xlabel=point.columns.name, ylabel=point.index.name)
+    # Numbers fit only into the cells of a small table.
     if point.size <= 60:
         cells, errors = point.to_numpy(dtype=float), error.to_numpy(dtype=float)
         dark = np.nanmax(cells) / 2
         for i, j in np.ndindex(*point.shape):
-            value, spread = cells[i, j], errors[i, j]
-            text = f"{value:,.0f}\n±{spread:,.0f}" if abs(dark) > 1 else f"{value:.3f}\n±{spread:.3f}"
+            value, cell_error = cells[i, j], errors[i, j]
+            text = f"{value:,.0f}\n±{cell_error:,.0f}" if abs(dark) > 1 else f"{value:.3f}\n±{cell_error:.3f}"
             ax.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if value > dark else "black")
     return ax

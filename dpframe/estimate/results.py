@@ -1,4 +1,4 @@
-"""What is asked of a joint, what is answered, and how pandas shows estimates with their errors and intervals."""
+"""Questions about a joint, their answers, and the presentation of estimates with errors and intervals in pandas."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dpframe.spaces.arrays import FloatArray
 RESULTS = ("estimate", "std_error", "lower", "upper")
 
 Excess = tuple[Any, Any]
-"""By how much a statistic is too small, and the standard error of that."""
+"""Amount by which a statistic is too small, and the amount's standard error."""
 
 Ends = tuple[Excess, Excess]
-"""By how much a statistic may be lower, and higher, than its estimate says."""
+"""Amounts by which a statistic may be lower, and higher, than its estimate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +49,12 @@ class Results:
         z: float,
         has_total: bool = False,
     ) -> Results:
-        """Return intervals around estimates from draws of what they estimate, whose first axis is the draws.
+        """Return intervals around estimates from posterior draws; the first axis of ``draws`` is the draw.
 
-        The variance of a new draw about the mean of m is (1 + 1/m) times theirs, in Student's law of m − 1 degrees; how
-        far the estimate is from that mean is an error of its own, which draws do not have. ``variance`` is added.
-        Skewed draws have a semi-deviation on either side. An estimate more than two deviations off is replaced by the
-        mean of the draws, unless estimates add up to a total (``has_total``).
+        A new draw has (1 + 1/m) times the variance of m draws about their mean, under Student's distribution with
+        m − 1 degrees of freedom. The distance from the estimate to the mean is a further error, and ``variance`` is
+        added. Skewed draws have a semi-deviation on either side. An estimate more than two deviations off is replaced
+        by the mean of the draws, unless estimates add up to a total (``has_total``).
 
         >>> Results.of_draws(np.zeros(1), np.linspace(-1, 1, 41)[:, None], 0.0, 1.96).upper.round(2).tolist()
         [1.23]
@@ -62,14 +62,17 @@ class Results:
         number, mean, squares = len(draws), draws.mean(axis=0), draws.var(axis=0, ddof=1)
         is_far = np.abs(mean - estimate) > 2 * np.sqrt(squares + variance)
         estimate = np.where(is_far & (not has_total), mean, estimate)
-        apart = draws - mean
+        residuals = draws - mean
         deviation = np.sqrt(np.where(squares > 0, squares, 1.0))
-        cubes = ((apart / deviation) ** 3).mean(axis=0)
-        skewed = np.abs(cubes) > 2 * math.sqrt(6 / number)
-        above, below = (2 * (np.maximum(side, 0.0) ** 2).mean(axis=0) for side in (apart, -apart))
-        own = student_quantile(z, number - 1) ** 2 * (1 + 1 / number)
-        more = z**2 * ((mean - estimate) ** 2 + variance)
-        up, down = (np.sqrt(own * np.where(skewed, side, squares) + more) for side in (above, below))
+        cubes = ((residuals / deviation) ** 3).mean(axis=0)
+        # √(6/m) is the standard error of the skewness of m normal draws.
+        is_skewed = np.abs(cubes) > 2 * math.sqrt(6 / number)
+        above, below = (2 * (np.maximum(side, 0.0) ** 2).mean(axis=0) for side in (residuals, -residuals))
+        squared_quantile = student_quantile(z, number - 1) ** 2 * (1 + 1 / number)
+        extra_variance = z**2 * ((mean - estimate) ** 2 + variance)
+        up, down = (
+            np.sqrt(squared_quantile * np.where(is_skewed, side, squares) + extra_variance) for side in (above, below)
+        )
         return cls(estimate, (up + down) / (2 * z), estimate - down, estimate + up)
 
     @property
@@ -78,33 +81,33 @@ class Results:
         return {name: getattr(self, name) for name in RESULTS}
 
     def each(self, function: Callable[[Any], Any]) -> Results:
-        """Return what a function makes of each of the four."""
+        """Apply a function to each of the four arrays."""
         return Results(*map(function, self.parts.values()))
 
     def __getitem__(self, part: Any) -> Results:
         return self.each(lambda values: values[part])
 
     def within(self, least: Any = -np.inf, most: Any = np.inf) -> Results:
-        """Return intervals cut at bounds of the truth."""
+        """Clip intervals to the bounds of possible values."""
         return replace(self, lower=np.clip(self.lower, least, most), upper=np.clip(self.upper, least, most))
 
     def clipped(self, least: float, most: float) -> Results:
-        """Return estimates and intervals within bounds of the truth, intervals of a standard error at least."""
+        """Clip estimates and intervals to possible values; intervals are at least a standard error long."""
         least_width = np.nan_to_num(self.std_error, nan=0.0, posinf=0.0)
         lower, upper = np.minimum(self.lower, most - least_width), np.maximum(self.upper, least + least_width)
         return Results(np.clip(self.estimate, least, most), self.std_error, lower, upper).within(least, most)
 
     def opened(self, ends: Ends, z: float, unit: Any = 1.0) -> Results:
-        """Return intervals that hold what the estimates lack, too, which is given in some unit."""
-        point, own = self.estimate, self.std_error
-        below, above = (excess * unit + z * np.hypot(own, error * unit) for excess, error in ends)
+        """Widen intervals by the amounts that the estimates may lack below and above, in some unit."""
+        point, std_error = self.estimate, self.std_error
+        below, above = (excess * unit + z * np.hypot(std_error, error * unit) for excess, error in ends)
         low, high = np.minimum(self.lower, point - below), np.maximum(self.upper, point + above)
         with np.errstate(invalid="ignore"):
-            error = np.maximum(own, np.maximum(high - point, point - low) / z)
+            error = np.maximum(std_error, np.maximum(high - point, point - low) / z)
         return Results(point, error, low, high)
 
     def stretched(self, factor: float, z: float) -> Results:
-        """Return intervals whose ends are farther from 0 by a factor, where the estimates may be.
+        """Widen intervals: an end above 0 moves up by a factor, an end below 0 moves down.
 
         >>> Results.of(np.array([4.0, -1.0]), np.ones(2), 2.0).stretched(1.5, 2.0).upper.tolist()
         [9.0, 1.5]
@@ -116,26 +119,26 @@ class Results:
         return Results(self.estimate, error, low, high)
 
     def from_none(self) -> Results:
-        """Return intervals of counts that begin at 0, or at an estimate below it, and end an error above 0 at least."""
-        # A sum with 0 has no sign where it is 0.
+        """Return intervals of counts from 0, or from a negative estimate, to at least one standard error."""
+        # Adding 0 turns −0 into 0.
         low = np.maximum(self.lower, np.minimum(self.estimate, 0.0)) + 0.0
         high = np.maximum(self.upper, self.std_error)
         return replace(self, lower=low, upper=np.where(np.isfinite(self.upper), high, self.upper))
 
     def with_variance(self, variance: Any, z: float) -> Results:
-        """Return intervals that hold an independent error of this variance, too.
+        """Widen intervals by an independent error of this variance.
 
         >>> float(Results(0.0, 3.0, -6.0, 6.0).with_variance(16.0, 2.0).upper)
         10.0
         """
         low, high = self.estimate - self.lower, self.upper - self.estimate
-        more = z * np.sqrt(variance)
-        low, high = np.hypot(low, more), np.hypot(high, more)
+        extra = z * np.sqrt(variance)
+        low, high = np.hypot(low, extra), np.hypot(high, extra)
         error = np.hypot(self.std_error, np.sqrt(variance))
         return Results(self.estimate, error, self.estimate - low, self.estimate + high)
 
     def in_units(self, space: Space, zone: Any, kind: str = "instant") -> Results:
-        """Return numbers of a column in its own units: of times instants (in its zone) or durations, as ``kind`` says.
+        """Return a column's numbers in its units; times become instants in its zone, or durations, by ``kind``.
 
         A ``kind`` of "number" has no unit of time.
         """
@@ -145,15 +148,15 @@ class Results:
             return self.each(space.durations)
 
         def instants(values: FloatArray) -> Any:
-            found = space.instants(values)
-            return found if zone is None else in_zone(found, zone)
+            times = space.instants(values)
+            return times if zone is None else in_zone(times, zone)
 
         ends = instants(self.lower), instants(self.upper)
         return Results(instants(self.estimate), space.durations(self.std_error), *ends)
 
     def series(self, title: str, attrs: Mapping[str, Any] = MappingProxyType({})) -> pd.Series[Any]:
         """Return one answer as a Series with some attrs."""
-        # By way of a Series, so that times are pandas' own scalars.
+        # A detour by Series turns NumPy's times into pandas' scalars.
         out = pd.Series({name: pd.Series(values).iloc[0] for name, values in self.parts.items()}, name=title)
         out.attrs.update(attrs)
         return out
@@ -165,14 +168,14 @@ class Results:
         return out
 
     def wide(self, index: Any, columns: Any, attrs: Mapping[str, Any] = MappingProxyType({})) -> pd.DataFrame:
-        """Return a cross table, the four an outer level of its columns."""
+        """Return a cross table with the four arrays as an outer level of its columns."""
         out = pd.concat({k: pd.DataFrame(v, index, columns) for k, v in self.parts.items()}, axis=1, names=[None])
         out.attrs.update(attrs)
         return out
 
 
 def student_quantile(z: float, degrees: int) -> float:
-    """Return the quantile of Student's law at the level where the standard normal one has z (Fisher and Cornish 1960).
+    """Return the quantile of Student's distribution at the level of the normal quantile z (Fisher and Cornish 1960).
 
     >>> round(student_quantile(1.959964, 39), 3)
     2.023
@@ -183,9 +186,9 @@ def student_quantile(z: float, degrees: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked of a joint: counts or shares, within which axes, with or without nulls, of which target.
+    """A question about a joint: counts or shares, conditional axes, with or without nulls, and the target.
 
-    ``weights`` are those of its cells in a sum, where it is asked for one.
+    ``weights`` are weights of the joint's cells in a sum, or None.
     """
 
     axes: Sequence[Axis]
@@ -206,49 +209,57 @@ class Question:
         """Return counts, or shares of their base, and variances, of cells whose covariance is diag(v) − u uᵀ.
 
         ``shared`` is u: 0 for independent cells. A share q = x/Σx has, for cells in the base, the variance
-        (v(1 − 2q) + q²Σv − (u − qΣu)²)/(Σx)². A population's varies about it by q(1 − q)/Σx, its counts by x(1 − x/n).
+        (v(1 − 2q) + q²Σv − (u − qΣu)²)/(Σx)². A population adds q(1 − q)/Σx to shares, and x(1 − x/n) to counts.
         """
         shared = np.broadcast_to(np.asarray(shared, dtype=np.float64), counts.shape)
         if not self.normalize:
-            own = np.maximum(counts * (1 - counts / max(rows, 1.0)), 0.0) if self.population else 0.0
-            return counts, variances - shared**2 + own
-        inside = self.inside(counts.shape)
+            sampling_variance = np.maximum(counts * (1 - counts / max(rows, 1.0)), 0.0) if self.population else 0.0
+            return counts, variances - shared**2 + sampling_variance
+        in_base = self.inside(counts.shape)
         free = tuple(i for i in range(counts.ndim) if i not in self.given)
-        if inside.all() and not self.given:
-            total, (spread, moved) = np.full([1] * counts.ndim, rows), np.zeros([2] + [1] * counts.ndim)
+        if in_base.all() and not self.given:
+            total, (total_variance, total_shared) = np.full([1] * counts.ndim, rows), np.zeros([2] + [1] * counts.ndim)
         else:
-            total, spread, moved = ((v * inside).sum(axis=free, keepdims=True) for v in (counts, variances, shared))
+            total, total_variance, total_shared = (
+                (v * in_base).sum(axis=free, keepdims=True) for v in (counts, variances, shared)
+            )
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = counts / total
-            own = np.maximum(shares * (1 - shares) / np.maximum(total, 1.0), 0.0) if self.population else 0.0
-            part = np.where(spread > 0, variances * (1 - 2 * shares) + shares**2 * spread, variances)
-            part -= (shared - shares * moved) ** 2
-            return shares, np.where(total > 0, np.maximum(part, 0.0) / total**2 + own, np.inf)
+            sampling_variance = (
+                np.maximum(shares * (1 - shares) / np.maximum(total, 1.0), 0.0) if self.population else 0.0
+            )
+            residual_variance = np.where(
+                total_variance > 0, variances * (1 - 2 * shares) + shares**2 * total_variance, variances
+            )
+            residual_variance -= (shared - shares * total_shared) ** 2
+            return shares, np.where(
+                total > 0, np.maximum(residual_variance, 0.0) / total**2 + sampling_variance, np.inf
+            )
 
     def unit(self, shares: FloatArray, rows: float) -> Any:
-        """Return the share of all rows that is presented as 1: of counts one row, of shares all of their base."""
+        """Return the unit of results as a share of all rows: one row for counts, the base for shares."""
         if not self.normalize:
             return 1 / rows
         free = tuple(i for i in range(shares.ndim) if i not in self.given)
         return np.maximum((shares * self.inside(shares.shape)).sum(axis=free, keepdims=True), 1e-300)
 
     def inside(self, shape: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Return which cells are in a base: all, or those without nulls on axes that are not given."""
-        inside = np.ones(shape, dtype=np.bool_)
+        """Return a mask of the cells in a base: all cells, or cells without nulls on axes that are not given."""
+        in_base = np.ones(shape, dtype=np.bool_)
         for i, axis in enumerate(self.axes):
             if self.dropna and axis.has_null and i not in self.given:
-                inside[(slice(None),) * i + (-1,)] = False
-        return inside
+                in_base[(slice(None),) * i + (-1,)] = False
+        return in_base
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
     """Estimates and variances of all cells, by which method, from ``"tables"``, ``"rows"`` or ``"both"``.
 
-    ``hidden`` says that rows showed structure that pairs do not hold, ``counted`` that counts of inference are part.
-    ``sum_error`` is the standard error of the question's sum by replicas, where these know it. With ``draws`` of what
-    is asked, whose first axis is the draws, ``variance`` is only what is added to theirs; ``intervals`` returns
-    intervals of so many standard errors, where these are neither normal nor of draws.
+    ``hidden`` means that rows show structure which pairs of columns miss; ``counted`` means that counts of inference
+    are included. ``sum_error`` is the standard error of the question's sum by replicates, or None. ``draws`` are
+    posterior draws, first axis the draw; ``variance`` is then added to their variance. ``intervals`` returns results
+    with intervals of z standard errors, for intervals that are neither normal nor from draws.
     """
 
     estimate: FloatArray
@@ -271,6 +282,6 @@ class Answer:
 
     @property
     def said(self) -> dict[str, Any]:
-        """What a result's attrs say of it."""
-        hidden = {"hidden": True} if self.hidden else {}
-        return {"method": self.method, "measured": self.counted, "source": self.source} | hidden
+        """Attrs of a result."""
+        hidden_attr = {"hidden": True} if self.hidden else {}
+        return {"method": self.method, "measured": self.counted, "source": self.source} | hidden_attr

@@ -1,9 +1,9 @@
 """Columns of sets: supports of items and item sets, pairs of items, set sizes.
 
-Whether a set holds some items, all or none of them, has a surrogate that depends on how many of them are shown, and a
-value at null (`SetView`): the channels say which, and everything here is sums of these.
+The indicator that a set has all or none of some items has a surrogate (`SetView`). The surrogate depends on how many of
+the items the released set shows; null has a value of its own. All estimates here are sums of surrogates.
 
-Measured sizes of sets say what share of items and of pairs a cut took, and how often items meet by chance.
+Measured set sizes give the share of items and pairs that truncation removed, and the expected number of pairs.
 """
 
 from __future__ import annotations
@@ -36,54 +36,53 @@ MOST_PAIRED = 300
 
 
 PRIOR = 0.5
-"""Standard deviations of the priors of ρ, and of f about 1 (tuned; effect not measured)."""
+"""Prior standard deviation of ρ, and of f about 1 (tuned; effect not measured)."""
 
 ALIKE = 0.15
-"""Standard deviation of f about 1 where sizes were measured (tuned; half and twice it change widths on a census by less
-than 1 %).
+"""Prior standard deviation of f about 1 if set sizes were measured (tuned; halving and doubling change widths on a
+census by less than 1 %).
 
-The 30 most frequent of a grocer's 169 items have 0.08 fewer pairs than all have.
+The 30 most frequent of a grocer's 169 items have 8 % fewer pairs than sizes imply.
 """
 
 UNEVEN = 1 / 3
-"""Standard deviation, over items, of the share that a cut keeps, in parts of that over the rows that hold any of them
-(tuned; effect not measured).
+"""Ratio of two standard deviations of the share that truncation keeps: among items, and among rows (tuned; effect not
+measured).
 
-Sets with an item are large or small much as others are: of the same 30 items 0.17 is seen, of their pairs 0.25.
+Sets with one item have nearly the sizes of other sets: the ratio is 0.17 for the same 30 items, 0.25 for their pairs.
 """
 
-_SEEN = 2.5
-"""Standard deviations from which a cell of measured sizes stands out of its noise (tuned; effect not measured)."""
+_SIGNIFICANCE_SE = 2.5
+"""Significance threshold of a cell of measured sizes, in standard errors (tuned; effect not measured)."""
 
-_SHORTEST_TAIL, _TAIL = 4, 3.0
-"""Cells that may have rows beyond the last that stands out: so many at least, and so many times 1 and the mean excess
-(tuned; effect not measured).
+_MIN_TAIL_CELLS, _TAIL_FACTOR = 4, 3.0
+"""Number of tail cells that may have rows after the last significant cell: a minimum, and a factor on 1 plus the mean
+excess (tuned; effect not measured).
 
 Chosen on six kinds of baskets and reported on seven others.
 """
 
-_ON_THE_WAY, _LEAST_SLOPE = 0.75, 2.0
-"""Sizes from which a slope is told, as a part of the first size that noise hides; and the slope where there are none
-(tuned; effect not measured).
+_SLOPE_START_SHARE, _DEFAULT_TAIL_SLOPE = 0.75, 2.0
+"""Largest size that a tail's slope is fitted to, as a share of the first size below the noise; and the slope without
+cells to fit (tuned; effect not measured).
 
 With a slope of 2 the mean size is as large as the largest set allows.
 """
 
-_MOST_SHARE, _WIDEST = 0.999, 2.0
-"""Largest support and widest κ that are fitted (tolerance)."""
-_NEAR = 1e-3
-"""Relative width to which κ is found, and what is as good as 0: without that it would be halved to the last float
-(tolerance)."""
+_MAX_SUPPORT, _MAX_SCALE = 0.999, 2.0
+"""Largest support, and largest κ, that are fitted (tolerance)."""
+_SCALE_TOLERANCE = 1e-3
+"""Relative width at which the bisection of κ stops, and the value that counts as 0 (tolerance)."""
 
-_MOST_SIZES = 1 << 22
-"""Sizes by released sizes for which a matrix is made (limit of memory)."""
+_MAX_MATRIX_CELLS = 1 << 22
+"""Largest number of cells of the matrix of true by released sizes (limit of memory)."""
 
 
 @dataclass(frozen=True)
 class Counted:
     """Sums over rows: of a surrogate U, of U², of the surrogate of the squared function, of UW, and of 1, W and W².
 
-    W is the surrogate of "not null": 1, or where null is a value whatever makes its mean right.
+    W is the surrogate of "not null": 1 if the column has no nulls.
     """
 
     first: Any
@@ -102,7 +101,7 @@ class Counted:
         return first, np.maximum(self.second - own_squares(self.of_square, first**2 / n, sampling), 0.0)
 
     def share_by(self, group: Axis, sampling: float) -> tuple[FloatArray, FloatArray]:
-        """Return shares within every cell of the column by whose classes this was summed, and their variances.
+        """Return shares within every cell of the grouping column, and their variances.
 
         As `surrogates.ratio`: with h = (z − r)·present·1_g, U = (u − r·w)·φ_g and h² = (z − 2rz + r²)·present·1_g.
         """
@@ -115,13 +114,13 @@ class Counted:
         sums, around = (plain.first, plain.present), (squares.second, squares.crossed, squares.present_squares)
         r, residual = ratio(sums, around, plain.of_square, sampling)
         with np.errstate(divide="ignore", invalid="ignore"):
-            # Too few rows leave no variance: then nothing is known.
+            # The variance of too few rows is 0 or negative: the share is unknown.
             return r, np.where(residual > 0, residual / plain.present**2, np.inf)
 
 
 @dataclass(frozen=True)
 class SetColumn:
-    """A column of sets, and what its channel says of items."""
+    """A column of sets, with its space and the surrogates of its channel."""
 
     column: Column
     space: Subset
@@ -169,7 +168,7 @@ class SetColumn:
         return places
 
     def bits(self, batches: Batches) -> Iterator[tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_], Any]]:
-        """Yield the items shown by rows, shape (rows, items), where they are null, and the rows' other columns."""
+        """Yield the released items, shape (rows, items), the flags of null, and the codes of all columns."""
         count = self.space.count
         for codes in pieces(batches, UNPACKED):
             rows = np.ascontiguousarray(codes[self.column.name], dtype="<u8").view(np.uint8)
@@ -185,20 +184,22 @@ class SetColumn:
     def tally(
         self, batches: Batches, of: Callable[[npt.NDArray[np.uint8]], FloatArray], group: Axis | None = None
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the sum of a function of the items that released sets show, and the numbers of sets and of nulls.
+        """Return the sum of a function of the released items, and the numbers of sets and of nulls.
 
-        Each with a first axis for the released classes of another column, of length 1 without.
+        The first axis is the released class of the column ``group``, of length 1 without a group.
         """
         classes = 1 if group is None else group.classes
         total = np.stack([of(np.zeros((0, self.space.count), dtype=np.uint8))] * classes)
         sets, nulls = np.zeros((2, classes))
-        for bits, null, rest in self.bits(batches):
-            kinds = np.zeros(len(bits), dtype=np.int64) if group is None else group.classify(rest[group.name])
-            for kind in np.unique(kinds):
-                shown = bits[(kinds == kind) & ~null]
-                total[kind] += of(shown)
-                sets[kind] += len(shown)
-            nulls += np.bincount(kinds[null], minlength=classes)
+        for bits, null, other_codes in self.bits(batches):
+            classes_of_rows = (
+                np.zeros(len(bits), dtype=np.int64) if group is None else group.classify(other_codes[group.name])
+            )
+            for class_code in np.unique(classes_of_rows):
+                set_bits = bits[(classes_of_rows == class_code) & ~null]
+                total[class_code] += of(set_bits)
+                sets[class_code] += len(set_bits)
+            nulls += np.bincount(classes_of_rows[null], minlength=classes)
         return total, sets, nulls
 
     def counted(self, levels: Levels, counts: Sequence[Any], sets: Any, nulls: Any) -> Counted:
@@ -212,7 +213,7 @@ class SetColumn:
         return Counted(first, squares + levels.at_null**2 * nulls, first, crossed, sets + nulls, present, around)
 
     def of_items(self, shown: FloatArray, sets: Any, nulls: Any) -> Counted:
-        """Return the sums for each item, which ``shown`` of the released sets show."""
+        """Return the sums for each item, from the number of released sets that show the item."""
         return self.counted(self.single, [sets - shown, shown], sets, nulls)
 
     def count_items(self, batches: Batches, group: Axis | None = None) -> Counted:
@@ -233,20 +234,20 @@ class SetColumn:
     def count_pairs(self, places: Sequence[int], batches: Batches) -> Counted:
         """Count the sets that hold both items of every pair, shape (places, places); on the diagonal each item."""
 
-        def both(bits: npt.NDArray[np.uint8]) -> FloatArray:
-            # Whole numbers below 2^24 are exact in short floats.
-            shown = bits[:, places].astype(np.float32)
-            return np.asarray(shown.T @ shown, dtype=np.float64)
+        def count_both(bits: npt.NDArray[np.uint8]) -> FloatArray:
+            # Single precision is faster, and exact for whole numbers below 2²⁴.
+            item_bits = bits[:, places].astype(np.float32)
+            return np.asarray(item_bits.T @ item_bits, dtype=np.float64)
 
-        (shown,), (sets,), (nulls,) = self.tally(batches, both)
-        return self.of_pairs(shown, float(sets), float(nulls))
+        (pair_counts,), (sets,), (nulls,) = self.tally(batches, count_both)
+        return self.of_pairs(pair_counts, float(sets), float(nulls))
 
     def of_pairs(self, both: FloatArray, sets: float, nulls: float) -> Counted:
-        """Return the sums for each pair, whose items are both shown by ``both`` of the released sets."""
-        shown = np.diag(both)
-        one = shown[:, None] + shown[None, :] - 2 * both
-        pairs = self.counted(self.channel.holds_all(2), [sets - one - both, one, both], sets, nulls)
-        single, i = self.of_items(shown, sets, nulls), np.arange(len(shown))
+        """Return the sums for each pair, from the number of released sets that show both items."""
+        item_counts = np.diag(both)
+        either = item_counts[:, None] + item_counts[None, :] - 2 * both
+        pairs = self.counted(self.channel.holds_all(2), [sets - either - both, either, both], sets, nulls)
+        single, i = self.of_items(item_counts, sets, nulls), np.arange(len(item_counts))
         for name in ("first", "second", "crossed"):
             getattr(pairs, name)[i, i] = getattr(single, name)
         return pairs
@@ -260,16 +261,16 @@ def null_rate(column: Column, batches: Batches, sampling: float) -> tuple[FloatA
     """Return the share of nulls of sets or vectors and its variance, shape (1,), by the surrogate of their flag."""
     space: Any = column.space
     counts = sum((np.bincount(space.is_null(codes[column.name]), minlength=2) for codes in batches), np.zeros(2))
-    kept, flipped = column.mechanism.present
-    levels = np.array([kept - 1, kept]) / (kept - flipped)
+    keep_probability, flip_probability = column.mechanism.present
+    levels = np.array([keep_probability - 1, keep_probability]) / (keep_probability - flip_probability)
     total, n = levels @ counts, max(float(counts.sum()), 1.0)
-    spread = levels**2 @ counts - own_squares(total, total**2 / n, sampling)
-    return np.array([total / n]), np.array([max(spread, 0.0) / n**2])
+    squares = levels**2 @ counts - own_squares(total, total**2 / n, sampling)
+    return np.array([total / n]), np.array([max(squares, 0.0) / n**2])
 
 
 @dataclass(frozen=True, eq=False)
 class SetSizes:
-    """What is released of the sizes of sets: ``counts`` by released size, and of nulls last where these are values."""
+    """Counts of released sets by size, followed by the count of nulls if the column has nulls."""
 
     column: SetColumn
     counts: FloatArray
@@ -288,7 +289,7 @@ class SetSizes:
 
     @cached_property
     def matrix(self) -> FloatArray:
-        """P(released size or null | size or null), null last where it is a value."""
+        """P(released size or null | size or null); null is last if the column has nulls."""
         return self.column.channel.size_law()
 
     def fit(self, normalize: bool, sampling: float) -> tuple[FloatArray, FloatArray]:
@@ -304,23 +305,23 @@ class SetSizes:
         return presented(fitted.shares), fitted.errors_of(presented, sampling)
 
     def lost(self, kept: int) -> tuple[float, float]:
-        """Return what a cut to so many items does to a row's items: the share that is lost, and that of its variance.
+        """Return the share of items that truncation to ``kept`` items removes, and the variance per item.
 
-        In a set of L items each stays with p = kept/L: L(1 − p) are lost, and the number has the variance Lp(1 − p) of
-        those that stay. Sets that fill a limited space may have been cut from any size: half of theirs is taken.
+        Each item of a set of L items stays with probability p = kept/L. The expected loss is L(1 − p) items, and the
+        variance is Lp(1 − p). Sets of the largest size may have had any larger size: they add half of their items.
         """
         count = self.column.space.count
-        if self.most * count > _MOST_SIZES:  # about their mean
+        if self.most * count > _MAX_MATRIX_CELLS:  # about their mean
             size = max(float(self.mean(0.0)[0][0]), 1e-300)
             return max(1 - kept / size, 0.0), 0.5
         shares = RowsLaw.of(self.matrix, self.counts).shares[: self.most + 1]
         sizes = np.arange(self.most + 1)
         items = max(float(shares @ sizes), 1e-300)
-        gone = float(shares @ np.maximum(sizes - kept, 0)) / items
-        spread = float(shares @ (np.minimum(sizes, kept) * np.maximum(1 - kept / np.maximum(sizes, 1), 0))) / items
+        lost_share = float(shares @ np.maximum(sizes - kept, 0)) / items
+        variance = float(shares @ (np.minimum(sizes, kept) * np.maximum(1 - kept / np.maximum(sizes, 1), 0))) / items
         if self.most < count:
-            spread += float(shares[self.most]) * kept / items / 2
-        return gone, spread
+            variance += float(shares[self.most]) * kept / items / 2
+        return lost_share, variance
 
     def mean(self, sampling: float) -> tuple[FloatArray, FloatArray]:
         """Return the unbiased mean size and its variance, shape (1,)."""
@@ -334,10 +335,10 @@ class SetSizes:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """How items lie in rows: independently, item i of a row of intensity x with the chance 1 − exp(−a_i·x).
+    """Distribution of items in rows: a row of intensity x has item i with probability 1 − exp(−a_i·x), independently.
 
-    No pair is more frequent than either of its items then. ``shares`` are those of the rows with each intensity,
-    ``sizes`` those of the rows with 0, 1, … items, where they were measured.
+    So no pair is more frequent than either of its items. ``shares`` are shares of rows by intensity; ``sizes`` are
+    shares of rows with 0, 1, … items, or None without measured sizes.
 
     >>> held = Held(np.array([0.5, 0.2]), np.array([0.5, 1.5]), np.array([0.5, 0.5]))
     >>> (held.chances @ held.shares).round(3), round(held.pairs / 2, 3)
@@ -355,13 +356,14 @@ class Held:
         return self.at(self.rates(lambda chances: chances @ self.shares))
 
     def at(self, rates: FloatArray) -> FloatArray:
-        """Return the same for rates a."""
+        """Return the probability of each item at each intensity, given the items' rates a."""
         return np.asarray(-np.expm1(-rates[:, None] * self.intensities))
 
     def rates(self, mean: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Return the rates at which a mean of chances, which rises with them, is the supports."""
-        aim = np.clip(self.supports, 0.0, _MOST_SHARE)
+        """Return the rates for which a mean of the items' probabilities equals the supports, by bisection."""
+        aim = np.clip(self.supports, 0.0, _MAX_SUPPORT)
         low, high = np.zeros(len(aim)), np.full(len(aim), 1e3)
+        # Sixty halvings of [0, 1000] reach the precision of floats.
         for _ in range(60):
             middle = (low + high) / 2
             over = mean(self.at(middle)) > aim
@@ -376,9 +378,9 @@ class Held:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a cut left of the rows with an item, or with a pair: their share, and its standard deviation among items.
+    """Share of rows with an item, or a pair, that truncation keeps, and the share's standard deviation among items.
 
-    ``spread`` is the variance of one row's, whose items are chosen at random.
+    ``spread`` is the variance of one row's indicator, because truncation chooses items at random.
     """
 
     share: float
@@ -388,10 +390,10 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class SizeTable:
-    """Measured counts of sets by their size: ``starts`` has the least size of each cell, ``most`` the largest of all.
+    """Measured counts of sets by size: ``starts`` has the smallest size of each cell, ``most`` is the largest size.
 
-    With ``limited`` the space allows no larger sets, and those that were larger count as the largest.
-    Beyond the last cell that stands out of the noise sets are taken to have no more items: a tail that noise hides.
+    With ``limited`` the space truncates larger sets, which count as the largest.
+    Shares are 0 after the last significant cell; `mean_size` estimates the tail after it.
     """
 
     starts: npt.NDArray[np.int64]
@@ -402,17 +404,17 @@ class SizeTable:
 
     @classmethod
     def of(cls, table: MeasuredTable, column: SetColumn) -> SizeTable | None:
-        """Take a measured table, or return None where none of its counts stands out."""
+        """Return the measured table as a `SizeTable`, or None if none of its counts is significant."""
         starts = np.array(size_starts(column.column.space))
-        counts, most = table.counts.astype(np.float64), column.space.most
-        found = cls(starts, most, counts, table.measure.sigma2, most < column.space.count)
-        return found if found._last >= 0 else None
+        counts, largest_size = table.counts.astype(np.float64), column.space.most
+        size_table = cls(starts, largest_size, counts, table.measure.sigma2, largest_size < column.space.count)
+        return size_table if size_table._last_significant_cell >= 0 else None
 
     @property
-    def _last(self) -> int:
-        """The last cell that stands out, -1 where none does."""
-        seen = np.flatnonzero(self.counts > _SEEN * math.sqrt(self.sigma2))
-        return int(seen[-1]) if len(seen) else -1
+    def _last_significant_cell(self) -> int:
+        """Index of the last significant cell, or -1 without one."""
+        significant_cells = np.flatnonzero(self.counts > _SIGNIFICANCE_SE * math.sqrt(self.sigma2))
+        return int(significant_cells[-1]) if len(significant_cells) else -1
 
     @cached_property
     def widths(self) -> FloatArray:
@@ -426,158 +428,173 @@ class SizeTable:
 
     @cached_property
     def shares(self) -> FloatArray:
-        """Shares of the cells, 0 beyond the last that stands out."""
-        held = self.counts[: self._last + 1]
+        """Shares of the cells, 0 after the last significant cell."""
+        significant_counts = self.counts[: self._last_significant_cell + 1]
         shares = np.zeros(len(self.counts))
-        shares[: self._last + 1] = project(held, total=float(held.sum())) / float(held.sum())
+        shares[: self._last_significant_cell + 1] = project(
+            significant_counts, total=float(significant_counts.sum())
+        ) / float(significant_counts.sum())
         return shares
 
     @property
     def rows(self) -> float:
         """Rows that are not null, about."""
-        return float(self.counts[: self._last + 1].sum())
+        return float(self.counts[: self._last_significant_cell + 1].sum())
 
     def mean(self, of: FloatArray, per: FloatArray | float = 1.0) -> tuple[float, float]:
-        """Return a function's mean over sets, or its ratio to another's, and the variance by the counts' noise."""
+        """Return the mean of a function over sets, or the ratio of two means, and its noise variance."""
         base = max(float(self.shares @ np.broadcast_to(per, of.shape)), 1e-300)
-        found = float(self.shares @ of) / base
-        # One cell more than stands out may have rows.
-        apart = (of - found * per)[: self._last + 2]
-        return found, self.sigma2 * float(apart @ apart) / (self.rows * base) ** 2
+        ratio_of_means = float(self.shares @ of) / base
+        # The first cell without a significant count may still have rows: its noise counts.
+        residuals = (of - ratio_of_means * per)[: self._last_significant_cell + 2]
+        return ratio_of_means, self.sigma2 * float(residuals @ residuals) / (self.rows * base) ** 2
 
     def kept(self, most: int, items: int) -> Kept:
-        """Return what a cut to so many items a row left of the rows with one item, or with both of two."""
-        held, after = self.sizes.copy(), np.minimum(self.sizes, most)
+        """Return the share of rows with one item, or with a pair (``items=2``), that truncation to ``most`` keeps."""
+        item_counts, counts_after_cut = self.sizes.copy(), np.minimum(self.sizes, most)
         if items > 1:
-            held, after = held * (held - 1), after * (after - 1)
-        left = np.divide(after, held, out=np.ones_like(held), where=held > 0)
-        share, noise = self.mean(after, held)
+            item_counts, counts_after_cut = item_counts * (item_counts - 1), counts_after_cut * (counts_after_cut - 1)
+        kept_shares = np.divide(counts_after_cut, item_counts, out=np.ones_like(item_counts), where=item_counts > 0)
+        share, noise = self.mean(counts_after_cut, item_counts)
         if share <= 0:
             return Kept(1.0, 0.0, 0.0)
-        own, _ = self.mean(held * (left - share) ** 2, held)
-        spread, _ = self.mean(held * left * (1 - left), held)
+        share_variance, _ = self.mean(item_counts * (kept_shares - share) ** 2, item_counts)
+        row_variance, _ = self.mean(item_counts * kept_shares * (1 - kept_shares), item_counts)
         if self.limited:
-            # Sets that fill a limited space may have been cut from any size: half of theirs is taken.
-            last = np.append(np.zeros(len(held) - 1), after[-1])
-            spread += self.mean(last, held)[0] / 2
-        # A cell of several sizes is taken as its middle.
-        within = self.mean((self.widths - 1) / math.sqrt(12), self.sizes)[0] * items * share
-        return Kept(share, math.sqrt(UNEVEN**2 * own + noise + within**2), spread)
+            # Sets of the largest size may have had any larger size: they add half of their items to the variance.
+            counts_of_largest = np.append(np.zeros(len(item_counts) - 1), counts_after_cut[-1])
+            row_variance += self.mean(counts_of_largest, item_counts)[0] / 2
+        # A cell of several sizes counts at its middle, with the standard deviation of a uniform distribution.
+        rounding_sd = self.mean((self.widths - 1) / math.sqrt(12), self.sizes)[0] * items * share
+        return Kept(share, math.sqrt(UNEVEN**2 * share_variance + noise + rounding_sd**2), row_variance)
 
     def held(self, supports: FloatArray) -> Held:
-        """Return how the items of all supports lie in rows: with the intensities at which their pairs add up.
+        """Return the distribution of items in rows, with intensities that give the measured number of pairs.
 
-        These are 1 + κ(L/E[L] − 1), with the κ at which items that are independent given the intensity have E[L(L − 1)]
-        ordered pairs a row; all 1 where sizes leave the number of pairs in doubt.
+        Intensities are 1 + κ(L/E[L] − 1). κ is such that items, independent given the intensity, have E[L(L − 1)]
+        ordered pairs per row. All intensities are 1 if sizes leave the number of pairs too uncertain.
         """
-        found, pairs, doubt = Held(supports), self._pairs, self._doubt
-        if doubt > PRIOR:
-            return found
+        plain_law, pairs, factor_sd = Held(supports), self._mean_pairs, self._factor_sd
+        if factor_sd > PRIOR:
+            return plain_law
         size, _ = self.mean(self.sizes)
-        # Their sum is known, and what noise adds to small ones is taken away.
-        likely = np.minimum(project(supports, total=size), _MOST_SHARE)
+        # Supports sum to the mean size: the projection removes the positive bias of noise on small supports.
+        consistent_supports = np.minimum(project(supports, total=size), _MAX_SUPPORT)
 
-        def spread(much: float) -> Held:
-            return Held(likely[likely > 0], np.maximum(1 + much * (self.sizes / size - 1), 0.0), self.shares)
+        def law_at(scale: float) -> Held:
+            return Held(
+                consistent_supports[consistent_supports > 0],
+                np.maximum(1 + scale * (self.sizes / size - 1), 0.0),
+                self.shares,
+            )
 
-        much = bisected(lambda much: spread(much).pairs <= pairs, 0.0, _WIDEST, _NEAR, _NEAR)
-        each = np.repeat(self.shares / self.widths, self.widths.astype(np.int64))
-        return replace(spread(much), supports=supports, sizes=each)
+        scale = bisected(
+            lambda scale: law_at(scale).pairs <= pairs, 0.0, _MAX_SCALE, _SCALE_TOLERANCE, _SCALE_TOLERANCE
+        )
+        shares_of_sizes = np.repeat(self.shares / self.widths, self.widths.astype(np.int64))
+        return replace(law_at(scale), supports=supports, sizes=shares_of_sizes)
 
     @property
-    def _pairs(self) -> float:
+    def _mean_pairs(self) -> float:
         return self.mean(self.sizes * (self.sizes - 1))[0]
 
     @property
-    def _doubt(self) -> float:
-        """The standard deviation of f about 1."""
+    def _factor_sd(self) -> float:
+        """Prior standard deviation of f about 1."""
         pairs, noise = self.mean(self.sizes * (self.sizes - 1))
         return math.hypot(ALIKE, math.sqrt(noise) / max(pairs, 1e-300))
 
     def chance(self, supports: FloatArray, places: Sequence[int]) -> tuple[FloatArray, float]:
-        """Return the shares of pairs that all items' supports and sizes make likely, and the standard deviation of f.
+        """Return the shares of pairs that supports and sizes imply, and the prior standard deviation of f.
 
-        Of the items at ``places``, shape (places, places).
+        The shares are of the items at ``places``, shape (places, places).
         """
-        held = self.held(supports)
-        some = replace(held, supports=supports[list(places)]).chances
+        item_law = self.held(supports)
+        chances = replace(item_law, supports=supports[list(places)]).chances
         size, _ = self.mean(self.sizes)
-        likely = replace(held, supports=np.minimum(project(supports, total=max(size, 0.0)), _MOST_SHARE))
-        known = self._doubt <= PRIOR
-        factor = self._pairs / max(likely.pairs, 1e-300) if known else 1.0
-        return (some * held.shares) @ some.T * factor, self._doubt if known else PRIOR
+        consistent_law = replace(item_law, supports=np.minimum(project(supports, total=max(size, 0.0)), _MAX_SUPPORT))
+        has_pairs = self._factor_sd <= PRIOR
+        factor = self._mean_pairs / max(consistent_law.pairs, 1e-300) if has_pairs else 1.0
+        return (chances * item_law.shares) @ chances.T * factor, self._factor_sd if has_pairs else PRIOR
 
     def by_size(self, normalize: bool, population: bool) -> tuple[FloatArray, FloatArray]:
-        """Return the numbers, or shares, of sets of each size, and variances: even within a cell, or not at all."""
+        """Return the numbers, or shares, of sets of each size, and variances; a cell's count is spread evenly."""
         scale = self.rows if normalize else 1.0
         widths = np.repeat(self.widths, self.widths.astype(np.int64))
         counts = np.repeat(self.counts, self.widths.astype(np.int64)) / widths
-        own = self.sigma2 / widths**2 + np.where(widths > 1, np.maximum(counts, 0.0) ** 2 / 3, 0.0)
+        variances = self.sigma2 / widths**2 + np.where(widths > 1, np.maximum(counts, 0.0) ** 2 / 3, 0.0)
         shares = np.clip(counts / self.rows, 0.0, 1.0)
-        own = own + (shares * (1 - shares) * self.rows if population else 0.0)
-        return counts / scale, own / scale**2
+        variances = variances + (shares * (1 - shares) * self.rows if population else 0.0)
+        return counts / scale, variances / scale**2
 
     def mean_size(self, population: bool) -> tuple[FloatArray, FloatArray]:
         """Return the mean size and its variance, shape (1,)."""
         size, noise = self.mean(self.sizes)
-        more, hidden = self._hidden_tail(size)
-        own = (self.mean(self.sizes**2)[0] - size**2) / self.rows if population else 0.0
-        inside = float(self.shares @ (self.widths - 1)) / 4  # of the middle of a cell
-        return np.array([size + more]), np.array([noise + own + inside**2 + hidden])
+        tail_mean, tail_variance = self._tail_moments(size)
+        sampling_variance = (self.mean(self.sizes**2)[0] - size**2) / self.rows if population else 0.0
+        rounding_sd = float(self.shares @ (self.widths - 1)) / 4  # of the middle of a cell
+        return np.array([size + tail_mean]), np.array([noise + sampling_variance + rounding_sd**2 + tail_variance])
 
-    def _hidden_tail(self, size: float) -> tuple[float, float]:
-        """Return by how much larger sets than those that stand out raise the mean size, and the mean square about it.
+    def _tail_moments(self, size: float) -> tuple[float, float]:
+        """Return the increase of the mean size by sets after the last significant cell, and its mean square.
 
-        Their counts are unbiased and their excess is not negative: a normal law cut at zero. Only as many cells count
-        as a tail has that falls as what stands out does, for the noise of cells far out would hide the rest: what may
-        lie there is in the error alone.
+        The tail's counts are unbiased and its excess is not negative: a normal distribution truncated at 0. Cells
+        farther out than an exponential tail reaches enter the error alone, because their noise would dominate.
         """
         excess = float(self.shares @ np.maximum(self.sizes - size, 0.0))
-        first = self._last + 1
-        reach = first + max(_SHORTEST_TAIL, math.ceil(_TAIL * (1 + excess)))
-        apart = (self.sizes - size)[first:reach] / self.rows
-        error = math.sqrt(self.sigma2 * float(apart @ apart))
+        first = self._last_significant_cell + 1
+        tail_end = first + max(_MIN_TAIL_CELLS, math.ceil(_TAIL_FACTOR * (1 + excess)))
+        excess_sizes = (self.sizes - size)[first:tail_end] / self.rows
+        error = math.sqrt(self.sigma2 * float(excess_sizes @ excess_sizes))
         if error <= 0:
             return 0.0, 0.0
-        found = float(self.counts[first:reach] @ apart)
-        lift, kept = (float(one[0]) for one in truncated_normal_moments(np.array([found / error])))
-        likeliest = max(found, 0.0)
-        return likeliest, error**2 * kept + (found + error * lift - likeliest) ** 2 + self._farther(size, reach)
-
-    def _farther(self, size: float, reach: int) -> float:
-        """Return the mean square of what sets beyond the reach of a tail add to the mean size.
-
-        Their numbers may fall slowly, as a power of the size: from what noise may hide of the first cell that does not
-        stand out, as steeply as on the way to it. What that adds is the scale of a half-normal prior, and the counts
-        bound it: where they are precise it is little.
-        """
-        first = self._last + 1
-        if reach >= len(self.sizes):
-            return 0.0
-        held, beyond = self.shares / self.widths, slice(reach, None)
-        level = _SEEN * math.sqrt(self.sigma2) / self.rows / self.widths[first]
-        near = (self.sizes <= _ON_THE_WAY * self.sizes[first]) & (held > 0)
-        slopes = np.log(np.maximum(held[near] / level, 1.0)) / np.log(
-            self.sizes[first] / np.maximum(self.sizes[near], 0.5)
+        tail_sum = float(self.counts[first:tail_end] @ excess_sizes)
+        truncated_mean, truncated_variance = (
+            float(moment[0]) for moment in truncated_normal_moments(np.array([tail_sum / error]))
         )
-        slope = float(np.median(slopes[-3:])) if len(slopes) else _LEAST_SLOPE
-        apart = self.sizes[beyond] - size
-        prior = (level * float(self.widths[beyond] * apart @ (self.sizes[beyond] / self.sizes[first]) ** -slope)) ** 2
-        noise = self.sigma2 * float(apart @ apart) / self.rows**2
-        if prior <= 0:
+        likeliest = max(tail_sum, 0.0)
+        return likeliest, error**2 * truncated_variance + (
+            tail_sum + error * truncated_mean - likeliest
+        ) ** 2 + self._far_tail_mean_square(size, tail_end)
+
+    def _far_tail_mean_square(self, size: float, tail_end: int) -> float:
+        """Return the mean square of the increase of the mean size by sets beyond the tail's end.
+
+        Their counts may fall slowly, as a power of the size. The power law starts at the detection limit of the first
+        cell below the noise, with the slope of the significant cells before it. Its sum is the scale of a half-normal
+        prior, which the counts update.
+        """
+        first = self._last_significant_cell + 1
+        if tail_end >= len(self.sizes):
             return 0.0
-        gain = prior / (prior + noise)
-        middle, error = gain * float(self.counts[beyond] @ apart) / self.rows, math.sqrt(gain * noise)
-        lift, kept = (float(one[0]) for one in truncated_normal_moments(np.array([middle / error])))
-        return float((middle + error * lift) ** 2 + error**2 * kept)
+        densities, beyond = self.shares / self.widths, slice(tail_end, None)
+        level = _SIGNIFICANCE_SE * math.sqrt(self.sigma2) / self.rows / self.widths[first]
+        is_on_the_way = (self.sizes <= _SLOPE_START_SHARE * self.sizes[first]) & (densities > 0)
+        slopes = np.log(np.maximum(densities[is_on_the_way] / level, 1.0)) / np.log(
+            self.sizes[first] / np.maximum(self.sizes[is_on_the_way], 0.5)
+        )
+        slope = float(np.median(slopes[-3:])) if len(slopes) else _DEFAULT_TAIL_SLOPE
+        excess_sizes = self.sizes[beyond] - size
+        prior_variance = (
+            level * float(self.widths[beyond] * excess_sizes @ (self.sizes[beyond] / self.sizes[first]) ** -slope)
+        ) ** 2
+        noise = self.sigma2 * float(excess_sizes @ excess_sizes) / self.rows**2
+        if prior_variance <= 0:
+            return 0.0
+        gain = prior_variance / (prior_variance + noise)
+        posterior_mean, error = gain * float(self.counts[beyond] @ excess_sizes) / self.rows, math.sqrt(gain * noise)
+        truncated_mean, truncated_variance = (
+            float(moment[0]) for moment in truncated_normal_moments(np.array([posterior_mean / error]))
+        )
+        return float((posterior_mean + error * truncated_mean) ** 2 + error**2 * truncated_variance)
 
 
 @dataclass(frozen=True, eq=False)
 class ItemTable:
-    """Measured counts of the rows that hold each item, or each pair, of a set column, cut to so many items a row.
+    """Measured counts of rows with each item, or each pair, of a set column, from sets truncated to some size.
 
-    ``lost`` is the standard deviation of the share that the cut took: where only rows show sizes all that it took, as
-    which items a row lost is not known and a count may lack as much. ``spread`` is that of a count's variance.
+    ``lost`` is the standard deviation of the share that truncation removed. Without measured sizes it is the whole
+    removed share, because a count may lack as much. ``spread`` is the variance that truncation adds per count.
     """
 
     counts: FloatArray
@@ -587,30 +604,34 @@ class ItemTable:
 
     @classmethod
     def uncut(cls, table: MeasuredTable, kept: Kept) -> ItemTable:
-        """Return the counts that there would be without the cut, by what it left of all."""
+        """Return counts corrected for truncation: divided by the share of rows that it keeps."""
         counts, share = table.counts / kept.share, kept.share
         return cls(counts, table.measure.sigma2 / share**2, kept.uneven / share, kept.spread / share**2)
 
     @property
     def variances(self) -> FloatArray:
-        """Variances of the counts about those of the table."""
-        held = np.maximum(self.counts, 0.0)
-        return np.asarray(self.sigma2 + self.spread * held + (self.lost * held) ** 2)
+        """Variances of the counts, from noise and truncation."""
+        positive_counts = np.maximum(self.counts, 0.0)
+        return np.asarray(self.sigma2 + self.spread * positive_counts + (self.lost * positive_counts) ** 2)
 
     def beside(
         self, rows: FloatArray, spread: FloatArray, normalize: bool, population: bool, present: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Return shares, or counts, and variances, from these and the rows' own, by inverse mean variance.
+        """Return shares, or counts, and variances: the table's and the rows', weighted by inverse mean variance.
 
         ``present`` is the number of rows that are not null.
         """
         scale = present if normalize else 1.0
-        counts, own = self.counts / scale, self.variances / scale**2
-        mean, level = float(np.mean(spread)), float(np.mean(own))
-        weight = level / (level + mean) if math.isfinite(mean) and mean > 0 else 0.0
+        counts, variances = self.counts / scale, self.variances / scale**2
+        mean_row_variance, mean_variance = float(np.mean(spread)), float(np.mean(variances))
+        weight = (
+            mean_variance / (mean_variance + mean_row_variance)
+            if math.isfinite(mean_row_variance) and mean_row_variance > 0
+            else 0.0
+        )
         with np.errstate(invalid="ignore"):
-            found = counts if weight == 0 else (1 - weight) * counts + weight * rows
-            variance = (1 - weight) ** 2 * own + (weight**2 * spread if weight > 0 else np.zeros_like(counts))
-        shares = np.clip(found * scale / present, 0.0, 1.0)
-        extra = shares * (1 - shares) * present / scale**2 if population else 0.0
-        return found, variance + extra
+            estimates = counts if weight == 0 else (1 - weight) * counts + weight * rows
+            variance = (1 - weight) ** 2 * variances + (weight**2 * spread if weight > 0 else np.zeros_like(counts))
+        shares = np.clip(estimates * scale / present, 0.0, 1.0)
+        sampling_variance = shares * (1 - shares) * present / scale**2 if population else 0.0
+        return estimates, variance + sampling_variance

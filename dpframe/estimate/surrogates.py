@@ -2,10 +2,10 @@
 
 The surrogate φ_f = (Aᵀ)⁻¹f of a function f of a column's value satisfies E[φ_f(Y) | x] = f(x), so the mean
 of a product of surrogates, one per column, is an unbiased estimate of the mean of the product of functions.
-With U the product, the population's variance is Var(U)/n; the table's is (mean of U² − mean of the
-surrogate of the squared function)/n: what the square is without noise is subtracted. For n rows drawn from a table of
-N, without replacement, c = (N−n)/(N−1) of what lies between the two is added to the table's. That c, the argument
-``sampling`` throughout, is 0 for the table itself, 1 for the population, and says in one number what is estimated.
+Let U be the product. The variance for the population is Var(U)/n. The variance for the table subtracts the square
+without noise: it is (mean of U² − mean of the surrogate of the squared function)/n. For n rows drawn without
+replacement from a table of N, the share c = (N−n)/(N−1) of the difference is added to the table's variance. The
+argument ``sampling`` is c throughout: 0 for the table itself, 1 for the population.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ Codes = Mapping[str, npt.NDArray[Any]]
 Batches = Iterable[Codes]
 CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
 Term = Mapping[str, tuple[CodeFunction, ...]]
-"""A product over columns, each factor being a product of functions of that column's code."""
+"""A product over columns; each factor is a product of functions of one column's code."""
 
 Feature = tuple[Any, ...]
-"""A column's name, and the functions that are multiplied, as a key."""
+"""Key of a factor: a column's name, and the identities of its functions."""
 
 CHUNK = 1 << 15
-"""Rows whose surrogates are in memory at a time (limit of memory)."""
+"""Number of rows whose surrogates are in memory at a time (limit of memory)."""
 
 UNPACKED = 1 << 13
-"""Rows whose bits of items, or coordinates, are unpacked at a time (limit of memory)."""
+"""Number of rows whose item bits, or coordinates, are unpacked at a time (limit of memory)."""
 
 LARGEST_TABLE = 1 << 20
-"""Most codes for which a surrogate is tabulated; beyond, it is evaluated row by row (limit of memory)."""
-_CODES_A_ROW = 4
-"""Codes for each row that was asked for, beyond which no table is made yet (limit of time)."""
+"""Largest number of codes for which a surrogate is tabulated; otherwise it is evaluated by row (limit of memory)."""
+_MAX_CODES_PER_ROW = 4
+"""Number of codes per evaluated row above which a surrogate is not tabulated yet (limit of time)."""
 
 
 LARGEST_JOINT = 50_000_000
-"""Most cells of a joint that are counted (400 MB) (limit of memory)."""
+"""Largest number of cells of a joint, 400 MB (limit of memory)."""
 
 
 def check_cells(shape: Sequence[int]) -> None:
@@ -66,7 +66,7 @@ def check_cells(shape: Sequence[int]) -> None:
 
 
 def own_squares(table: Any, population: Any, sampling: float) -> Any:
-    """Return the part of squares that is the values' own and no error, from that for these rows and the population."""
+    """Return the square without noise: weighted between its values for the table and for the population."""
     return (1 - sampling) * table + sampling * population
 
 
@@ -96,6 +96,7 @@ def count_joints(axes: Mapping[Any, Axis], joints: Iterable[J], batches: Batches
             for place in joint[1:]:
                 cell = cell * axes[place].classes + classes[place]
             if len(table) > 1 << 16:
+                # bincount would allocate a full table for every piece of rows.
                 np.add.at(table, cell, 1)
             else:
                 table += np.bincount(cell, minlength=len(table))
@@ -105,14 +106,14 @@ def count_joints(axes: Mapping[Any, Axis], joints: Iterable[J], batches: Batches
 def ratio(
     sums: tuple[FloatArray, FloatArray], squares: Sequence[FloatArray], of_square: FloatArray, sampling: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return r = ΣU/ΣW and the sum of the squares of its residuals U − rW, less those that are the values' own.
+    """Return r = ΣU/ΣW and the sum of its squared residuals (U − rW)², less the squares without noise.
 
-    ``squares`` are ΣU², ΣUW and ΣW², ``of_square`` is the sum of the squares of what U is the surrogate of.
+    ``squares`` are ΣU², ΣUW and ΣW²; ``of_square`` is the sum of surrogates of f², with U the surrogate of f.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         r = sums[0] / sums[1]
-        own = of_square - 2 * r * sums[0] + r**2 * sums[1]
-        return r, squares[0] - 2 * r * squares[1] + r**2 * squares[2] - own_squares(own, 0.0, sampling)
+        squares_of_values = of_square - 2 * r * sums[0] + r**2 * sums[1]
+        return r, squares[0] - 2 * r * squares[1] + r**2 * squares[2] - own_squares(squares_of_values, 0.0, sampling)
 
 
 def joint_cells(
@@ -120,49 +121,55 @@ def joint_cells(
 ) -> tuple[FloatArray, FloatArray]:
     """Return estimates and variances of all cells: counts, or shares within each value of ``given`` axes.
 
-    With Φ_v the surrogate of cell v and W that of its denominator, a share r = ΣΦ_v/ΣW has the residual
-    U = Φ_v − rW, whose squares' sum is expanded so that each term is a product over the axes. The table's
-    variance subtracts what the residual's square is without noise; the residual's mean is 0 for the population.
+    Let Φ_v be the surrogate of cell v, and W the surrogate of its denominator. A share r = ΣΦ_v/ΣW has the residual
+    U = Φ_v − rW. The sum of U² is expanded so that each term is a product over the axes. The variance for the table
+    subtracts the square without noise; for the population the mean of the residual is 0.
     """
     n, domain = counts.sum(), JointDomain(tuple(axes))
-    estimate, squares = domain.sums(counts), _squares(counts, axes, domain)
+    estimate, squares = domain.sums(counts), _sum_squares(counts, axes, domain)
     if not normalize:
-        return estimate, _positive(squares - own_squares(estimate, estimate**2 / max(n, 1), sampling), domain, n)
-    base, crossed, around = (domain.sums(counts, what, given, dropna) for what in ("base", "cell·base", "base²"))
-    share, residual = ratio((estimate, base), (squares, crossed, around), estimate, sampling)
+        return estimate, _replace_zero_variance(
+            squares - own_squares(estimate, estimate**2 / max(n, 1), sampling), domain, n
+        )
+    denominators, cross_products, denominator_squares = (
+        domain.sums(counts, factor, given, dropna) for factor in ("base", "cell·base", "base²")
+    )
+    share, residual = ratio(
+        (estimate, denominators), (squares, cross_products, denominator_squares), estimate, sampling
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
-        return share, _positive(residual, domain, n) / base**2
+        return share, _replace_zero_variance(residual, domain, n) / denominators**2
 
 
-def _squares(counts: FloatArray, axes: Sequence[Axis], domain: JointDomain) -> FloatArray:
-    """Return the sums of squared surrogates, in bins at least those of the law at the fitted shares.
+def _sum_squares(counts: FloatArray, axes: Sequence[Axis], domain: JointDomain) -> FloatArray:
+    """Return the sums of squared surrogates; in bins at least the expected sums at the fitted shares.
 
-    At bins' ends the surrogate is rare and huge: rows that all fall elsewhere show no variance.
+    The surrogate is rare and huge at the ends of bins: without a row there the sample variance is far too small.
     """
     squares, expected = domain.sums(counts, "cell²"), counts
     for i, axis in enumerate(axes):
         if axis.grid is None or axis.classes == axis.cells:
             continue
-        own = counts.sum(axis=tuple(j for j in range(counts.ndim) if j != i))
-        law = axis.channel @ expectation_maximization(own, [axis.channel])
+        class_counts = counts.sum(axis=tuple(j for j in range(counts.ndim) if j != i))
+        class_shares = axis.channel @ expectation_maximization(class_counts, [axis.channel])
         shape = [-1 if j == i else 1 for j in range(counts.ndim)]
-        expected = expected.sum(axis=i, keepdims=True) * law.reshape(shape)
+        expected = expected.sum(axis=i, keepdims=True) * class_shares.reshape(shape)
     return squares if expected is counts else np.maximum(squares, domain.sums(expected, "cell²"))
 
 
 def margin_cells(
     counts: FloatArray, axes: Sequence[Axis], kept: Sequence[int], dropna: bool, sampling: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return estimates and variances of the totals over all axes but those kept (nulls left out)."""
-    estimate, second = (JointDomain(tuple(axes)).sums(counts, what, kept, dropna) for what in ("base", "base²"))
-    without = own_squares(estimate, estimate**2 / max(counts.sum(), 1), sampling)
-    return estimate, np.maximum(second - without, 0)
+    """Return estimates and variances of the margins on the axes ``kept``; ``dropna`` omits nulls."""
+    estimate, second = (JointDomain(tuple(axes)).sums(counts, factor, kept, dropna) for factor in ("base", "base²"))
+    squares_of_values = own_squares(estimate, estimate**2 / max(counts.sum(), 1), sampling)
+    return estimate, np.maximum(second - squares_of_values, 0)
 
 
-def _positive(variance: FloatArray, domain: JointDomain, n: float) -> FloatArray:
-    """Return variances of counts, with that of a uniform type where too few rows left none.
+def _replace_zero_variance(variance: FloatArray, domain: JointDomain, n: float) -> FloatArray:
+    """Return variances of counts; a variance of 0 or less is replaced by the variance under uniform shares.
 
-    A sample variance of a handful of rows can be zero or less; an interval of no width would be a lie.
+    The unbiased variance of a handful of rows can be 0 or negative, and would give an interval without width.
     """
     if n <= 0 or not (variance <= 0).any():
         return variance
@@ -182,12 +189,12 @@ class Sums:
     def covariance(self, sampling: float) -> FloatArray:
         """Return the covariance of the means of the terms, shape (t, t)."""
         n = max(self.n, 1)
-        without = own_squares(self.of_products, np.outer(self.first, self.first) / n, sampling)
-        return np.asarray((self.second - without) / n**2)
+        squares_of_values = own_squares(self.of_products, np.outer(self.first, self.first) / n, sampling)
+        return np.asarray((self.second - squares_of_values) / n**2)
 
 
 class Surrogates:
-    """Surrogates of products of functions of columns, tabulated once where rows are not few for that."""
+    """Surrogates of products of functions of columns, tabulated once there are enough rows."""
 
     def __init__(self, columns: Mapping[str, Column], groups: Sequence[Group] = ()) -> None:
         self._columns, self._groups = columns, groups
@@ -198,20 +205,23 @@ class Surrogates:
     def of(self, term: Term, codes: Codes, seen: dict[Feature, FloatArray] | None = None) -> FloatArray:
         """Return the surrogate of a term at released rows: a product over columns and groups.
 
-        ``seen`` keeps the factors of these rows.
+        ``seen`` caches the factors of these rows.
         """
-        seen, left, out = {} if seen is None else seen, dict(term), None
+        seen, remaining, out = {} if seen is None else seen, dict(term), None
         for group in self._groups:
-            joined = {name: term[name] for name in group.names if name in term}
-            if len(joined) > 1:
-                here = reduce(np.multiply, (_product(functions)(codes[name]) for name, functions in joined.items()))
-                # The mean of a product over all tuples: their coordinates are independent.
-                mean = math.prod(self._mean(name, functions) for name, functions in joined.items())
-                factor = NoiseBlock.of(group).sums(here, mean)
+            joint_functions = {name: term[name] for name in group.names if name in term}
+            if len(joint_functions) > 1:
+                products = reduce(
+                    np.multiply,
+                    (_multiply_functions(functions)(codes[name]) for name, functions in joint_functions.items()),
+                )
+                # Over all tuples coordinates are independent: the mean of the product is the product of means.
+                mean = math.prod(self._mean(name, functions) for name, functions in joint_functions.items())
+                factor = NoiseBlock.of(group).sums(products, mean)
                 out = factor if out is None else out * factor
-                left = {name: functions for name, functions in left.items() if name not in joined}
-        for name, functions in left.items():
-            key = _feature(name, functions)
+                remaining = {name: functions for name, functions in remaining.items() if name not in joint_functions}
+        for name, functions in remaining.items():
+            key = _feature_key(name, functions)
             if key not in seen:
                 seen[key] = self.at(name, functions, codes[name])
             out = seen[key] if out is None else out * seen[key]
@@ -219,29 +229,32 @@ class Surrogates:
         return out
 
     def _mean(self, name: str, functions: tuple[CodeFunction, ...]) -> float:
-        key = _feature(name, functions)
+        key = _feature_key(name, functions)
         if key not in self._means:
-            self._means[key] = float(_product(functions)(np.arange(self._columns[name].space.size)).mean())
+            self._means[key] = float(_multiply_functions(functions)(np.arange(self._columns[name].space.size)).mean())
         return self._means[key]
 
     def at(self, name: str, functions: tuple[CodeFunction, ...], codes: npt.NDArray[Any]) -> FloatArray:
         """Return the surrogate of a product of functions of one column at released codes."""
-        column, product, key = self._columns[name], _product(functions), _feature(name, functions)
+        column, product, key = self._columns[name], _multiply_functions(functions), _feature_key(name, functions)
         if column.mechanism.outputs > LARGEST_TABLE:
             return column.mechanism.surrogate_at(product, codes)
         if key not in self._tables:
             self._rows[key] = self._rows.get(key, 0) + len(codes)
-            if column.mechanism.outputs > _CODES_A_ROW * self._rows[key]:
+            if column.mechanism.outputs > _MAX_CODES_PER_ROW * self._rows[key]:
                 return column.mechanism.surrogate_at(product, codes)
             self._tables[key] = column.mechanism.surrogate_at(product, np.arange(column.mechanism.outputs))
         return np.asarray(self._tables[key][codes])
 
 
-def _feature(name: str, functions: tuple[CodeFunction, ...]) -> Feature:
+def _feature_key(name: str, functions: tuple[CodeFunction, ...]) -> Feature:
+    """Return the key of a factor in caches."""
     return name, *sorted(map(id, functions))
 
 
-def _product(functions: tuple[CodeFunction, ...]) -> CodeFunction:
+def _multiply_functions(functions: tuple[CodeFunction, ...]) -> CodeFunction:
+    """Return the product of functions of codes as a function."""
+
     def product(values: npt.NDArray[Any]) -> FloatArray:
         out = np.ones(len(values))
         for function in functions:
@@ -257,44 +270,46 @@ def product_sums(
     batches: Batches,
     groups: Sequence[Group] = (),
 ) -> dict[K, Sums]:
-    """Sum products of surrogates, and what their covariance needs, of several lists of terms in one pass.
+    """Return sums of products of surrogates, with second moments, for several lists of terms in one pass.
 
-    Factors of columns that share one of the ``groups`` have one surrogate together.
+    Columns of one of the ``groups`` have a joint surrogate.
     """
     surrogates, n = Surrogates(columns, groups), 0
     sums = {key: [np.zeros(len(terms)), *np.zeros((2, len(terms), len(terms)))] for key, terms in wanted.items()}
-    for part, times in _weighted_parts(columns, batches):
-        n += int(times.sum())
-        seen: dict[Feature, FloatArray] = {}
+    for codes, repeats in _iterate_weighted(columns, batches):
+        n += int(repeats.sum())
+        factors: dict[Feature, FloatArray] = {}
         for key, terms in wanted.items():
             first, second, of_products = sums[key]
-            values = np.stack([surrogates.of(term, part, seen) for term in terms])
-            weighted = values * times
+            values = np.stack([surrogates.of(term, codes, factors) for term in terms])
+            weighted = values * repeats
             first += weighted.sum(axis=1)
             second += weighted @ values.T
+            # The matrix is symmetric, and surrogates of products are slow: fill the upper triangle only.
             for i, j in combinations_with_replacement(range(len(terms)), 2):
-                of_products[i, j] += float(surrogates.of(_times(terms[i], terms[j]), part, seen) @ times)
+                of_products[i, j] += float(surrogates.of(_multiply_terms(terms[i], terms[j]), codes, factors) @ repeats)
     return {
         key: Sums(n, first, second, np.triu(upper) + np.triu(upper, 1).T)
         for key, (first, second, upper) in sums.items()
     }
 
 
-def _weighted_parts(columns: Mapping[str, Column], batches: Batches) -> Iterator[tuple[Codes, FloatArray]]:
-    """Yield rows in pieces that fit in a cache, each once; of a single column its codes, as often as they occur."""
-    name, *others = columns
+def _iterate_weighted(columns: Mapping[str, Column], batches: Batches) -> Iterator[tuple[Codes, FloatArray]]:
+    """Yield codes in pieces that fit in a cache, with their multiplicity: 1 for several columns or many codes."""
+    name, *other_names = columns
     size = columns[name].mechanism.outputs
-    if others or size > LARGEST_TABLE:
+    if other_names or size > LARGEST_TABLE:
         yield from ((part, np.ones(len(part[name]))) for part in pieces(batches, CHUNK // max(len(columns) // 2, 1)))
         return
     counts = np.zeros(size, dtype=np.int64)
     for codes in batches:
         counts += np.bincount(codes[name], minlength=size)
-    present = np.flatnonzero(counts)
-    yield from ((part, counts[part[name]].astype(np.float64)) for part in pieces([{name: present}]))
+    occurring = np.flatnonzero(counts)
+    yield from ((part, counts[part[name]].astype(np.float64)) for part in pieces([{name: occurring}]))
 
 
-def _times(a: Term, b: Term) -> Term:
+def _multiply_terms(a: Term, b: Term) -> Term:
+    """Return the term of the product of two terms."""
     return {name: (*a.get(name, ()), *b.get(name, ())) for name in {**a, **b}}
 
 
@@ -303,17 +318,17 @@ def delta_method(
 ) -> tuple[FloatArray, FloatArray]:
     """Return smooth statistics of the terms' means and their covariance by the delta method.
 
-    ``statistics(means, n)`` must take complex numbers: gradients are found by complex steps, exact to
-    rounding. Each of the rows that were added up represents ``weight`` of the n.
+    ``statistics(means, n)`` must take complex numbers: gradients are complex steps, exact to rounding. ``weight`` is
+    the number of rows of the table for each released row; n is the number of rows of the table.
     """
     means, n, step = sums.first / max(sums.n, 1), sums.n * weight, 1e-100
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.real(np.array(statistics(means, n)))
         gradient = np.empty((len(values), len(means)))
         for k in range(len(means)):
-            moved = means.astype(np.complex128)
-            moved[k] += 1j * step
-            gradient[:, k] = np.imag(np.array(statistics(moved, n))) / step
+            shifted_means = means.astype(np.complex128)
+            shifted_means[k] += 1j * step
+            gradient[:, k] = np.imag(np.array(statistics(shifted_means, n))) / step
         return values, gradient @ sums.covariance(sampling) @ gradient.T
 
 
@@ -328,15 +343,15 @@ def ratio_by_all(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ f·w·1_g / Σ w·1_g for every cell g of a joint of axes, and the variances by the delta method.
 
-    Per released class of the groups, the sums of a, p, a², ap, p², s are enough, where a, p and s are the
-    surrogates of f·w, w and f²·w: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
-    A group in one block of noise with the column has a formula of its own.
+    Let a, p and s be the surrogates of f·w, w and f²·w. Per released class of the groups, the sums of a, p, a², ap, p²
+    and s are enough: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
+    A group that was randomised together with the column has a formula of its own.
 
-    ``expected`` has mean squares of φ_g by the law of the noise, by axis: where a bin of a wide grid ends φ_g is rare
-    and huge; rows that miss it show no variance, and one that does not passes for a billion.
+    ``expected`` has expected squares of φ_g by axis, a lower bound on the sample's squares. At the ends of bins of a
+    wide grid φ_g is rare and huge: the sample variance is 0 without a row there, and enormous with one.
     """
     if groups[0].group is not None:
-        return _ratio_together(column, numerator, present, groups[0], batches, sampling)
+        return _ratio_within_group(column, numerator, present, groups[0], batches, sampling)
     surrogates, shape = Surrogates({column.name: column}), [group.classes for group in groups]
     check_cells([*shape, 6])
     sums, n = np.zeros((math.prod(shape), 6)), 0
@@ -360,19 +375,22 @@ def ratio_by_all(
     p, squares = plain[..., 1], [square[..., i] for i in (2, 3, 4)]
     r, residual = ratio((plain[..., 0], p), squares, plain[..., 5], sampling)
     if expected:
-        least = reduce(np.multiply.outer, [expected.get(group.name, np.ones(group.cells)) for group in groups])
+        expected_squares = reduce(
+            np.multiply.outer, [expected.get(group.name, np.ones(group.cells)) for group in groups]
+        )
         a2, ap, p2 = sums.sum(axis=0)[2:5].tolist()
         with np.errstate(invalid="ignore", over="ignore"):
-            residual = np.maximum(residual, least * np.maximum(a2 - 2 * r * ap + r**2 * p2, 0.0))
-        squares[2] = np.maximum(squares[2], least * p2)
+            residual = np.maximum(residual, expected_squares * np.maximum(a2 - 2 * r * ap + r**2 * p2, 0.0))
+        squares[2] = np.maximum(squares[2], expected_squares * p2)
+        # Noise can make the estimated rows of a group exceed all rows.
         p = np.minimum(p, n)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Too few rows in a group leave no variance: then nothing is known of its mean.
-        wider = few_rows(p, np.where(p > 0, squares[2], np.inf))
-        return r, np.where(residual > 0, residual / p**2 * wider**2, np.inf)
+        # The variance of too few rows is 0 or negative: the mean of the group is unknown.
+        fieller_factor = few_rows(p, np.where(p > 0, squares[2], np.inf))
+        return r, np.where(residual > 0, residual / p**2 * fieller_factor**2, np.inf)
 
 
-def _ratio_together(
+def _ratio_within_group(
     column: Column,
     numerator: CodeFunction,
     present: CodeFunction,
@@ -380,22 +398,24 @@ def _ratio_together(
     batches: Batches,
     sampling: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the same for columns of one group: per released cell, the sums of f·w, w and f²·w are enough."""
+    """Return `ratio_by_all` for columns of one group: the sums of f·w, w and f²·w per released cell are enough."""
     noise, n = by.noise, 0
-    functions = [_product(factors) for factors in ((numerator, present), (present,), (numerator, numerator, present))]
+    functions = [
+        _multiply_functions(factors) for factors in ((numerator, present), (present,), (numerator, numerator, present))
+    ]
     sums = np.zeros((3, by.cells))
     for codes in batches:
         g, y = by.classify(codes[by.name]), codes[column.name]
         n += len(y)
         for total, function in zip(sums, functions, strict=True):
             total += np.bincount(g, weights=function(y), minlength=by.cells)
-    everywhere = np.array([function(np.arange(column.space.size)).mean() for function in functions])
-    means = everywhere[:, None] * by.law
+    uniform_means = np.array([function(np.arange(column.space.size)).mean() for function in functions])
+    means = uniform_means[:, None] * by.law
     a, p, q = noise.sums(sums, means, n)
     with np.errstate(divide="ignore", invalid="ignore"):
         # h = (f − r)·w·1_g is a sum of the three, and so are h² and its mean.
         r = a / p
-        here = sums[2] - 2 * r * sums[0] + r**2 * sums[1]
-        residual = noise.squares(here, sums[0] - r * sums[1], means[0] - r * means[1], n)
+        products = sums[2] - 2 * r * sums[0] + r**2 * sums[1]
+        residual = noise.squares(products, sums[0] - r * sums[1], means[0] - r * means[1], n)
         residual = residual - own_squares(q - 2 * r * a + r**2 * p, 0.0, sampling)
         return r, np.where(residual > 0, residual / p**2, np.inf)

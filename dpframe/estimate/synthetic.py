@@ -1,15 +1,15 @@
-"""A table for plain pandas: rows drawn from what a release says, given each released row, or fresh ones.
+"""Synthetic tables for plain pandas: rows drawn from a model of the release, given each released row, or fresh rows.
 
 Columns of few values and numbers are drawn together, from the mixture that is fitted to measured tables and rows.
-Numbers then fall into a fine cell, and on a code of it. Columns that the mixture does not hold are drawn by themselves:
-sets at their sizes and their items' supports, others from their distribution. Drawing from what is public costs
-no budget.
+Numbers are then drawn in a fine cell, and at a code within it. Columns outside the mixture are drawn independently:
+sets from their sizes and supports, other columns from their distribution. The release is public, so that draws cost no
+budget.
 
 A class is drawn with the weights w_k ∏_c (C_c L_k)(y_c), and given it every cell with L_k(x)·C_c(y_c | x). Draws of
-one column for rows of one class and one released value are spread evenly over the law (systematic sampling, in an
-order of their own): every cell has its probability, and counts vary less than independent draws would.
+one column for rows of one class and one released value are spread evenly over the distribution (systematic sampling,
+in random order). Every cell keeps its probability, and counts vary less than with independent draws.
 
-Rows that break one of the plan's rules exchange values with others, so that every column keeps its shares.
+Rows that break one of the plan's rules exchange values with other rows, so that every column keeps its shares.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.tables.released import SYNTHETIC, Source
 
 CHUNK = 16_384
-"""Rows whose classes are drawn at once: their weights stay in cache (limit of memory)."""
+"""Number of rows whose classes are drawn at once, so that their weights stay in cache (limit of memory)."""
 
 TABLE_CELLS = 4_096
-"""Classes of several columns together whose likelihoods fit into one table (limit of memory)."""
+"""Largest number of joint classes of several columns in one table of likelihoods (limit of memory)."""
 
 
 def draw_given(
@@ -60,15 +60,15 @@ def draw_given(
 ) -> list[IntArray]:
     """Draw for every released row the cells of an original row, given the released one.
 
-    ``mixture``: the fit; every one of its starts serves its part of the rows, in turn. ``channels``: p(class | cell) of
-    every column, shape (classes, cells). ``codes``: released classes of every column.
+    ``mixture``: the fit; each of its starts draws every k-th row. ``channels``: p(class | cell) of every column, shape
+    (classes, cells). ``codes``: released classes of every column.
 
     Returns
     -------
     list of arrays
         Cells of every column, in the order of rows.
     """
-    found = [np.zeros(len(codes[0]), dtype=np.int64) for _ in codes]
+    cells = [np.zeros(len(codes[0]), dtype=np.int64) for _ in codes]
     for f in range(mixture.fits):
         part, rows = mixture.fit(f), slice(f, None, mixture.fits)
         released = [np.asarray(code[rows], dtype=np.int64) for code in codes]
@@ -76,8 +76,8 @@ def draw_given(
         for column, (law, channel, code) in enumerate(zip(part.laws, channels, released, strict=True)):
             # Shape (class of the mixture, released class, cell).
             laws = (law[:, None, :] * channel[None, :, :]).reshape(-1, law.shape[1])
-            found[column][rows] = _draw_cells(laws, classes * channel.shape[0] + code, generator)
-    return found
+            cells[column][rows] = _draw_cells(laws, classes * channel.shape[0] + code, generator)
+    return cells
 
 
 def draw_fresh(mixture: Mixture, rows: int, generator: np.random.Generator) -> list[IntArray]:
@@ -94,10 +94,11 @@ def draw_within(
     channel: FloatArray | None = None,
     codes: npt.NDArray[np.integer] | None = None,
 ) -> IntArray:
-    """Draw a number's cell, of the shares ``fine``, within each row's bin, given its released class if there is one."""
+    """Draw a fine cell of a number within each row's bin, with shares ``fine``, given the released class if any."""
     count = int(bins.max()) + 1
-    inside = (bins[None, :] == np.arange(count)[:, None]).astype(np.float64)
-    laws = inside * (fine + 1e-12)
+    is_in_bin = (bins[None, :] == np.arange(count)[:, None]).astype(np.float64)
+    # The addition gives a bin without fitted rows a uniform distribution.
+    laws = is_in_bin * (fine + 1e-12)
     if channel is None or codes is None:
         return _draw_cells(laws, drawn, generator)
     given = (laws[:, None, :] * channel[None, :, :]).reshape(-1, len(bins))
@@ -114,7 +115,7 @@ def count_below(codes: range, ends: IntArray) -> IntArray:
 
 
 def nearest_of(codes: range, drawn: IntArray) -> IntArray:
-    """Return the nearest of some codes to each that was drawn: means stay, as rows are spread evenly within cells."""
+    """Round drawn codes to the nearest of some codes; means stay, because draws are uniform within cells."""
     places = np.rint((drawn - codes.start) / codes.step).astype(np.int64)
     return codes.start + codes.step * np.clip(places, 0, len(codes) - 1)
 
@@ -124,31 +125,33 @@ def _draw_classes(
 ) -> IntArray:
     """Draw every row's class from w_k ∏ (C_c L_k)(y_c)."""
     likelihoods = [channel @ law.T for law, channel in zip(mixture.laws, channels, strict=True)]
-    # Relative to its mean over classes, lest a product of many columns vanish.
-    relative = [(like / np.maximum(like @ mixture.weights, 1e-30)[:, None]).astype(np.float32) for like in likelihoods]
-    # Columns of few classes are joined into tables of their products.
-    tables = [(relative[0], codes[0])]
-    for like, code in zip(relative[1:], codes[1:], strict=True):
+    # Likelihoods are divided by their mean over classes: a product over many columns would underflow.
+    relative_likelihoods = [
+        (like / np.maximum(like @ mixture.weights, 1e-30)[:, None]).astype(np.float32) for like in likelihoods
+    ]
+    # One table of products for several columns of few classes needs fewer look-ups per row.
+    tables = [(relative_likelihoods[0], codes[0])]
+    for like, code in zip(relative_likelihoods[1:], codes[1:], strict=True):
         table, place = tables[-1]
         if len(table) * len(like) <= TABLE_CELLS:
             product = (table[:, None, :] * like[None, :, :]).reshape(-1, like.shape[1])
             tables[-1] = product, place * len(like) + code
         else:
             tables.append((like, code))
-    weights, found = mixture.weights.astype(np.float32), np.zeros(len(codes[0]), dtype=np.int64)
-    for start in range(0, len(found), CHUNK):
+    weights, classes = mixture.weights.astype(np.float32), np.zeros(len(codes[0]), dtype=np.int64)
+    for start in range(0, len(classes), CHUNK):
         rows = slice(start, start + CHUNK)
-        mass = np.broadcast_to(weights, (len(found[rows]), len(weights)))
+        masses = np.broadcast_to(weights, (len(classes[rows]), len(weights)))
         for table, place in tables:
-            mass = mass * table[place[rows]]
-        levels = np.cumsum(mass, axis=1)
-        aim = generator.random(len(levels), dtype=np.float32) * levels[:, -1]
-        found[rows] = np.minimum((levels <= aim[:, None]).sum(axis=1), len(weights) - 1)
-    return found
+            masses = masses * table[place[rows]]
+        levels = np.cumsum(masses, axis=1)
+        thresholds = generator.random(len(levels), dtype=np.float32) * levels[:, -1]
+        classes[rows] = np.minimum((levels <= thresholds[:, None]).sum(axis=1), len(weights) - 1)
+    return classes
 
 
 def _draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator) -> IntArray:
-    """Draw a cell for every row from the law of its key, shape (keys, cells), evenly over the rows of a key."""
+    """Draw a cell for every row from the distribution of its key, shape (keys, cells), by systematic sampling."""
     totals = laws.sum(axis=1, keepdims=True)
     levels = np.cumsum(np.where(totals > 0, laws / np.where(totals > 0, totals, 1.0), 1 / laws.shape[1]), axis=1)
     order = generator.permutation(len(keys))
@@ -157,42 +160,43 @@ def _draw_cells(laws: FloatArray, keys: IntArray, generator: np.random.Generator
     first = np.cumsum(counts) - counts
     sorted_keys = keys[order]
     rank = np.arange(len(keys)) - first[sorted_keys]
-    aim = (rank + generator.random(len(laws))[sorted_keys]) / counts[sorted_keys]
+    positions = (rank + generator.random(len(laws))[sorted_keys]) / counts[sorted_keys]
+    # Adding the key's number makes one ascending array of all keys, which needs one search.
     levels = levels + np.arange(len(laws))[:, None]
+    # Rounding must not end a key's levels below the next key's start.
     levels[:, -1] = np.arange(1, len(laws) + 1)
-    cells = np.searchsorted(levels.ravel(), sorted_keys + aim, side="right") - sorted_keys * laws.shape[1]
-    found = np.empty(len(keys), dtype=np.int64)
-    found[order] = np.clip(cells, 0, laws.shape[1] - 1)
-    return found
+    cells = np.searchsorted(levels.ravel(), sorted_keys + positions, side="right") - sorted_keys * laws.shape[1]
+    cells_of_rows = np.empty(len(keys), dtype=np.int64)
+    cells_of_rows[order] = np.clip(cells, 0, laws.shape[1] - 1)
+    return cells_of_rows
 
 
 MOST_LAW_CELLS = 1 << 24
-"""Entries of a column's laws given class and released class up to which its released value is heard (limit of
-memory)."""
+"""Largest number of entries of a column's distributions, by class and released class, with which draws condition on
+released values (limit of memory)."""
 
 MOST_LISTED = 4_097
-"""Values of a column by itself up to which its distribution is fitted (limit of time)."""
+"""Largest number of values of a column outside the mixture whose distribution is fitted (limit of time)."""
 
 MOST_HEARD = 100
-"""Triples of columns, those of the fewest cells, whose rows are asked for structure that pairs do not hold (limit of
-time)."""
+"""Number of triples of columns, of the fewest cells, that are tested for structure beyond pairs (limit of time)."""
 
 MOST_TRIPLE = 1 << 15
-"""Classes of such a triple: with more, rows are too few to show anything (limit of time)."""
+"""Largest number of classes of a tested triple; with more classes the test has no power (limit of time)."""
 
 MOST_RAKED, MOST_RAKED_CELLS = 200, 1 << 11
-"""Triples that drawn rows are raked to, and cells of one: more cost more time than they bring (limit of time)."""
+"""Number of triples that drawn rows are raked to, and the number of cells of a triple (limit of time)."""
 
 LOUD = 0.2
-"""Distance from independence that noise makes, from which on it hides most of what columns have in common (tuned;
-effect not measured)."""
+"""Distance from independence that noise alone makes, above which it hides most dependence (tuned; effect not
+measured)."""
 
 MOST_SHIFTS, MOST_SHIFTED = 40, 1 << 22
-"""Times that items are shifted towards their supports, and chances of items, of some of the rows, that say how far
-(limit of time)."""
+"""Number of steps that shift items towards their supports, and number of items in the sample of rows that determines
+the steps (limit of time)."""
 
-_NEVER = 1e-9
-"""Chance of an item that is hardly ever drawn: shifts leave it so (tolerance)."""
+_MIN_ITEM_PROBABILITY = 1e-9
+"""Smallest probability of an item, so that its log odds are finite (tolerance)."""
 
 
 def check_rows(n_rows: Any) -> int | None:
@@ -205,8 +209,8 @@ def make_generator(random_state: Any) -> np.random.Generator:
     """Return a generator from a seed, from one, or from fresh entropy."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0
-    if random_state is not None and not whole:
+    is_seed = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0
+    if random_state is not None and not is_seed:
         raise ParameterError("random_state must be a whole number, a numpy Generator or None; give e.g. 0")
     return np.random.default_rng(random_state)
 
@@ -214,20 +218,20 @@ def make_generator(random_state: Any) -> np.random.Generator:
 def midnight_codes(source: Source, name: str, law_of: Callable[[str], Law]) -> range:
     """Return the codes of midnights if a column's counts show no time of day; none for other columns."""
     midnights = source.plan[name].space.inner_space.midnights
-    is_lost = name in {one.column for one in source.plan.not_found}
+    is_lost = name in {missing.column for missing in source.plan.not_found}
     if not midnights or not source.n or source.zone(name) is not None or is_lost:
         return range(0)
     law = law_of(name)
-    between = np.zeros(law.cells)
-    between[: law.bins] = np.diff(count_below(midnights, law.ends)) == 0
-    share, _, lower, _ = law.parts_of(between[None, :], 0.0, DETECTION_SE)[:, 0]
-    spread_evenly = float(between[: law.bins] @ law.widths) / float(law.widths.sum())
-    # Cells were cut where their own noise was large, so that the share is above 0 by more than its error, too.
-    return range(0) if lower > 0 and share > spread_evenly / 2 else midnights
+    without_midnight = np.zeros(law.cells)
+    without_midnight[: law.bins] = np.diff(count_below(midnights, law.ends)) == 0
+    share, _, lower, _ = law.parts_of(without_midnight[None, :], 0.0, DETECTION_SE)[:, 0]
+    uniform_share = float(without_midnight[: law.bins] @ law.widths) / float(law.widths.sum())
+    # Cells were chosen by their noise, which biases the share upwards: it must also be large by itself.
+    return range(0) if lower > 0 and share > uniform_share / 2 else midnights
 
 
 class Synthesizer:
-    """Draws rows of one release."""
+    """Draws synthetic rows of one release."""
 
     def __init__(
         self,
@@ -238,16 +242,20 @@ class Synthesizer:
         empty: Callable[[Axis], Sequence[int]],
     ) -> None:
         self._source, self._model, self._law = source, models.whole, law
-        self._supports, self._empty, self._laws = supports, empty, dict[str, Mixture]()
+        self._supports, self._find_empty_cells, self._laws = supports, empty, dict[str, Mixture]()
 
     @property
     def text(self) -> str:
-        """What synthetic rows say about themselves, in place of a release's description."""
+        """JSON metadata of synthetic rows, in place of a release's description."""
         info = self._source.info
-        told: dict[str, Any] = {"release": None if info is None else info.digest, "rows": self._source.rows}
+        description: dict[str, Any] = {"release": None if info is None else info.digest, "rows": self._source.rows}
         pairs = self.fidelity.iloc[len(self._source.plan.names) :]
-        told |= {"not_found": list(self.not_found), "pairs": len(pairs), "pairs_that_show": int(pairs["shows"].sum())}
-        return json.dumps({SYNTHETIC: told | {"epsilon_spent": 0}})
+        description |= {
+            "not_found": list(self.not_found),
+            "pairs": len(pairs),
+            "pairs_that_show": int(pairs["shows"].sum()),
+        }
+        return json.dumps({SYNTHETIC: description | {"epsilon_spent": 0}})
 
     @property
     def not_found(self) -> tuple[str, ...]:
@@ -257,19 +265,19 @@ class Synthesizer:
 
     @cached_property
     def fidelity(self) -> pd.DataFrame:
-        """What synthetic rows hold, by column and pair."""
+        """Source of each column, and dependence of each pair in the model; see `Estimates.fidelity`."""
         model = self._model
-        lost = {missing.column for missing in self._source.plan.not_found}
+        missing_columns = {missing.column for missing in self._source.plan.not_found}
         rows: dict[tuple[str, str], tuple[str, float, float, float, bool]] = {}
         for name in self._source.plan.names:
-            found, source = name not in lost, "none"
-            if found:
+            is_found, source = name not in missing_columns, "none"
+            if is_found:
                 source = model.tables.source_of([name]) if name in model.columns else "rows"
-            rows[name, ""] = (source, math.nan, math.nan, math.nan, found)
-        known = model.evidence.row_pairs | model.evidence.pairs
+            rows[name, ""] = (source, math.nan, math.nan, math.nan, is_found)
+        tables_of_pairs = model.evidence.row_pairs | model.evidence.pairs
         for i, j in combinations(range(len(model.names)), 2):
-            names, table = (model.names[i], model.names[j]), known.get((i, j))
-            if lost & set(names) or table is None:
+            names, table = (model.names[i], model.names[j]), tables_of_pairs.get((i, j))
+            if missing_columns & set(names) or table is None:
                 rows[names] = ("none", math.nan, math.nan, math.nan, False)
                 continue
             joint = model.fit.joint((i, j))
@@ -278,9 +286,9 @@ class Synthesizer:
             if table.channels:
                 margins = [channel @ margin for channel, margin in zip(table.channels, margins, strict=True)]
             score = dependence_score(table.counts, table.variances, margins)
-            # The mean distance that such noise makes of independent columns: σ√(2/π) in a cell.
-            total, apart = max(float(table.counts.sum()), 1.0), float(np.sqrt(table.variances).sum())
-            noise = apart * math.sqrt(2 / math.pi) / 2 / total
+            # The mean absolute value of normal noise is σ√(2/π) per cell.
+            total, noise_sum = max(float(table.counts.sum()), 1.0), float(np.sqrt(table.variances).sum())
+            noise = noise_sum * math.sqrt(2 / math.pi) / 2 / total
             rows[names] = model.tables.source_of(names), dependence, noise, score, score > DETECTION_SE
         index = pd.MultiIndex.from_tuples(list(rows), names=["column", "with"])
         return pd.DataFrame(
@@ -288,47 +296,52 @@ class Synthesizer:
         )
 
     def warn_of_hidden(self) -> None:
-        """Warn where the rows show structure of three columns that pairs, and so synthetic rows, do not hold."""
+        """Warn if the rows show structure of three columns that pairs, and so synthetic rows, miss."""
         names = self._model.names
         if len(names) < 3 or not self._model.tables:
             return
         members, sizes = self._model.columns, {name: member.cells for name, member in self._model.columns.items()}
         triples = sorted(combinations(names, 3), key=lambda triple: math.prod(sizes[name] for name in triple))
         classes = {triple: math.prod(members[name].axis.classes for name in triple) for triple in triples[:MOST_HEARD]}
-        asked = [triple for triple, size in classes.items() if size <= MOST_TRIPLE]
-        heard = self._model.guarded(asked, SURELY)
-        found = [triple for triple, guarded in zip(asked, heard, strict=True) if guarded is not None]
-        if found:
-            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        candidates = [triple for triple, size in classes.items() if size <= MOST_TRIPLE]
+        guarded_triples = self._model.guarded(candidates, SURELY)
+        dependent = [triple for triple, joint in zip(candidates, guarded_triples, strict=True) if joint is not None]
+        if dependent:
+            more = f" and {len(dependent) - 1} more" if len(dependent) > 1 else ""
             warn(
-                f"the release's rows show structure of {', '.join(map(repr, found[0]))} together{more} that synthetic "
-                "rows do not hold; ask the release itself with joint([…])",
+                f"the release's rows show structure of {', '.join(map(repr, dependent[0]))} together{more} that "
+                "synthetic rows do not hold; ask the release itself with joint([…])",
                 DpframeWarning,
             )
 
     @cached_property
     def _mixture(self) -> Mixture:
-        """The model's mixture without the cells that results do not show."""
+        """The model's mixture without empty cells, which results do not show."""
         mixture, laws = self._model.fit.mixture, []
         for law, member in zip(mixture.laws, self._model.columns.values(), strict=True):
-            kept = np.ones(member.cells)
-            kept[[] if member.is_cut else list(self._empty(member.axis))] = 0.0
-            shown = law * kept
-            totals = shown.sum(axis=1, keepdims=True)
-            laws.append(np.where(totals > 0, shown / np.where(totals > 0, totals, 1.0), kept / max(kept.sum(), 1.0)))
+            is_shown = np.ones(member.cells)
+            is_shown[[] if member.is_cut else list(self._find_empty_cells(member.axis))] = 0.0
+            masses = law * is_shown
+            totals = masses.sum(axis=1, keepdims=True)
+            laws.append(
+                np.where(totals > 0, masses / np.where(totals > 0, totals, 1.0), is_shown / max(is_shown.sum(), 1.0))
+            )
         return replace(mixture, laws=tuple(laws))
 
     @cached_property
-    def _heard(self) -> dict[str, bool]:
-        """Which columns' released values are heard: of a group, whose noise is common, the first column's."""
-        plan, taken, found = self._source.plan, set(), {}
+    def _uses_released_codes(self) -> dict[str, bool]:
+        """Whether draws condition on a column's released codes; only the first column of a group does.
+
+        The columns of a group have common noise: their likelihoods do not multiply.
+        """
+        plan, used_groups, uses_release = self._source.plan, set(), {}
         for name, member in self._model.columns.items():
             group = plan.group_of(name)
             entries = len(self._mixture.weights) // self._mixture.fits * member.axis.classes * member.axis.cells
-            found[name] = entries <= MOST_LAW_CELLS and (group is None or group.names not in taken)
-            if group is not None and found[name]:
-                taken.add(group.names)
-        return found
+            uses_release[name] = entries <= MOST_LAW_CELLS and (group is None or group.names not in used_groups)
+            if group is not None and uses_release[name]:
+                used_groups.add(group.names)
+        return uses_release
 
     @cached_property
     def _shares(self) -> dict[str, FloatArray]:
@@ -340,167 +353,203 @@ class Synthesizer:
         return {name: midnight_codes(self._source, name, self._law) for name in self._model.columns}
 
     @cached_property
-    def _measured(self) -> dict[tuple[int, ...], FloatArray]:
-        """Shares of triples, of the tables that were measured, of their pairs and of columns, the largest first.
+    def _raking_targets(self) -> dict[tuple[int, ...], FloatArray]:
+        """Target shares for raking: measured tables, their pairs and columns, and triples; the largest first.
 
-        The mixture is only near them, and draws of rows have chance of their own. What comes last is met best: the
-        smallest, whose noise is least. Triples are those of measured pairs: drawn rows by themselves are farther from
-        their estimates than these are from the table.
+        The mixture only approximates these shares, and drawn rows have sampling noise. Raking fits the last targets
+        best: these are the smallest tables, which have the least noise. Triples have three measured pairs. Their drawn
+        counts are farther from their estimates than the estimates are from the table.
         """
         tables = [tuple(sorted(table.columns)) for table in self._model.evidence.measured if len(table.columns) > 1]
-        parts = {part for columns in tables for size in (1, 2) for part in combinations(columns, size)}
+        margins = {margin for columns in tables for size in (1, 2) for margin in combinations(columns, size)}
         cells = [member.cells for member in self._model.columns.values()]
-        near = {
-            a: {b for pair in parts if len(pair) == 2 and pair[0] == a for b in pair[1:]} for a in range(len(cells))
+        partners = {
+            a: {b for pair in margins if len(pair) == 2 and pair[0] == a for b in pair[1:]} for a in range(len(cells))
         }
-        sizes = {(a, b, c): cells[a] * cells[b] * cells[c] for a in near for b in near[a] for c in near[a] & near[b]}
-        few = sorted((size, triple) for triple, size in sizes.items() if size <= MOST_RAKED_CELLS)
-        # Of so many rows that tables would be gone through once, chance is small.
-        room = MOST_PLACES // max(self._source.rows, 1) - len(parts)
-        triples = [triple for _, triple in few[: max(0, min(MOST_RAKED, room))]]
-        whole = sorted({*tables, *parts, *triples}, key=lambda columns: (-len(columns), columns))
-        own = {(i,): self._model.evidence.one_ways[i] for i, n in enumerate(self._model.names) if n in self._ruled}
-        return {columns: self._restricted(columns) for columns in whole} | own
+        sizes = {
+            (a, b, c): cells[a] * cells[b] * cells[c]
+            for a in partners
+            for b in partners[a]
+            for c in partners[a] & partners[b]
+        }
+        smallest = sorted((size, triple) for triple, size in sizes.items() if size <= MOST_RAKED_CELLS)
+        # A large table has little sampling noise, and raking it costs more time: it gets fewer triples.
+        max_triples = MOST_PLACES // max(self._source.rows, 1) - len(margins)
+        triples = [triple for _, triple in smallest[: max(0, min(MOST_RAKED, max_triples))]]
+        column_sets = sorted({*tables, *margins, *triples}, key=lambda columns: (-len(columns), columns))
+        one_way_shares = {
+            (i,): self._model.evidence.one_ways[i]
+            for i, n in enumerate(self._model.names)
+            if n in self._columns_of_rules
+        }
+        return {columns: self._joint_by_rules(columns) for columns in column_sets} | one_way_shares
 
-    def _restricted(self, columns: tuple[int, ...]) -> FloatArray:
-        """Return the joint of columns, 0 in cells that rules exclude, with each column's own shares."""
+    def _joint_by_rules(self, columns: tuple[int, ...]) -> FloatArray:
+        """Return the joint distribution of columns: 0 in cells that rules exclude, with the model's margins."""
         joint, rules = self._model.fit.joint(columns), self._source.plan.bound_rules
         names = [self._model.names[c] for c in columns]
-        never = rules.impossible({n: self._stretches[n] for n in names if n in self._ruled}) if self._ruled else None
-        if never is None:
+        is_impossible = (
+            rules.impossible({n: self._code_ranges[n] for n in names if n in self._columns_of_rules})
+            if self._columns_of_rules
+            else None
+        )
+        if is_impossible is None:
             return joint
-        places = [i for i, name in enumerate(names) if name in self._ruled]
-        kept = np.where(np.expand_dims(never, [i for i in range(joint.ndim) if i not in places]), 0.0, joint)
-        return fit_to_margins(kept, {(i,): self._model.fit.joint((c,)) for i, c in enumerate(columns)})
+        places = [i for i, name in enumerate(names) if name in self._columns_of_rules]
+        possible = np.where(
+            np.expand_dims(is_impossible, [i for i in range(joint.ndim) if i not in places]), 0.0, joint
+        )
+        return fit_to_margins(possible, {(i,): self._model.fit.joint((c,)) for i, c in enumerate(columns)})
 
     def given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of original rows, one for each released row, given that row."""
-        return self._drawn(released, len(next(iter(released.values()))), generator)
+        return self._draw_codes(released, len(next(iter(released.values()))), generator)
 
     def fresh(self, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
         """Draw the codes of new rows."""
-        return self._drawn(None, rows, generator)
+        return self._draw_codes(None, rows, generator)
 
-    def _drawn(self, released: Codes | None, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-        cells, rules = self._cells(released, rows, generator), self._source.plan.bound_rules
-        broken = np.zeros(rows, dtype=np.bool_)
-        if self._ruled:
-            excludes = [(rule.names, partial(self._excludes, rule)) for rule in rules.rules]
-            broken = exchange(cells, excludes, generator)
+    def _draw_codes(
+        self, released: Codes | None, rows: int, generator: np.random.Generator
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Draw the codes of all columns, given released rows or fresh, raked and without broken rules."""
+        cells, rules = self._draw_joint_cells(released, rows, generator), self._source.plan.bound_rules
+        breaks_rule = np.zeros(rows, dtype=np.bool_)
+        if self._columns_of_rules:
+            excludes = [(rule.names, partial(self._flag_impossible, rule)) for rule in rules.rules]
+            breaks_rule = exchange(cells, excludes, generator)
         if cells:
-            # Parts of rows in order are not like the table.
-            aims = self._measured if released is None or self._source.plan.shuffle else {}
-            found = raked(list(cells.values()), self._sizes_of(cells), aims, generator, broken)
-            cells = dict(zip(cells, found, strict=True))
-        drawn = self._codes(cells, released, generator)
-        if self._ruled:
-            exchange(drawn, [(rule.names, rule.breaks) for rule in rules.rules], generator, within=cells)
-            drawn = dict(rules.mended(drawn))
-        for column in self._others:
-            if column.name not in drawn:
-                drawn[column.name] = self._alone(column, released, rows, generator)
-        return drawn
+            # Released rows that keep the table's order come in batches that differ from the table: do not rake them.
+            targets = self._raking_targets if released is None or self._source.plan.shuffle else {}
+            raked_cells = raked(list(cells.values()), self._sizes_of(cells), targets, generator, breaks_rule)
+            cells = dict(zip(cells, raked_cells, strict=True))
+        codes = self._draw_within_cells(cells, released, generator)
+        if self._columns_of_rules:
+            exchange(codes, [(rule.names, rule.breaks) for rule in rules.rules], generator, within=cells)
+            codes = dict(rules.mended(codes))
+        for column in self._columns_outside_model:
+            if column.name not in codes:
+                codes[column.name] = self._draw_column(column, released, rows, generator)
+        return codes
 
-    def _excludes(self, rule: BoundRule, cells: Mapping[str, IntArray]) -> npt.NDArray[np.bool_]:
-        """Return which rows no codes in their cells would let keep a rule."""
-        ends = {name: self._stretches[name] for name in rule.names}
+    def _flag_impossible(self, rule: BoundRule, cells: Mapping[str, IntArray]) -> npt.NDArray[np.bool_]:
+        """Return a mask of rows that break a rule, whichever codes are drawn in their cells."""
+        ends = {name: self._code_ranges[name] for name in rule.names}
         return rule.impossible({name: (ends[name][0][cells[name]], ends[name][1][cells[name]]) for name in rule.names})
 
     @cached_property
-    def _stretches(self) -> dict[str, tuple[IntArray, IntArray]]:
-        """The first code of every cell of the rules' columns, and the code after the last."""
-        found = {}
-        for name in self._ruled:
+    def _code_ranges(self) -> dict[str, tuple[IntArray, IntArray]]:
+        """First code of every cell of the rules' columns, and the code after the cell's last code."""
+        stretches = {}
+        for name in self._columns_of_rules:
             if name in self._model.columns:
                 member = self._model.columns[name]
                 starts, stops = member.axis.stretches
                 first = np.searchsorted(member.bins, np.arange(member.cells))
                 last = np.searchsorted(member.bins, np.arange(member.cells), side="right") - 1
-                found[name] = starts[first], stops[last]
+                stretches[name] = starts[first], stops[last]
             else:
                 codes = np.arange(self._source.plan[name].space.size)
-                found[name] = codes, codes + 1
-        return found
+                stretches[name] = codes, codes + 1
+        return stretches
 
-    def _cells(self, released: Codes | None, rows: int, generator: np.random.Generator) -> dict[str, IntArray]:
+    def _draw_joint_cells(
+        self, released: Codes | None, rows: int, generator: np.random.Generator
+    ) -> dict[str, IntArray]:
         """Draw the cells of the mixture's columns, and the codes of the rules' other columns."""
-        members, found = self._model.columns, []
+        members, cells_of_members = self._model.columns, []
         if released is None:
-            found = draw_fresh(self._mixture, rows, generator) if members else []
+            cells_of_members = draw_fresh(self._mixture, rows, generator) if members else []
         elif members:
-            channels = [m.channel if self._heard[n] else np.ones((1, m.cells)) for n, m in members.items()]
-            found = draw_given(self._mixture, channels, list(self._classes(released, members).values()), generator)
-        alone = [c for c in self._others if c.name in self._ruled]
-        return dict(zip(members, found, strict=True)) | {
-            column.name: self._alone(column, released, rows, generator).astype(np.int64) for column in alone
+            channels = [
+                m.channel if self._uses_released_codes[n] else np.ones((1, m.cells)) for n, m in members.items()
+            ]
+            cells_of_members = draw_given(
+                self._mixture, channels, list(self._classes(released, members).values()), generator
+            )
+        columns_of_rules = [c for c in self._columns_outside_model if c.name in self._columns_of_rules]
+        return dict(zip(members, cells_of_members, strict=True)) | {
+            column.name: self._draw_column(column, released, rows, generator).astype(np.int64)
+            for column in columns_of_rules
         }
 
     def _classes(self, released: Codes, names: Iterable[str]) -> dict[str, IntArray]:
-        """Return released classes of the mixture's columns, 0 in all rows of a column whose values are not used."""
+        """Return released classes of the mixture's columns; 0 for columns whose released codes are not used."""
         members = self._model.columns
         return {
-            n: members[n].axis.classify(released[n]) if self._heard[n] else np.zeros(len(released[n]), dtype=np.int64)
+            n: members[n].axis.classify(released[n])
+            if self._uses_released_codes[n]
+            else np.zeros(len(released[n]), dtype=np.int64)
             for n in names
         }
 
-    def _codes(
+    def _draw_within_cells(
         self, cells: Mapping[str, IntArray], released: Codes | None, generator: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """Draw codes within cells."""
-        members, drawn = self._model.columns, {}
-        held = [name for name in cells if name in members and members[name].is_cut]
-        classes = {} if released is None else self._classes(released, held)
+        """Draw codes within the cells of all drawn columns."""
+        members, codes = self._model.columns, {}
+        cut_columns = [name for name in cells if name in members and members[name].is_cut]
+        classes = {} if released is None else self._classes(released, cut_columns)
         for name, cell in cells.items():
-            if name in held:
-                member, own = members[name], classes.get(name)
-                channel = None if own is None or not self._heard[name] else member.axis.channel
-                cell = draw_within(self._shares[name], member.bins, cell, generator, channel, own)
-            drawn[name] = self._within(name, cell, generator).astype(np.uint64)
-        return drawn
+            if name in cut_columns:
+                member, released_classes = members[name], classes.get(name)
+                channel = (
+                    None if released_classes is None or not self._uses_released_codes[name] else member.axis.channel
+                )
+                cell = draw_within(self._shares[name], member.bins, cell, generator, channel, released_classes)
+            codes[name] = self._draw_within_column(name, cell, generator).astype(np.uint64)
+        return codes
 
     def _sizes_of(self, names: Iterable[str]) -> list[int]:
         members, plan = self._model.columns, self._source.plan
         return [members[name].cells if name in members else plan[name].space.size for name in names]
 
     @cached_property
-    def _ruled(self) -> tuple[str, ...]:
+    def _columns_of_rules(self) -> tuple[str, ...]:
         """The columns of the plan's rules; none if the release has lost one."""
         names = self._source.plan.bound_rules.names
-        return names if {*names} <= {*self._model.names, *(column.name for column in self._others)} else ()
+        return (
+            names if {*names} <= {*self._model.names, *(column.name for column in self._columns_outside_model)} else ()
+        )
 
-    def _within(self, name: str, cell: IntArray, generator: np.random.Generator) -> IntArray:
-        """Draw codes in a column's fine cells, of times without a time of day the nearest midnights."""
+    def _draw_within_column(self, name: str, cell: IntArray, generator: np.random.Generator) -> IntArray:
+        """Draw codes within a column's fine cells; dates without a time of day are rounded to midnights."""
         if name not in self._model.columns:
             return cell
         axis = self._model.columns[name].axis
         starts, stops = axis.stretches
-        found, widths = starts[cell], (stops - starts)[cell]
-        wide = widths > 1
-        if wide.any():
-            found[wide] += generator.integers(0, widths[wide])
+        codes, widths = starts[cell], (stops - starts)[cell]
+        is_wide = widths > 1
+        if is_wide.any():
+            codes[is_wide] += generator.integers(0, widths[is_wide])
         midnights = self._midnights[name]
-        return np.where(cell < axis.bins, nearest_of(midnights, found), found) if midnights else found
+        return np.where(cell < axis.bins, nearest_of(midnights, codes), codes) if midnights else codes
 
     @cached_property
-    def _others(self) -> list[Column]:
+    def _columns_outside_model(self) -> list[Column]:
         plan, missing = self._source.plan, self._source.missing
         return [c for c in plan.columns if c.name not in self._model.columns and c.name not in missing]
 
-    def _alone(
+    def _draw_column(
         self, column: Column, released: Codes | None, rows: int, generator: np.random.Generator
     ) -> npt.NDArray[Any]:
-        own = None if released is None else released[column.name]
+        """Draw the codes of a column outside of the model."""
+        released_codes = None if released is None else released[column.name]
         if column.space.holds_sets:
-            return _SetDraws(column, self._supports[column.name], self._null_rate(column)).draw(own, rows, generator)
-        mixture = self._listed(column)
-        if own is None:
+            return _SetDraws(column, self._supports[column.name], self._null_rate(column)).draw(
+                released_codes, rows, generator
+            )
+        mixture = self._fit_listed(column)
+        if released_codes is None:
             (cells,) = draw_fresh(mixture, rows, generator)
         else:
-            (cells,) = draw_given(mixture, [column.mechanism.transition()], [own.astype(np.int64)], generator)
+            (cells,) = draw_given(
+                mixture, [column.mechanism.transition()], [released_codes.astype(np.int64)], generator
+            )
         return cells.astype(np.uint64)
 
-    def _listed(self, column: Column) -> Mixture:
-        """Return the law of a column that the mixture does not hold, as a mixture of one class."""
+    def _fit_listed(self, column: Column) -> Mixture:
+        """Return the distribution of a column outside the model's mixture, as a mixture of one class."""
         if column.space.holds_vectors:
             raise ParameterError(
                 f"column {column.name!r} holds {column.space.noun}, of which no rows are drawn; mean_curve estimates "
@@ -525,118 +574,143 @@ class Synthesizer:
 
 
 class _SetDraws:
-    """Draws sets of measured sizes and supports: given a released row, each item by whether it was shown."""
+    """Draws sets with the measured sizes and supports, given released sets or fresh."""
 
-    def __init__(self, column: Column, held: sets.Held, nulls: float) -> None:
-        self._column, self._nulls, self._held = sets.SetColumn.of(column), nulls, held
+    def __init__(self, column: Column, item_law: sets.Held, nulls: float) -> None:
+        self._column, self._nulls, self._item_law = sets.SetColumn.of(column), nulls, item_law
 
     def draw(self, released: npt.NDArray[Any] | None, rows: int, generator: np.random.Generator) -> npt.NDArray[Any]:
         """Return codes as rows of words."""
         count = self._column.space.count
         if released is None:
-            chances = self._held.chances.T[self._intensities(rows, generator)]
+            chances = self._item_law.chances.T[self._intensities(rows, generator)]
             null = generator.random(rows) < self._nulls
         else:
             name = self._column.column.name
             parts = [(bits, null) for bits, null, _ in self._column.bits([{name: released}])]
-            shown = np.concatenate([bits for bits, _ in parts]) if parts else np.zeros((0, count), np.uint8)
-            hidden = np.concatenate([null for _, null in parts]) if parts else np.zeros(0, dtype=np.bool_)
-            chances, null = self._given(shown, hidden, generator), self._given_null(hidden, generator)
-        held = np.zeros(chances.shape, dtype=np.bool_)
-        held[~null] = self._at_supports(chances[~null], generator)
+            released_bits = np.concatenate([bits for bits, _ in parts]) if parts else np.zeros((0, count), np.uint8)
+            is_released_null = np.concatenate([null for _, null in parts]) if parts else np.zeros(0, dtype=np.bool_)
+            chances, null = (
+                self._item_probabilities(released_bits, is_released_null, generator),
+                self._draw_nulls(is_released_null, generator),
+            )
+        items = np.zeros(chances.shape, dtype=np.bool_)
+        items[~null] = self._draw_items(chances[~null], generator)
         words = self._column.column.space.code_words
-        bits = np.zeros((len(held), words * 64), dtype=np.uint8)
-        bits[:, :count] = held
+        bits = np.zeros((len(items), words * 64), dtype=np.uint8)
+        bits[:, :count] = items
         if self._column.has_null:
             bits[:, count] = null
         return np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
 
     def _intensities(self, rows: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Draw the places of so many rows' intensities."""
-        shares = self._held.shares
+        """Draw the index of every row's intensity."""
+        shares = self._item_law.shares
         return generator.choice(len(shares), rows, p=shares) if len(shares) > 1 else np.zeros(rows, dtype=np.int64)
 
-    def _given(
-        self, shown: npt.NDArray[np.uint8], hidden: npt.NDArray[np.bool_], generator: np.random.Generator
+    def _item_probabilities(
+        self,
+        released_bits: npt.NDArray[np.uint8],
+        is_released_null: npt.NDArray[np.bool_],
+        generator: np.random.Generator,
     ) -> FloatArray:
-        """Return the chance of every item in every row, which is its support on average.
+        """Return the posterior probability of every item in every row; its mean over rows is the support.
 
-        Bayes' rule with a prior that is found by bisection: the chances rise with it.
+        The prior of Bayes' rule is found by bisection, because the mean rises with the prior.
         """
-        (p, q), held = self._column.channel.shown, self._held
-        rate = shown[~hidden].mean(axis=0) if (~hidden).any() else np.full(shown.shape[1], 0.5)
+        (p, q), item_law = self._column.channel.shown, self._item_law
+        show_rates = (
+            released_bits[~is_released_null].mean(axis=0)
+            if (~is_released_null).any()
+            else np.full(released_bits.shape[1], 0.5)
+        )
 
         def mean(priors: FloatArray) -> FloatArray:
-            with_it, without = _posterior(priors, p, q), _posterior(priors, 1 - p, 1 - q)
-            return np.asarray((rate[:, None] * with_it + (1 - rate[:, None]) * without) @ held.shares)
+            with_it, without_it = _posterior_probability(priors, p, q), _posterior_probability(priors, 1 - p, 1 - q)
+            return np.asarray(
+                (show_rates[:, None] * with_it + (1 - show_rates[:, None]) * without_it) @ item_law.shares
+            )
 
-        priors = held.at(held.rates(mean))
-        places = self._intensities(len(shown), generator)
-        with_it, without = (_posterior(priors, *seen).T[places] for seen in ((p, q), (1 - p, 1 - q)))
-        chances = np.where(shown > 0, with_it, without)
-        chances[hidden] = held.chances.T[places[hidden]]
+        priors = item_law.at(item_law.rates(mean))
+        places = self._intensities(len(released_bits), generator)
+        with_it, without_it = (
+            _posterior_probability(priors, *likelihoods).T[places] for likelihoods in ((p, q), (1 - p, 1 - q))
+        )
+        chances = np.where(released_bits > 0, with_it, without_it)
+        chances[is_released_null] = item_law.chances.T[places[is_released_null]]
         return np.asarray(chances)
 
-    def _given_null(self, hidden: npt.NDArray[np.bool_], generator: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Draw which rows are null, as many on average as there are."""
+    def _draw_nulls(
+        self, is_released_null: npt.NDArray[np.bool_], generator: np.random.Generator
+    ) -> npt.NDArray[np.bool_]:
+        """Draw the rows that are null, given the released nulls; the expected number is the estimated number."""
         if not self._column.has_null:
-            return np.zeros(len(hidden), dtype=np.bool_)
-        kept, flipped = self._column.column.mechanism.present
-        shown, lost = _posterior(self._nulls, flipped, kept), _posterior(self._nulls, 1 - flipped, 1 - kept)
-        return np.asarray(generator.random(len(hidden)) < np.where(hidden, lost, shown))
+            return np.zeros(len(is_released_null), dtype=np.bool_)
+        keep_probability, flip_probability = self._column.column.mechanism.present
+        chance_at_set, chance_at_null = (
+            _posterior_probability(self._nulls, flip_probability, keep_probability),
+            _posterior_probability(self._nulls, 1 - flip_probability, 1 - keep_probability),
+        )
+        return np.asarray(
+            generator.random(len(is_released_null)) < np.where(is_released_null, chance_at_null, chance_at_set)
+        )
 
-    def _at_supports(self, chances: FloatArray, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Draw items by their chances, shifted so that sets have the measured sizes and items their supports.
+    def _draw_items(self, chances: FloatArray, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
+        """Draw items by their probabilities, shifted so that sets have the measured sizes and items their supports.
 
-        An item is drawn where the log odds of its chance and logistic noise are above 0 together; a set of a given size
-        takes those that are highest. Limits of sizes and released rows favour some items, which their shifts undo.
+        An item's score is its log odds plus logistic noise. A set without a measured size takes the items with scores
+        above 0; a set of a given size takes the highest scores. Limits of sizes favour some items: shifts of the
+        scores restore the supports.
         """
         from scipy.special import logit  # imported late, as all of SciPy
 
-        scores = logit(np.clip(chances, _NEVER, 1 - _NEVER)) + generator.logistic(size=chances.shape)
+        scores = logit(np.clip(chances, _MIN_ITEM_PROBABILITY, 1 - _MIN_ITEM_PROBABILITY)) + generator.logistic(
+            size=chances.shape
+        )
         if not scores.size:
             return np.zeros(scores.shape, dtype=np.bool_)
-        sizes = self._sizes((scores > 0).sum(axis=1), generator)
-        every = math.ceil(scores.size / MOST_SHIFTED)
-        some, of_some = scores[::every], sizes[::every]
-        aims = np.clip(self._held.supports, 0.0, 1.0) * len(some)
-        shifts = np.zeros(len(aims))
+        sizes = self._draw_sizes((scores > 0).sum(axis=1), generator)
+        stride = math.ceil(scores.size / MOST_SHIFTED)
+        sample, sizes_of_sample = scores[::stride], sizes[::stride]
+        targets = np.clip(self._item_law.supports, 0.0, 1.0) * len(sample)
+        shifts = np.zeros(len(targets))
         for _ in range(MOST_SHIFTS):
-            rows = self._chosen(some + shifts, of_some).sum(axis=0)
-            if np.abs(rows - aims).max() < 1:
+            rows = self._choose_items(sample + shifts, sizes_of_sample).sum(axis=0)
+            if np.abs(rows - targets).max() < 1:
                 break
-            shifts += _log_odds(aims, len(some)) - _log_odds(rows, len(some))
-        return self._chosen(scores + shifts, sizes)
+            shifts += _log_odds(targets, len(sample)) - _log_odds(rows, len(sample))
+        return self._choose_items(scores + shifts, sizes)
 
-    def _sizes(self, drawn: IntArray, generator: np.random.Generator) -> IntArray:
-        """Return the size of every set: as measured, the largest where most items were drawn, or the most there may be.
+    def _draw_sizes(self, item_counts: IntArray, generator: np.random.Generator) -> IntArray:
+        """Return the size of every set from the measured sizes, or the largest size without measured sizes.
 
-        Their mean is that of the supports.
+        Sets with more drawn items get larger sizes. The mean size is the sum of the supports.
         """
-        most, sizes = self._column.channel.most, self._held.sizes
+        max_size, sizes = self._column.channel.most, self._item_law.sizes
         if sizes is None:
-            return np.full(len(drawn), most)
-        mean = float(np.clip(self._held.supports, 0.0, 1.0).sum())
+            return np.full(len(item_counts), max_size)
+        mean = float(np.clip(self._item_law.supports, 0.0, 1.0).sum())
         shares = tilt_to_mean(sizes, np.arange(len(sizes), dtype=np.float64), mean)
-        found = np.empty(len(drawn), dtype=np.int64)
-        levels = (np.arange(len(drawn)) + generator.random()) / len(drawn)
-        order = np.argsort(drawn + generator.random(len(drawn)))
-        found[order] = np.minimum(np.searchsorted(np.cumsum(shares), levels, side="right"), len(sizes) - 1)
-        return np.minimum(found, most)
+        sizes_of_sets = np.empty(len(item_counts), dtype=np.int64)
+        levels = (np.arange(len(item_counts)) + generator.random()) / len(item_counts)
+        order = np.argsort(item_counts + generator.random(len(item_counts)))
+        sizes_of_sets[order] = np.minimum(np.searchsorted(np.cumsum(shares), levels, side="right"), len(sizes) - 1)
+        return np.minimum(sizes_of_sets, max_size)
 
-    def _chosen(self, scores: FloatArray, sizes: IntArray) -> npt.NDArray[np.bool_]:
-        """Return the items of highest scores, as many as sizes say; without measured sizes only those above 0."""
+    def _choose_items(self, scores: FloatArray, sizes: IntArray) -> npt.NDArray[np.bool_]:
+        """Return a mask of the items with the highest scores, by set size; without measured sizes above 0 only."""
         ordered = np.sort(scores, axis=1)
         last = ordered[np.arange(len(scores)), np.minimum(scores.shape[1] - sizes, scores.shape[1] - 1)]
-        held = (scores >= last[:, None]) & (sizes > 0)[:, None]
-        return np.asarray(held if self._held.sizes is not None else held & (scores > 0))
+        is_chosen = (scores >= last[:, None]) & (sizes > 0)[:, None]
+        return np.asarray(is_chosen if self._item_law.sizes is not None else is_chosen & (scores > 0))
 
 
-def _log_odds(rows: FloatArray, of: int) -> FloatArray:
-    return np.asarray(np.log(rows + 0.5) - np.log(of - rows + 0.5))
+def _log_odds(rows: FloatArray, total: int) -> FloatArray:
+    """Return log odds of counts out of a total, with half a row added to either side."""
+    return np.asarray(np.log(rows + 0.5) - np.log(total - rows + 0.5))
 
 
-def _posterior(prior: Any, of_it: float, of_others: float) -> Any:
-    """Return P(it | seen) from its prior, and how likely what is seen is with it and without."""
-    weight = prior * of_it
-    return weight / np.maximum(weight + (1 - prior) * of_others, 1e-300)
+def _posterior_probability(prior: Any, likelihood: float, other_likelihood: float) -> Any:
+    """Return the posterior probability from a prior and the likelihoods with and without the event."""
+    weight = prior * likelihood
+    return weight / np.maximum(weight + (1 - prior) * other_likelihood, 1e-300)

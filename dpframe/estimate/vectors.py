@@ -1,8 +1,9 @@
-"""Columns of vectors: means of their coordinates with covariances, and bands around what is made of them.
+"""Columns of vectors: means of their coordinates with covariances, and bands around mean curves.
 
 Noise on each coordinate is independent, so that with φ the surrogate of a coordinate's value, and φ₂ of its square,
-E[φᵢφⱼ | x] = xᵢxⱼ for i ≠ j. Where null is a value, a vector is released with probability k for a vector and c for a
-null, which then shows the centre z: f·present has the surrogate −c·f(z)/(k − c) at null, (φ_f − c·that)/k elsewhere.
+E[φᵢφⱼ | x] = xᵢxⱼ for i ≠ j. If the column has nulls, a vector is released with probability k for a vector, and with
+probability c for a null, as a noisy centre z. Then f·present has the surrogate g = −c·f(z)/(k − c) at a released null,
+and (φ_f − c·g)/k at a released vector.
 """
 
 from __future__ import annotations
@@ -27,16 +28,15 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.vectors import VectorSpace
 
 MOST_CROSSED = 256
-"""Numbers of a value up to which all their products are looked at (limit of memory)."""
+"""Largest number of coordinates whose products are all estimated (limit of memory)."""
 
 BANDS = ("band_lower", "band_upper")
 
 POSITION = "position"
-"""Name of the index level that coordinates or points of the grid are in."""
+"""Name of the index level of coordinates, or of points of the grid."""
 
 DRAWS = 40_000
-"""Draws that the quantile of the largest deviation is taken from: its level is off by 0.1 % in the standard error
-(tolerance)."""
+"""Number of draws for the quantile of the largest deviation; the standard error of its level is 0.1 % (tolerance)."""
 
 
 @dataclass(frozen=True)
@@ -48,31 +48,31 @@ class Means:
 
     def through(self, basis: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return linear functions of the coordinates and their variances, shape (groups, functions)."""
-        spread = np.einsum("fi,gij,fj->gf", basis, self.covariances, basis)
-        return self.values @ basis.T, np.where(np.isfinite(spread), np.maximum(spread, 0.0), np.inf)
+        variances = np.einsum("fi,gij,fj->gf", basis, self.covariances, basis)
+        return self.values @ basis.T, np.where(np.isfinite(variances), np.maximum(variances, 0.0), np.inf)
 
 
 def largest_deviations(basis: FloatArray, covariances: FloatArray, level: float) -> list[float]:
-    """Return for each covariance the quantile of max|Zᵢ|, Z linear functions' deviations over their standard errors.
+    """Return for each covariance the quantile of max|Zᵢ|, with Z the standardised deviations of linear functions.
 
-    By draws of a generator with a fixed seed, the same for all, so that a band is a function of the release.
+    The generator has a fixed seed, so that a band is a function of the release.
     """
-    draws, found = np.random.default_rng(0).standard_normal((DRAWS, covariances.shape[-1])).T, []
-    for one in covariances:
-        if not np.isfinite(one).all():
-            found.append(math.inf)
+    draws, quantiles = np.random.default_rng(0).standard_normal((DRAWS, covariances.shape[-1])).T, []
+    for covariance in covariances:
+        if not np.isfinite(covariance).all():
+            quantiles.append(math.inf)
             continue
-        values, directions = np.linalg.eigh((one + one.T) / 2)
+        values, directions = np.linalg.eigh((covariance + covariance.T) / 2)
         root = basis @ directions * np.sqrt(np.maximum(values, 0.0))
         scale = np.sqrt((root**2).sum(axis=1))
-        apart = (root[scale > 0] / scale[scale > 0, None]) @ draws
-        found.append(float(np.quantile(np.abs(apart, out=apart).max(axis=0, initial=0), level)))
-    return found
+        deviations = (root[scale > 0] / scale[scale > 0, None]) @ draws
+        quantiles.append(float(np.quantile(np.abs(deviations, out=deviations).max(axis=0, initial=0), level)))
+    return quantiles
 
 
 @dataclass(frozen=True)
 class VectorColumn:
-    """A column of vectors, and what its channel says of coordinates."""
+    """A column of vectors, with its space and the channel of its coordinates."""
 
     column: Column
     space: VectorSpace
@@ -101,11 +101,11 @@ class VectorColumn:
         return first / self.space.scale, second / self.space.scale**2
 
     @cached_property
-    def _null(self) -> tuple[FloatArray, FloatArray, float]:
+    def _surrogates_at_null(self) -> tuple[FloatArray, FloatArray, float]:
         """Surrogates at null: of the values, of their products, and of presence."""
-        kept, flipped = self.column.mechanism.present
+        keep_probability, flip_probability = self.column.mechanism.present
         centre = np.full(self.length, -1 / self.space.scale)
-        share = -flipped / (kept - flipped)
+        share = -flip_probability / (keep_probability - flip_probability)
         return share * centre, share * np.outer(centre, centre), share
 
     def sums(self, batches: Batches, group: Axis | None) -> tuple[FloatArray, ...]:
@@ -115,36 +115,43 @@ class VectorColumn:
         """
         d, classes = self.length, 1 if group is None else group.classes
         check_cells([classes, d, d])
-        found = tuple(np.zeros((classes, *shape)) for shape in ((d,), (), (d, d), (d, d), (d,), ()))
+        totals = tuple(np.zeros((classes, *shape)) for shape in ((d,), (), (d, d), (d, d), (d,), ()))
         for codes in pieces(batches, UNPACKED):
             part = codes[self.column.name]
-            kinds = np.zeros(len(part), dtype=np.int64) if group is None else group.classify(codes[group.name])
-            for kind in np.unique(kinds):
-                for total, own in zip(found, self._sums_of(part[kinds == kind]), strict=True):
-                    total[kind] += own
-        return found
+            classes_of_rows = (
+                np.zeros(len(part), dtype=np.int64) if group is None else group.classify(codes[group.name])
+            )
+            for class_code in np.unique(classes_of_rows):
+                for total, sums_of_part in zip(
+                    totals, self._sum_surrogates(part[classes_of_rows == class_code]), strict=True
+                ):
+                    total[class_code] += sums_of_part
+        return totals
 
-    def _sums_of(self, codes: npt.NDArray[Any]) -> tuple[FloatArray | float, ...]:
+    def _sum_surrogates(self, codes: npt.NDArray[Any]) -> tuple[FloatArray | float, ...]:
+        """Return the six sums of `sums` over some released codes."""
         null = self._is_null(codes)
         fields = self.space.ball.unpack(codes[~null])
-        at_null, square_at_null, absent = self._null
+        at_null, square_at_null, absent = self._surrogates_at_null
         first, second = self._surrogates
         plain, nulls = first[fields], int(null.sum())
         products = plain.T @ plain
+        # A coordinate shares its noise with itself: φ₂ replaces φ·φ on the diagonal.
         np.fill_diagonal(products, second[fields].sum(axis=0))
-        a, p = self._present(plain, at_null), np.full(len(fields), self._present(1.0, absent))
+        a, p = self._remove_null_noise(plain, at_null), np.full(len(fields), self._remove_null_noise(1.0, absent))
         return (
             a.sum(axis=0) + nulls * at_null,
             p.sum() + nulls * absent,
-            self._present(products, len(fields) * square_at_null) + nulls * square_at_null,
+            self._remove_null_noise(products, len(fields) * square_at_null) + nulls * square_at_null,
             a.T @ a + nulls * np.outer(at_null, at_null),
             p @ a + nulls * at_null * absent,
             p @ p + nulls * absent * absent,
         )
 
-    def _present(self, shown: Any, at_null: Any) -> Any:
-        kept, flipped = self.column.mechanism.present
-        return (shown - flipped * at_null) / kept
+    def _remove_null_noise(self, value: Any, at_null: Any) -> Any:
+        """Return the surrogate of a function times presence at a released vector, from the function's own surrogate."""
+        keep_probability, flip_probability = self.column.mechanism.present
+        return (value - flip_probability * at_null) / keep_probability
 
     def _is_null(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         space: Any = self.column.space
@@ -163,18 +170,18 @@ class VectorColumn:
         (a, p, s), (aa, ap, pp) = plain, square
         with np.errstate(divide="ignore", invalid="ignore"):
             r = a / p[:, None]
-            own = _centred(s, a, p, r)
-            residual = _centred(aa, ap, pp, r) - own_squares(own, 0.0, sampling)
-            known = np.isfinite(residual).all(axis=(1, 2)) & (np.einsum("gii->gi", residual) > 0).all(axis=1)
-            # Too few rows in a group leave no variance: then nothing is known of its mean.
-            return Means(r, np.where(known[:, None, None], residual / p[:, None, None] ** 2, np.inf))
+            squares_of_values = _centred_squares(s, a, p, r)
+            residual = _centred_squares(aa, ap, pp, r) - own_squares(squares_of_values, 0.0, sampling)
+            is_known = np.isfinite(residual).all(axis=(1, 2)) & (np.einsum("gii->gi", residual) > 0).all(axis=1)
+            # The variance of too few rows is 0 or negative: the mean of the group is unknown.
+            return Means(r, np.where(is_known[:, None, None], residual / p[:, None, None] ** 2, np.inf))
 
     def covariances(self, batches: Batches, means: Means) -> tuple[FloatArray, FloatArray]:
-        """Return the covariances of a value's numbers where it is not null, and their variances, (width, width) each.
+        """Return the covariances of coordinates over vectors that are not null, and their variances, (width, width).
 
-        With r the mean of all rows h = (y − r)(y − r)ᵀ·present, y the numbers, has a surrogate in known products. Its
-        mean lacks the covariance of r, which is added. Rows' own spread of h is left in the variances: to tell it
-        from noise fourth moments would be needed.
+        With r the mean and y the coordinates, h = (y − r)(y − r)ᵀ·present has a surrogate from products of φ. Its mean
+        lacks the covariance of r, which is added. The variances include the sampling variance of h, because to subtract
+        it needs fourth moments.
         """
         basis, d = self.space.basis, self.space.width
         if d > MOST_CROSSED:
@@ -188,10 +195,10 @@ class VectorColumn:
             rows, weight, squared = rows + len(h), weight + float(present.sum()), squared + float(present @ present)
         if rows < 2 or weight <= 0:
             return np.full((d, d), np.nan), np.full((d, d), np.inf)
-        own = totals[0] / weight
-        spread = totals[2] - 2 * own * totals[1] + own**2 * squared
-        found = own + basis @ means.covariances[0] @ basis.T
-        return found * rows / (rows - 1), np.maximum(spread, 0.0) / weight**2
+        mean_products = totals[0] / weight
+        squares = totals[2] - 2 * mean_products * totals[1] + mean_products**2 * squared
+        products = mean_products + basis @ means.covariances[0] @ basis.T
+        return products * rows / (rows - 1), np.maximum(squares, 0.0) / weight**2
 
     def _products(
         self, codes: npt.NDArray[Any], basis: FloatArray, crossed: FloatArray, centre: FloatArray
@@ -199,41 +206,46 @@ class VectorColumn:
         """Return the surrogates of (y − r)(y − r)ᵀ·present, shape (n, width, width), and of presence."""
         null, d = self._is_null(codes), len(basis)
         fields = self.space.ball.unpack(codes)
-        at_null, square_at_null, absent = self._null
+        at_null, square_at_null, presence_at_null = self._surrogates_at_null
         plain, second = (table[fields] for table in self._surrogates)
-        shown = plain @ basis.T
+        values_at_points = plain @ basis.T
         square, mean = basis @ square_at_null @ basis.T, basis @ at_null
-        products = shown[:, :, None] * shown[:, None, :] + ((second - plain**2) @ crossed).reshape(-1, d, d)
-        products = np.where(null[:, None, None], square, self._present(products, square))
-        values = np.where(null[:, None], mean, self._present(shown, mean))
-        present = np.where(null, absent, self._present(1.0, absent))
-        moved = values[:, :, None] * centre
-        return products - moved - moved.transpose(0, 2, 1) + present[:, None, None] * np.outer(centre, centre), present
+        products = values_at_points[:, :, None] * values_at_points[:, None, :] + (
+            (second - plain**2) @ crossed
+        ).reshape(-1, d, d)
+        products = np.where(null[:, None, None], square, self._remove_null_noise(products, square))
+        values = np.where(null[:, None], mean, self._remove_null_noise(values_at_points, mean))
+        present = np.where(null, presence_at_null, self._remove_null_noise(1.0, presence_at_null))
+        cross_terms = values[:, :, None] * centre
+        return products - cross_terms - cross_terms.transpose(0, 2, 1) + present[:, None, None] * np.outer(
+            centre, centre
+        ), present
 
     def measured(self, table: MeasuredTable, cells: FloatArray, rows: float, sampling: float) -> Means:
-        """Return the same from measured sums, whose last number is U times the count of vectors.
+        """Return means and covariances from measured sums, whose last number is U times the count of vectors.
 
-        ``cells`` says which of the table's cells are added up for each group; ``rows`` is NaN where groups or nulls
-        hide how many there are. A population's own covariance is at most (1 − |m|²)·I in ℓ1 and ℓ2: that is taken.
+        ``cells`` selects the table's cells of each group, shape (groups, cells). ``rows`` is the number of rows, or NaN
+        if groups or nulls make it unknown. The covariance within a population is at most (1 − |m|²)·I in ℓ1 and ℓ2:
+        this bound is added.
         """
         sums = cells @ table.counts.astype(np.float64)
         noise = table.measure.sigma2 * cells.sum(axis=1)
-        known = math.isfinite(rows)
-        counts = np.full(len(sums), rows * self.space.ball.unit) if known else sums[:, -1]
+        has_rows = math.isfinite(rows)
+        counts = np.full(len(sums), rows * self.space.ball.unit) if has_rows else sums[:, -1]
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = sums[:, :-1] / counts[:, None]
-            eye = np.broadcast_to(np.eye(self.length), (len(mean), self.length, self.length))
-            spread = eye if known else eye + mean[:, :, None] * mean[:, None, :]
-            covariance = spread * (noise / counts**2)[:, None, None]
-            most = self.length if self.space.ball.norm == "linf" else 1.0
-            own = np.maximum(most - (mean**2).sum(axis=1), 0.0) / (counts / self.space.ball.unit)
-            covariance = covariance + sampling * own[:, None, None] * eye
-            # A count within its noise leaves a quotient without a law.
-            clear = counts > 4 * np.sqrt(noise)
-            return Means(mean, np.where(clear[:, None, None], covariance, np.inf))
+            identity = np.broadcast_to(np.eye(self.length), (len(mean), self.length, self.length))
+            shapes = identity if has_rows else identity + mean[:, :, None] * mean[:, None, :]
+            covariance = shapes * (noise / counts**2)[:, None, None]
+            max_square = self.length if self.space.ball.norm == "linf" else 1.0
+            sampling_variances = np.maximum(max_square - (mean**2).sum(axis=1), 0.0) / (counts / self.space.ball.unit)
+            covariance = covariance + sampling * sampling_variances[:, None, None] * identity
+            # The ratio to a count within its noise has no finite variance.
+            is_significant = counts > 4 * np.sqrt(noise)
+            return Means(mean, np.where(is_significant[:, None, None], covariance, np.inf))
 
 
-def _centred(square: FloatArray, first: FloatArray, weight: FloatArray, r: FloatArray) -> FloatArray:
+def _centred_squares(square: FloatArray, first: FloatArray, weight: FloatArray, r: FloatArray) -> FloatArray:
     """Return Σ (a − r·p)(a − r·p)ᵀ from Σ aaᵀ, Σ a·p and Σ p²."""
     cross = first[:, :, None] * r[:, None, :]
     return np.asarray(square - cross - cross.transpose(0, 2, 1) + weight[:, None, None] * r[:, :, None] * r[:, None, :])
@@ -245,7 +257,7 @@ class VectorEstimates(Reading):
     def mean_curve(
         self, column: str, by: str | None = None, *, bins: Any = None, target: str = "table"
     ) -> pd.DataFrame:
-        """Return the mean curve (or vector) of the rows that are not null, with a band around all of it.
+        """Return the mean curve (or vector) of the rows that are not null, with a simultaneous band.
 
         Parameters
         ----------
@@ -261,10 +273,10 @@ class VectorEstimates(Reading):
         Returns
         -------
         DataFrame with a row for every point of the grid (number of a coordinate), ``by`` as an outer level of its
-        index: ``estimate``, ``std_error``, ``lower`` and ``upper`` hold at each point on its own, ``band_lower`` and
-        ``band_upper`` at all points of a curve at once at the confidence level (the quantile of the largest of the
-        deviations, from their covariance). In the values' own unit. ``attrs["source"]`` says ``"tables"`` where sums
-        were measured in addition to the rows, and ``"rows"``.
+        index, in the values' unit. The interval from ``lower`` to ``upper`` holds at each point separately. The band
+        from ``band_lower`` to ``band_upper`` holds at all points of a curve at once, at the confidence level (by the
+        quantile of the largest deviation, from their covariance). ``attrs["source"]`` is ``"tables"`` if sums were
+        measured in addition to the rows, otherwise ``"rows"``.
 
         Raises
         ------
@@ -299,8 +311,8 @@ class VectorEstimates(Reading):
         -------
         DataFrame of points by points, with ``estimate, std_error, lower, upper`` as an outer level of its columns (as
         `cov` has), in the square of the values' unit. Unbiased, from rows only; its diagonal has the variances, which
-        noise may make negative. Errors are those of the population that the rows were drawn from: a little more than
-        those of the table.
+        noise may make negative. Errors are for the population that the rows were drawn from: slightly larger than for
+        the table.
 
         Raises
         ------
@@ -316,10 +328,10 @@ class VectorEstimates(Reading):
         >>> dpf.Estimates(safe).cov_curve("place")["estimate"].round(2).abs().to_numpy().tolist()
         [[0.09, 0.0], [0.0, 0.01]]
         """
-        mine = VectorColumn.of(self._source.column(column))
-        means = mine.means(self._source.codes([column]), None, 0.0)
-        point, variance = mine.covariances(self._source.codes([column]), means)
-        index = pd.Index(mine.space.positions, name=POSITION)
+        vector_column = VectorColumn.of(self._source.column(column))
+        means = vector_column.means(self._source.codes([column]), None, 0.0)
+        point, variance = vector_column.covariances(self._source.codes([column]), means)
+        index = pd.Index(vector_column.space.positions, name=POSITION)
         return self._results(point, variance).wide(index, index)
 
     def _vector_means(
@@ -328,7 +340,7 @@ class VectorEstimates(Reading):
         """Return the mean at every coordinate or point, of groups in their order."""
         if weights is not None:
             raise ParameterError(f"the mean of column {column!r} is a vector, which takes no weights; leave them out")
-        sampling, mine = self._source.sampling(target), VectorColumn.of(self._source.column(column))
+        sampling, vector_column = self._source.sampling(target), VectorColumn.of(self._source.column(column))
         if by is not None and not isinstance(by, str):
             raise ParameterError(f"the mean of column {column!r} is a vector, which takes one column in by; name one")
         if by is None and bins is not None:
@@ -336,21 +348,23 @@ class VectorEstimates(Reading):
         if by == column:
             raise ParameterError("a column cannot be grouped by itself; mean gives its mean")
         group = None if by is None else self._axis(by, bins)
-        told = self._measured_vectors(mine, group)
-        if told is not None:
-            hidden = group is not None or mine.column.space.has_null
-            own = 1.0 if target == "population" else 0.0
-            means = mine.measured(*told, math.nan if hidden else float(self._all_rows), own)
+        measured_sums = self._find_measured_sums(vector_column, group)
+        if measured_sums is not None:
+            rows_are_unknown = group is not None or vector_column.column.space.has_null
+            population_share = 1.0 if target == "population" else 0.0
+            means = vector_column.measured(
+                *measured_sums, math.nan if rows_are_unknown else float(self._all_rows), population_share
+            )
             source = "tables"
         else:
             batches = self._source.codes([column] if group is None else [column, group.name])
-            means, source = mine.means(batches, group, sampling), "rows"
-        index: Any = pd.Index(mine.space.positions, name=POSITION)
+            means, source = vector_column.means(batches, group, sampling), "rows"
+        index: Any = pd.Index(vector_column.space.positions, name=POSITION)
         if group is not None:
             last = group.cells - group.has_null
             means = Means(means.values[:last], means.covariances[:last])
             index = pd.MultiIndex.from_product([group.labels[:last], index], names=[group.name, POSITION])
-        basis = mine.space.basis
+        basis = vector_column.space.basis
         results, bands = self._results(*means.through(basis)), {}
         if with_bands:
             factors = largest_deviations(basis, means.covariances, self.confidence_level)
@@ -360,15 +374,18 @@ class VectorEstimates(Reading):
         out.attrs["source"] = source
         return out
 
-    def _measured_vectors(self, mine: VectorColumn, group: Axis | None) -> tuple[MeasuredTable, FloatArray] | None:
+    def _find_measured_sums(
+        self, vector_column: VectorColumn, group: Axis | None
+    ) -> tuple[MeasuredTable, FloatArray] | None:
+        """Return the most precise measured sums of a vector column, and the cells of each group, or None."""
         tables = [t for t in self._joints.tables.tables if t.measure.kind == "vectors"]
-        own = [t for t in tables if t.measure.columns[0] == mine.column.name]
+        tables_of_column = [t for t in tables if t.measure.columns[0] == vector_column.column.name]
         if group is None:
-            if not own:
+            if not tables_of_column:
                 return None
-            best = min(own, key=lambda t: t.measure.sigma2 * len(t.counts))
-            return best, np.ones((1, len(best.counts)))
+            most_precise = min(tables_of_column, key=lambda t: t.measure.sigma2 * len(t.counts))
+            return most_precise, np.ones((1, len(most_precise.counts)))
         if group.grid is not None:
             return None
-        table = next((t for t in own if t.measure.columns[1:] == (group.name,)), None)
+        table = next((t for t in tables_of_column if t.measure.columns[1:] == (group.name,)), None)
         return None if table is None else (table, np.eye(group.cells))

@@ -294,7 +294,7 @@ def test_copies_that_cannot_be_written_are_refused(safe, tmp_path):
 
 
 def test_one_synthetic_table_warns_once_in_a_process(safe, monkeypatch):
-    monkeypatch.setattr("dpframe.estimate.estimates._told_of_one_table", False)
+    monkeypatch.setattr("dpframe.estimate.estimates._has_warned_of_one_table", False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         safe.dp.synthesize(random_state=0)
