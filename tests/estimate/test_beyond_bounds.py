@@ -394,8 +394,8 @@ class TestTails:
         if gap < 1:
             found = [Measured("x", "steps", STEPS, tuple(step_counts(np.repeat(numbers, 300)).tolist()), 1.0), *found]
         tails = tails_of(Inferred(Budget(1.0, 1e-6), ("x",), tuple(found)), "x", space, int(counts.sum()))
-        assert tails.upper.count[0] < 3
-        assert tails.lower.count[0] < 3
+        assert tails.upper.count[0] < 5
+        assert tails.lower.count[0] < 5
 
     def test_noise_elsewhere_says_nothing_of_truth_values(self):
         """What is neither 0 nor 1, as the sum of both says, may lie a number further; other cells are noise."""
