@@ -35,8 +35,8 @@ def after(before: float, budget: Budget) -> float:
     all (ε, δ)-private pairs are functions (Kairouz, Oh and Viswanath 2015, Theorem 3.1), which with chance δ reveals
     all, and otherwise is ε-private.
     """
-    most = 1 / (1 + (1 - before) / before * math.exp(-budget.epsilon))
-    return most * (1 - budget.delta) + budget.delta
+    pure_belief = 1 / (1 + (1 - before) / before * math.exp(-budget.epsilon))
+    return pure_belief * (1 - budget.delta) + budget.delta
 
 
 def belief_table(plan: PlanData, priors: Iterable[float] = PRIORS) -> pd.DataFrame:
@@ -60,8 +60,10 @@ def belief_table(plan: PlanData, priors: Iterable[float] = PRIORS) -> pd.DataFra
     """
     import pandas as pd
 
-    given = list(priors) if isinstance(priors, Iterable) else []
-    if not given or not all(isinstance(p, int | float) and not isinstance(p, bool) and 0 < p < 1 for p in given):
+    prior_list = list(priors) if isinstance(priors, Iterable) else []
+    if not prior_list or not all(
+        isinstance(p, int | float) and not isinstance(p, bool) and 0 < p < 1 for p in prior_list
+    ):
         raise ParameterError("priors must be probabilities above 0 and below 1, e.g. priors=[0.01, 0.5]")
     rows = [
         {
@@ -69,9 +71,9 @@ def belief_table(plan: PlanData, priors: Iterable[float] = PRIORS) -> pd.DataFra
             for name, budget in (("", plan.release), ("local_", plan.located))
             for end, bound in [("lower", 1 - after(1 - p, budget)), ("upper", after(p, budget))]
         }
-        for p in given
+        for p in prior_list
     ]
-    return pd.DataFrame(rows, index=pd.Index([float(p) for p in given], name="prior"))
+    return pd.DataFrame(rows, index=pd.Index([float(p) for p in prior_list], name="prior"))
 
 
 def percent(share: float) -> str:

@@ -60,9 +60,9 @@ ALONE = 0.1
 STATED_SHARE = 0.5
 """Share of δ at which a step is stated as an (ε, δ) of its own (tuned; effect not measured)."""
 
-_LEAST_VARIANCE, _MOST_VARIANCE = 1e-9, 1e30
+_MIN_VARIANCE, _MAX_VARIANCE = 1e-9, 1e30
 """Variances between which no weight of a count overflows; those of inference are far within (limit of the format)."""
-_MOST_CELLS = 1 << 32
+_MAX_CELLS = 1 << 32
 """Cells of a histogram at most (limit of the format)."""
 
 Way = tuple[str, str]
@@ -85,11 +85,11 @@ class Asked:
     way: str | None = None
 
     def __post_init__(self) -> None:
-        whole = all(type(value) is int for value in (self.cells, self.threshold))
-        number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
-        if self.kind not in KINDS or not isinstance(self.way, str | None) or not whole:
+        are_whole = all(type(value) is int for value in (self.cells, self.threshold))
+        is_number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
+        if self.kind not in KINDS or not isinstance(self.way, str | None) or not are_whole:
             raise PlanError("a histogram that was asked for must have a kind, whole cells and a whole threshold")
-        if not (number and LEAST_SIGMA2 <= self.variance <= _MOST_VARIANCE and 1 <= self.cells <= _MOST_CELLS):
+        if not (is_number and LEAST_SIGMA2 <= self.variance <= _MAX_VARIANCE and 1 <= self.cells <= _MAX_CELLS):
             raise PlanError("a histogram that was asked for must have 1 cell a row or more, and a variance from 0.25")
         if (self.threshold > 0) != (self.kind in UNKNOWN) or not 0 <= self.threshold < 1 << 63:
             raise PlanError("what was asked for must have a threshold where it is of values or items, and nowhere else")
@@ -106,7 +106,7 @@ AskedOf = tuple[tuple[str, tuple[Asked, ...]], ...]
 
 def flat(asked: AskedOf) -> list[tuple[Way | None, Asked]]:
     """Return all histograms, and the way each belongs to."""
-    return [(None if one.way is None else (name, one.way), one) for name, own in asked for one in own]
+    return [(None if spec.way is None else (name, spec.way), spec) for name, specs in asked for spec in specs]
 
 
 def dearest(costs: Iterable[tuple[Way | None, Fraction | float | int]]) -> Fraction:
@@ -130,29 +130,31 @@ def noise_cost(histograms: Sequence[tuple[Way | None, int, float]], contribution
     for way, cells, sigma2 in histograms:
         distance = round_up(gaussian_table(sigma2).distance)
         ways.setdefault(way, []).append(IntegerNoise(sigma2, 2 * cells, 1, distance))
-    each = slack / max(len(ways), 1)
-    steps = {way: noise_step(noises, contributions, each) for way, noises in ways.items()}
-    most: dict[str, Step] = {}
+    way_slack = slack / max(len(ways), 1)
+    steps = {way: noise_step(noises, contributions, way_slack) for way, noises in ways.items()}
+    dearest_steps: dict[str, Step] = {}
     for way, step in steps.items():
-        if way is not None and step.mu >= most.get(way[0], step).mu:
-            most[way[0]] = step
-    return composed_steps([*(step for way, step in steps.items() if way is None), *most.values()])
+        if way is not None and step.mu >= dearest_steps.get(way[0], step).mu:
+            dearest_steps[way[0]] = step
+    return composed_steps([*(step for way, step in steps.items() if way is None), *dearest_steps.values()])
 
 
 def asked_step(asked: AskedOf, contributions: int, delta: float) -> Step:
     """Return the step of all that may be asked, with a slack; `TAILS` of it is for the tails of the noise."""
     histograms, k = flat(asked), contributions
     noises = noise_cost([(way, h.cells, h.variance) for way, h in histograms], k, delta * TAILS * (1 - 1e-6))
-    escapes = ((way, k * h.cells * _reaches(h, k) if h.threshold else 0.0) for way, h in histograms)
+    escapes = ((way, k * h.cells * _escape_probability(h, k) if h.threshold else 0.0) for way, h in histograms)
     escape = round_up(dearest(escapes))
     if not escape < 1:
         raise ParameterError("the thresholds let every rare value show")
     return composed_steps([noises, Step(0.0, escape)])
 
 
-def _reaches(asked: Asked, k: int) -> float:
+def _escape_probability(spec: Asked, contributions: int) -> float:
     """Return a bound on the chance that noise lifts a count of k to the threshold."""
-    return gaussian_tail(asked.variance, asked.threshold - k) + round_up(gaussian_table(asked.variance).distance)
+    return gaussian_tail(spec.variance, spec.threshold - contributions) + round_up(
+        gaussian_table(spec.variance).distance
+    )
 
 
 def asked_epsilon(asked: AskedOf, contributions: int) -> float:
@@ -167,12 +169,12 @@ def asked_epsilon(asked: AskedOf, contributions: int) -> float:
 
 def asked_json(asked: AskedOf) -> list[dict[str, Any]]:
     """Return what was asked as JSON objects: columns with the same questions together."""
-    alike: dict[tuple[Asked, ...], list[str]] = {}
-    for name, own in asked:
-        alike.setdefault(own, []).append(name)
+    columns_by_specs: dict[tuple[Asked, ...], list[str]] = {}
+    for name, specs in asked:
+        columns_by_specs.setdefault(specs, []).append(name)
     return [
-        {"columns": names, "histograms": [to_object(one, sparse=["threshold", "way"]) for one in own]}
-        for own, names in alike.items()
+        {"columns": names, "histograms": [to_object(spec, sparse=["threshold", "way"]) for spec in specs]}
+        for specs, names in columns_by_specs.items()
     ]
 
 
@@ -180,39 +182,39 @@ def asked_from_json(data: Any) -> AskedOf:
     """Read it back; `PlanError` for anything else."""
     if not isinstance(data, list):
         raise PlanError("what inference asked must be a list, by columns")
-    found: dict[str, tuple[Asked, ...]] = {}
+    specs_by_column: dict[str, tuple[Asked, ...]] = {}
     for group in data:
         check_names(group, "what inference asked", ["columns", "histograms"])
         names, histograms = group["columns"], group["histograms"]
         if not isinstance(names, list) or not isinstance(histograms, list):
             raise PlanError("what inference asked must name columns, and list histograms")
-        own = tuple(from_object(Asked, one, "a histogram that was asked for") for one in histograms)
+        specs = tuple(from_object(Asked, item, "a histogram that was asked for") for item in histograms)
         for name in names:
-            if not isinstance(name, str) or name in found:
+            if not isinstance(name, str) or name in specs_by_column:
                 raise PlanError("what inference asked must name every column once")
-            found[name] = own
-    return tuple(found.items())
+            specs_by_column[name] = specs
+    return tuple(specs_by_column.items())
 
 
-_LESS = "inference claims {} but its counts have less noise than that asks for"
+_UNDERCUT_MESSAGE = "inference claims {} but its counts have less noise than that asks for"
 
 
 def undercut(asked: AskedOf, contributions: int, budget: Budget, stated: Step | None) -> list[str]:
     """Return in what all that may be asked costs more than is stated: a step, or where there is none a budget."""
     if stated is None and budget.delta == 0:
-        spent = asked_epsilon(asked, contributions)
-        return [] if spent <= budget.epsilon else [_LESS.format(budget.stated())]
+        epsilon = asked_epsilon(asked, contributions)
+        return [] if epsilon <= budget.epsilon else [_UNDERCUT_MESSAGE.format(budget.stated())]
     slack = budget.delta * ALONE if stated is None else stated.delta
     try:
         step = asked_step(asked, contributions, slack) if asked else Step(0.0)
     except ParameterError as error:
         return [f"inference claims the slack {slack:.3g}, which is too little: {error}"]
     if stated is None:
-        kept = step_delta(step, budget.epsilon) <= budget.delta
-        return [] if kept else [_LESS.format(budget.stated())]
+        is_within_budget = step_delta(step, budget.epsilon) <= budget.delta
+        return [] if is_within_budget else [_UNDERCUT_MESSAGE.format(budget.stated())]
     failures = []
     if step.mu > stated.mu:
-        failures.append(_LESS.format(f"mu={stated.mu:.6g}"))
+        failures.append(_UNDERCUT_MESSAGE.format(f"mu={stated.mu:.6g}"))
     if step.delta > stated.delta:
         failures.append(f"inference claims the slack {slack:.3g} but its thresholds let rare values show oftener")
     return failures
@@ -249,23 +251,23 @@ class Measured:
     unit: str | None = None
 
     def __post_init__(self) -> None:
-        number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
-        spread = number and _LEAST_VARIANCE <= self.variance <= _MOST_VARIANCE
-        whole = isinstance(self.counts, tuple) and all(map(_is_count, self.counts))
-        missing = self.missing is None or _is_count(self.missing)
+        is_number = isinstance(self.variance, int | float) and not isinstance(self.variance, bool)
+        has_valid_variance = is_number and _MIN_VARIANCE <= self.variance <= _MAX_VARIANCE
+        has_whole_counts = isinstance(self.counts, tuple) and all(map(_is_count, self.counts))
+        has_valid_missing = self.missing is None or _is_count(self.missing)
         if self.kind not in KINDS or self.unit not in (None, *UNITS):
             raise PlanError(
                 f"the kind of measured counts must be one of {', '.join(KINDS)}, "
                 f"and the unit of measured times one of {', '.join(UNITS)}"
             )
-        numbers = self.kind in INTERVALS
-        if not isinstance(self.cells, tuple) or not all(_is_cell(cell, numbers) for cell in self.cells):
+        has_edges = self.kind in INTERVALS
+        if not isinstance(self.cells, tuple) or not all(_is_cell(cell, has_edges) for cell in self.cells):
             raise PlanError("cells of measured counts must be numbers between intervals, else values, items or kinds")
-        if not (isinstance(self.column, str) and whole and spread and missing):
+        if not (isinstance(self.column, str) and has_whole_counts and has_valid_variance and has_valid_missing):
             raise PlanError("measured counts must be whole numbers of 64 bits, with a variance from 1e-9 to 1e30")
-        if len(self.counts) != len(self.cells) + numbers:
+        if len(self.counts) != len(self.cells) + has_edges:
             raise PlanError("measured counts must be as many as cells, and one more than edges between intervals")
-        if numbers and any(low >= high for low, high in pairwise(self.cells)):
+        if has_edges and any(low >= high for low, high in pairwise(self.cells)):
             raise PlanError("edges between intervals of measured counts must ascend")
         object.__setattr__(self, "variance", float(self.variance))
 
@@ -292,17 +294,17 @@ def null_count(measured: Iterable[Measured]) -> tuple[float, float] | None:
     >>> null_count(both)
     (13.0, 1.0)
     """
-    known = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
-    weight = math.fsum(w for _, w in known)
-    return (math.fsum(count * w for count, w in known) / weight, 1 / weight) if known else None
+    weighted_counts = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
+    weight = math.fsum(w for _, w in weighted_counts)
+    return (math.fsum(count * w for count, w in weighted_counts) / weight, 1 / weight) if weighted_counts else None
 
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and -(1 << 63) <= value < 1 << 63
 
 
-def _is_cell(cell: Any, number: bool) -> bool:
-    if number:
+def _is_cell(cell: Any, is_number: bool) -> bool:
+    if is_number:
         return isinstance(cell, int | float) and not isinstance(cell, bool) and abs(cell) <= sys.float_info.max
     return isinstance(cell, str | int | float)
 
@@ -354,11 +356,11 @@ class Inferred:
         if any(one.earlier for one in self.earlier):
             raise PlanError("inferences that are earlier than others are one list; name each in it once")
         finest: dict[tuple[str, str], Measured] = {}
-        for measured in self.measured:
-            before = finest.get((measured.column, measured.kind))
-            if measured.kind in INTERVALS and before is not None and not set(before.cells) <= set(measured.cells):
+        for histogram in self.measured:
+            coarser = finest.get((histogram.column, histogram.kind))
+            if histogram.kind in INTERVALS and coarser is not None and not set(coarser.cells) <= set(histogram.cells):
                 raise PlanError("edges that were measured once must be among those of the same column measured later")
-            finest[measured.column, measured.kind] = measured
+            finest[histogram.column, histogram.kind] = histogram
 
     @property
     def each(self) -> tuple[Inferred, ...]:
@@ -371,8 +373,8 @@ class Inferred:
 
     def replanned(self, rows: int | None, n: int | None) -> Inferred:
         """Return it in a plan for ``n`` rows that was one for ``rows``: its counts are still of those measured."""
-        measured = rows if self.rows is None else self.rows
-        return replace(self, rows=None if measured == n else measured)
+        measured_rows = rows if self.rows is None else self.rows
+        return replace(self, rows=None if measured_rows == n else measured_rows)
 
     @property
     def nameless(self) -> Inferred:
@@ -397,11 +399,11 @@ class Inferred:
         A value that only one person has may show in spaces that were drawn for less than all of the person's rows.
         """
         units = [one.unit or own for one in self.each]
-        drawn = next((unit for unit in units if not unit.covers(wanted)), None)
-        if drawn is None:
+        narrower_unit = next((unit for unit in units if not unit.covers(wanted)), None)
+        if narrower_unit is None:
             return None
         return (
-            f"spaces were inferred for {drawn.words}, and the plan is for {wanted.words}: what only one person has "
+            f"spaces were inferred for {narrower_unit.words}, and the plan is for {wanted.words}: what only one person has "
             f"may show in them; infer them with {wanted.options}, or declare them"
         )
 
@@ -411,7 +413,7 @@ class Inferred:
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
             "columns": list(self.columns),
-            "measured": [measured.to_json() for measured in self.measured],
+            "measured": [histogram.to_json() for histogram in self.measured],
             "thresholds": dict(self.thresholds),
             "receipt": self.receipt,
             **({} if self.step is None else {"mu": self.step.mu, "slack": self.step.delta}),
@@ -426,10 +428,10 @@ class Inferred:
     def from_json(cls, data: Any) -> Inferred:
         """Read it back; `PlanError` for anything else."""
         step = ("mu", "slack")
-        needed = ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"]
-        check_names(data, "inferred", needed, (*step, "id", "unit", "earlier", "asked", "rows"))
-        columns, measured, thresholds = data["columns"], data["measured"], data["thresholds"]
-        lists = isinstance(columns, list) and isinstance(measured, list) and isinstance(thresholds, Mapping)
+        required_names = ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"]
+        check_names(data, "inferred", required_names, (*step, "id", "unit", "earlier", "asked", "rows"))
+        columns, histograms, thresholds = data["columns"], data["measured"], data["thresholds"]
+        lists = isinstance(columns, list) and isinstance(histograms, list) and isinstance(thresholds, Mapping)
         if not lists or not all(isinstance(name, str) for name in columns):
             raise PlanError("inferred must list its columns, measured counts and thresholds")
         if not all(type(rows) is int for rows in thresholds.values()) or not isinstance(data["receipt"], str | None):
@@ -449,7 +451,7 @@ class Inferred:
         return cls(
             Budget(data["epsilon"], data["delta"]),
             tuple(columns),
-            tuple(map(Measured.from_json, measured)),
+            tuple(map(Measured.from_json, histograms)),
             tuple(thresholds.items()),
             data["receipt"],
             Step(*(data.get(name) for name in step)) if set(step) & set(data) else None,

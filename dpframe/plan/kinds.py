@@ -10,7 +10,7 @@ from dpframe.spaces.object_reading import LEADING_ZEROS
 SETS = ("set of text", "set of whole numbers")
 """Ways of sets."""
 
-_CANDIDATES: dict[str, tuple[str, ...]] = {
+_KINDS_BY_WAY: dict[str, tuple[str, ...]] = {
     "text": ("text", "bytes"),
     "boolean": ("boolean",),
     "number": ("whole number", "number"),
@@ -22,32 +22,36 @@ _CANDIDATES: dict[str, tuple[str, ...]] = {
 }
 """Kinds that are read alike."""
 
-_NARROWER = {"number": "whole number", "timestamp": "date"}
+_NARROWER_KINDS = {"number": "whole number", "timestamp": "date"}
 """What a column is read as where nothing shows that needs the wider kind."""
 
 
-def _sums(counts: Mapping[str, int]) -> dict[str, int]:
-    return {name: sum(counts[kind] for kind in kinds) for name, kinds in _CANDIDATES.items()}
+def _sum_candidates(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: sum(counts[kind] for kind in kinds) for name, kinds in _KINDS_BY_WAY.items()}
 
 
-def _shows(count: float, error: float) -> bool:
+def _is_significant(count: float, error: float) -> bool:
     """Return whether values show, by the kind that they are of: it is one of many."""
     return count > DETECTION_SE * error * 2**0.5
 
 
 def way_of(counts: Mapping[str, int], error: float, ways: Container[str]) -> str:
     """Return the way that noisy counts of kinds ask for; text, where they show none that there is."""
-    sums = _sums(counts)
-    sets = max(SETS, key=lambda name: sums[name])
-    sums[sets] += counts["empty set"]
-    most = max(sums, key=lambda name: sums[name])
+    sums = _sum_candidates(counts)
+    set_way = max(SETS, key=lambda name: sums[name])
+    sums[set_way] += counts["empty set"]
+    largest_way = max(sums, key=lambda name: sums[name])
     has_codes = counts.get(LEADING_ZEROS, 0) > DETECTION_SE * error
-    if not _shows(sums[most], error) or most not in ways or has_codes:
+    if not _is_significant(sums[largest_way], error) or largest_way not in ways or has_codes:
         return "text"
-    return most if most not in _NARROWER or counts[most] > DETECTION_SE * error else _NARROWER[most]
+    return (
+        largest_way
+        if largest_way not in _NARROWER_KINDS or counts[largest_way] > DETECTION_SE * error
+        else _NARROWER_KINDS[largest_way]
+    )
 
 
-_ALSO_READ = {
+_LOSSLESS_KINDS = {
     "set of text": ("empty set",),
     "set of whole numbers": ("empty set",),
     "list of numbers": ("set of whole numbers", "empty set"),
@@ -64,18 +68,18 @@ def unread_kind(
     not read are among them. A kind shows as surely as the one that a column is read as must.
     """
     way = way_of(counts, variance**0.5, ways)
-    wider = next((wide for wide, narrow in _NARROWER.items() if narrow == way), way)
+    wider_way = next((candidate for candidate, narrow_way in _NARROWER_KINDS.items() if narrow_way == way), way)
     holds_all = way == "text" and set(ways) <= set(WRITTEN)
-    if holds_all or not _shows(_sums(counts)[wider], variance**0.5):
+    if holds_all or not _is_significant(_sum_candidates(counts)[wider_way], variance**0.5):
         return None
-    read = {"null", *_CANDIDATES[wider], *_ALSO_READ.get(way, ())}
-    others = {kind: count for kind, count in counts.items() if kind not in read}
-    kind = max(others, key=lambda name: others[name])
-    evidence = [(float(others[kind]), variance)]
+    read_kinds = {"null", *_KINDS_BY_WAY[wider_way], *_LOSSLESS_KINDS.get(way, ())}
+    unread_counts = {kind: count for kind, count in counts.items() if kind not in read_kinds}
+    kind = max(unread_counts, key=lambda name: unread_counts[name])
+    evidence = [(float(unread_counts[kind]), variance)]
     if nulls is not None:
-        rest, rest_variance = nulls[0] - counts["null"], nulls[1] + variance
-        evidence.append((others[kind] + rest, variance + rest_variance))
-    return kind if any(_shows(count, noise**0.5) for count, noise in evidence) else None
+        unread_nulls, unread_variance = nulls[0] - counts["null"], nulls[1] + variance
+        evidence.append((unread_counts[kind] + unread_nulls, variance + unread_variance))
+    return kind if any(_is_significant(count, count_variance**0.5) for count, count_variance in evidence) else None
 
 
 _NUMBERS = ("intervals",) * 3
@@ -116,9 +120,9 @@ the format)."""
 
 def is_asked(histograms: Sequence[tuple[str | None, str]]) -> bool:
     """Return whether some column asks for these histograms, each a way (None where there is none) and a kind."""
-    alone = tuple(kind for way, kind in histograms if way is None)
-    if alone != ("kinds",):
-        return alone in ALONE and len(alone) == len(histograms)
+    common_kinds = tuple(kind for way, kind in histograms if way is None)
+    if common_kinds != ("kinds",):
+        return common_kinds in ALONE and len(common_kinds) == len(histograms)
     ways: dict[str, tuple[str, ...]] = {}
     for way, kind in histograms:
         if way is not None:

@@ -34,10 +34,12 @@ def steps_of(
         steps["rows"] = rows
     elif units:
         columns = [unit.step or Step(pure_step(unit.certified.epsilon).mu, unit.mechanism.delta) for unit in units]
-        together = composed_steps(columns * terms.contributions)
-        whole = math.fsum(unit.certified.epsilon for unit in units) * terms.contributions * (1 + 1e-15)
-        added = whole < 100 and not any(unit.step for unit in units)
-        steps["rows"] = Step(min(together.mu, pure_step(whole).mu) if added else together.mu, together.delta)
+        joint_step = composed_steps(columns * terms.contributions)
+        total_epsilon = math.fsum(unit.certified.epsilon for unit in units) * terms.contributions * (1 + 1e-15)
+        adds_epsilons = total_epsilon < 100 and not any(unit.step for unit in units)
+        steps["rows"] = Step(
+            min(joint_step.mu, pure_step(total_epsilon).mu) if adds_epsilons else joint_step.mu, joint_step.delta
+        )
     return steps
 
 
@@ -48,8 +50,8 @@ def central_budget(inferred: Inferred | None, tables: Step | None, delta: float)
     if inferred is None or inferred.step is not None:
         step = tables if inferred is None or inferred.step is None else composed_steps([inferred.step, tables])
         return Budget(step_epsilon(step, delta * STATED_SHARE) or 5e-324, delta * STATED_SHARE)
-    left = (delta - inferred.budget.delta) * STATED_SHARE
-    return compose([inferred.budget, Budget(step_epsilon(tables, left) or 5e-324, left)])
+    tables_delta = (delta - inferred.budget.delta) * STATED_SHARE
+    return compose([inferred.budget, Budget(step_epsilon(tables, tables_delta) or 5e-324, tables_delta)])
 
 
 def rows_budget(units: Sequence[Randomised], terms: Terms, steps: Mapping[str, Step]) -> Budget:
@@ -57,9 +59,12 @@ def rows_budget(units: Sequence[Randomised], terms: Terms, steps: Mapping[str, S
 
     Not the promise less what inference costs: what is composed costs more apart than together.
     """
-    rest, delta = composed_steps(step for name, step in steps.items() if name != "inference"), terms.budget.delta
+    remaining_step, delta = (
+        composed_steps(step for name, step in steps.items() if name != "inference"),
+        terms.budget.delta,
+    )
     if "tables" in steps or terms.shuffled_rows is not None or any(unit.mechanism.delta > 0 for unit in units):
-        epsilon = step_epsilon(rest, delta)
+        epsilon = step_epsilon(remaining_step, delta)
     else:
         epsilon = composed_epsilon([unit.column_loss for unit in units] * terms.contributions, delta)
     return Budget(min(epsilon or 5e-324, terms.budget.epsilon), delta)
@@ -81,9 +86,13 @@ def terms_of(
     Unshuffled, where tables are measured too, inference is subtracted: which tables are made, and how much noise
     the rows have, follow from its outcome, and there no one pair of laws dominates them all.
     """
-    own, spent = (None, None) if inferred is None else (inferred.step, inferred.budget)
-    budget = promise if spent is None or own is not None else promise.less(spent, "inference")
-    steps = [step for step in (own, tables) if step is not None]
+    inference_step, inference_budget = (None, None) if inferred is None else (inferred.step, inferred.budget)
+    budget = (
+        promise
+        if inference_budget is None or inference_step is not None
+        else promise.less(inference_budget, "inference")
+    )
+    steps = [step for step in (inference_step, tables) if step is not None]
     central = composed_steps(steps) if steps else None
     return Terms(budget, n, sample, secret, contributions, central, row_cap(promise, inferred, most or tables, local))
 
@@ -93,19 +102,21 @@ def row_cap(promise: Budget, inferred: Inferred | None, tables: Step | None, loc
 
     Apart from what is central, so that it holds whatever inference gave: who has a plan knows its rows' losses.
     """
-    beside = None if local is None else central_budget(inferred, tables, promise.delta)
-    if local is None or beside is None:
+    central = None if local is None else central_budget(inferred, tables, promise.delta)
+    if local is None or central is None:
         return None if local is None else Budget(local, promise.delta)
-    what = "inference and measured tables, of what local_epsilon allows,"
-    return Budget(local, promise.delta).less(beside, what, "raise local_epsilon, or lower infer_share or measure_share")
+    subject = "inference and measured tables, of what local_epsilon allows,"
+    return Budget(local, promise.delta).less(
+        central, subject, "raise local_epsilon, or lower infer_share or measure_share"
+    )
 
 
 def step_lines(steps: Mapping[str, Step]) -> list[str]:
     """Return a line on the steps of a release, and the total."""
-    whole = composed_steps(steps.values())
-    shares = {name: step.square / whole.square if whole.mu else 0 for name, step in steps.items()}
+    total_step = composed_steps(steps.values())
+    shares = {name: step.square / total_step.square if total_step.mu else 0 for name, step in steps.items()}
     parts = "; ".join(
         f"{name} mu={step.mu:.4g}, slack={step.delta:.3g} ({float(shares[name]):.0%} of mu squared)"
         for name, step in steps.items()
     )
-    return [f"Steps: {parts}; together mu={whole.mu:.4g}, slack={whole.delta:.3g}"]
+    return [f"Steps: {parts}; together mu={total_step.mu:.4g}, slack={total_step.delta:.3g}"]

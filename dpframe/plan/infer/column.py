@@ -31,7 +31,7 @@ class Task(ABC):
     @property
     def rounds(self) -> tuple[Measured, ...]:
         """The counts of intervals, or of norms, that were measured so far."""
-        return tuple(measured for measured in self.measured if measured.kind in INTERVALS)
+        return tuple(histogram for histogram in self.measured if histogram.kind in INTERVALS)
 
     def in_rounds(self, rounds: int) -> Task:
         """Return the task with no more rounds than these, where it has several of a kind."""
@@ -72,7 +72,7 @@ class Task(ABC):
         nulls = null_count(self.measured)
         return nulls is not None and nulls[0] > DETECTION_SE * nulls[1] ** 0.5
 
-    def _noisy(self, exact: Ints, noise: CountNoise, stream: ColumnStream) -> tuple[Ints, int | None]:
+    def _add_noise(self, exact: Ints, noise: CountNoise, stream: ColumnStream) -> tuple[Ints, int | None]:
         """Return noisy counts, and that of nulls, the first one, where the type has them."""
         if not self.field.nullable:
             return noise.add(exact[1:], stream), None
@@ -80,7 +80,7 @@ class Task(ABC):
         return noisy[1:], int(noisy[0])
 
 
-def _null_count(values: Any) -> int:
+def _count_nulls(values: Any) -> int:
     return int(values.null_count)
 
 
@@ -100,11 +100,11 @@ class Presence(Task):
 
     def counter(self) -> OfColumn:
         """Return a counter of nulls."""
-        return Cells(_null_count, 1)
+        return Cells(_count_nulls, 1)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the number of nulls."""
-        _, missing = self._noisy(counter.counts, noise, stream)
+        _, missing = self._add_noise(counter.counts, noise, stream)
         self.measured.append(Measured(self.field.name, "nulls", (), (), noise.variance, missing))
 
     def inner(self) -> Space:

@@ -118,46 +118,50 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
 
     A budget with δ > 0 is taken as the largest step within it.
     """
-    wanted, shares = tuple(histograms), dearest((h.way, h.share) for h in histograms)
-    relative = tuple(float(Fraction(h.share) / shares) for h in wanted)
+    histogram_tuple, shares = tuple(histograms), dearest((h.way, h.share) for h in histograms)
+    relative_shares = tuple(float(Fraction(h.share) / shares) for h in histogram_tuple)
     if isinstance(allowed, Step) or allowed.delta > 0:
         step = allowed if isinstance(allowed, Step) else largest_step(allowed, ALONE)
-        return _gaussian(step, wanted, relative, contributions)
-    if any(h.unknown for h in wanted):
+        return _calibrate_gaussian(step, histogram_tuple, relative_shares, contributions)
+    if any(h.unknown for h in histogram_tuple):
         raise ParameterError("unknown domains need delta above 0")
-    parts = [allowed.epsilon * s / h.changes(contributions) for h, s in zip(wanted, relative, strict=True)]
-    pure = tuple(geometric_noise(n, part * (1 - 1e-9)) for part in parts)
-    return Spending(contributions, wanted, pure, (0,) * len(wanted), None)
+    parts = [
+        allowed.epsilon * s / h.changes(contributions) for h, s in zip(histogram_tuple, relative_shares, strict=True)
+    ]
+    noises = tuple(geometric_noise(n, part * (1 - 1e-9)) for part in parts)
+    return Spending(contributions, histogram_tuple, noises, (0,) * len(histogram_tuple), None)
 
 
 @lru_cache(maxsize=256)
-def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: tuple[float, ...], k: int) -> Spending:
+def _calibrate_gaussian(
+    step_limit: Step, histograms: tuple[Histogram, ...], relative_shares: tuple[float, ...], k: int
+) -> Spending:
     """Return the least noise, as far as tables of 12 digits go, whose exact step is within the one allowed."""
     candidates = k * int(dearest((h.way, h.cells * h.unknown) for h in histograms))
-    escape = allowed.delta * (1 - TAILS) * (1 - 1e-6) if candidates else 0.0
-    slack = allowed.delta * TAILS
-    if allowed.mu == 0 or slack < FAINTEST:
-        raise ParameterError(_TOO_SMALL if allowed.mu else _NOTHING)
+    escape = step_limit.delta * (1 - TAILS) * (1 - 1e-6) if candidates else 0.0
+    slack = step_limit.delta * TAILS
+    if step_limit.mu == 0 or slack < FAINTEST:
+        raise ParameterError(_SMALL_DELTA if step_limit.mu else _SMALL_EPSILON)
 
     def cost(scales: Sequence[float]) -> Step:
-        sized = [(h.way, h.cells, sigma2) for h, sigma2 in zip(histograms, scales, strict=True)]
-        return noise_cost(sized, k, slack * (1 - 1e-6))
+        noise_inputs = [(h.way, h.cells, sigma2) for h, sigma2 in zip(histograms, scales, strict=True)]
+        return noise_cost(noise_inputs, k, slack * (1 - 1e-6))
 
     queries = [IntegerNoise(COARSEST, 2 * h.cells) for h in histograms]
-    found = least_noise(queries, relative, min(allowed.mu, CLEAREST), k, cost)
-    if found is None:
-        raise ParameterError(_NOTHING)
-    spent, tables = cost(found), [gaussian_table(sigma2) for sigma2 in found]
-    limits = []
+    variances = least_noise(queries, relative_shares, min(step_limit.mu, CLEAREST), k, cost)
+    if variances is None:
+        raise ParameterError(_SMALL_EPSILON)
+    noise_step, tables = cost(variances), [gaussian_table(sigma2) for sigma2 in variances]
+    thresholds = []
     for h, table in zip(histograms, tables, strict=True):
-        each = escape / max(candidates, 1) - float(table.distance)
-        limits.append(_threshold(float(table.sigma2), k, each) if h.unknown else 0)
-    step = composed_steps([spent, Step(0.0, escape)])
-    return Spending(k, histograms, tuple(map(GaussianNoise, tables)), tuple(limits), step)
+        escape_probability = escape / max(candidates, 1) - float(table.distance)
+        thresholds.append(_find_threshold(float(table.sigma2), k, escape_probability) if h.unknown else 0)
+    step = composed_steps([noise_step, Step(0.0, escape)])
+    return Spending(k, histograms, tuple(map(GaussianNoise, tables)), tuple(thresholds), step)
 
 
-_TOO_SMALL = "delta is too small to infer spaces; raise delta, or declare spaces"
-_NOTHING = "epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces"
+_SMALL_DELTA = "delta is too small to infer spaces; raise delta, or declare spaces"
+_SMALL_EPSILON = "epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces"
 
 
 def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contributions: int, secret: bool) -> float:
@@ -169,13 +173,13 @@ def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contribu
     if not histograms or not secret or n < 1:
         return LEAST_SHARE
     shares = float(dearest((h.way, h.share) for h in histograms))
-    far = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / len(histograms)))
-    least = min(h.share / h.cells for h in histograms if h.sized) / shares
-    wanted = 2 * contributions**2 * (far * RARE / n) ** 2 / (whole.square * Fraction(least))
-    return min(max(float(wanted), LEAST_SHARE), MOST_SHARE)
+    quantile = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / len(histograms)))
+    min_share = min(h.share / h.cells for h in histograms if h.sized) / shares
+    required_share = 2 * contributions**2 * (quantile * RARE / n) ** 2 / (whole.square * Fraction(min_share))
+    return min(max(float(required_share), LEAST_SHARE), MOST_SHARE)
 
 
-def _threshold(sigma2: float, contributions: int, probability: float) -> int:
+def _find_threshold(sigma2: float, contributions: int, probability: float) -> int:
     """Return a count that noise lifts a count of ``contributions`` to with at most this probability."""
     distance = max(0, math.floor(math.sqrt(sigma2) * -NormalDist().inv_cdf(min(probability, 0.4))))
     while gaussian_tail(sigma2, distance) > probability:
@@ -186,10 +190,10 @@ def _threshold(sigma2: float, contributions: int, probability: float) -> int:
 PURE_SHARE = 0.1
 """Share of ε that inference takes with δ = 0, where nothing else is said (tuned; effect not measured)."""
 
-_OWN_SLACK, _TABLES_SLACK = 0.05, 1e-3
+_INFERENCE_SLACK, _TABLES_SLACK = 0.05, 1e-3
 """Shares of δ that inference has as slack: where values of unknown domains may show, and where only tables' tails
 (tuned; effect not measured)."""
-_MOST = 0.99
+_MAX_SHARE = 0.99
 """Largest share: of less than a hundredth of M² no rows are made, which would show only once it is spent
 (tolerance)."""
 
@@ -221,22 +225,22 @@ def allowance(
     keep their order, what is composed is no one pair of laws: then inference is subtracted from the promise.
     """
     if promise.delta == 0 or not (secret or fixed):
-        part = promise.split([PURE_SHARE if share is None else share])[0]
-        short = Budget(_short(part.epsilon), _short(part.delta))
-        _ = promise.less(short, "inference")  # refused if nothing is left
-        return Allowance(short, None)
-    unknown = any(histogram.unknown for histogram in histograms)
-    whole = promise_step(promise)
-    taken = default_share(histograms, n, whole, contributions, secret) if share is None else share
+        share_budget = promise.split([PURE_SHARE if share is None else share])[0]
+        rounded_budget = Budget(_round_decimal(share_budget.epsilon), _round_decimal(share_budget.delta))
+        _ = promise.less(rounded_budget, "inference")  # refused if nothing is left
+        return Allowance(rounded_budget, None)
+    has_unknown = any(histogram.unknown for histogram in histograms)
+    total_step = promise_step(promise)
+    inference_share = default_share(histograms, n, total_step, contributions, secret) if share is None else share
     # What is allowed enters the key of the noise.
-    mu = fewer_digits_down(share_of_step(whole, taken).mu)
-    step = Step(mu, promise.delta * (_OWN_SLACK if unknown else _TABLES_SLACK))
-    if taken > _MOST:
+    mu = fewer_digits_down(share_of_step(total_step, inference_share).mu)
+    step = Step(mu, promise.delta * (_INFERENCE_SLACK if has_unknown else _TABLES_SLACK))
+    if inference_share > _MAX_SHARE:
         raise ParameterError("infer_share must leave at least a hundredth for the rows; lower it to 0.99 or less")
-    delta = _short(promise.delta * STATED_SHARE)
-    return Allowance(Budget(_short(step_epsilon(step, delta), up=True) or 5e-324, delta), step)
+    delta = _round_decimal(promise.delta * STATED_SHARE)
+    return Allowance(Budget(_round_decimal(step_epsilon(step, delta), up=True) or 5e-324, delta), step)
 
 
-def _short(x: float, up: bool = False) -> float:
+def _round_decimal(x: float, up: bool = False) -> float:
     """Return a number in twelve digits, or rounded up in eight: sums of decimals are what a ledger keeps."""
     return float(Context(prec=8, rounding=ROUND_CEILING).create_decimal(Decimal(x))) if up else float(f"{x:.12g}")

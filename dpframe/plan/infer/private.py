@@ -75,12 +75,12 @@ class Measurement:
     @property
     def asked(self) -> AskedOf:
         """All that may be asked of every column: a public fact, whatever it holds."""
-        found: dict[str, list[Asked]] = {}
+        specs_by_column: dict[str, list[Asked]] = {}
         if self.spending is not None:
             parts = zip(*(getattr(self.spending, part) for part in ("histograms", "noises", "thresholds")), strict=True)
             for (name, _), (histogram, noise, threshold) in zip(self.histograms, parts, strict=True):
-                found.setdefault(name, []).append(histogram.asked(noise, threshold))
-        return tuple((name, tuple(own)) for name, own in found.items())
+                specs_by_column.setdefault(name, []).append(histogram.asked(noise, threshold))
+        return tuple((name, tuple(specs)) for name, specs in specs_by_column.items())
 
     @classmethod
     def of(
@@ -100,8 +100,8 @@ class Measurement:
         longer rows are cut by a keyed choice. ``request``: further bytes that the noise is bound to. ``rounds``: see
         `rounds_of`.
         """
-        public = tuple(_public(column) for column in columns)
-        tasks = [_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
+        public = tuple(_to_public_type(column) for column in columns)
+        tasks = [_make_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
         if isinstance(budget, Budget) and budget.delta == 0:
             unknown = [task.field.name for task in tasks if any(h.unknown for h in task.histograms)]
             if unknown:
@@ -125,7 +125,9 @@ class Measurement:
         """SHA-256 of all that is asked; it enters the key of the noise."""
         # Of three rounds as it always did.
         rounds = () if self.rounds == len(ROUND_SHARES) else (self.rounds,)
-        return _digest(self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *rounds)
+        return _request_digest(
+            self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *rounds
+        )
 
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
@@ -135,38 +137,38 @@ class Measurement:
         32 secret bytes serves one table: over changed data the same request would reveal the difference.
         """
         stream = Keystream(key, self.digest)
-        tasks = [_task(column, self.n, self.most_items, stream, self.rounds) for column in self.columns]
+        tasks = [_make_task(column, self.n, self.most_items, stream, self.rounds) for column in self.columns]
         if self.spending is None:
             return Inference({task.field.name: task.space() for task in tasks}, (), None, {})
-        places = {histogram: at for at, histogram in enumerate(self.histograms)}
+        places = {histogram: place for place, histogram in enumerate(self.histograms)}
         noises = self.spending.noises
         tasks = [
             task.under([noises[places[task.field.name, i]] for i in range(len(task.histograms))]) for task in tasks
         ]
-        limits = self.spending.thresholds
+        thresholds = self.spending.thresholds
         threshold: dict[str, int] = {}
         for i in range(_ROUNDS):
-            asking = {
-                task.field.name: (task, places[task.field.name, at])
+            pending_tasks = {
+                task.field.name: (task, places[task.field.name, place])
                 for task in tasks
-                if (at := task.asks(i)) is not None
+                if (place := task.asks(i)) is not None
             }
-            if asking:
-                counters = {name: task.counter() for name, (task, _) in asking.items()}
+            if pending_tasks:
+                counters = {name: task.counter() for name, (task, _) in pending_tasks.items()}
                 (count or counting(read))(counters)
-            for name, (task, at) in asking.items():
-                words = stream.column(name, "infer").skip(i * _PLANES)
-                task.measure(counters[name], noises[at], limits[at], words)
-            threshold |= {name: limits[at] for name, (_, at) in asking.items() if limits[at]}
+            for name, (task, place) in pending_tasks.items():
+                noise_stream = stream.column(name, "infer").skip(i * _PLANES)
+                task.measure(counters[name], noises[place], thresholds[place], noise_stream)
+            threshold |= {name: thresholds[place] for name, (_, place) in pending_tasks.items() if thresholds[place]}
         return Inference(
             {task.field.name: task.space() for task in tasks},
-            tuple(measured for task in tasks for measured in task.measured),
+            tuple(noisy_histogram for task in tasks for noisy_histogram in task.measured),
             self.budget,
             {task.field.name: threshold[task.field.name] for task in tasks if task.field.name in threshold},
         )
 
 
-_CLEAR = 60
+_ROWS_PER_NOISE = 60
 """A round is worth its part of the budget where its noise is at most one of so many parts of the rows (tuned; effect
 not measured)."""
 
@@ -177,24 +179,24 @@ def rounds_of(columns: Sequence[Field], n: int, promise: Budget, contributions: 
     Each round takes its part of the budget. Where the noise of a third, or of a half, would hide what a round is to
     tell, there are fewer, and the bounds found are those of cells. With δ = 0 there is no step that rounds share.
     """
-    most = len(ROUND_SHARES)
+    max_rounds = len(ROUND_SHARES)
     if promise.delta == 0:
-        return most
-    asked, whole = max(len(columns), 1), promise_step(promise)
-    for rounds in range(most, 1, -1):
-        sigma = contributions * math.sqrt(2 * asked * rounds / (MOST_SHARE * float(whole.square)))
-        if sigma * _CLEAR <= n:
+        return max_rounds
+    column_count, total_step = max(len(columns), 1), promise_step(promise)
+    for rounds in range(max_rounds, 1, -1):
+        sigma = contributions * math.sqrt(2 * column_count * rounds / (MOST_SHARE * float(total_step.square)))
+        if sigma * _ROWS_PER_NOISE <= n:
             return rounds
     return 1
 
 
 def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS, rounds: int = 3) -> list[Histogram]:
     """Return the histograms that inference would ask for, by only the columns' types."""
-    tasks = [_task(_public(column), n, most_items, Keystream(bytes(32)), rounds) for column in columns]
+    tasks = [_make_task(_to_public_type(column), n, most_items, Keystream(bytes(32)), rounds) for column in columns]
     return [histogram for task in tasks for histogram in task.histograms]
 
 
-def _public(column: Field) -> Field:
+def _to_public_type(column: Field) -> Field:
     """Return a column without what its dictionary's type says of the entries: whether there are any, how many."""
     type_ = column.type
     if column.listed or not pa.types.is_dictionary(type_):
@@ -203,19 +205,19 @@ def _public(column: Field) -> Field:
     return replace(column, type=pa.dictionary(pa.int32(), entries, ordered=type_.ordered))
 
 
-def _digest(columns: Sequence[Field], n: int, budget: Budget | Step, *rest: Any) -> bytes:
+def _request_digest(columns: Sequence[Field], n: int, budget: Budget | Step, *parts: Any) -> bytes:
     """Return a digest of the request, so that no two requests have the same noise."""
     facts = [[[c.name, str(c.type), c.nullable] for c in columns], n, *astuple(budget)]
-    facts += [part.hex() if isinstance(part, bytes) else part for part in rest]
+    facts += [part.hex() if isinstance(part, bytes) else part for part in parts]
     return hashlib.sha256(json.dumps(facts).encode()).digest()
 
 
-def _task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int = 3) -> Task:
+def _make_task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int = 3) -> Task:
     if any("\ud800" <= letter <= "\udfff" for letter in column.name):
         raise ParameterError(f"column name {column.name!r} is not valid Unicode; rename it")
-    said = from_type(replace(column, nullable=False))
-    if said is not None:
-        return Presence(column, said)
+    type_space = from_type(replace(column, nullable=False))
+    if type_space is not None:
+        return Presence(column, type_space)
     if IDENTIFIER.search(column.name):
         raise ColumnError(
             "looks like an identifier, which no noise makes useful; pass drop=[…], passthrough=[…] or declare "
@@ -224,22 +226,22 @@ def _task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int
         )
     type_ = column.type
     # What is ordered has its entries declared.
-    open_ = column.listed and not column.order
-    make = _objects if open_ else next((make for fits, make in _TASKS if fits(type_)), None)
-    if make is None:
+    has_objects = column.listed and not column.order
+    factory = _make_objects if has_objects else next((factory for fits, factory in _TASKS if fits(type_)), None)
+    if factory is None:
         raise ColumnError(
             f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space",
             column=column.name,
         )
-    task = make(column, n, most_items, stream)
+    task = factory(column, n, most_items, stream)
     return task.in_rounds(rounds)
 
 
-def _objects(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
-    return Objects(column, n, most_items, _secret(column, stream))
+def _make_objects(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+    return Objects(column, n, most_items, _truncation_key(column, stream))
 
 
-def _secret(column: Field, stream: Keystream) -> bytes:
+def _truncation_key(column: Field, stream: Keystream) -> bytes:
     """Return the key by which rows are cut."""
     # The planes before are the rounds' noise.
     return stream.column(column.name, "infer").skip(_ROUNDS * _PLANES).words(0, 0, 4).tobytes()
@@ -255,8 +257,8 @@ _TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, Key
     (is_number, lambda column, n, *_: Numbers(column, n)),
     (is_time, lambda column, n, *_: Times(column, n)),
     (is_text, lambda column, *_: Ranks(column) if column.order else Texts(column)),
-    (_is_set, lambda column, _, most_items, stream: Items(column, most_items, _secret(column, stream))),
+    (_is_set, lambda column, _, most_items, stream: Items(column, most_items, _truncation_key(column, stream))),
     (is_list_of_floats, lambda column, n, *_: Lists(column, n)),
-    (pa.types.is_null, _objects),
+    (pa.types.is_null, _make_objects),
 ]
 """What is done with a column, by its type; null is the type of columns whose objects have none."""

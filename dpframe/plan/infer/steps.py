@@ -25,12 +25,12 @@ STEPS = (1000.0, 100.0, 10.0, 1.0, 0.5, 0.1, 0.01, 0.0)
 STEP_SHARE = 0.1
 """Share of the budget, relative to 1 of the intervals (tuned; effect not measured)."""
 
-_HUNDREDTHS = (100_000, 10_000, 1_000, 100, 50, 10, 1)
+_STEP_HUNDREDTHS = (100_000, 10_000, 1_000, 100, 50, 10, 1)
 """The steps above 0, in hundredths (limit of the format)."""
-_LARGEST = 2.0**53 / 100
+_MAX_SIZE = 2.0**53 / 100
 """Size from which floats have no hundredths to speak of (limit of the format)."""
 
-_FEWEST, _MOST = 2, 65_536
+_MIN_STEPS, _MAX_STEPS = 2, 65_536
 """Steps of a grid: two values are judged by other rules, and finer grids are as good as floats (limit of the
 format)."""
 
@@ -38,25 +38,27 @@ format)."""
 def step_counts(values: npt.NDArray[Any]) -> Ints:
     """Return how many values have each of the `STEPS` for the widest one that divides them."""
     counts = np.zeros(len(STEPS), dtype=np.int64)
-    usual = values[np.abs(values) < _LARGEST] * 100
-    near = np.rint(usual)
+    scaled_values = values[np.abs(values) < _MAX_SIZE] * 100
+    nearest = np.rint(scaled_values)
     # What floats of 32 bits leave of a decimal, and never so much that most values fit.
-    left = near[np.abs(usual - near) <= np.minimum(1e-6 + 1e-7 * np.abs(usual), 0.01)].astype(np.int64)
-    counts[-1] = len(values) - len(left)
-    for place in range(len(_HUNDREDTHS) - 1, 0, -1):
-        wider = left[left % _HUNDREDTHS[place - 1] == 0]
-        counts[place] = len(left) - len(wider)
-        left = wider
-    counts[0] = len(left)
+    hundredths = nearest[
+        np.abs(scaled_values - nearest) <= np.minimum(1e-6 + 1e-7 * np.abs(scaled_values), 0.01)
+    ].astype(np.int64)
+    counts[-1] = len(values) - len(hundredths)
+    for place in range(len(_STEP_HUNDREDTHS) - 1, 0, -1):
+        wider_multiples = hundredths[hundredths % _STEP_HUNDREDTHS[place - 1] == 0]
+        counts[place] = len(hundredths) - len(wider_multiples)
+        hundredths = wider_multiples
+    counts[0] = len(hundredths)
     return counts
 
 
-_SOME_OFF, _CLEAR = 0.04, 0.06
+_OFF_GRID_SHARE, _MAX_OFF_GRID_SE = 0.04, 0.06
 """Share of the rows that may seem to lie off a grid, and the largest standard error of that (tuned; effect not
 measured)."""
 
 
-def step_of(counts: Sequence[int], variance: float, off_grid: float = _SOME_OFF) -> float | None:
+def step_of(counts: Sequence[int], variance: float, off_grid: float = _OFF_GRID_SHARE) -> float | None:
     """Return the widest step that nearly all rows are multiples of, as far as noise lets be seen, or None.
 
     >>> whole = [0, 50, 350, 3600, 0, 0, 0, 0]
@@ -65,8 +67,11 @@ def step_of(counts: Sequence[int], variance: float, off_grid: float = _SOME_OFF)
     """
     present = sum(counts)
     for place, step in enumerate(STEPS[:-1]):
-        finer = counts[place + 1 :]
-        if sum(finer) <= off_grid * present and math.sqrt(len(finer) * variance) <= _CLEAR * present:
+        finer_counts = counts[place + 1 :]
+        if (
+            sum(finer_counts) <= off_grid * present
+            and math.sqrt(len(finer_counts) * variance) <= _MAX_OFF_GRID_SE * present
+        ):
             return step
     return None
 
@@ -90,12 +95,12 @@ def stepped(low: float, high: float, step: float, type_: pa.DataType) -> Real | 
     """Return the grid of a step's multiples that holds the bounds, or None where it has too few or too many values."""
     if not max(abs(low), abs(high)) / step < 2.0**52:
         return None
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    if not _FEWEST <= last - first <= _MOST:
+    first_step, last_step = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    if not _MIN_STEPS <= last_step - first_step <= _MAX_STEPS:
         return None
     try:
         # In decimals: a third tenth is 0.3, and not what three times 0.1 comes to.
-        space = Real(round(first * step, 2), round(last * step, 2), last - first)
+        space = Real(round(first_step * step, 2), round(last_step * step, 2), last_step - first_step)
         space.check_type(type_)
     except (ParameterError, ColumnError):
         return None
