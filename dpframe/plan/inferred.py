@@ -399,11 +399,11 @@ class Inferred:
         A value that only one person has may show in spaces that were drawn for less than all of the person's rows.
         """
         units = [one.unit or own for one in self.each]
-        narrower_unit = next((unit for unit in units if not unit.covers(wanted)), None)
-        if narrower_unit is None:
+        source = next((unit for unit in units if not unit.covers(wanted)), None)
+        if source is None:
             return None
         return (
-            f"spaces were inferred for {narrower_unit.words}, and the plan is for {wanted.words}: what only one person has "
+            f"spaces were inferred for {source.words}, and the plan is for {wanted.words}: what only one person has "
             f"may show in them; infer them with {wanted.options}, or declare them"
         )
 

@@ -48,11 +48,11 @@ def infer_spaces(
         raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')
     declared = _to_declarations(spaces)
     names = [column.name for column in columns]
-    unknown_names = [name for name in declared if name not in names]
-    if unknown_names and not isinstance(spaces, Plan):
-        suggestion = did_you_mean(unknown_names[0], names)
+    strays = [name for name in declared if name not in names]
+    if strays and not isinstance(spaces, Plan):
+        suggestion = did_you_mean(strays[0], names)
         raise ParameterError(
-            f"spaces names {unknown_names[0]!r}, which is not a column to randomise; {suggestion}columns are {name_list(names)}"
+            f"spaces names {strays[0]!r}, which is not a column to randomise; {suggestion}columns are {name_list(names)}"
         )
     known_spaces: dict[str, Space] = {}
     undeclared_columns: list[Field] = []
@@ -105,19 +105,19 @@ def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | P
     Never by their values: whether any has decimals is data.
     """
     declared = _to_declarations(spaces)
-    whole_spaces = {
+    grids = {
         column.name: space
         for column in columns
         if column.written and column.name in declared and leaves_the_type(declared[column.name])
         if (space := declared_space(column, declared)).is_whole
         and space.values - space.has_null <= _MAX_COARSE_STEPS + 1
     }
-    if whole_spaces:
-        example_space: Any = next(iter(whole_spaces.values())).inner_space
+    if grids:
+        example: Any = next(iter(grids.values())).inner_space
         warn(
-            f"bounds of {name_list(list(whole_spaces))} are whole numbers, to which decimals are rounded, as CSV has no "
-            f"types; declare ({example_space.lower}.0, {example_space.upper}.0) if there may be decimals, or Integer({example_space.lower}, "
-            f"{example_space.upper}) if there are none",
+            f"bounds of {name_list(list(grids))} are whole numbers, to which decimals are rounded, as CSV has no "
+            f"types; declare ({example.lower}.0, {example.upper}.0) if there may be decimals, or Integer({example.lower}, "
+            f"{example.upper}) if there are none",
             InferenceWarning,
         )
 
@@ -179,11 +179,11 @@ def warn_of_persons(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan |
 
 def warn_of_copied_identifiers(names: Iterable[str]) -> None:
     """Warn of columns that are passed through although their names are those of identifiers."""
-    identifier_names = [name for name in names if IDENTIFIER.search(name)]
-    if identifier_names:
-        verb = "look like identifiers and are" if len(identifier_names) > 1 else "looks like an identifier and is"
+    columns = [name for name in names if IDENTIFIER.search(name)]
+    if columns:
+        verb = "look like identifiers and are" if len(columns) > 1 else "looks like an identifier and is"
         warn(
-            f"passthrough: {name_list(identifier_names)} {verb} copied unprotected, so that every row is known to be somebody's; "
+            f"passthrough: {name_list(columns)} {verb} copied unprotected, so that every row is known to be somebody's; "
             "drop what the release does not need, or name persons with privacy_id=",
             PrivacyLeakWarning,
         )
