@@ -48,11 +48,11 @@ def infer_spaces(
         raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')
     declared = _to_declarations(spaces)
     names = [column.name for column in columns]
-    strays = [name for name in declared if name not in names]
-    if strays and not isinstance(spaces, Plan):
-        suggestion = did_you_mean(strays[0], names)
+    stray = [name for name in declared if name not in names]
+    if stray and not isinstance(spaces, Plan):
+        suggestion = did_you_mean(stray[0], names)
         raise ParameterError(
-            f"spaces names {strays[0]!r}, which is not a column to randomise; {suggestion}columns are {name_list(names)}"
+            f"spaces names {stray[0]!r}, which is not a column to randomise; {suggestion}columns are {name_list(names)}"
         )
     known_spaces: dict[str, Space] = {}
     undeclared_columns: list[Field] = []
@@ -113,11 +113,11 @@ def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | P
         and space.values - space.has_null <= _MAX_COARSE_STEPS + 1
     }
     if grids:
-        example: Any = next(iter(grids.values())).inner_space
+        grid: Any = next(iter(grids.values())).inner_space
         warn(
             f"bounds of {name_list(list(grids))} are whole numbers, to which decimals are rounded, as CSV has no "
-            f"types; declare ({example.lower}.0, {example.upper}.0) if there may be decimals, or Integer({example.lower}, "
-            f"{example.upper}) if there are none",
+            f"types; declare ({grid.lower}.0, {grid.upper}.0) if there may be decimals, or Integer({grid.lower}, "
+            f"{grid.upper}) if there are none",
             InferenceWarning,
         )
 
@@ -179,11 +179,11 @@ def warn_of_persons(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan |
 
 def warn_of_copied_identifiers(names: Iterable[str]) -> None:
     """Warn of columns that are passed through although their names are those of identifiers."""
-    columns = [name for name in names if IDENTIFIER.search(name)]
-    if columns:
-        verb = "look like identifiers and are" if len(columns) > 1 else "looks like an identifier and is"
+    copies = [name for name in names if IDENTIFIER.search(name)]
+    if copies:
+        verb = "look like identifiers and are" if len(copies) > 1 else "looks like an identifier and is"
         warn(
-            f"passthrough: {name_list(columns)} {verb} copied unprotected, so that every row is known to be somebody's; "
+            f"passthrough: {name_list(copies)} {verb} copied unprotected, so that every row is known to be somebody's; "
             "drop what the release does not need, or name persons with privacy_id=",
             PrivacyLeakWarning,
         )
