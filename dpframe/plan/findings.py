@@ -1,20 +1,19 @@
-"""What private inference did not find: a forecast of the errors of means, from only its noisy counts.
+"""Columns whose spaces private inference did not find: a forecast of the errors of means, from only noisy counts.
 
-A plan holds the counts that inference measured, the noise's variance and the number of rows; what is made of them is
-post-processing, and costs nothing. A column is *found* if its mean will err by less than its standard deviation.
+A plan has the counts that inference measured, the noise's variance and the number of rows. The forecast is
+post-processing, and costs no budget. A column is *found* if its mean will err by less than its standard deviation.
 
-*Beyond the bounds.* If a share q of the rows lies beyond one, the mean of the clipped column falls short of the
-column's by at most √(q/(1 − q)) standard deviations (Cauchy and Schwarz): by half of one where q is a fifth. The counts
-say q with a standard error, and a column is lost where q is more than a fifth by two of them, or may be more than three
-fifths.
+*Beyond the bounds.* If a share q of the rows lies beyond one bound, clipping changes the mean by at most √(q/(1 − q))
+standard deviations (Cauchy and Schwarz): half a standard deviation for q = 1/5. The counts estimate q with a standard
+error. A column is lost if q exceeds 1/5 by two standard errors, or may exceed 3/5.
 
-*Noise.* The noise of a sum grows with the width of the bounds, which is compared with the standard deviation that the
-counts show; and with the root of the number of columns that are measured. Those with most noise are left out, until
-that of all others is small.
+*Noise.* The noise of a sum grows with the width of the bounds, and with the root of the number of measured columns.
+The noise is compared with the standard deviation that the counts show. Columns with most noise are left out, until
+the noise of all other columns is small.
 
-*Chance.* Bounds are chosen among hundreds, so that some of many columns get bounds far too narrow, and nothing that is
-measured between them shows it. So rows that are spread out over cells further from 0, each of which drowns, are looked
-for in sums; and where one value has most of the rows, the others must be seen where the bounds are, or all counts fit
+*Chance.* Bounds are chosen among hundreds, so that some of many columns get bounds far too narrow. Measurements between
+these bounds cannot show it. So sums of cells reveal rows that are spread out further from 0, although each cell is
+below its noise. If one value has most of the rows, the others must show within the bounds, or all counts must fit
 the two values 0 and 1.
 """
 
@@ -42,23 +41,23 @@ MOST_OUTSIDE = 0.2
 """Share of the rows that may lie in ``other``, or beyond a bound (tuned; effect not measured)."""
 
 MOST_UNSEEN = 0.6
-"""Share of the rows that may lie there for all that counts say; estimates have it in their intervals (tuned; effect not
-measured)."""
+"""Upper limit on the share of the rows there, by the counts and two standard errors; estimates include this share in
+their intervals (tuned; effect not measured)."""
 
 MOST_NOISE, _MAX_FAINT_NOISE_SD = 0.5, 0.35
-"""Standard error of a mean, by the noise of its sum, in standard deviations of the column: its interval is one to each
-side. Of rows that show in no cell, whose standard deviation is less known, less (tuned; effect not measured)."""
+"""Standard error of a mean, by the noise of its sum, in standard deviations of the column; and a smaller limit
+for rows that show in no cell, as their standard deviation is less certain (tuned; effect not measured)."""
 
 _SPIKE_SHARE, _DOMINANT_SHARE = 0.35, 0.6
 """Shares of the rows in one value: from which on the others must be seen by themselves, and from which on they are few
 (tuned; effect not measured).
 
-Noise that stands out by chance had bounds of 0 and 2.4e-10 where half of the rows were 0, and amounts the others.
+In one column, half of the rows were 0 and the others amounts: noise alone led to bounds of 0 and 2.4e-10.
 """
 
 _WITHIN_CELL_SD = 0.15
-"""Standard deviation of the rows within a cell, in its widths: half of what it is where they are spread evenly (tuned;
-effect not measured)."""
+"""Standard deviation of the rows within a cell, in widths of the cell: half of an even spread's (tuned; effect not
+measured)."""
 
 _RUN_WIDTHS, _RUN_FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.01
 """Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows (tuned;
@@ -68,8 +67,8 @@ YEARS = (1900, 2041)
 """Years that numbers may be: inference counts them by decades (tuned; effect not measured)."""
 
 _BOUNDS_SE, _RARE_BOUNDS_SE, _RARE_SIZE = 3.75, 4.75, 2.0**16
-"""Standard errors that rows within bounds must show, as bounds were chosen among hundreds; and where values seldom are:
-beyond a size, or among floats in the cells of years (tuned; effect not measured).
+"""Standard errors that rows within bounds must show, as bounds were chosen among hundreds; and a higher limit
+for rare values: beyond a size, or floats in the cells of years (tuned; effect not measured).
 
 In three releases of 340 real tables 19 columns with such bounds showed between the two, and six of them had no row
 there; of 439 other columns two had none.
@@ -80,7 +79,7 @@ _TAIL_WIDTHS, _TAIL_SE = (12, 16, 20), 2.75
 effect not measured)."""
 
 _SMALL_REMAINDER_SHARE, _RARER_VALUE_SE = 0.08, 2.5
-"""Share of the rows that a spike of whole numbers may leave unseen, where floats may be of any size; and standard
+"""Share of the rows that a spike of whole numbers may leave unseen, as floats may have any size; and standard
 errors by which the rarer of two values shows (tuned; effect not measured)."""
 
 _TWO_VALUE_COUNTS, _TWO_VALUE_FLOAT_ODDS = (22.0, 2.0), 0.3
@@ -89,19 +88,19 @@ _TWO_VALUE_COUNTS, _TWO_VALUE_FLOAT_ODDS = (22.0, 2.0), 0.3
 effect not measured)."""
 
 _MAX_OTHERS_CHANCE, UNLIKELY = 0.3, 0.1
-"""The largest chance of others with which such a column counts as found, and the chance from which on that is said
-(tuned; effect not measured).
+"""The largest chance of other values of a found column, and the least chance that a message reports (tuned; effect not
+measured).
 
 In four simulated releases of 27 real tables, and three of 69, the rarer value does not show in 284 columns of tables
-with more than 300 rows. Above the first lie ten of two values and 14 of others, where minutes at work next to many
-zeros are seen in no cell; between .08 and it 44 and four. The chance is .083 where counts speak for neither, so that
-what is said is that they speak against two values: of 24 columns above .08 in 58 later releases 11 are above .1, and
-both that have others."""
+with more than 300 rows. Above the first lie ten of two values and 14 of others, as minutes at work next to many
+zeros show in no cell; between .08 and this limit 44 and four. The chance is .083 if counts favour neither hypothesis.
+So a message means evidence against two values. Of 24 columns above .08 in 58 later releases 11 are above .1, and both
+columns with other values."""
 
 _REMAINDER_SE, _REMAINDER_LOG_RATIO = {True: 2.5, False: 3.0}, {True: 5.0, False: 8.0}
-"""Standard errors that the rows within bounds must show next to a spike where no run of cells stands out; and twice the
-logarithm of the likelihood by which they are the rows that the spike leaves, rather than noise. Of whole numbers (True)
-and of floats, whose sum is the best of some (tuned; effect not measured).
+"""Standard errors that the rows within bounds must show next to a spike without a significant run; and twice the log
+likelihood ratio of the rows outside the spike against noise. For whole numbers (True) and for floats, whose sum is the
+largest of several (tuned; effect not measured).
 
 Among numbers that are 0 in 70 to 97 % of 1,400 to 4,700 rows a third of those that were lost is found; their means are
 off by less than three errors. With less, amounts of hundreds have bounds of 0 and 2."""
@@ -118,10 +117,10 @@ effect not measured)."""
 class NotFound:
     """A column whose space private inference did not find.
 
-    ``why`` says on which grounds, and ``placeholder`` is the form of a declaration, with no value of the data.
-    ``times`` is by how much more ε the column is about to be found: inferred anew with that much, it is found four
-    times in five. None where what it needs is more, or does not show in its counts. ``unread`` says that values of some
-    kind are read as null, so that the column's nulls are unknown, too.
+    ``why`` states the reason, and ``placeholder`` is the form of a declaration, with no value of the data. ``times`` is
+    the factor on ε with which inference probably finds the column, four times in five. It is None if a larger factor is
+    needed, or if the counts do not show one. ``unread`` says that values of some kind are read as null, so that the
+    column's nulls are unknown, too.
     """
 
     column: str
@@ -181,7 +180,9 @@ def hinted_nulls(inferred: Inferred, spaces: Mapping[str, Space]) -> tuple[str, 
 
 
 def shares_made_null(inferred: Inferred, spaces: Mapping[str, Space], n: int) -> dict[str, float]:
-    """Return by column the share of ``n`` rows whose values were not found and are null, where it exceeds its noise.
+    """Return by column the share of ``n`` rows that are null because inference did not find their values.
+
+    Columns whose share is below its noise are left out.
 
     >>> from dpframe import Budget, Categorical, Nullable
     >>> counts = Measured("a", "values", ("1", "2"), (500, 300), 100.0, 0)
@@ -200,7 +201,7 @@ def shares_made_null(inferred: Inferred, spaces: Mapping[str, Space], n: int) ->
 
 
 def _find_unread_kind(histograms: Sequence[Measured], specs: Sequence[Asked]) -> _Missing | None:
-    """Return that a column has values of a kind that it is not read as, where its counts show them."""
+    """Return the failure of a column whose counts show a further kind of values, or None."""
     ways = {spec.way for spec in specs if spec.way is not None}
     if not ways or histograms[0].kind != "kinds":
         return None
@@ -213,9 +214,10 @@ def _find_unread_kind(histograms: Sequence[Measured], specs: Sequence[Asked]) ->
 
 
 def _find_noisy_means(noises: Mapping[str, float], found_columns: int, inferred_columns: int) -> dict[str, _Missing]:
-    """Return the columns whose means noise hides, if as many others as can be are measured.
+    """Return the columns whose means are mostly noise, after the columns with most noise are left out.
 
-    ``noises`` are forecasts where as many columns are measured as were inferred: sums share what tables cost.
+    ``noises`` are forecasts for as many measured columns as were inferred. Sums share the cost of tables, so that noise
+    grows with the root of the number of measured columns.
     """
     order = sorted(noises, key=noises.__getitem__)
     usable_count = len(order)
@@ -234,11 +236,12 @@ def _find_noisy_means(noises: Mapping[str, float], found_columns: int, inferred_
 
 
 def _noise_ratio(noise: float, measured_columns: int, inferred_columns: int) -> float:
+    """Return a forecast of the noise of a mean, in parts of the noise limit, for this many measured columns."""
     return noise * math.sqrt(measured_columns / max(inferred_columns, 1)) / MOST_NOISE
 
 
 def _is_countable(histogram: Measured, space: Space) -> bool:
-    """Return whether counts can be of a space's values: a plan may be edited, and another space put in its place."""
+    """Return whether counts of this kind can belong to a space; an edited plan may have another space."""
     inner_space = space.inner_space
     if histogram.kind == "norms":
         return inner_space.holds_vectors
@@ -248,15 +251,18 @@ def _is_countable(histogram: Measured, space: Space) -> bool:
 
 @dataclass(frozen=True)
 class _Missing:
+    """A reason why a column was not found, and its remedies."""
+
     why: str
     times: float | None = None
     placeholder: str | None = None
     unread: bool = False
 
 
-# Every face of a release reads its plan anew, and asks this of it.
+# Every view of a release reads its plan anew, and checks the bounds again.
 @lru_cache(maxsize=1024)
 def _check_bounds(histograms: tuple[Measured, ...], space: Space, n: int, odds: float) -> _Missing | None:
+    """Return the reason why the bounds of a column are not reliable, or None."""
     share, error = share_outside(histograms, space, n)
     if share - HINT_SE * error > MOST_OUTSIDE or _has_long_tail(histograms, space, n):
         return _Missing("more than a fifth of the rows lies beyond its bounds", _EPSILON_FACTORS[1])
@@ -275,7 +281,7 @@ def _check_bounds(histograms: tuple[Measured, ...], space: Space, n: int, odds: 
 
 
 def _has_rare_bounds(histogram: Measured, space: Space, bounds: Sequence[float]) -> bool:
-    """Return whether numbers seldom have such bounds: far out, or floats that are years."""
+    """Return whether numbers seldom have these bounds: large numbers, or floats among years."""
     low, high = bounds
     if histogram.kind != "intervals" or histogram.unit is not None:
         return False
@@ -288,24 +294,25 @@ _EPSILON_FACTORS = (1.5, 2.0, 3.0)
 
 
 def _epsilon_factor_hint(noise_factor: float) -> float | None:
-    """Return the factor of ε with which a column is about to be found whose errors are so many times too large.
+    """Return the factor on ε that probably finds a column whose errors are ``noise_factor`` times too large.
 
-    Errors fall with 1/ε. Half as much again, as the noise that was drawn here is not the one drawn then.
+    Errors fall with 1/ε. The factor is larger by half, as the next noise differs from the noise here.
     """
     return next((factor for factor in _EPSILON_FACTORS if 1.5 * noise_factor <= factor), None)
 
 
 def _fit_cells(histograms: tuple[Measured, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the ends of the finest cells, their counts and the covariance of these."""
+    """Return the ends of the finest cells, the fitted counts and the covariance of the counts."""
     return np.array([-math.inf, *histograms[-1].cells, math.inf], dtype=np.float64), *fit_intervals(histograms)
 
 
 def _is_whole(histograms: Sequence[Measured], space: Space) -> bool:
+    """Return whether the values are whole numbers or times."""
     return bool(space.inner_space.is_whole or histograms[-1].unit is not None)
 
 
 def _has_spike(histograms: tuple[Measured, ...], space: Space, n: int, min_share: float = _SPIKE_SHARE) -> bool:
-    """Return whether a single value has many of the rows that are present."""
+    """Return whether a single value has at least this share of the rows that are not null."""
     ends, counts, _ = _fit_cells(histograms)
     spike = int(np.argmax(counts))
     start, stop = ends[spike], ends[spike + 1]
@@ -317,10 +324,10 @@ def _has_spike(histograms: tuple[Measured, ...], space: Space, n: int, min_share
 
 
 def _has_hidden_others(histograms: tuple[Measured, ...], space: Space, n: int, odds: float) -> bool:
-    """Return whether there are, or may be, other rows than those of the fullest cell, and none are seen in the bounds.
+    """Return whether rows may lie outside the fullest cell while no cell within the bounds shows them.
 
-    How many there are is known from its count and n, far better than from the sum of their own. Truth values have one
-    cell for them, known before anything was counted.
+    The number of these rows follows from n and the count of the fullest cell. This difference is far more precise than
+    the sum of the other cells. Truth values have one public cell for them.
     """
     ends, counts, covariance = _fit_cells(histograms)
     spike, unit = int(np.argmax(counts)), histograms[-1].unit
@@ -349,7 +356,7 @@ def _has_hidden_others(histograms: tuple[Measured, ...], space: Space, n: int, o
 def _has_significant_rows(
     counts: FloatArray, covariance: FloatArray, is_inside: npt.NDArray[np.bool_], ends: FloatArray
 ) -> bool:
-    """Return whether rows stand out among some cells, by more where these are of tiny numbers, which hardly occur."""
+    """Return whether these cells have significant counts; cells of tiny numbers need stronger evidence."""
     cell_ends = np.concatenate([ends[:-1][is_inside], ends[1:][is_inside]])
     if np.abs(cell_ends).max(initial=0.0) > _MIN_FLOAT_BOUND:
         return _has_significant_run(counts, covariance, is_inside)
@@ -359,10 +366,10 @@ def _has_significant_rows(
 
 
 def _has_likely_remainder(histograms: tuple[Measured, ...], space: Space, n: int) -> bool:
-    """Return whether the rows within the bounds are likely those that the fullest cell leaves.
+    """Return whether the rows within the bounds are probably the rows outside the fullest cell.
 
-    Their sum is compared with what n and that cell's count leave, far better known, and with noise around none. Of
-    floats, which have as many cells again at each size, those near the bounds are summed.
+    The sum within the bounds is compared with n less the count of the fullest cell, and with zero plus noise. Floats
+    have twice as many cells at each size, so that only cells near the bounds are summed.
     """
     ends, counts, covariance = _fit_cells(histograms)
     is_inside = _shares_inside(ends, space, histograms[-1].unit) > 0
@@ -376,6 +383,7 @@ def _has_likely_remainder(histograms: tuple[Measured, ...], space: Space, n: int
     is_whole = _is_whole(histograms, space)
     if max_magnitude <= (0.0 if is_whole else _MIN_FLOAT_BOUND):
         return False
+    # A sum over fewer cells has less noise, but may miss rows of smaller numbers.
     for depth in _DEPTH_FACTORS[is_whole]:
         places = np.flatnonzero(is_inside & (magnitudes > max_magnitude / depth))
         rows, variance = float(counts[places].sum()), float(covariance[np.ix_(places, places)].sum())
@@ -387,6 +395,7 @@ def _has_likely_remainder(histograms: tuple[Measured, ...], space: Space, n: int
 
 @lru_cache(maxsize=8)
 def _fit_others(histograms: tuple[Measured, ...], is_whole: bool, n: int) -> Others:
+    """Return the fitted distribution of the rows outside the fullest cell."""
     ends, counts, covariance = _fit_cells(histograms)
     if not is_whole:  # the outermost cells of floats hold the infinities
         finite_cells = slice(1, -1)
@@ -397,7 +406,7 @@ def _fit_others(histograms: tuple[Measured, ...], is_whole: bool, n: int) -> Oth
 
 
 def bounds_of_others(measured: tuple[Measured, ...], space: Space, n: int) -> tuple[float, float] | None:
-    """Return bounds for the rows that the fullest cell leaves, where a space is unlikely to hold them, or None."""
+    """Return bounds for the rows outside the fullest cell if a space probably misses them, or None."""
     if measured[-1].unit is not None or not _has_spike(measured, space, n):
         return None
     two_value_count, other_count = _TWO_VALUE_COUNTS
@@ -412,7 +421,7 @@ def bounds_of_others(measured: tuple[Measured, ...], space: Space, n: int) -> tu
 
 @lru_cache(maxsize=1024)
 def are_placed(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
-    """Return whether bounds are likely to hold nearly all rows that the fullest cell leaves, at little noise."""
+    """Return whether bounds probably contain nearly all rows outside the fullest cell, at little noise."""
     if measured[-1].unit is not None or not _has_spike(measured, space, n):
         return False
     others_fit = _fit_others(measured, _is_whole(measured, space), n)
@@ -422,7 +431,7 @@ def are_placed(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
 
 
 def _faint_mean_noise(histograms: tuple[Measured, ...], space: Space, n: int) -> float:
-    """Return the standard error of the mean by noise alone, in standard deviations that are likely."""
+    """Return the standard error of the mean from noise, in probable standard deviations of the column."""
     low, high = bounds_of_counts(space.inner_space, None)
     return _relative_sum_noise(histograms, space, n) / _fit_others(histograms, _is_whole(histograms, space), n).spread(
         low, high
@@ -437,7 +446,7 @@ def _relative_sum_noise(histograms: tuple[Measured, ...], space: Space, n: int) 
 
 @lru_cache(maxsize=1024)
 def are_faint(measured: tuple[Measured, ...], space: Space, n: int) -> bool:
-    """Return whether one value has most rows, and the others show in no cells but only in their sum."""
+    """Return whether one value has most rows, and the others show in their sum but in no cell."""
     ends, counts, covariance = _fit_cells(measured)
     is_inside = _shares_inside(ends, space, measured[-1].unit) > 0
     is_inside[int(np.argmax(counts))] = False
@@ -453,9 +462,10 @@ def _find_truth_cells(ends: FloatArray) -> list[int]:
 
 @lru_cache(maxsize=64)
 def odds_of_two_values(measured: tuple[Measured, ...], n: int) -> float:
-    """Return the odds that whole numbers between 0 and 1 are no others, by all columns of a table of ``n`` rows.
+    """Return the odds that whole numbers between 0 and 1 have no other values, by all columns of ``n`` rows.
 
-    Tables with many columns of two values code their categories so; in others a spike at 0 is a count of few.
+    Tables with many columns of two values code their categories by 0 and 1. In other tables a spike at 0 is usually a
+    count of rare events.
     """
     two_value_count, other_count = _TWO_VALUE_COUNTS
     for histogram in {m.column: m for m in measured if m.kind == "intervals" and m.unit is None}.values():
@@ -477,11 +487,12 @@ def odds_of_two_values(measured: tuple[Measured, ...], n: int) -> float:
 def chance_of_others(
     measured: tuple[Measured, ...], space: Space, n: int, odds: float = _TWO_VALUE_COUNTS[0] / _TWO_VALUE_COUNTS[1]
 ) -> float:
-    """Return how likely it is that a column whose bounds are 0 and 1 has other values, where the rarer one is not seen.
+    """Return the probability that a column with bounds 0 and 1 has other values, if the rarer value is hidden.
 
-    How many rows are not the commoner value is known from n and its count. If the column has two values, these are the
-    rows of the other; if not, there may be none of these. Both are compared by the likelihood of the two counts, from
-    the ``odds`` of whole numbers; floats with a spike at 0 are more often amounts, of all sizes.
+    The number of rows outside the commoner value follows from n and the count of the commoner value. In a column of two
+    values, these rows have the rarer value; in other columns, the rarer value may be absent. The two counts are
+    compared by their likelihood under both hypotheses. ``odds`` are prior odds for whole numbers; floats with a spike
+    at 0 are more often amounts.
     """
     ends, counts, covariance = _fit_cells(measured)
     truth_cells = _find_truth_cells(ends)
@@ -496,12 +507,13 @@ def chance_of_others(
         remainder - expected_count
     ) ** 2 / remainder_variance
     other_distance = rarer_count**2 / variance + min(remainder, 0.0) ** 2 / remainder_variance
+    # Floats are more often amounts than codes of two categories.
     prior_odds = odds if _is_whole(measured, space) else _TWO_VALUE_FLOAT_ODDS
     return 1 / (1 + prior_odds * math.exp(min((other_distance - two_value_distance) / 2, 50.0)))
 
 
 def _count_remainder(histograms: tuple[Measured, ...], n: int, cells: Sequence[int]) -> tuple[float, float]:
-    """Return how many rows that are not null some cells leave to all others, and the standard error of that."""
+    """Return the number of rows that are outside these cells and not null, and its standard error."""
     _, counts, covariance = _fit_cells(histograms)
     missing, cell_indices = histograms[-1].missing, np.array(cells)
     variance = covariance[np.ix_(cell_indices, cell_indices)].sum() + (
@@ -513,7 +525,8 @@ def _count_remainder(histograms: tuple[Measured, ...], n: int, cells: Sequence[i
 def _has_long_tail(histograms: tuple[Measured, ...], space: Space, n: int) -> bool:
     """Return whether more than a fifth of the rows seems to be spread out beyond a bound, away from 0.
 
-    If these and the rows within the bounds are all there are, both counts say how many. Their mean, by precision, does.
+    The number of rows beyond a bound has two estimates: the sum of the cells there, and n less the rows within the
+    bounds. The function uses their mean, weighted by precision.
     """
     ends, counts, covariance = _fit_cells(histograms)
     inside_cells = np.flatnonzero(_shares_inside(ends, space, histograms[-1].unit) > 0)
@@ -535,10 +548,11 @@ def _has_long_tail(histograms: tuple[Measured, ...], space: Space, n: int) -> bo
 
 @lru_cache(maxsize=1024)
 def noise_of_mean(measured: tuple[Measured, ...], space: Space, n: int) -> float:
-    """Return the standard error of a column's mean by noise alone, in standard deviations of the column.
+    """Return the standard error of a column's mean from noise, in standard deviations of the column.
 
-    The noise of a sum, in widths of the bounds, is about that of the counts of all rounds together: as much is spent on
-    it. The standard deviation is that of the cells in which rows are seen, and within them half of an even spread's.
+    The noise of a sum, in widths of the bounds, is about the noise of all rounds' counts together, because both get a
+    similar budget. The standard deviation follows from the cells with visible rows; within a cell it is half of an even
+    spread's.
     """
     ends, counts, covariance = _fit_cells(measured)
     low, high = bounds_of_counts(space.inner_space, measured[-1].unit)
@@ -560,15 +574,16 @@ def noise_of_mean(measured: tuple[Measured, ...], space: Space, n: int) -> float
     rows, middles = rows / rows.sum(), (starts + stops) / 2
     between_variance = float(rows @ (middles - rows @ middles) ** 2)
     variance = between_variance + float(rows @ (_WITHIN_CELL_SD * (stops - starts)) ** 2)
-    # Where one value has all the rows that are seen, noise hides as many as its standard deviation.
+    # If one value has all visible rows, noise may hide as many rows as its standard deviation.
     return noise / math.sqrt(max(variance, noise if _has_spike(measured, space, n) else 0.0, 1e-300))
 
 
 def _has_significant_run(counts: FloatArray, covariance: FloatArray, is_inside: npt.NDArray[np.bool_]) -> bool:
-    """Return whether some run of cells, among these, holds more than noise makes anywhere among them."""
+    """Return whether the sum of some run of these cells exceeds the largest sum that noise makes."""
     threshold_se = NormalDist().inv_cdf(1 - _RUN_FALSE_ALARM / (len(_RUN_WIDTHS) * max(int(is_inside.sum()), 1)))
     cumulative_counts = np.concatenate([[0.0], np.cumsum(counts * is_inside)])
     cumulative_covariance = np.pad((covariance * np.outer(is_inside, is_inside)).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    # The variance of a run's sum is a difference of four cumulative covariances.
     for width in (width for width in _RUN_WIDTHS if width <= len(counts)):
         start = np.arange(len(counts) + 1 - width)
         stop = start + width
@@ -587,8 +602,8 @@ def _has_significant_run(counts: FloatArray, covariance: FloatArray, is_inside: 
 def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[float, float]:
     """Return the estimated share of the rows present beyond a space's bounds, at least 0, and its standard error.
 
-    Nulls lie outside, too, where the space holds none. All cells of a round, and the nulls, add up to n rows: of
-    counts x with the covariance C that knowledge leaves x + C1·(n − 1ᵀx)/(1ᵀC1), and C − C11ᵀC/(1ᵀC1).
+    Nulls count as outside if the space has no nulls. All cells of a round and the nulls add up to n rows. The function
+    conditions counts x with covariance C on this sum: x + C1·(n − 1ᵀx)/(1ᵀC1), with covariance C − C11ᵀC/(1ᵀC1).
     """
     ends, counts, covariance = _fit_cells(tuple(measured))
     outside_shares = 1 - _shares_inside(ends, space, measured[-1].unit)
@@ -607,12 +622,12 @@ def share_outside(measured: Sequence[Measured], space: Space, n: int) -> tuple[f
 
 
 def _shares_inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArray:
-    """Return the part of every cell that lies between a space's bounds, as if its rows were spread out evenly."""
+    """Return the part of every cell between a space's bounds, if rows are spread evenly within cells."""
     grid = space.inner_space
     low, high = bounds_of_counts(grid, unit)
     is_whole = grid.is_whole or unit is not None
     parts: FloatArray = overlap_cells(ends, [low], [high + is_whole])[0]  # of whole numbers the last one is inside
-    if not is_whole:  # the cell of floats around 0 is 0 itself, where a bound may lie
+    if not is_whole:  # the cell of floats around 0 is 0 itself, and 0 may be a bound
         starts, stops = ends[:-1], ends[1:]
         is_zero_cell, is_point = (starts < 0) & (stops > 0), stops / 2 - starts / 2 < POINT / 2 * np.abs(starts)
         parts[is_zero_cell] = float(low <= 0 <= high)
@@ -623,7 +638,7 @@ def _shares_inside(ends: FloatArray, space: Space, unit: str | None) -> FloatArr
 
 
 def bounds_of_counts(grid: Any, unit: str | None) -> list[float]:
-    """Return a space's bounds as its column's counts have them: times in their unit, since 1970."""
+    """Return a space's bounds in the unit of its counts: times as numbers since 1970."""
     if grid.holds_vectors:
         return [0.0, float(grid.bound)]
     if unit is None:
@@ -637,6 +652,7 @@ _MICROSECONDS = {"D": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns"
 
 
 def _check_values(histograms: tuple[Measured, ...], space: Space, n: int, odds: float) -> _Missing | None:
+    """Return the reason why the values of a column were not found, or None."""
     histogram = histograms[-1]
     if not histogram.cells:
         return _Missing("no value cleared the threshold")
@@ -650,7 +666,7 @@ _Rule = Callable[[tuple[Measured, ...], Space, int, float], _Missing | None]
 
 
 def _require_cells(why: str) -> _Rule:
-    """Return the rule of counts that all missed their threshold."""
+    """Return the rule that counts fail if none of them reached its threshold."""
     return lambda histograms, *_: None if histograms[-1].cells else _Missing(why)
 
 
@@ -663,7 +679,7 @@ _RULES: dict[str, _Rule] = {
     "lengths": _require_cells("no length of lists exceeds the noise"),
     "kinds": lambda *_: _Missing("no kind of value that a space holds exceeds the noise", unread=True),
 }
-"""What is asked of a column, by the kind of its last counts; only ``"nulls"`` need nothing to be found."""
+"""Rule that a column must pass, by the kind of its last counts; ``"nulls"`` have no rule."""
 
 _DECLARATIONS = {
     "datetime": "(FROM, TO)",
@@ -691,10 +707,10 @@ _ACCEPTED_LOSS_CHANCE = 0.05
 def expected_losses(
     asked_of: AskedOf, rows: int, noise: float = 1.0, floats: Collection[str] = ()
 ) -> tuple[float, int]:
-    """Return how many columns inference will probably lose, and from how many rows on one of twenty.
+    """Return the expected number of columns that inference loses, and the rows that make a loss rare (1 in 20).
 
-    ``asked_of``: what may be asked of every column; ``rows``: rows of the table; ``noise``: a factor of the noise on
-    every count, for inference at another μ; ``floats``: the columns of floats.
+    ``asked_of``: histograms that inference may measure, by column; ``rows``: rows of the table; ``noise``: a factor on
+    the noise of every count, for inference at another μ; ``floats``: the columns of floats.
 
     >>> from dpframe.plan.inferred import Asked
     >>> asked = (("age", (Asked("intervals", 1, 400.0),)),)
@@ -709,6 +725,7 @@ def expected_losses(
         noise_scale = noise * (spec.threshold or math.sqrt(spec.variance))
         is_float = spec.kind == "intervals" and name in floats
         half, power = _FLOAT_LOSS_CURVE if is_float else _LOSS_CURVES.get(spec.kind, (0.1, 2.0))
+        # A table without rows loses every column.
         expected_count += 1 / (1 + (half * rows / noise_scale) ** power) if rows else 1.0
         required_rows = max(required_rows, noise_scale / half * (1 / _ACCEPTED_LOSS_CHANCE - 1) ** (1 / power))
     return expected_count, math.ceil(required_rows)

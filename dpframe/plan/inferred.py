@@ -1,7 +1,7 @@
-"""What private inference paid for, as it stays in the plan: its spend, and its noisy counts.
+"""Private inference as a plan stores it: its spend, and its noisy counts.
 
-All histograms are counts of rows, and neighbours differ in one row. So in a column where every row counts under at
-most s cells (1, or the cap on a set's items), at most 2s counts change, by 1 each: ℓ1 sensitivity 2s, ℓ2
+All histograms are counts of rows, and neighbours differ in one row. If every row of a column counts under at most
+s cells (1, or the cap on a set's items), at most 2s counts change, by 1 each: ℓ1 sensitivity 2s, ℓ2
 sensitivity √(2s). A person with k rows makes both k times as large.
 
 With δ > 0 the noise is discrete Gaussian, and its step the exact one of the lattice (`discrete_gaussian`), which adds
@@ -11,16 +11,15 @@ up over columns and adaptive rounds. With δ = 0 the noise is geometric and ε =
 threshold τ are released. Let U be the values that both neighbours have, and M_U the mechanism that looks only
 at U. Noise is independent, so M is M_U unless a value outside U reaches τ. These belong to the rows that changed: at
 most k·s of them in a column, with counts of at most k, so that this happens with a chance of at most
-β = Σ k·s·P(k + Z ≥ τ), whatever M_U says. With probability 1 − β, then, M is M_U and M' is M_U', and
+β = Σ k·s·P(k + Z ≥ τ), independently of M_U. With probability 1 − β, then, M is M_U and M' is M_U', and
 P(M ∈ A) − e^ε·P(M' ∈ A) ≤ β + (1 − β)·(P(M_U ∈ A) − e^ε·P(M_U' ∈ A)): β is a slack.
 
-*Tables.* The sampler is within a total variation distance of the ideal law. Counts that do not change have the
-same law for both neighbours, whatever it is; what replacing the others' by the ideal one costs is part of the step.
+*Tables.* The sampler is within a total variation distance of the ideal law. Unchanged counts have equal laws for both
+neighbours. Replacing the law of the other counts by the ideal one has a cost, which is part of the step.
 
-*Ways.* What a column of objects is asked depends on the kinds that were found in it: one of several ways,
-each a list of histograms. All ways have their noise and thresholds from the start, and of a column's ways the
-dearest counts: what was asked before decides which way is gone (adaptive composition, every branch of which
-costs at most as much).
+*Ways.* The histograms of a column of objects depend on the kinds that were found in it: one of several ways, each a
+list of histograms. All ways have their noise and thresholds from the start. Each column costs its most expensive way:
+earlier counts decide the branch (adaptive composition, and no branch costs more).
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.json_form import check_names, from_object, to_object
 
 KINDS = ("intervals", "steps", "values", "ranks", "items", "nulls", "kinds", "lengths", "norms")
-"""What cells of histograms may be; see `Measured`."""
+"""Kinds of a histogram's cells; see `Measured`."""
 UNKNOWN = ("values", "ranks", "items")
 """Kinds of counts whose cells are known only from the rows."""
 
 TAILS = 1e-3
-"""Part of the slack that is kept for the tails of tables, and their distances from the ideal law (tolerance)."""
+"""Part of the slack that covers the tails of tables, and their distances from the ideal law (tolerance)."""
 
 ALONE = 0.1
 """Share of δ that is slack, of an inference without a release (tuned; effect not measured)."""
@@ -61,7 +60,7 @@ STATED_SHARE = 0.5
 """Share of δ at which a step is stated as an (ε, δ) of its own (tuned; effect not measured)."""
 
 _MIN_VARIANCE, _MAX_VARIANCE = 1e-9, 1e30
-"""Variances between which no weight of a count overflows; those of inference are far within (limit of the format)."""
+"""Variances between which no weight of a count overflows; inference is far within (limit of the format)."""
 _MAX_CELLS = 1 << 32
 """Cells of a histogram at most (limit of the format)."""
 
@@ -71,11 +70,11 @@ Way = tuple[str, str]
 
 @dataclass(frozen=True)
 class Asked:
-    """One histogram that inference may ask of a column: what its cells are, and with how much noise.
+    """One histogram that inference may ask of a column: the kind of its cells, and its noise.
 
-    ``cells``: most cells that one row counts under. ``variance``: of the noise on every count. ``threshold``: rows from
-    which values and items are found; 0 where all cells are known beforehand. ``way``: the kind of values that the
-    column must have shown for this to be asked; None where it always is.
+    ``cells``: most cells that one row counts under. ``variance``: of the noise on every count. ``threshold``: least
+    noisy count of a released value or item; 0 if all cells are public. ``way``: the kind of values that the column must
+    show before this histogram is measured; None if inference always measures it.
     """
 
     kind: str
@@ -96,21 +95,21 @@ class Asked:
         object.__setattr__(self, "variance", float(self.variance))
 
     def changes(self, contributions: int) -> int:
-        """Return how many counts one person can change (by `contributions` each, in the worst case: by 1)."""
+        """Return how many counts one person can change, by `contributions` each or (worst case) by 1."""
         return 2 * self.cells * contributions
 
 
 AskedOf = tuple[tuple[str, tuple[Asked, ...]], ...]
-"""What may be asked of every column, in the order of asking; those of its ways one after the other."""
+"""Histograms by column, in the order of measurement; the histograms of one way are consecutive."""
 
 
 def flat(asked: AskedOf) -> list[tuple[Way | None, Asked]]:
-    """Return all histograms, and the way each belongs to."""
+    """Return all histograms, each with its way, or None."""
     return [(None if spec.way is None else (name, spec.way), spec) for name, specs in asked for spec in specs]
 
 
 def dearest(costs: Iterable[tuple[Way | None, Fraction | float | int]]) -> Fraction:
-    """Return the sum of what histograms of some ways cost, of every column's ways only the dearest."""
+    """Return the total cost of histograms, counting only each column's most expensive way."""
     total, sums = Fraction(0), dict[Way, Fraction]()
     for way, cost in costs:
         if way is None:
@@ -122,9 +121,9 @@ def dearest(costs: Iterable[tuple[Way | None, Fraction | float | int]]) -> Fract
 
 
 def noise_cost(histograms: Sequence[tuple[Way | None, int, float]], contributions: int, slack: float) -> Step:
-    """Return the exact step of all noises, of every column's ways only the dearest.
+    """Return the exact step of all noises, counting only each column's most expensive way.
 
-    ``histograms``: of each its way, the most cells that a row counts under, and σ².
+    ``histograms``: way, largest number of cells per row, and σ² of each.
     """
     ways: dict[Way | None, list[IntegerNoise]] = {}
     for way, cells, sigma2 in histograms:
@@ -140,7 +139,7 @@ def noise_cost(histograms: Sequence[tuple[Way | None, int, float]], contribution
 
 
 def asked_step(asked: AskedOf, contributions: int, delta: float) -> Step:
-    """Return the step of all that may be asked, with a slack; `TAILS` of it is for the tails of the noise."""
+    """Return the step of all histograms with a slack; `TAILS` of the slack covers the tails of the noise."""
     histograms, k = flat(asked), contributions
     noises = noise_cost([(way, h.cells, h.variance) for way, h in histograms], k, delta * TAILS * (1 - 1e-6))
     escapes = ((way, k * h.cells * _escape_probability(h, k) if h.threshold else 0.0) for way, h in histograms)
@@ -151,14 +150,14 @@ def asked_step(asked: AskedOf, contributions: int, delta: float) -> Step:
 
 
 def _escape_probability(spec: Asked, contributions: int) -> float:
-    """Return a bound on the chance that noise lifts a count of k to the threshold."""
+    """Return a bound on the probability that noise lifts a count of one person to the threshold."""
     return gaussian_tail(spec.variance, spec.threshold - contributions) + round_up(
         gaussian_table(spec.variance).distance
     )
 
 
 def asked_epsilon(asked: AskedOf, contributions: int) -> float:
-    """Return the ε of all that may be asked with geometric noise; infinite where a domain is unknown."""
+    """Return the ε of all histograms with geometric noise; infinite if a domain is unknown."""
     histograms = flat(asked)
     if any(h.threshold for _, h in histograms):
         return math.inf
@@ -168,9 +167,10 @@ def asked_epsilon(asked: AskedOf, contributions: int) -> float:
 
 
 def asked_json(asked: AskedOf) -> list[dict[str, Any]]:
-    """Return what was asked as JSON objects: columns with the same questions together."""
+    """Return the histograms as JSON objects; columns with equal histograms share one object."""
     columns_by_specs: dict[tuple[Asked, ...], list[str]] = {}
     for name, specs in asked:
+        # Most columns of a type have equal histograms: a plan lists them once.
         columns_by_specs.setdefault(specs, []).append(name)
     return [
         {"columns": names, "histograms": [to_object(spec, sparse=["threshold", "way"]) for spec in specs]}
@@ -179,7 +179,7 @@ def asked_json(asked: AskedOf) -> list[dict[str, Any]]:
 
 
 def asked_from_json(data: Any) -> AskedOf:
-    """Read it back; `PlanError` for anything else."""
+    """Read histograms by column from JSON objects; `PlanError` for anything else."""
     if not isinstance(data, list):
         raise PlanError("what inference asked must be a list, by columns")
     specs_by_column: dict[str, tuple[Asked, ...]] = {}
@@ -200,7 +200,7 @@ _UNDERCUT_MESSAGE = "inference claims {} but its counts have less noise than tha
 
 
 def undercut(asked: AskedOf, contributions: int, budget: Budget, stated: Step | None) -> list[str]:
-    """Return in what all that may be asked costs more than is stated: a step, or where there is none a budget."""
+    """Return messages about costs above the stated step, or above the budget if there is no step."""
     if stated is None and budget.delta == 0:
         epsilon = asked_epsilon(asked, contributions)
         return [] if epsilon <= budget.epsilon else [_UNDERCUT_MESSAGE.format(budget.stated())]
@@ -221,7 +221,7 @@ def undercut(asked: AskedOf, contributions: int, budget: Budget, stated: Step | 
 
 
 UNITS = ("D", "s", "ms", "us", "ns")
-"""Units of times; days are those of dates."""
+"""Units of times; dates have days."""
 
 INTERVALS = ("intervals", "norms")
 """Kinds of counts between edges of numbers."""
@@ -231,15 +231,16 @@ INTERVALS = ("intervals", "norms")
 class Measured:
     """Noisy counts of one histogram, as inference paid for them.
 
-    ``kind`` says what ``cells`` are: of ``"intervals"`` the edges between cells, one fewer than counts: cell i is
-    [cells[i−1], cells[i]), the outermost without end, times in the column's unit since 1970; of ``"steps"`` the widest
-    that divides a value, 0 where none does; of ``"values"`` and ``"items"`` those that reached the threshold, others
-    being unknown; of ``"ranks"`` the same in a declared order; ``"nulls"`` has none; of ``"kinds"`` the kinds that
-    objects may be of; of ``"lengths"`` the lengths of lists whose counts exceed their noise; ``"norms"`` has
-    edges, as intervals have, of the lists' ℓ2 norms.
-    ``missing`` is the noisy count of nulls, where they may occur; of objects, of all that are not of the kind found,
-    and, apart from these, norms of lists that are no vector of the length found.
-    ``unit`` is the unit of times. All counts have noise of the same variance, and may be negative.
+    ``kind`` says how to read ``cells``. For ``"intervals"`` they are the edges between cells, one fewer than counts:
+    cell i is [cells[i−1], cells[i]), the outermost cells have no end, and times are in the column's unit since 1970.
+    For ``"norms"`` they are edges of the lists' ℓ2 norms. For ``"steps"`` they are the widest step that divides a
+    value, or 0. For ``"values"`` and ``"items"`` they are the values above the threshold; ``"ranks"`` are values in a
+    declared order. ``"nulls"`` has no cells. For ``"kinds"`` they are the kinds of objects, for ``"lengths"`` the
+    lengths of lists whose counts exceed their noise.
+
+    ``missing`` is the noisy count of nulls, if the type has nulls. Columns of objects count values of another kind as
+    nulls, and norms count lists of another length. ``unit`` is the unit of times. All counts have equal noise variance,
+    and may be negative.
     """
 
     column: str
@@ -272,7 +273,7 @@ class Measured:
         object.__setattr__(self, "variance", float(self.variance))
 
     def to_observation(self, edges: Sequence[Any]) -> Observation:
-        """Return the counts of intervals as an observation of the cells between edges, their own being among these."""
+        """Return the counts of intervals as an observation of finer cells, whose edges include these."""
         places = {edge: place for place, edge in enumerate(edges, 1)}
         runs = Runs.between([0, *(places[edge] for edge in self.cells), len(edges) + 1])
         return Observation(runs, np.array(self.counts, dtype=np.float64), np.full(len(self.counts), self.variance))
@@ -288,7 +289,7 @@ class Measured:
 
 
 def null_count(measured: Iterable[Measured]) -> tuple[float, float] | None:
-    """Return the nulls of a column by all its counts of them, and the variance of that; None where none was made.
+    """Return the nulls of a column by all its null counts, and their variance; None without null counts.
 
     >>> both = Measured("x", "nulls", (), (), 2.0, 10), Measured("x", "nulls", (), (), 2.0, 16)
     >>> null_count(both)
@@ -300,10 +301,12 @@ def null_count(measured: Iterable[Measured]) -> tuple[float, float] | None:
 
 
 def _is_count(value: Any) -> bool:
+    """Return whether a value is a whole number of 64 bits."""
     return type(value) is int and -(1 << 63) <= value < 1 << 63
 
 
 def _is_cell(cell: Any, is_number: bool) -> bool:
+    """Return whether a value can be the cell of a histogram: a finite number, or text for other kinds."""
     if is_number:
         return isinstance(cell, int | float) and not isinstance(cell, bool) and abs(cell) <= sys.float_info.max
     return isinstance(cell, str | int | float)
@@ -311,12 +314,13 @@ def _is_cell(cell: Any, is_number: bool) -> bool:
 
 @lru_cache(maxsize=8)
 def fit_intervals(measured: tuple[Measured, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return the rows in each of the last, finest intervals by least squares over all counts, and their covariance.
+    """Return the rows of the finest intervals by least squares over all counts, and their covariance.
 
-    ``measured``: counts of intervals, or of norms, each dividing intervals of the one before.
+    ``measured``: counts of intervals, or of norms; each histogram divides the intervals of its predecessor.
     """
     finest = measured[-1]
     rows, covariance = np.array(finest.counts, dtype=np.float64), np.diag(np.full(len(finest.counts), finest.variance))
+    # Cells of earlier rounds are unions of the finest cells.
     for coarser in reversed(measured[:-1]):
         rows, covariance = update(rows, covariance, coarser.to_observation(finest.cells))
     return rows, covariance
@@ -324,20 +328,21 @@ def fit_intervals(measured: tuple[Measured, ...]) -> tuple[FloatArray, FloatArra
 
 @dataclass(frozen=True)
 class Inferred:
-    """What private inference of spaces cost, and what came of it in addition to the spaces.
+    """The cost of a private inference of spaces, and its results in addition to the spaces.
 
-    ``columns`` are those whose space was inferred: whatever they hold is coded without complaint, as a refusal would
+    ``columns`` are the columns with inferred spaces. Their values are always coded without an error, as an error would
     describe a value. ``thresholds`` are the rows, by column, from which values of text and items of sets are found.
-    ``receipt`` is the ledger's entry of the spend, if it was entered apart from the release. ``id`` is this inference's
-    and no other's: it names the spend wherever the spaces are used again. Plans of older versions have none.
-    ``unit`` is what it was drawn for; older versions wrote none: what a plan found itself was drawn for the plan's own
-    unit, and what it took from another counts as drawn for a row. ``earlier`` are those whose spaces that other
-    plan had taken itself: all of them are paid for. ``asked`` are all histograms that might have been asked of every
-    column, with any content: what was spent follows from them. Older versions wrote none. ``rows`` is how many rows
-    were measured where a plan was made for another number afterwards.
+    ``receipt`` is the ledger's entry of the spend, if it was entered apart from the release. ``id`` identifies this
+    inference: it names the spend wherever the spaces are used again. Plans of older versions have no id.
 
-    ``step`` is what is composed with the rows. Plans of older schemas have none: there the ``budget``, which else only
-    says what inference would cost by itself, is subtracted from the promise.
+    ``unit`` is the privacy unit of the noise; older versions wrote none. A plan's own inference without a unit was
+    drawn for the plan's unit; one from another plan counts as drawn for a row. ``earlier`` are the inferences of the
+    plans that the other plan used: all of them are paid for. ``asked`` are all histograms that inference may measure,
+    by column: the spend follows from them. Older versions wrote none. ``rows`` is the number of measured rows, if the
+    plan was later made for another number.
+
+    ``step`` is the step that is composed with the rows. Plans of older schemas have no step: there the ``budget`` is
+    subtracted from the promise. With a step, ``budget`` only states the cost of inference by itself.
     """
 
     budget: Budget
@@ -368,35 +373,35 @@ class Inferred:
         return (replace(self, earlier=()), *self.earlier)
 
     def epsilon_at(self, delta: float) -> float | None:
-        """Return the ε that it costs by itself at a δ, at least twice its slack; None without a step."""
+        """Return the ε of this inference by itself at a δ of at least twice its slack; None without a step."""
         return None if self.step is None else step_epsilon(self.step, max(delta, self.step.delta * 2))
 
     def replanned(self, rows: int | None, n: int | None) -> Inferred:
-        """Return it in a plan for ``n`` rows that was one for ``rows``: its counts are still of those measured."""
+        """Return the inference for a plan that is changed from ``rows`` to ``n`` rows; its counts stay."""
         measured_rows = rows if self.rows is None else self.rows
         return replace(self, rows=None if measured_rows == n else measured_rows)
 
     @property
     def nameless(self) -> Inferred:
-        """What matters for how rows are randomised: not which inference it was, for whom, and what it asked."""
+        """This inference without its id, unit and histograms: the part that affects how rows are randomised."""
         return replace(
             self, id=None, unit=None, asked=None, rows=None, earlier=tuple(one.nameless for one in self.earlier)
         )
 
     def of(self, unit: Unit) -> Inferred:
-        """Return it as drawn for a unit where it says none itself."""
+        """Return the inference with this privacy unit if it has none."""
         earlier = tuple(one.of(unit) for one in self.earlier)
         return replace(self, unit=unit if self.unit is None else self.unit, earlier=earlier)
 
     @classmethod
     def together(cls, found: Sequence[Inferred]) -> Inferred | None:
-        """Return several inferences as one that has the others for earlier ones."""
+        """Return several inferences as one: the first, with the others as earlier ones."""
         return replace(found[0], earlier=tuple(found[1:])) if found else None
 
     def refusal(self, wanted: Unit, own: Unit) -> str | None:
-        """Say in one line why its spaces are not for a unit, or None where they are; ``own`` is its own if it has none.
+        """Return the reason why the spaces do not suit a privacy unit, or None; ``own`` is the default unit.
 
-        A value that only one person has may show in spaces that were drawn for less than all of the person's rows.
+        Spaces that were drawn for fewer rows than a person has may reveal a value that only this person has.
         """
         units = [one.unit or own for one in self.each]
         source = next((unit for unit in units if not unit.covers(wanted)), None)
@@ -408,7 +413,7 @@ class Inferred:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the inference as a JSON object."""
         return {
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -426,7 +431,7 @@ class Inferred:
 
     @classmethod
     def from_json(cls, data: Any) -> Inferred:
-        """Read it back; `PlanError` for anything else."""
+        """Read an inference from a JSON object; `PlanError` for anything else."""
         step = ("mu", "slack")
         required_names = ["epsilon", "delta", "columns", "measured", "thresholds", "receipt"]
         check_names(data, "inferred", required_names, (*step, "id", "unit", "earlier", "asked", "rows"))

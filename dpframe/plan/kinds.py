@@ -1,4 +1,4 @@
-"""What inference asks of a column: of objects first the kinds of their values, then what the kind found asks for."""
+"""Histograms of a column by its kind of values; columns of objects first measure the kinds of their values."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ _KINDS_BY_WAY: dict[str, tuple[str, ...]] = {
     "set of whole numbers": ("set of whole numbers",),
     "list of numbers": ("list of numbers",),
 }
-"""Kinds that are read alike."""
+"""Kinds of values that each way reads."""
 
 _NARROWER_KINDS = {"number": "whole number", "timestamp": "date"}
-"""What a column is read as where nothing shows that needs the wider kind."""
+"""Narrower way of a column if no significant count needs the wider way."""
 
 
 def _sum_candidates(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the count of every way: the sum over the kinds that it reads."""
     return {name: sum(counts[kind] for kind in kinds) for name, kinds in _KINDS_BY_WAY.items()}
 
 
 def _is_significant(count: float, error: float) -> bool:
-    """Return whether values show, by the kind that they are of: it is one of many."""
+    """Return whether a count exceeds its noise; the level allows for many kinds."""
     return count > DETECTION_SE * error * 2**0.5
 
 
 def way_of(counts: Mapping[str, int], error: float, ways: Container[str]) -> str:
-    """Return the way that noisy counts of kinds ask for; text, where they show none that there is."""
+    """Return the way of the most frequent kind in noisy counts; text if no kind is significant."""
     sums = _sum_candidates(counts)
     set_way = max(SETS, key=lambda name: sums[name])
     sums[set_way] += counts["empty set"]
     largest_way = max(sums, key=lambda name: sums[name])
+    # Leading zeros are lost in a number, so that codes stay text.
     has_codes = counts.get(LEADING_ZEROS, 0) > DETECTION_SE * error
     if not _is_significant(sums[largest_way], error) or largest_way not in ways or has_codes:
         return "text"
@@ -62,10 +64,10 @@ _LOSSLESS_KINDS = {
 def unread_kind(
     counts: Mapping[str, int], variance: float, nulls: tuple[float, float] | None, ways: Collection[str]
 ) -> str | None:
-    """Return a kind of values that shows, and that the way gone reads as null, or None.
+    """Return a significant kind of values that the chosen way reads as null, or None.
 
-    ``nulls``: the values that were read as null, and the variance of that count: those of the kinds that the way does
-    not read are among them. A kind shows as surely as the one that a column is read as must.
+    ``nulls``: the number of values that were read as null, and its variance. The values of unread kinds are among them.
+    The level is the level for the column's own kind.
     """
     way = way_of(counts, variance**0.5, ways)
     wider_way = next((candidate for candidate, narrow_way in _NARROWER_KINDS.items() if narrow_way == way), way)
@@ -102,7 +104,7 @@ SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
 """The kinds of histograms that every way asks for, in their order."""
 
 WRITTEN = ("text", "boolean", "whole number", "number", "date", "timestamp")
-"""Ways that any column of kinds has: what text may write."""
+"""Ways of every column of kinds: the types that text may write."""
 
 ALONE = (
     ("values",),
@@ -114,12 +116,12 @@ ALONE = (
     _NORMS,
     ("lengths", *_NORMS),
 )
-"""What columns ask for whose type says the kind of their values; numbers in fewer rounds where rows are few (limit of
-the format)."""
+"""Histograms of columns whose type determines the kind of their values; few rows allow fewer rounds of numbers (limit
+of the format)."""
 
 
 def is_asked(histograms: Sequence[tuple[str | None, str]]) -> bool:
-    """Return whether some column asks for these histograms, each a way (None where there is none) and a kind."""
+    """Return whether some column asks for these histograms, each a way (or None) and a kind."""
     common_kinds = tuple(kind for way, kind in histograms if way is None)
     if common_kinds != ("kinds",):
         return common_kinds in ALONE and len(common_kinds) == len(histograms)

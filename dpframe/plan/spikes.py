@@ -1,9 +1,9 @@
-"""Where the rows lie that do not have a column's commonest value, from noisy counts none of which shows them.
+"""Distribution of the rows without a column's commonest value, if no single noisy count shows these rows.
 
-A fee is 0 for nine of ten rows; the others lie within a few doublings of each other, so that each cell holds less than
-its noise. How many they are is known from n and the count of the commonest value. So shapes are compared by the
-likelihood of all counts together: sizes around any power of two, nearer or farther apart, of either sign, and the
-single values 0 and 1. Bounds that hold nearly all of what these shapes expect are generous where counts say little.
+A fee is 0 for nine of ten rows; the others lie within a few doublings of each other, so that each cell is below its
+noise. Their number follows from n and the count of the commonest value. So shapes are compared by the likelihood of
+all counts together: sizes around any power of two, nearer or farther apart, of either sign, and the single values 0 and
+1. Bounds contain nearly all rows that these shapes expect, and are wide if the counts are uninformative.
 
 Everything here is post-processing: it sees noisy counts and public facts, never the data.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from dpframe.spaces.arrays import FloatArray
 
 _SIZE_POWERS, _SIZE_SCALES = (-9.0, 30.0, 0.5), (0.25, 0.5, 0.8)
-"""Powers of two that sizes lie around, from, to and by; and how far apart, as scales of logistic laws of the power
+"""Powers of two of the typical size, from, to and by; and scales of the logistic distributions of the power
 (tuned; effect not measured)."""
 
 _USUAL_POWERS, _UNUSUAL_ODDS = {True: (-0.5, 20.0), False: (-8.0, 20.0)}, 0.15
@@ -25,7 +25,7 @@ _USUAL_POWERS, _UNUSUAL_ODDS = {True: (-0.5, 20.0), False: (-8.0, 20.0)}, 0.15
 measured)."""
 
 _NEGATIVE_ODDS, _POINT_ODDS = 0.05, {True: 11.0, False: 0.3}
-"""Odds of negative numbers; and those of the values 0 and 1, of whole numbers and of floats (tuned; effect not
+"""Odds of negative numbers; and odds of the values 0 and 1, of whole numbers and of floats (tuned; effect not
 measured)."""
 
 _BEYOND_SHARE = 0.1
@@ -39,16 +39,16 @@ _MIN_CHANCE = 1e-9
 """Chance below which a shape is left out (tolerance)."""
 
 POINT = 1e-12
-"""Width of a cell of floats that holds a single number, in parts of it (tolerance)."""
+"""Width of a cell of floats that contains a single number, in parts of this number (tolerance)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Others:
-    """What counts say of the rows that do not have the commonest value.
+    """Fitted distribution of the rows that do not have the commonest value.
 
-    ``ends`` are those of the cells, one of which, ``spike``, is the commonest ``value``. Every one of the ``shapes``
-    says how the others are spread over the cells; it is right with one of the ``chances``, and then so large a part of
-    the rows is ``shares``. ``whole`` says whether numbers are.
+    ``ends`` are the ends of the cells; cell ``spike`` contains the commonest ``value``. Each of the ``shapes`` is a
+    distribution of the others over the cells. A shape has the posterior probability in ``chances``, and the others are
+    the part of the rows in ``shares``. ``whole`` says whether the values are whole numbers.
     """
 
     ends: FloatArray
@@ -61,11 +61,12 @@ class Others:
 
     @property
     def _expected_shares(self) -> FloatArray:
+        """Expected share of the others in every cell."""
         return np.asarray(self.chances @ self.shapes)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Bounds that are likely to hold the commonest value and nearly all others, as the ends of cells."""
+        """Bounds that probably contain the commonest value and nearly all others, as ends of cells."""
         shares_above, shares_below = np.cumsum(self._expected_shares[::-1])[::-1], np.cumsum(self._expected_shares)
         last_cell = max(int(np.count_nonzero(shares_above > _BEYOND_SHARE)) - 1, self.spike)
         first_cell = min(int(np.argmax(shares_below > _BEYOND_SHARE)), self.spike)
@@ -83,7 +84,7 @@ class Others:
         return 1.0 - float(self._expected_shares @ ((middles >= low) & (middles <= high)))
 
     def spread(self, low: float, high: float) -> float:
-        """Return the column's standard deviation between bounds, in their width: the geometric mean of what may be."""
+        """Return the geometric mean of the column's probable standard deviations, in widths of the bounds."""
         width = high / 2 - low / 2  # halved, as the difference may be beyond all floats
         offsets = (np.clip(self.ends, low, high) / 2 - self.value / 2) / width
         offsets = offsets[:-1] / 2 + offsets[1:] / 2
@@ -95,10 +96,11 @@ class Others:
 def others_of(
     ends: FloatArray, counts: FloatArray, covariance: FloatArray, present: float, unsure: float, whole: bool
 ) -> Others:
-    """Return where the rows may lie that do not have the commonest value.
+    """Return the posterior distribution of the rows that do not have the commonest value.
 
     ``ends``, ``counts``, ``covariance``: cells, whose ends may be infinite, and the noisy counts of their rows.
-    ``present``, ``unsure``: rows that are not null, and the variance of that. ``whole``: whether the numbers are whole.
+    ``present``, ``unsure``: rows that are not null, and the variance of this number. ``whole``: whether the values are
+    whole numbers.
     """
     spike = int(np.argmax(counts))
     shapes, odds = _make_shapes(ends, spike, whole)
@@ -108,6 +110,7 @@ def others_of(
     # A row that has another value is one fewer of the commonest.
     effects = shapes.copy()
     effects[:, spike] = -1.0
+    # Generalised least squares of one effect for each shape: one solve for all of them.
     weighted_columns = np.linalg.solve(variances, np.column_stack([residuals, effects.T]))
     projections = np.maximum(effects @ weighted_columns[:, 0], 0.0)
     information = np.einsum("hc,ch->h", effects, weighted_columns[:, 1:])
@@ -124,7 +127,7 @@ def others_of(
 
 
 def _make_shapes(ends: FloatArray, spike: int, is_whole: bool) -> tuple[FloatArray, FloatArray]:
-    """Return parts of the others by cell, a row for each shape, and the shapes' odds."""
+    """Return candidate distributions of the others over the cells, one a row, and their prior odds."""
     shapes_by_sign, odds_by_sign = [], []
     for sign, sign_odds in ((1.0, 1.0), (-1.0, _NEGATIVE_ODDS)):
         parts, weights = _make_positive_shapes(sign * ends[:: int(sign)], sign * is_whole / 2, is_whole)
@@ -133,6 +136,7 @@ def _make_shapes(ends: FloatArray, spike: int, is_whole: bool) -> tuple[FloatArr
     shapes, weights = np.concatenate(shapes_by_sign), np.concatenate(odds_by_sign)
     shapes[:, spike] = 0.0
     shape_totals = shapes.sum(axis=1)
+    # Most of such a shape is in the spike's cell or outside all cells.
     is_usable = shape_totals > 0.5
     shapes, weights = (
         shapes[is_usable] / shape_totals[is_usable, None],
@@ -148,7 +152,7 @@ def _make_shapes(ends: FloatArray, spike: int, is_whole: bool) -> tuple[FloatArr
 
 
 def _make_positive_shapes(ends: FloatArray, shift: float, is_whole: bool) -> tuple[FloatArray, FloatArray]:
-    """Return the parts of positive numbers of all sizes that lie in each cell, and their odds."""
+    """Return distributions of positive numbers of all sizes over the cells, and their prior odds."""
     with np.errstate(divide="ignore"):
         powers = np.log2(np.maximum(ends - shift, 0.0))
     sizes = np.arange(*_SIZE_POWERS)

@@ -1,4 +1,4 @@
-"""What a release gives away, step by step, in the currency in which everything adds up (`gaussian_dp`)."""
+"""Privacy steps of a release, in the unit in which steps add up (`gaussian_dp`)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dpframe.plan.inferred import STATED_SHARE, Inferred
 def steps_of(
     units: Sequence[Randomised], terms: Terms, inferred: Inferred | None, tables: Step | None = None
 ) -> dict[str, Step]:
-    """Return what each part of a release costs a person, by its name.
+    """Return the privacy step of each part of a release, by its name.
 
-    Shuffled rows are one step. Unshuffled, every column of each of a person's rows is one, of pure
-    randomised response that fails with the channel's own δ: dear, as such a row's loss is nothing like Gaussian.
+    Shuffled rows are one step. Without shuffling, every column of each of a person's rows is one step: pure randomised
+    response that fails with the channel's own δ. This accounting is loose, as the loss of one row is far from Gaussian.
     """
     steps: dict[str, Step] = {}
     if inferred is not None:
@@ -36,6 +36,7 @@ def steps_of(
         columns = [unit.step or Step(pure_step(unit.certified.epsilon).mu, unit.mechanism.delta) for unit in units]
         joint_step = composed_steps(columns * terms.contributions)
         total_epsilon = math.fsum(unit.certified.epsilon for unit in units) * terms.contributions * (1 + 1e-15)
+        # The sum of ε can be tighter than the composition of Gaussian steps.
         adds_epsilons = total_epsilon < 100 and not any(unit.step for unit in units)
         steps["rows"] = Step(
             min(joint_step.mu, pure_step(total_epsilon).mu) if adds_epsilons else joint_step.mu, joint_step.delta
@@ -44,7 +45,7 @@ def steps_of(
 
 
 def central_budget(inferred: Inferred | None, tables: Step | None, delta: float) -> Budget | None:
-    """Return what is released in addition to the rows, as an (ε, δ) of its own: a row's place hides none of it."""
+    """Return the (ε, δ) of everything released in addition to the rows; shuffling does not protect it."""
     if tables is None or delta == 0:
         return None if inferred is None else inferred.budget
     if inferred is None or inferred.step is not None:
@@ -55,9 +56,9 @@ def central_budget(inferred: Inferred | None, tables: Step | None, delta: float)
 
 
 def rows_budget(units: Sequence[Randomised], terms: Terms, steps: Mapping[str, Step]) -> Budget:
-    """Return what a release costs on its own where its inference is paid for: never more than the whole promise.
+    """Return the budget of a release after its inference is paid: never more than the whole promise.
 
-    Not the promise less what inference costs: what is composed costs more apart than together.
+    This is not the promise less the cost of inference, because separate accounting costs more than joint composition.
     """
     remaining_step, delta = (
         composed_steps(step for name, step in steps.items() if name != "inference"),
@@ -67,6 +68,7 @@ def rows_budget(units: Sequence[Randomised], terms: Terms, steps: Mapping[str, S
         epsilon = step_epsilon(remaining_step, delta)
     else:
         epsilon = composed_epsilon([unit.column_loss for unit in units] * terms.contributions, delta)
+    # The smallest float above 0: a budget must be positive.
     return Budget(min(epsilon or 5e-324, terms.budget.epsilon), delta)
 
 
@@ -81,10 +83,10 @@ def terms_of(
     tables: Step | None = None,
     most: Step | None = None,
 ) -> Terms:
-    """Return what a promise rests on: what is central is composed with the rows, or (older plans) subtracted.
+    """Return the inputs of the accountant: central steps are composed with the rows, or (older plans) subtracted.
 
-    Unshuffled, where tables are measured too, inference is subtracted: which tables are made, and how much noise
-    the rows have, follow from its outcome, and there no one pair of laws dominates them all.
+    Inference is subtracted if rows are unshuffled and tables are measured. Its outcome then decides the tables and the
+    noise of the rows, and no single pair of laws dominates all outcomes.
     """
     inference_step, inference_budget = (None, None) if inferred is None else (inferred.step, inferred.budget)
     budget = (
@@ -98,9 +100,9 @@ def terms_of(
 
 
 def row_cap(promise: Budget, inferred: Inferred | None, tables: Step | None, local: float | None) -> Budget | None:
-    """Return what ``local_epsilon`` leaves for a row's own loss.
+    """Return the budget that ``local_epsilon`` leaves for a row's own loss.
 
-    Apart from what is central, so that it holds whatever inference gave: who has a plan knows its rows' losses.
+    The budget does not depend on the outcome of inference, because a reader of the plan knows the losses of its rows.
     """
     central = None if local is None else central_budget(inferred, tables, promise.delta)
     if local is None or central is None:
@@ -112,7 +114,7 @@ def row_cap(promise: Budget, inferred: Inferred | None, tables: Step | None, loc
 
 
 def step_lines(steps: Mapping[str, Step]) -> list[str]:
-    """Return a line on the steps of a release, and the total."""
+    """Return one line that lists the steps of a release and their total."""
     total_step = composed_steps(steps.values())
     shares = {name: step.square / total_step.square if total_step.mu else 0 for name, step in steps.items()}
     parts = "; ".join(

@@ -1,4 +1,4 @@
-"""Columns of text and of sets: the values that many rows have, by a threshold on noisy counts."""
+"""Columns of text and of sets: frequent values, by a threshold on noisy counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OTHER_WORD, _EMPTY_TEXT = "other", ""
 
 
 def set_share(cap: int) -> float:
-    """Return the share of a column of sets: by the root of their cap more than that of text."""
+    """Return the share of a column of sets: the share of text times the root of the cap."""
     return TEXT_SHARE * math.sqrt(cap)
 
 
@@ -41,7 +41,7 @@ def is_text(type_: pa.DataType) -> bool:
 
 
 def _count_values(values: pa.Array) -> tuple[int, pa.Array, pa.Array]:
-    """Return the nulls of text, and its values as UTF-8 with the rows of each; what is no text counts under nothing."""
+    """Return the nulls of text, its distinct values as UTF-8, and the rows of each value."""
     if pa.types.is_dictionary(values.type):  # counted by its indices, which are no text to compare
         pairs = pc.value_counts(values.indices)
         entries, rows = _to_bytes(values.dictionary).take(pairs.field(0)), pairs.field(1)
@@ -69,7 +69,7 @@ class Texts(Task):
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """One, over all values that there are."""
+        """One histogram, over all values of the column."""
         return (Histogram(self.kind, 1, TEXT_SHARE),)
 
     def counter(self) -> OfColumn:
@@ -87,19 +87,21 @@ class Texts(Task):
         self._release([(text, count) for text, count in decoded if text is not None], noise.variance, missing)
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        """Append the released values and their noisy counts to the measured histograms."""
         values, counts = tuple(v for v, _ in released), tuple(c for _, c in released)
         self.measured.append(Measured(self.field.name, self.kind, values, counts, variance, missing))
 
     @property
     def others_are_null(self) -> bool:
-        """Whether all values found are written as numbers, times or truth values, which no word for others is."""
+        """Whether all found values are written as numbers, times or truth values, so that others become null."""
         cells = self.measured[0].cells
         return bool(cells) and self.field.nullable and are_figures(pa.array(cells))
 
     def inner(self) -> Space:
-        """Return the values found; all others are null, or in a bucket: a value that says so, or ``other``.
+        """Return the found values as categories; all others are null, or in the category ``other``.
 
-        Where none is found all are the empty text, which is read as null where numbers or times are expected.
+        An existing value such as "Other" serves as this category. Without any found value, all rows have the empty
+        text. Columns of numbers or times read the empty text as null.
         """
         cells = self.measured[0].cells
         if not cells:
@@ -110,7 +112,7 @@ class Texts(Task):
 
 
 def text_of(value: bytes) -> str | None:
-    """Return bytes as text, or None where they are none."""
+    """Return bytes as text, or None if they are no valid UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -119,7 +121,7 @@ def text_of(value: bytes) -> str | None:
 
 @dataclass(frozen=True)
 class CutRows:
-    """Counts rows per item, of Arrow lists; every row is cut to ``cap`` distinct items first."""
+    """Counts rows per item, of Arrow lists; every row is truncated to ``cap`` distinct items first."""
 
     cap: int
     key: bytes = field(repr=False)
@@ -145,7 +147,7 @@ class CutRows:
         pairs.sort()  # several times faster than np.unique, which hashes
         pairs = pairs[_find_run_starts(pairs)]
         row, item = np.divmod(pairs, max(len(names), 1))
-        # Rows are cut by a keyed hash of their own items: no other row changes what is kept of one.
+        # A keyed hash of the row's own items selects them: no other row changes the selection.
         is_sampled = np.ones(len(row), dtype=np.bool_)
         starts = _find_run_starts(row)
         sizes = np.diff(starts, append=len(row))
@@ -161,7 +163,7 @@ class CutRows:
 
 
 def _find_run_starts(sorted_values: Any) -> Any:
-    """Return where other values begin in an array whose equal values are adjacent."""
+    """Return the places at which a new value begins in a sorted array."""
     is_start = np.ones(len(sorted_values), dtype=np.bool_)
     is_start[1:] = sorted_values[1:] != sorted_values[:-1]
     return np.flatnonzero(is_start)
@@ -179,7 +181,7 @@ class Items(Texts):
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """One, over all items that there are."""
+        """One histogram, over all items of the column."""
         return (Histogram(self.kind, self.cap, set_share(self.cap)),)
 
     def counter(self) -> OfColumn:
@@ -187,50 +189,54 @@ class Items(Texts):
         return Values(CutRows(self.cap, self.key))
 
     def inner(self) -> Space:
-        """Return the items found; all others are in the bucket ``other``."""
+        """Return the found items as a set space; all others are in the item ``other``."""
         return self._make_subset(self._list_frequent(MOST_ITEMS - 1) or (_OTHER_WORD,), _OTHER_WORD)
 
     def _list_frequent(self, limit: int) -> tuple[Any, ...]:
+        """Return the most frequent found items, sorted."""
         histogram = self.measured[0]
         frequent = sorted(zip(histogram.counts, histogram.cells, strict=True), reverse=True)[:limit]
         return tuple(sorted(item for _, item in frequent))
 
     def _make_subset(self, items: tuple[Any, ...], other_item: Any) -> Space:
+        """Return the space of sets of these items; no set is larger than the number of items."""
         return Subset(items, min(self.cap, Subset(items, other=other_item).count), other_item)
 
 
 class NumberedItems(Items):
-    """A column of sets of whole numbers; those that are not found are left out."""
+    """A column of sets of whole numbers; items that were not found are left out."""
 
     def counter(self) -> OfColumn:
         """Return a counter of items, by their digits."""
         return Values(CutRows(self.cap, self.key, digits=True))
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        """Append the released items, as whole numbers, and their noisy counts."""
         values, counts = tuple(int(v) for v, _ in released), tuple(c for _, c in released)
         self.measured.append(Measured(self.field.name, self.kind, values, counts, variance, missing))
 
     def inner(self) -> Space:
-        """Return the items found."""
+        """Return the found items as a set space."""
         return self._make_subset(self._list_frequent(MOST_ITEMS) or (0,), None)
 
 
 class Ranks(Texts):
-    """A column of text whose type declares an order: which of the values occur is found.
+    """A column of text whose type declares an order: inference finds the values that occur.
 
-    Values that are not found count with the nearest one that is, so that counts of single values, without those
-    beside them, are none of the column as it is released.
+    A value that was not found counts as the nearest found value. So measured counts of single values differ from the
+    counts of the released column.
     """
 
     kind = "ranks"
     others_are_null = False
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        """Append the released values in the declared order, without values that are not declared."""
         places = {value: place for place, value in enumerate(self.field.order)}
         declared_pairs = [pair for pair in released if pair[0] in places]
         super()._release(sorted(declared_pairs, key=lambda pair: places[pair[0]]), variance, missing)
 
     def inner(self) -> Space:
-        """Return the values found in the declared order; of a single one, there is none."""
+        """Return the found values in the declared order; a single value has no order."""
         cells = self.measured[0].cells
         return Ordinal(cells) if len(cells) > 1 else super().inner()

@@ -1,4 +1,4 @@
-"""Where the space of a column comes from when it is not declared."""
+"""Sources of a column's space: a declaration, its type, private inference or the data."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ def infer_spaces(
     infer: str,
     read: Reader,
 ) -> tuple[dict[str, Space], list[Field], list[str]]:
-    """Return the spaces that are known, the columns left to private inference, and leaks.
+    """Return the known spaces, the columns that private inference must find, and leaks.
 
-    ``spaces``: declarations by column name (`as_space`), or a plan whose spaces are taken, and its leaks with them. By
-    ``infer`` undeclared columns are left (``"private"``) unless their type says all, refused unless it does
-    (``"public"``), or read off the data (``"data"``), with a `PrivacyLeakWarning`; only then ``read`` is called.
+    ``spaces``: declarations by column name (`as_space`), or a plan, whose spaces and leaks are reused. ``infer``
+    applies to undeclared columns. ``"private"`` leaves them to inference unless their type determines the space;
+    ``"public"`` raises an error for these columns. ``"data"`` reads spaces off the data, with a `PrivacyLeakWarning`;
+    only then ``read`` is called.
     """
     if not is_one_of(infer, INFER):
         raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')
@@ -100,9 +101,9 @@ measured)."""
 
 
 def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> None:
-    """Warn of columns of text whose bounds are whole numbers, and few: decimals there would be rounded away.
+    """Warn of columns of text with a few whole numbers between their bounds: decimals would be rounded.
 
-    Never by their values: whether any has decimals is data.
+    The warning never depends on the values: whether any value has decimals is data.
     """
     declared = _to_declarations(spaces)
     grids = {
@@ -128,13 +129,13 @@ _PERSON = re.compile(
     r"|(staff|emp|pers|sv)[\W_]*(no|nr|code|key|number|nummer))",
     re.IGNORECASE,
 )
-"""Names of columns by whose values a row may be known to be one person's."""
+"""Names of columns whose values may identify the person of a row."""
 
 
 def identifiers(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> list[str]:
-    """Return the columns that are left out: by name and type identifiers, and not declared.
+    """Return the undeclared columns that are left out as identifiers, by name and type.
 
-    Never by their values: how many of them differ is data.
+    The choice never depends on the values: their number of distinct values is data.
     """
     declared = _to_declarations(spaces)
     return [
@@ -147,7 +148,7 @@ def identifiers(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | Non
 
 
 def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
-    """Say which columns are left out as identifiers, and how to keep them, in one warning.
+    """Warn of the columns that are left out as identifiers, and say how to keep them, in one warning.
 
     ``persons``: whether a column that names persons may still be given as ``privacy_id``.
     """
@@ -164,7 +165,7 @@ def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
 
 
 def warn_of_persons(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> None:
-    """Warn of the first column that may name persons, by its name and type, where nobody said who owns which rows."""
+    """Warn of the first column that may name persons, by its name and type, if nobody named a privacy unit."""
     declared = _to_declarations(spaces)
     for column in columns:
         undeclared = column.name not in declared and from_type(replace(column, nullable=False)) is None
@@ -178,7 +179,7 @@ def warn_of_persons(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan |
 
 
 def warn_of_copied_identifiers(names: Iterable[str]) -> None:
-    """Warn of columns that are passed through although their names are those of identifiers."""
+    """Warn of columns that are passed through although their names look like identifiers."""
     copies = [name for name in names if IDENTIFIER.search(name)]
     if copies:
         verb = "look like identifiers and are" if len(copies) > 1 else "looks like an identifier and is"
@@ -190,11 +191,12 @@ def warn_of_copied_identifiers(names: Iterable[str]) -> None:
 
 
 def _read_typed(reader: Reader) -> Reader:
-    """Return what reads text as the type that all of it is written as."""
+    """Return a reader that reads text as the type of all its values."""
     return lambda name: read_as_written(list(reader(name)))
 
 
 def _to_declarations(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
+    """Return declarations by column name; `ParameterError` for anything but a mapping or plan."""
     if isinstance(spaces, Plan):
         return dict(spaces.spaces)
     if spaces is None:
@@ -205,7 +207,7 @@ def _to_declarations(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, An
 
 
 def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
-    """Return the space that is declared for a column; what its type does not allow is refused by the column's name."""
+    """Return the space that is declared for a column; `ColumnError` if the column's type does not allow it."""
     type_ = None if is_open(column.type) else column.type
     try:
         if column.written and two_numbers(declared[column.name]):

@@ -67,7 +67,7 @@ class DraftedSpaces(Mapping[str, Any]):
     reviewed
         Whether a person has checked them against the codebook; then they are declarations like any other.
     notes, left_out
-        What to check of each column, and why others are left out.
+        Checks for each column, and the reasons why others are left out.
 
     Examples
     --------
@@ -94,11 +94,11 @@ class DraftedSpaces(Mapping[str, Any]):
         return len(self.spaces)
 
     def renamed(self, name_of: Callable[[Any], Any]) -> DraftedSpaces:
-        """Return the same spaces under other names."""
+        """Return these spaces under other names."""
         return replace(self, spaces={name_of(name): space for name, space in self.spaces.items()})
 
     def confirm(self) -> DraftedSpaces:
-        """Return the spaces as reviewed: a person says that each was checked."""
+        """Return the spaces as reviewed: a person confirms that each was checked."""
         return replace(self, reviewed=True)
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class DraftedSpaces(Mapping[str, Any]):
 
 
 def check_reviewed(spaces: Any) -> None:
-    """Raise `ParameterError` for a draft that nobody has reviewed, where no plan could say so."""
+    """Raise `ParameterError` for a draft that nobody has reviewed, if no plan can record this."""
     if isinstance(spaces, DraftedSpaces) and not spaces.reviewed:
         raise ParameterError(
             "spaces were drafted from the data and not reviewed: check each, and pass spaces=draft.confirm(), or in a "
@@ -123,6 +123,7 @@ def check_reviewed(spaces: Any) -> None:
 
 
 def _escape(name: str) -> str:
+    """Return a name as the content of a Python string in double quotes."""
     return name.encode("unicode_escape").decode().replace('"', '\\"')
 
 
@@ -143,6 +144,7 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
         except ColumnError as error:
             reasons[column.name] = error.rule
             continue
+        # Such text is a row's own, or names: a draft would list every value.
         inner = space.inner_space
         if inner.is_listed and not inner.is_numeric and inner.size > MOST_CATEGORIES:
             reasons[column.name] = f"it has more than {MOST_CATEGORIES} values, and few of them have many rows"
@@ -160,7 +162,7 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
 
 
 def _type_text_column(column: Field, reader: Reader) -> tuple[Field, Reader]:
-    """Return a column of text as the type that all of its values are written as."""
+    """Return a column of text and its reader, both with the type of all its values."""
     if not column.written:
         return column, reader
     arrays = read_as_written(list(reader(column.name)))
@@ -168,7 +170,7 @@ def _type_text_column(column: Field, reader: Reader) -> tuple[Field, Reader]:
 
 
 def _missing_code_note(values: Sequence[npt.NDArray[Any]]) -> str:
-    """Say which number seems to stand for answers that are missing: all nines, and far from all others; or nothing."""
+    """Return a note about a number of nines that is far from all others, as a probable code for nulls; or nothing."""
     numbers = np.concatenate([np.zeros(0), *values])
     if not len(numbers):
         return ""
@@ -187,7 +189,7 @@ def _missing_code_note(values: Sequence[npt.NDArray[Any]]) -> str:
 
 
 def _widen_bounds(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.DataType) -> Space:
-    """Return a space of numbers with bounds that are round and a little wider; of floats on the grid of their step."""
+    """Return a space of numbers with rounded, slightly wider bounds; floats on the grid of their step."""
     inner: Any = space.inner_space
     if isinstance(inner, Integer) and inner.step == 1:
         lower, upper = (int(edge) for edge in friendly(inner.lower, inner.upper, _PARTS))

@@ -1,4 +1,4 @@
-"""Spaces that a type determines, and those read off the data, without a budget: a leak that the plan records."""
+"""Spaces that a type determines, and spaces read off the data, without a budget: a leak that the plan records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IDENTIFIER = re.compile(
     r"|versicherungs|versicherten|vertrags)[\W_]*(nr\.?|nummer))$",
     re.IGNORECASE,
 )
-"""Names of columns that identify a row: `id`, or the number or code of what is somebody's, as in `member_no`."""
+"""Names of columns that identify a row: `id`, or the number or code of a person or document, as in `member_no`."""
 
 
 Reader = Callable[[str], Iterable[pa.Array]]
@@ -57,6 +57,7 @@ def from_data(column: Field, read: Reader) -> Space:
 
 
 def _read_space(column: Field, reader: Reader) -> Space:
+    """Return a column's space by the reader of its type."""
     arrays = iter(reader(column.name))
     first_array = next(arrays, pa.nulls(0, column.type))
     type_ = first_array.type.value_type if pa.types.is_dictionary(first_array.type) else first_array.type
@@ -68,6 +69,7 @@ def _read_space(column: Field, reader: Reader) -> Space:
     nulls = 0
 
     def clean_arrays() -> Iterator[pa.Array]:
+        """Yield the arrays without infinities and NaN, and count their nulls."""
         nonlocal nulls
         for array in chain([first_array], arrays):
             array = decoded(array)
@@ -83,6 +85,7 @@ def _read_space(column: Field, reader: Reader) -> Space:
 
 
 def _find_extremes(arrays: Iterable[pa.Array], empty: Any) -> tuple[Any, Any]:
+    """Return the least and largest value of some arrays, or ``empty`` twice."""
     low = high = None
     for array in arrays:
         ends = pc.min_max(array).as_py()
@@ -93,6 +96,7 @@ def _find_extremes(arrays: Iterable[pa.Array], empty: Any) -> tuple[Any, Any]:
 
 
 def _boolean_space(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of truth values; reads all arrays, so that their nulls are counted."""
     for _ in arrays:
         pass
     return Boolean()
@@ -118,7 +122,7 @@ def reals(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     try:
         return Real.fitting(low, high, type_)
     except (ParameterError, ColumnError):
-        # All values alike, or so near that no grid fits between them.
+        # The values are equal, or too close for a grid between them.
         width = max(1.0, abs(low), abs(high))
         wider_bounds = (low, max(high, low + width)) if low >= 0 else (min(low, high - width), high)
         return Real.fitting(*wider_bounds, type_)
@@ -158,6 +162,7 @@ def times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 
 
 def _time_of_day_space(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of times of day between the extremes of some arrays."""
     duration = pa.duration(type_.unit)
     space: Any = times(duration, (array.view(pa.int64()).view(duration) for array in arrays))
     return cast(Space, space.within_day())
@@ -176,7 +181,7 @@ _ITEM_TYPES = (
 
 
 def _holds_sets(type_: pa.DataType) -> bool:
-    """Return whether a column holds lists of what can be an item; numbers with fractions are measurements."""
+    """Return whether a type has lists of possible items; numbers with fractions are measurements, not items."""
     if not any(fits(type_) for fits in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
         return False
     inner = type_.value_type.value_type if pa.types.is_dictionary(type_.value_type) else type_.value_type
@@ -184,6 +189,7 @@ def _holds_sets(type_: pa.DataType) -> bool:
 
 
 def _set_space(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of sets of all items, as large as the largest set."""
     items: set[Any] = set()
     max_items = 1
     for array in arrays:
@@ -196,6 +202,7 @@ def _set_space(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 
 
 def _vector_space(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of vectors with the lists' length and largest norm."""
     lengths = {type_.list_size} if pa.types.is_fixed_size_list(type_) else set()
     largest = 0.0
     for array in arrays:
@@ -219,7 +226,7 @@ def texts(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 
 
 def _distinct_values(array: pa.Array) -> Iterable[Any]:
-    """Return the values there are; of text those that are valid Unicode, others are no category."""
+    """Return the distinct values of an array; text only if it is valid Unicode."""
     unique_values = pc.unique(array)
     if pa.types.is_dictionary(unique_values.type):
         unique_values = unique_values.cast(unique_values.type.value_type)
@@ -263,7 +270,7 @@ def from_type(column: Field) -> Space | None:
 
 
 def any_space(column: Field) -> Space:
-    """Return a space that a column's type allows, whatever its values: a stand-in for the one that is to be found."""
+    """Return some space that a column's type allows, as a stand-in before inference."""
     type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     finder = next((find for fits, find in FINDERS if fits(type_)), texts)
     return from_type(replace(column, nullable=False)) or finder(type_, ())

@@ -36,8 +36,8 @@ _MAX_PARTS = (32, 1024)
 measured)."""
 
 _DOUBLING_PARTS, _YEARLY_NOISE = ((0.12, 1), (0.03, 2), (0.0, 4)), 0.05
-"""Parts of a doubling that are cells of an only round, by the least noise of a count, as a part of the rows; and up to
-which noise times have a cell for each year (tuned; effect not measured).
+"""Cells in a doubling of a single round, by the least noise of a count as a part of the rows; and the noise up to
+which times have a cell for each year (tuned; effect not measured).
 
 Bounds are ends of cells, and chosen among as many as there are. Of the columns found in real tables of 150 to 500 rows
 1.6 % were clipped by more than a standard deviation of their mean with halves, .3 % with whole doublings.
@@ -74,7 +74,7 @@ def is_time(type_: pa.DataType) -> bool:
 
 
 def present_numbers(array: pa.Array) -> tuple[npt.NDArray[Any], int]:
-    """Return the values that are present as int64 or float64, and how many are missing."""
+    """Return the values that are not null as int64 or float64, and the number of nulls."""
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     if pa.types.is_date32(array.type):
         array = array.view(pa.int32())
@@ -91,11 +91,11 @@ def present_numbers(array: pa.Array) -> tuple[npt.NDArray[Any], int]:
 
 
 def first_grid(type_: pa.DataType) -> Grid:
-    """Return the public grid that a type starts from.
+    """Return the public first grid of a type.
 
-    Whole numbers: 0, and between powers of 2 of either sign. Floats: the same from 2^−48 to 2^64, beyond by factors
-    of 2^64, and 1 by itself. Times: decades from 1800 to 2200, and centuries and more around. Durations as whole
-    numbers.
+    Whole numbers: 0, and cells between powers of 2 of either sign. Floats: powers of 2 from 2^−48 to 2^64, beyond by
+    factors of 2^64, and a cell for 1. Times: decades from 1800 to 2200, and centuries and more around. Durations have
+    the grid of whole numbers.
     """
     if pa.types.is_floating(type_):
         max_float = float(np.finfo(type_.to_pandas_dtype()).max)
@@ -117,11 +117,10 @@ def first_grid(type_: pa.DataType) -> Grid:
 
 
 def only_grid(grid: Grid, parts: int) -> Grid:
-    """Return the grid of an only round: doublings in so many parts, where values of usual sizes lie.
+    """Return the grid of a single round: doublings of usual sizes, each in ``parts`` cells.
 
-    Amounts of millions to billions have doublings. Others have cells 256-fold wide: cells that hold nothing cost no
-    budget, but add to the noise between those that do. 0 and 1 have cells of their own, as truth values are written so,
-    and so have the decades that years are of.
+    Amounts of millions to billions have whole doublings. Others have cells 256-fold wide: empty cells cost no budget,
+    but add noise to sums across them. Truth values need cells for 0 and 1, and years need cells of decades.
     """
     is_whole, to_number = grid.whole, int if grid.whole else float
     usual_sizes = [math.ldexp(1.0, power) for power in range(-8, 21)]
@@ -148,7 +147,7 @@ _JUST_ABOVE_ONE = 1 + 2.0**-52
 """The double that follows 1 (theory: spacing of doubles)."""
 
 _TYPE_GRID_SIZE = 2.0**60
-"""The size from which the cells are those of the type's own grid (limit of the format)."""
+"""Size beyond which a single round uses the cells of the type's first grid (limit of the format)."""
 
 
 def _year_start(type_: pa.DataType, year: int) -> int:
@@ -163,11 +162,12 @@ def _time_unit(type_: pa.DataType) -> str:
 
 
 def _ticks_per_day(type_: pa.DataType) -> int:
+    """Return the number of a type's time units in a day."""
     return 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[_time_unit(type_)]
 
 
 def _count_cells(grid: Grid, has_steps: bool, values: Any) -> Ints:
-    """Return how many values are missing, how many lie in each cell of a grid, and if asked how many have each step."""
+    """Return the number of nulls, the number of values in each cell, and with ``has_steps`` the count of each step."""
     present, missing = present_numbers(values)
     return np.concatenate([[missing], grid.count(present), *([step_counts(present)] if has_steps else [])])
 
@@ -188,20 +188,20 @@ class Numbers(Task):
         self.noises: Sequence[CountNoise] = ()
 
     def in_rounds(self, rounds: int) -> Task:
-        """Return the task with so many rounds; in the first of several, floats are asked for their steps too."""
+        """Return the task with this many rounds; the first of several rounds also counts the steps of floats."""
         self.most = rounds
         self.has_steps = rounds > 1 and pa.types.is_floating(self.type)
         return self
 
     def under(self, noises: Sequence[CountNoise]) -> Task:
-        """Return the task with cells of an only round as coarse as its noise asks for."""
+        """Return the task with cells of a single round as coarse as its noise requires."""
         self.noises = noises
         self.noise = math.sqrt(noises[0].variance) / max(self.n, 1)
         return self
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """One a round, after that of the steps."""
+        """One histogram of intervals a round, after the histogram of steps."""
         steps = (Histogram("steps", 1, STEP_SHARE, sized=False),) * self.has_steps
         return (*steps, *(Histogram("intervals", 1, share) for share in ROUND_SHARES[self.most]))
 
@@ -222,6 +222,7 @@ class Numbers(Task):
         return Cells(partial(_count_cells, self.grid, steps), size)
 
     def _single_round_grid(self, grid: Grid) -> Grid:
+        """Return the grid of a single round, coarser with more noise."""
         return only_grid(grid, next(parts for min_noise, parts in _DOUBLING_PARTS if self.noise >= min_noise))
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
@@ -240,15 +241,17 @@ class Numbers(Task):
         )
 
     def _count_present(self) -> tuple[float, float]:
-        """Return the rows that are not null, and the variance of that."""
+        """Return the number of rows that are not null, and its variance."""
         missing, variance = null_count(self.measured) or (0.0, 0.0)
         return self.n - max(missing, 0.0), variance
 
     def _are_truth_values(self) -> bool:
+        """Return whether 0 and 1 seem to have all rows."""
         cells = fit_cells(self.rounds, self.grid.limits)
         return self.unit is None and truth_values(cells, *self._count_present()) is not None
 
     def _find_bounds(self) -> tuple[float, float] | None:
+        """Return the inferred bounds, or None without significant cells."""
         if self._are_truth_values():
             return 0.0, 1.0
         cells, (present, _) = fit_cells(self.rounds, self.grid.limits), self._count_present()
@@ -256,9 +259,9 @@ class Numbers(Task):
         return bounds(cells, self.n) if self.most > 1 else outer_bounds(cells, present)
 
     def inner(self) -> Space:
-        """Return the space between the bounds found, or between 0 and 1 where nothing was."""
+        """Return the space between the inferred bounds, or between 0 and 1 without them."""
         space = self._make_space(*(self._find_bounds() or (0, 1)))
-        # What is empty may be anything: rows must show beyond the noise.
+        # Empty columns fit every space: rows must be significant.
         error = math.sqrt(self.measured[-1].variance)
         if pa.types.is_floating(self.type) and self._count_present()[0] > DETECTION_SE * error:
             space = Real(0.0, 1.0, steps=1) if self._are_truth_values() else space  # they come back as no others
@@ -274,7 +277,7 @@ class Numbers(Task):
         )
 
     def _make_space(self, low: float, high: float) -> Space:
-        """Return the space between bounds."""
+        """Return the space between bounds, rounded outwards, on the grid of the step."""
         if pa.types.is_floating(self.type):
             lower, upper = friendly(low, high)
             step_histogram = next((m for m in self.measured if m.kind == "steps"), None)
@@ -295,12 +298,13 @@ class Times(Numbers):
     """A column of dates, timestamps or durations."""
 
     def _single_round_grid(self, grid: Grid) -> Grid:
+        """Return the grid of a single round, with a cell for each year if the noise is small."""
         has_yearly_cells = self.noise <= _YEARLY_NOISE and not pa.types.is_duration(self.type)
         years = {_year_start(self.type, year) for year in range(*YEARS)} if has_yearly_cells else set()
         return Grid(tuple(sorted(years | set(grid.edges))), grid.least, grid.most)
 
     def inner(self) -> Space:
-        """Return the space between the bounds found, or a public one where nothing was: a century, or a day."""
+        """Return the space between the inferred bounds, or a public one without them: a century, or a day."""
         edges = self._find_bounds()
         if edges is None:
             day = 1 if pa.types.is_date32(self.type) else _ticks_per_day(self.type)
@@ -315,7 +319,7 @@ class Times(Numbers):
 
     @staticmethod
     def _coarsen(space: Any) -> Space:
-        """Return a space whose values can be listed: on a coarser grid; of days the latest may be left out."""
+        """Return a space on a grid coarse enough to list its values; of days the latest may be left out."""
         if space.size <= _MAX_LISTED:
             return cast(Space, space)
         ends = space.instants(np.array([0, space.size - 1]))
@@ -328,7 +332,7 @@ class Times(Numbers):
         return Datetime(lower, upper, unit)
 
     def _round_outwards(self, low: int, high: int) -> tuple[int, int]:
-        """Return times moved outwards to whole days or hours, by 1 % of the width at most each."""
+        """Return times moved outwards to whole days or hours, by at most 1 % of the width each."""
         if pa.types.is_date32(self.type):
             return low, high
         day = _ticks_per_day(self.type)
@@ -337,13 +341,14 @@ class Times(Numbers):
 
 
 def _clamp(edge: Edge, grid: Grid) -> int:
+    """Return an edge within the limits of the type, as a whole number."""
     return int(min(max(edge, grid.least), grid.most))
 
 
 def friendly(low: Edge, high: Edge, parts: int = 20) -> tuple[Edge, Edge]:
     """Return bounds moved outwards to multiples of 1, 2 or 5 times a power of ten.
 
-    Each moves by at most one of so many parts of the width.
+    Each bound moves by at most one part of the width, of ``parts`` parts.
     """
     width = high - low
     if not 1e-290 < width < math.inf:

@@ -1,4 +1,4 @@
-"""Columns whose values may be of any kind, objects, entries or text: kinds are counted, and they are read as one."""
+"""Columns whose values may be of any kind (objects, entries or text): inference counts kinds and reads one of them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ from dpframe.spaces.written_values import WRITTEN_KINDS, can_be_written, read_wr
 from dpframe.totals.counts import Cells, OfColumn
 
 _KINDS_SHARE = 0.1
-"""Share of the budget for the kinds, relative to 1 of what is asked next (tuned; effect not measured)."""
+"""Share of the budget for the kinds, relative to 1 of the next histograms (tuned; effect not measured)."""
 
 
 class _TaskFactory(Protocol):
+    """Creates the task of a column: ``cap`` and ``key`` serve sets only."""
+
     def __call__(self, field: Field, n: int, cap: int, key: bytes) -> Task: ...
 
 
 @dataclass(frozen=True)
 class _Way:
-    """How a column is inferred once its kinds are known: as an Arrow column of ``type``, by the task made."""
+    """One way to infer a column of a known kind: as an Arrow column of ``type``, by the task of ``make``."""
 
     type: pa.DataType
     make: _TaskFactory
@@ -57,13 +59,14 @@ _WAYS: dict[str, _Way] = {
 
 
 def _to_objects(values: Any) -> Sequence[Any]:
+    """Return values as a sequence of Python objects."""
     objects: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
     return objects
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """How kinds are counted, how values are read as a type, and which ways there are; ``name`` is its own here."""
+    """Functions that count kinds and read values as a type, and the ways; ``name`` is the global of this object."""
 
     name: str
     kinds: Callable[[Any], npt.NDArray[np.int64]]
@@ -114,19 +117,21 @@ _ENTRIES = _Reading(
 
 
 def _count_kinds(reading: _Reading, values: Any) -> npt.NDArray[np.int64]:
+    """Return the number of values of each kind."""
     return reading.kinds(values)
 
 
 def _read_values(reading: _Reading, type_: pa.DataType, values: Any) -> pa.Array:
+    """Return values as an Arrow array of a type."""
     return reading.read(values, type_)
 
 
 class Objects(Task):
-    """A column of objects, of entries of any kind, or of text that may write anything: its kinds are no public fact.
+    """A column of objects, of categorical entries, or of text: the kinds of its values are no public fact.
 
-    Whatever it holds, the same histograms are asked first, and the same share is spent: one over the public list of
-    kinds, then those of the way that was found. What is not of the kind found is read as null; where that shows in the
-    counts, the column counts as not found (`findings.judge`).
+    The first histogram and the spend are independent of the values: one histogram over the public list of kinds, then
+    the histograms of the chosen way. Values of another kind are read as null. If their counts are significant, the
+    column counts as not found (`findings.judge`).
     """
 
     def __init__(self, field: Field, n: int, cap: int, key: bytes) -> None:
@@ -140,7 +145,7 @@ class Objects(Task):
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """That of the kinds, and those of every way, which have one share together."""
+        """The histogram of the kinds, and the histograms of every way; each way has an equal share in total."""
         sized = self._reading.sized
         histograms = [Histogram("kinds", 1, _KINDS_SHARE * self._reading.share, sized="" in sized)]
         for name, task in self._ways.items():
@@ -152,7 +157,7 @@ class Objects(Task):
         return tuple(histograms)
 
     def asks(self, i: int) -> int | None:
-        """Return the place of the kinds, then those of the way that is gone."""
+        """Return the place of the kinds, then the places of the chosen way's histograms."""
         if self._kind_way is None:
             return 0
         if i > len(self._ways[self._kind_way].histograms):
@@ -161,7 +166,7 @@ class Objects(Task):
         return ways.index((self.field.name, self._kind_way)) + i - 1
 
     def counter(self) -> OfColumn:
-        """Return a counter of kinds, then of the values of the kind found, read as an Arrow column of its type."""
+        """Return a counter of kinds, then of the values of the found kind, read as an Arrow column of its type."""
         if self._kind_way is None:
             return Cells(partial(_count_kinds, self._reading), len(self._reading.cells))
         return (
@@ -169,7 +174,7 @@ class Objects(Task):
         )
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
-        """Measure the kinds, then what the way asks for."""
+        """Measure the kinds, then the histograms of the chosen way."""
         if self._kind_way is not None:
             task = self._ways[self._kind_way]
             measured_count = len(task.measured)
@@ -182,12 +187,12 @@ class Objects(Task):
 
     @property
     def others_are_null(self) -> bool:
-        """Whether they are, the way that was gone."""
+        """Whether values that were not found become null in the chosen way."""
         assert self._kind_way is not None
         return self._ways[self._kind_way].others_are_null
 
     def inner(self) -> Space:
-        """Return the space of the way that was gone; of times of day where more of them were counted than durations."""
+        """Return the space of the chosen way; times of day if they outnumber durations."""
         assert self._kind_way is not None
         space = self._ways[self._kind_way].inner()
         kinds = dict(zip(self._reading.cells, self.measured[0].counts, strict=True))

@@ -1,7 +1,7 @@
 """Private inference of column spaces: one joint noisy histogram over all columns, in four passes at most.
 
-What the data says leaves only through noisy counts, and what is made of these is post-processing. Nothing branches
-on the values: any table of the schema is read the same number of times, none makes inference fail, and the types
+Facts about the data leave only through noisy counts; the rest is post-processing. Nothing branches on the
+values: every table of the schema is read equally often, none makes inference fail, and the types
 of the spaces that come out follow from the columns' types; of objects from their kinds, which are measured first.
 """
 
@@ -43,10 +43,10 @@ _PLANES = 16
 
 @dataclass(frozen=True)
 class Inference:
-    """What private inference found.
+    """The results of private inference.
 
-    ``spent`` is None where types said everything; ``threshold`` has the rows, by column, from which values of text
-    and items of sets are found: those of twice as many are missed with probability below 10⁻⁴.
+    ``spent`` is None if types determine every space. ``threshold`` has the rows, by column, from which values of text
+    and items of sets are found. Values with twice as many rows are missed with probability below 10⁻⁴.
     """
 
     spaces: dict[str, Space]
@@ -57,7 +57,7 @@ class Inference:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A private inference that nothing can refuse any more: what is left is to pay for it, and to draw."""
+    """A private inference that nothing can refuse any more: only payment and the noise remain."""
 
     columns: tuple[Field, ...]
     n: int
@@ -68,13 +68,13 @@ class Measurement:
     histograms: tuple[tuple[str, int], ...]
     """Column and place of every histogram that may be measured."""
     spending: Spending | None
-    """What each of them is measured with; None where types say everything."""
+    """Noise of each histogram; None if types determine every space."""
     rounds: int = 3
-    """Times that a column of numbers is asked about."""
+    """Rounds of a column of numbers."""
 
     @property
     def asked(self) -> AskedOf:
-        """All that may be asked of every column: a public fact, whatever it holds."""
+        """All histograms that inference may measure, by column: a public fact, independent of the values."""
         specs_by_column: dict[str, list[Asked]] = {}
         if self.spending is not None:
             parts = zip(*(getattr(self.spending, part) for part in ("histograms", "noises", "thresholds")), strict=True)
@@ -95,10 +95,10 @@ class Measurement:
     ) -> Measurement:
         """Check everything that may refuse an inference.
 
-        ``n``: rows of the table, which are public. ``budget``: what may be spent, replace-one, per person; noise is
-        discrete Gaussian, or geometric where δ = 0. ``most_items``: items a row of a set column counts under, at most;
-        longer rows are cut by a keyed choice. ``request``: further bytes that the noise is bound to. ``rounds``: see
-        `rounds_of`.
+        ``n``: rows of the table, which are public. ``budget``: budget or step, replace-one, per person; noise is
+        discrete Gaussian, or geometric if δ = 0. ``most_items``: largest number of items per row of a set column;
+        longer rows are truncated by a keyed choice. ``request``: further bytes that the noise is bound to. ``rounds``:
+        see `rounds_of`.
         """
         public = tuple(_to_public_type(column) for column in columns)
         tasks = [_make_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
@@ -122,8 +122,8 @@ class Measurement:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of all that is asked; it enters the key of the noise."""
-        # Of three rounds as it always did.
+        """SHA-256 of the whole request; it enters the key of the noise."""
+        # Requests of three rounds keep the digest of earlier versions.
         rounds = () if self.rounds == len(ROUND_SHARES) else (self.rounds,)
         return _request_digest(
             self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *rounds
@@ -132,9 +132,9 @@ class Measurement:
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
 
-        ``read`` gives columns in batches, as Arrow arrays; columns of type null as lists of objects. It is called as
-        often for any table but where the kinds of objects ask for more; ``count`` counts rows in its place. One key of
-        32 secret bytes serves one table: over changed data the same request would reveal the difference.
+        ``read`` gives columns in batches, as Arrow arrays; columns of type null as lists of objects. The number of its
+        calls is equal for all tables, except that kinds of objects may need more. ``count`` counts rows in its place.
+        One key of 32 secret bytes serves one table: over changed data an equal request would reveal the difference.
         """
         stream = Keystream(key, self.digest)
         tasks = [_make_task(column, self.n, self.most_items, stream, self.rounds) for column in self.columns]
@@ -169,15 +169,15 @@ class Measurement:
 
 
 _ROWS_PER_NOISE = 60
-"""A round is worth its part of the budget where its noise is at most one of so many parts of the rows (tuned; effect
-not measured)."""
+"""A round is worth its part of the budget if its noise is at most the rows divided by this number (tuned; effect not
+measured)."""
 
 
 def rounds_of(columns: Sequence[Field], n: int, promise: Budget, contributions: int = 1) -> int:
-    """Return how often columns of numbers are asked about: a function of only types, rows and promise.
+    """Return the number of rounds for columns of numbers, from only types, rows and promise.
 
-    Each round takes its part of the budget. Where the noise of a third, or of a half, would hide what a round is to
-    tell, there are fewer, and the bounds found are those of cells. With δ = 0 there is no step that rounds share.
+    Each round takes its part of the budget. With much noise a single round, or two, give better bounds than three, and
+    the bounds are then ends of coarse cells. With δ = 0 there is no step that rounds share.
     """
     max_rounds = len(ROUND_SHARES)
     if promise.delta == 0:
@@ -197,7 +197,7 @@ def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS
 
 
 def _to_public_type(column: Field) -> Field:
-    """Return a column without what its dictionary's type says of the entries: whether there are any, how many."""
+    """Return a column without the facts about its entries in the type of its dictionary, as they are data."""
     type_ = column.type
     if column.listed or not pa.types.is_dictionary(type_):
         return column
@@ -206,13 +206,14 @@ def _to_public_type(column: Field) -> Field:
 
 
 def _request_digest(columns: Sequence[Field], n: int, budget: Budget | Step, *parts: Any) -> bytes:
-    """Return a digest of the request, so that no two requests have the same noise."""
+    """Return a digest of the request, so that different requests have independent noise."""
     facts = [[[c.name, str(c.type), c.nullable] for c in columns], n, *astuple(budget)]
     facts += [part.hex() if isinstance(part, bytes) else part for part in parts]
     return hashlib.sha256(json.dumps(facts).encode()).digest()
 
 
 def _make_task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int = 3) -> Task:
+    """Return the inference task of a column by its type; `ColumnError` for identifiers and other types."""
     if any("\ud800" <= letter <= "\udfff" for letter in column.name):
         raise ParameterError(f"column name {column.name!r} is not valid Unicode; rename it")
     type_space = from_type(replace(column, nullable=False))
@@ -225,7 +226,7 @@ def _make_task(column: Field, n: int, most_items: int, stream: Keystream, rounds
             column=column.name,
         )
     type_ = column.type
-    # What is ordered has its entries declared.
+    # The type of an ordered dictionary declares its entries.
     has_objects = column.listed and not column.order
     factory = _make_objects if has_objects else next((factory for fits, factory in _TASKS if fits(type_)), None)
     if factory is None:
@@ -238,16 +239,18 @@ def _make_task(column: Field, n: int, most_items: int, stream: Keystream, rounds
 
 
 def _make_objects(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+    """Return the task of a column of objects."""
     return Objects(column, n, most_items, _truncation_key(column, stream))
 
 
 def _truncation_key(column: Field, stream: Keystream) -> bytes:
-    """Return the key by which rows are cut."""
+    """Return the key of the hash that truncates rows of sets."""
     # The planes before are the rounds' noise.
     return stream.column(column.name, "infer").skip(_ROUNDS * _PLANES).words(0, 0, 4).tobytes()
 
 
 def _is_set(type_: pa.DataType) -> bool:
+    """Return whether a type has lists of text."""
     t = pa.types
     nested = t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_)
     return bool(nested and is_text(type_.value_type))
@@ -261,4 +264,4 @@ _TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, Key
     (is_list_of_floats, lambda column, n, *_: Lists(column, n)),
     (pa.types.is_null, _make_objects),
 ]
-"""What is done with a column, by its type; null is the type of columns whose objects have none."""
+"""Tasks of columns by type; columns of objects have the type null."""

@@ -1,8 +1,8 @@
-"""Ranges of numbers from noisy counts: grids of cells, and what they say of where a column's mass lies.
+"""Ranges of numbers from noisy counts: grids of cells, and the cells that contain a column's mass.
 
 Everything here is post-processing: it sees noisy counts and public facts, never the data (but `Grid.count`).
 The first grid covers all values of a type, by cells that double in width away from 0 (times: by decades). Each
-later grid divides those cells where much mass was found, so that grids are nested, and all rounds together
+later grid divides the cells that have much mass, so that grids are nested, and all rounds together
 give the cells' counts by least squares.
 """
 
@@ -33,15 +33,15 @@ _RUN_WIDTHS = (1, 2, 3, 4, 6, 8, *(2**power for power in range(4, 13)))
 """Numbers of neighbouring cells that are looked at together: mass that is spread out shows in none by itself (tuned;
 effect not measured).
 
-A cell with most rows is cut into hundreds for what may lie at one value: of years, each is within its noise.
+A cell with most rows is divided into hundreds, as one value may have them; if they are years, each is below its noise.
 """
 
 _ADJACENT_SE = 2.3
 """Standard errors that mass beside other mass must show (tuned; effect not measured)."""
 
 _MIN_TAIL, _FAINT_TAIL, _MAX_TAIL = 0.001, 0.005, 0.05
-"""Share of the rows beyond the quantiles that bounds are made of: least where counts are exact, most by noise (tuned;
-effect not measured)."""
+"""Share of the rows beyond the quantiles that determine bounds: least for exact counts, most with noise (tuned; effect
+not measured)."""
 
 _GROWTH_LIMITS, _SPIKE_GROWTH = (1.25, 2.8), 2.3
 """Limits of the factor by which the way from the median to a bound is continued, and the factor beside a spike (tuned;
@@ -52,9 +52,8 @@ effect not measured)."""
 class Grid:
     """Cells of the line: ``edges`` ascend, cell i is [edge i−1, edge i), and the first and last are open.
 
-    Edges are all whole numbers or all floats, as the values are; ``least`` and ``most`` are the type's limits. Those
-    of floats are infinite in the grids that values are counted in: the outermost cells have the infinities, and
-    nothing is made of them.
+    Edges are all whole numbers or all floats, like the values; ``least`` and ``most`` are the type's limits. Grids that
+    count floats have infinite limits: their outermost cells count the infinities, and later steps ignore them.
     """
 
     edges: tuple[Edge, ...]
@@ -62,7 +61,7 @@ class Grid:
     most: Edge
 
     def count(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return how many values lie in every cell; infinities belong to the outermost cells."""
+        """Return the number of values in every cell; infinities belong to the outermost cells."""
         edges = np.array(self.edges, dtype=np.int64 if values.dtype.kind == "i" else np.float64)
         weights = None
         if values.dtype.kind == "i" and len(values) and int(values.max()) - int(values.min()) < len(values):
@@ -77,7 +76,7 @@ class Grid:
         return np.bincount(cells, weights, minlength=len(edges) + 1).astype(np.int64)
 
     def opened(self) -> Grid:
-        """Return the grid with cells for the infinities, where values may be infinite."""
+        """Return the grid with cells for the infinities, if values may be infinite."""
         return self if self.whole else Grid((self.least, *self.edges, self.most), -math.inf, math.inf)
 
     @property
@@ -105,14 +104,14 @@ class Cells:
     covariance: FloatArray
 
     def reversed(self) -> Cells:
-        """Return the cells seen from the other end."""
+        """Return the cells in the opposite order."""
         return Cells(self.grid, self.counts[::-1], self.covariance[::-1, ::-1])
 
 
 def fit_cells(measured: Sequence[Measured], limits: tuple[Edge, Edge]) -> Cells:
-    """Return the counts of the finest cells, the last round's, by weighted least squares over all rounds.
+    """Return the counts of the finest cells, from the last round, by weighted least squares over all rounds.
 
-    ``limits``: where the outermost cells end; infinite where these hold the infinities, and are left out.
+    ``limits``: ends of the outermost cells; if infinite, these cells have the infinities, and are left out.
     """
     (counts, covariance), edges = fit_intervals(tuple(measured)), measured[-1].cells
     if math.isfinite(limits[1]):
@@ -121,10 +120,10 @@ def fit_cells(measured: Sequence[Measured], limits: tuple[Edge, Edge]) -> Cells:
 
 
 def hull(cells: Cells) -> tuple[int, int] | None:
-    """Return the first and last cell where there is mass beyond doubt, or None if there is no such cell.
+    """Return the first and last cell with significant mass, or None if there is no significant cell.
 
-    A run of cells counts if its sum is larger than noise makes anywhere on the grid, and no shorter run inside
-    it is; then cells beside it, at a lower level.
+    A run of cells counts if its sum exceeds the noise of all runs on the grid, and no shorter run inside it does. Cells
+    next to it then need a lower level.
     """
     size = len(cells.counts)
     widths = [width for width in _RUN_WIDTHS if width <= size]
@@ -134,6 +133,7 @@ def hull(cells: Cells) -> tuple[int, int] | None:
     cumulative_covariance[1:, 1:] = cells.covariance.cumsum(0).cumsum(1)
 
     def score(start: Places, stop: Places) -> FloatArray:
+        """Return the sums of runs of cells in standard errors."""
         variance = (
             cumulative_covariance[stop, stop]
             - 2 * cumulative_covariance[start, stop]
@@ -165,9 +165,9 @@ def hull(cells: Cells) -> tuple[int, int] | None:
 
 
 def _extend_range(cells: Cells, last_cell: int, stops: FloatArray, neighbourhood: float) -> int:
-    """Return the last cell, moved outwards while the cells right beyond it seem to hold mass.
+    """Return the last cell, moved outwards while the cells beyond it seem to have mass.
 
-    These are up to three, or as many as are ``near``; cells end at ``stops``.
+    The search covers three cells, or all within ``neighbourhood`` if they are more; cells end at ``stops``.
     """
     while True:
         count = max(3, int(np.searchsorted(stops, stops[last_cell] + neighbourhood, side="right")) - last_cell - 1)
@@ -180,11 +180,11 @@ def _extend_range(cells: Cells, last_cell: int, stops: FloatArray, neighbourhood
 
 
 def fullest(cells: Cells, present: float) -> tuple[int, int] | None:
-    """Return the first and last cell of those that seem to hold all of ``present`` rows, or None where none do.
+    """Return the first and last cell of the range that seems to have all of ``present`` rows, or None.
 
-    Runs of cells are added one after the other, each time the one that brings most rows beyond its price, until all
-    rows are there or no run is worth its price. Prices are in standard errors of a count: what a cell of only noise
-    must show. They are lowest for values of usual sizes, so that rows that would lie far out need most evidence.
+    Runs of cells are added one after the other, each time the run with most rows beyond its price. The search ends when
+    all rows are found or no run is worth its price. Prices are in standard errors of a count, and state the evidence
+    that a cell must show. They are lowest for usual sizes, so that rows at extreme values need most evidence.
     """
     size, ends = len(cells.counts), np.array([float(end) for end in cells.grid.ends])
     error = float(np.sqrt(cells.covariance[0, 0]))
@@ -243,7 +243,7 @@ _USUAL_PRICE, _AMOUNT_PRICE, _TINY_PRICE, _LARGE_PRICE, _NEGATIVE_PRICE, _SEPARA
     1.0,
     5.0,
 )
-"""Standard errors that a cell must hold: of usual sizes, of amounts of millions to billions, tiny, large, more where
+"""Standard errors that a cell must hold: of usual sizes, of amounts of millions to billions, tiny, large, more if
 negative; and a run apart from others (tuned; effect not measured).
 
 Chosen on fifty real tables of 150 to 30,000 rows.
@@ -253,7 +253,7 @@ _TINY_SIZE, _AMOUNT_SIZE, _LARGE_SIZE = 2.0**-8, 2.0**20, 2.0**36
 
 
 def _evidence_prices(ends: FloatArray) -> FloatArray:
-    """Return the price of every cell between ends."""
+    """Return the price of every cell: the standard errors that it must show."""
     low, high = ends[:-1], ends[1:]
     magnitudes = np.maximum(np.abs(low), np.abs(high))
     is_tiny = (magnitudes <= _TINY_SIZE) & (np.sign(low) * np.sign(high) > 0)
@@ -263,7 +263,7 @@ def _evidence_prices(ends: FloatArray) -> FloatArray:
 
 
 def refined(cells: Cells, n: int, most_parts: int) -> Grid:
-    """Return the grid of the next round: cells divided into equal parts, the more the more mass they hold."""
+    """Return the grid of the next round: cells with more mass are divided into more equal parts."""
     hull_cells = hull(cells)
     if hull_cells is None:
         return cells.grid
@@ -278,6 +278,7 @@ def refined(cells: Cells, n: int, most_parts: int) -> Grid:
 
 
 def _divide_cell(low: Edge, high: Edge, parts: int) -> list[Edge]:
+    """Return the starts of equal parts of a cell."""
     if isinstance(low, int) and isinstance(high, int):
         return [low + (high - low) * i // parts for i in range(parts)]
     # Divided first: the difference may be beyond all floats.
@@ -285,7 +286,7 @@ def _divide_cell(low: Edge, high: Edge, parts: int) -> list[Edge]:
 
 
 def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
-    """Return bounds that hold nearly all of ``n`` values, or None where no mass was found.
+    """Return bounds that contain nearly all of ``n`` values, or None without significant mass.
 
     They are made of two quantiles, which leave out a share t of the rows on either side. Where counts are exact, t
     is 0.5 %. Noise makes that impossible to see (at n = 32,561 it has the size of 1 % of the rows): then t is up to
@@ -311,17 +312,17 @@ def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
         low = 0.0
     if ends[last_cell + 1] <= 0 < high:
         high = 0.0
-    # What has a cell of its own goes on no further.
+    # A cell of a single value has no tail beyond this value.
     if ends[last_cell + 1] - ends[last_cell] < POINT * abs(ends[last_cell]):
         high = min(high, float(ends[last_cell]))
     return _end_at_zero(low, high, cells, hull_cells)
 
 
 def truth_values(cells: Cells, present: float, missing: float = 0.0) -> tuple[float, float] | None:
-    """Return 0 and 1 where these two seem to hold all of ``present`` rows, or None where they do not.
+    """Return 0 and 1 if these two values seem to have all of ``present`` rows, or None.
 
-    No other two values are as common, so that they need less evidence than bounds that are chosen among hundreds: as
-    many rows as are present, within the noise of both counts and that of the nulls, of variance ``missing``.
+    These are the most frequent pair of values, so that they need less evidence than bounds chosen among hundreds. Their
+    rows must equal ``present`` within the noise of both counts and of the nulls (variance ``missing``).
     """
     ends, edges = cells.grid.ends, cells.grid.edges
     if 1 not in edges:
@@ -346,7 +347,7 @@ measured)."""
 
 
 def outer_bounds(cells: Cells, present: float) -> tuple[float, float] | None:
-    """Return where the cells that hold ``present`` rows begin and end, or None where there are none but that of 0."""
+    """Return the ends of the cells that have ``present`` rows, or None if only the cell of 0 has rows."""
     outer_cells = fullest(cells, present)
     if outer_cells is None:
         return None
@@ -357,7 +358,7 @@ def outer_bounds(cells: Cells, present: float) -> tuple[float, float] | None:
 
 
 def _end_at_zero(low: float, high: float, cells: Cells, outer_cells: tuple[int, int]) -> tuple[float, float] | None:
-    """Return bounds that end at 0 where a cell around it is the outermost; None where there is no other."""
+    """Return bounds that end at 0 if the outermost cell contains 0; None if there is no other cell."""
     ends = cells.grid.ends
     starts_at_zero, ends_at_zero = (
         (ends[place] < 0 < ends[place + 1]) and not cells.grid.whole for place in outer_cells
@@ -370,7 +371,7 @@ def _end_at_zero(low: float, high: float, cells: Cells, outer_cells: tuple[int, 
 def _extrapolate_bound(
     counts: FloatArray, starts: Sequence[float], stops: Sequence[float], middle: float, rank: float, weight: float
 ) -> float:
-    """Return a bound on the side where cells start, at a distance from the median that follows from two quantiles."""
+    """Return a bound on the side of ``starts``, at a distance from the median that two quantiles determine."""
     tail_distance = _quantile(counts, starts, stops, rank) - middle
     inner_distance = _quantile(counts, starts, stops, min(4 * rank, 0.4 * float(counts.sum()))) - middle
     growth = tail_distance / inner_distance if inner_distance and tail_distance / inner_distance > 0 else math.inf
@@ -380,7 +381,7 @@ def _extrapolate_bound(
 
 
 def _quantile(counts: FloatArray, starts: Sequence[float], stops: Sequence[float], rank: float) -> float:
-    """Return where the running sum of counts first exceeds ``rank``, linearly within the cell."""
+    """Return the point at which the running sum of counts exceeds ``rank``, linearly within the cell."""
     cumulative_count = 0.0
     for count, start, stop in zip(counts.tolist(), starts, stops, strict=True):
         if cumulative_count + count > rank:
