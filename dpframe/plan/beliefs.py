@@ -104,6 +104,7 @@ def chance(delta: float) -> str:
         return f"1 in {math.floor(odds)}"
     for size, name in ((1e12, " million million"), (1e9, " billion"), (1e6, " million"), (1.0, "")):
         if odds >= size:
+            # Two significant digits, rounded down: the chance is never understated.
             digits = 10.0 ** (math.floor(math.log10(odds / size)) - 1)
             return f"1 in {math.floor(odds / size / digits) * digits:,.10g}{name}"
     return "1"

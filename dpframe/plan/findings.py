@@ -221,6 +221,7 @@ def _find_noisy_means(noises: Mapping[str, float], found_columns: int, inferred_
     """
     order = sorted(noises, key=noises.__getitem__)
     usable_count = len(order)
+    # Fewer measured columns share the budget, so that each has less noise.
     while (
         usable_count
         and _noise_ratio(noises[order[usable_count - 1]], found_columns - len(order) + usable_count, inferred_columns)

@@ -116,6 +116,7 @@ def dearest(costs: Iterable[tuple[Way | None, Fraction | float | int]]) -> Fract
             total += Fraction(cost)
         else:
             sums[way] = sums.get(way, Fraction(0)) + Fraction(cost)
+    # Each column follows one of its ways: its costs do not add up.
     columns = {column for column, _ in sums}
     return total + sum(max(cost for way, cost in sums.items() if way[0] == column) for column in columns)
 
@@ -159,6 +160,7 @@ def _escape_probability(spec: Asked, contributions: int) -> float:
 def asked_epsilon(asked: AskedOf, contributions: int) -> float:
     """Return the ε of all histograms with geometric noise; infinite if a domain is unknown."""
     histograms = flat(asked)
+    # A rare value above its threshold would reveal a row: δ = 0 forbids this.
     if any(h.threshold for _, h in histograms):
         return math.inf
     # 2α/(1 − α)² = 1/(cosh(rate) − 1), and cosh(r) − 1 = 2·sinh²(r/2).
@@ -201,6 +203,7 @@ _UNDERCUT_MESSAGE = "inference claims {} but its counts have less noise than tha
 
 def undercut(asked: AskedOf, contributions: int, budget: Budget, stated: Step | None) -> list[str]:
     """Return messages about costs above the stated step, or above the budget if there is no step."""
+    # Plans with δ = 0 have no step: geometric noise has an ε.
     if stated is None and budget.delta == 0:
         epsilon = asked_epsilon(asked, contributions)
         return [] if epsilon <= budget.epsilon else [_UNDERCUT_MESSAGE.format(budget.stated())]
@@ -296,6 +299,7 @@ def null_count(measured: Iterable[Measured]) -> tuple[float, float] | None:
     (13.0, 1.0)
     """
     weighted_counts = [(m.missing, 1 / m.variance) for m in measured if m.missing is not None]
+    # Weights are inverse variances, as the counts have independent noise.
     weight = math.fsum(w for _, w in weighted_counts)
     return (math.fsum(count * w for count, w in weighted_counts) / weight, 1 / weight) if weighted_counts else None
 
@@ -360,6 +364,7 @@ class Inferred:
     def __post_init__(self) -> None:
         if any(one.earlier for one in self.earlier):
             raise PlanError("inferences that are earlier than others are one list; name each in it once")
+        # Least squares needs nested cells: every round divides the cells before.
         finest: dict[tuple[str, str], Measured] = {}
         for histogram in self.measured:
             coarser = finest.get((histogram.column, histogram.kind))

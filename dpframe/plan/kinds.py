@@ -40,6 +40,7 @@ def way_of(counts: Mapping[str, int], error: float, ways: Container[str]) -> str
     """Return the way of the most frequent kind in noisy counts; text if no kind is significant."""
     sums = _sum_candidates(counts)
     set_way = max(SETS, key=lambda name: sums[name])
+    # An empty set has no items that show their kind.
     sums[set_way] += counts["empty set"]
     largest_way = max(sums, key=lambda name: sums[name])
     # Leading zeros are lost in a number, so that codes stay text.
@@ -80,6 +81,7 @@ def unread_kind(
     evidence = [(float(unread_counts[kind]), variance)]
     if nulls is not None:
         unread_nulls, unread_variance = nulls[0] - counts["null"], nulls[1] + variance
+        # Nulls that are not of the kind null are values of unread kinds: a second estimate.
         evidence.append((unread_counts[kind] + unread_nulls, variance + unread_variance))
     return kind if any(_is_significant(count, count_variance**0.5) for count, count_variance in evidence) else None
 

@@ -57,6 +57,7 @@ def _to_bytes(values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(values.type):  # of views Arrow takes nothing
         entry_bytes = _to_bytes(values.dictionary)
         return pa.DictionaryArray.from_arrays(values.indices, entry_bytes).dictionary_decode()
+    # Arrow cannot cast the type null to text.
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), pa.large_binary())
     return values.cast(pa.large_string()).cast(pa.large_binary())
@@ -81,6 +82,7 @@ class Texts(Task):
         assert isinstance(counter, Values)
         values, counts = counter.listed()
         noisy, missing = self._add_noise(np.concatenate([counter.counts, counts]), noise, stream)
+        # Only values above the threshold leave: rarer values could identify a row.
         frequent_places = np.flatnonzero(noisy >= threshold)
         pairs = zip(values.take(pa.array(frequent_places)).to_pylist(), noisy[frequent_places].tolist(), strict=True)
         decoded = [(text_of(value), count) for value, count in pairs]
@@ -154,9 +156,11 @@ class CutRows:
         for start, size in zip(starts[sizes > self.cap], sizes[sizes > self.cap], strict=True):
             members = names.take(pa.array(item[start : start + size])).to_pylist()
             row_bytes = b"".join(len(member).to_bytes(8, "little") + member for member in sorted(members))
+            # The salt depends on the whole set, so that no item wins in every row.
             salt = hashlib.blake2b(row_bytes, key=self.key).digest()
             order = sorted(range(size), key=lambda i: hashlib.blake2b(salt + members[i], key=self.key).digest())
             is_sampled[start + np.array(order[self.cap :])] = False
+        # Truncation may leave an item without rows: it does not exist then.
         counts = np.bincount(item[is_sampled], minlength=len(names)).astype(np.int64)
         used_items = np.flatnonzero(counts)
         return nulls, names.take(pa.array(used_items)), pa.array(counts[used_items])
@@ -232,6 +236,7 @@ class Ranks(Texts):
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
         """Append the released values in the declared order, without values that are not declared."""
+        # Only declared values have a rank.
         places = {value: place for place, value in enumerate(self.field.order)}
         declared_pairs = [pair for pair in released if pair[0] in places]
         super()._release(sorted(declared_pairs, key=lambda pair: places[pair[0]]), variance, missing)

@@ -64,6 +64,7 @@ class Task(ABC):
 
     def space(self) -> Space:
         """Return the column's space."""
+        # A column of decimals keeps its precision and scale.
         inner, decimal = self.inner(), self.field.decimal
         inner = inner if decimal is None else inner.in_decimals(*decimal)
         return Nullable(inner) if self.others_are_null or self._has_nulls() else inner
@@ -75,6 +76,7 @@ class Task(ABC):
 
     def _add_noise(self, exact: Ints, noise: CountNoise, stream: ColumnStream) -> tuple[Ints, int | None]:
         """Return noisy counts, and the noisy count of nulls (the first count) if the type has nulls."""
+        # A type without nulls has no count of nulls to pay for.
         if not self.field.nullable:
             return noise.add(exact[1:], stream), None
         noisy = noise.add(exact, stream)

@@ -123,6 +123,7 @@ def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contr
     if isinstance(allowed, Step) or allowed.delta > 0:
         step = allowed if isinstance(allowed, Step) else largest_step(allowed, ALONE)
         return _calibrate_gaussian(step, histogram_tuple, relative_shares, contributions)
+    # Without δ no threshold is high enough for a rare value.
     if any(h.unknown for h in histogram_tuple):
         raise ParameterError("unknown domains need delta above 0")
     parts = [
@@ -137,6 +138,7 @@ def _calibrate_gaussian(
     step_limit: Step, histograms: tuple[Histogram, ...], relative_shares: tuple[float, ...], k: int
 ) -> Spending:
     """Return the least noise in 12 digits whose exact step is within the limit."""
+    # Only cells of unknown domains can escape their threshold.
     candidates = k * int(dearest((h.way, h.cells * h.unknown) for h in histograms))
     escape = step_limit.delta * (1 - TAILS) * (1 - 1e-6) if candidates else 0.0
     slack = step_limit.delta * TAILS
@@ -171,6 +173,7 @@ def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contribu
     The share depends only on public facts: the number of rows, and the histograms of the columns' types. Unshuffled
     rows leave little budget to central steps.
     """
+    # Unshuffled rows need most of the budget themselves.
     if not histograms or not secret or n < 1:
         return LEAST_SHARE
     shares = float(dearest((h.way, h.share) for h in histograms))
@@ -183,6 +186,7 @@ def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contribu
 def _find_threshold(sigma2: float, contributions: int, probability: float) -> int:
     """Return the least count that a count of ``contributions`` reaches with at most this probability."""
     distance = max(0, math.floor(math.sqrt(sigma2) * -NormalDist().inv_cdf(min(probability, 0.4))))
+    # The normal quantile is only a start: the discrete tail decides.
     while gaussian_tail(sigma2, distance) > probability:
         distance += 1
     return contributions + distance

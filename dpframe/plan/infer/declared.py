@@ -65,6 +65,7 @@ def infer_spaces(
             undeclared_columns.append(column)
         else:
             known_spaces[column.name] = space
+    # One message asks for all declarations.
     if undeclared_columns and infer == "public":
         raise ParameterError(_request_declarations(undeclared_columns))
     data_columns = [column.name for column in undeclared_columns if infer == "data"]
@@ -208,6 +209,7 @@ def _to_declarations(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, An
 
 def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
     """Return the space that is declared for a column; `ColumnError` if the column's type does not allow it."""
+    # Columns of any kind accept every space.
     type_ = None if is_open(column.type) else column.type
     try:
         if column.written and two_numbers(declared[column.name]):
@@ -219,6 +221,7 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
         if column.written:
             written_type(space)
         if column.of_day:
+            # Times of day are durations from midnight.
             ends = space.inner_space.instants(np.array([0.0, space.values - 1.0]))
             if ends[0] < np.timedelta64(0, "us") or ends[1] >= np.timedelta64(1, "D"):
                 raise ColumnError(

@@ -85,6 +85,7 @@ def present_numbers(array: pa.Array) -> tuple[npt.NDArray[Any], int]:
     if present.dtype.kind == "f":
         numbers = present[~np.isnan(present)].astype(np.float64)
         return numbers, missing + len(present) - len(numbers)
+    # Cells are signed: larger values count in the last cell.
     if present.dtype == np.uint64:
         present = np.minimum(present, np.uint64(_MAX_INT64))
     return present.astype(np.int64), missing
@@ -228,6 +229,7 @@ class Numbers(Task):
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the cells of a round."""
         exact = counter.counts
+        # The last cells of the first round are the steps.
         if self.has_steps and not self.rounds:
             steps = self.noises[0].add(exact[-len(STEPS) :], stream.skip(_STEP_PLANES))
             self.measured.append(

@@ -175,6 +175,7 @@ class Objects(Task):
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the kinds, then the histograms of the chosen way."""
+        # The way's task stores its own counts, which its grids depend on.
         if self._kind_way is not None:
             task = self._ways[self._kind_way]
             measured_count = len(task.measured)

@@ -153,6 +153,7 @@ class Measurement:
                 for task in tasks
                 if (place := task.asks(i)) is not None
             }
+            # All columns of a round are counted in one pass over the data.
             if pending_tasks:
                 counters = {name: task.counter() for name, (task, _) in pending_tasks.items()}
                 (count or counting(read))(counters)
@@ -214,6 +215,7 @@ def _request_digest(columns: Sequence[Field], n: int, budget: Budget | Step, *pa
 
 def _make_task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int = 3) -> Task:
     """Return the inference task of a column by its type; `ColumnError` for identifiers and other types."""
+    # Lone surrogates cannot be written as UTF-8, so that no plan can store them.
     if any("\ud800" <= letter <= "\udfff" for letter in column.name):
         raise ParameterError(f"column name {column.name!r} is not valid Unicode; rename it")
     type_space = from_type(replace(column, nullable=False))

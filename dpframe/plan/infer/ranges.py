@@ -288,10 +288,10 @@ def _divide_cell(low: Edge, high: Edge, parts: int) -> list[Edge]:
 def bounds(cells: Cells, n: int) -> tuple[float, float] | None:
     """Return bounds that contain nearly all of ``n`` values, or None without significant mass.
 
-    They are made of two quantiles, which leave out a share t of the rows on either side. Where counts are exact, t
-    is 0.5 %. Noise makes that impossible to see (at n = 32,561 it has the size of 1 % of the rows): then t is up to
-    5 %, and the way from the median is continued as it went on before: by (t-quantile − median) over (4t-quantile
-    − median), which is 1.2 where the density is flat, 1.7 for a normal one, 2.6 for a log-normal one.
+    They follow from two quantiles, which leave out a share t of the rows on either side. For exact counts, t is 0.5 %.
+    Noise hides such small tails (at n = 32,561 it has the size of 1 % of the rows): then t is up to 5 %, and the
+    distance from the median is extrapolated. Its factor is (t-quantile − median) over (4t-quantile − median): 1.2 for
+    a flat density, 1.7 for a normal one, 2.6 for a log-normal one.
     """
     hull_cells = hull(cells)
     if hull_cells is None:

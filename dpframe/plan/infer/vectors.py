@@ -55,6 +55,7 @@ def _count_norms(grid: Grid, length: int, nullable: bool, values: Any) -> Ints:
     """
     rows, fits = float_rows(values, length)
     counts = np.concatenate([[0], grid.count(float_norms(rows))])
+    # Every row counts under exactly one cell, which keeps the sensitivity.
     counts[0 if nullable else -1] += len(fits) - len(rows)
     return counts
 
@@ -108,6 +109,7 @@ class Lists(Task):
             counts = tuple(noisy.tolist())
             self.measured.append(Measured(self.field.name, "norms", self.grid.edges, counts, noise.variance, missing))
             return
+        # Bonferroni: a false alarm among all lengths has probability FALSE_ALARM.
         threshold_count = NormalDist().inv_cdf(1 - FALSE_ALARM / LONGEST) * noise.variance**0.5
         visible_lengths = np.flatnonzero(noisy > threshold_count)
         visible_lengths = visible_lengths[visible_lengths > 0]
