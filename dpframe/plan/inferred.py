@@ -95,7 +95,7 @@ class Asked:
         object.__setattr__(self, "variance", float(self.variance))
 
     def changes(self, contributions: int) -> int:
-        """Return how many counts one person can change, by `contributions` each or (worst case) by 1."""
+        """Return the largest number of counts that one person can change; each then changes by 1."""
         return 2 * self.cells * contributions
 
 
