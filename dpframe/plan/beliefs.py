@@ -1,4 +1,4 @@
-"""What an (ε, δ) means for one person: how sure of a row a release makes somebody on average, and how often right."""
+"""The meaning of (ε, δ) for one person: bounds on beliefs about a row, and on the success of guesses."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PRIORS = (0.01, 0.1, 0.5, 0.9)
-"""Chances beforehand that a table of beliefs has by default (limit of a page)."""
+"""Prior probabilities of a table of beliefs by default (limit of a page)."""
 
 
 def best_guess(budget: Budget) -> float:
-    """Return how often the best guess between two equally likely rows can be right: (e^ε + δ)/(1 + e^ε).
+    """Return the largest probability that a guess between two equally likely rows is right: (e^ε + δ)/(1 + e^ε).
 
-    That is (1 + t)/2 for the largest total variation distance that (ε, δ) allows, t = (e^ε − 1 + 2δ)/(e^ε + 1): with A
-    the outcomes that P favours, t = P(A) − Q(A), and P(A) ≤ e^ε·Q(A) + δ, 1 − Q(A) ≤ e^ε·(1 − P(A)) + δ add up to it.
+    This is (1 + t)/2 for the largest total variation distance under (ε, δ), t = (e^ε − 1 + 2δ)/(e^ε + 1). With A the
+    outcomes that P favours, t = P(A) − Q(A). The bounds P(A) ≤ e^ε·Q(A) + δ and 1 − Q(A) ≤ e^ε·(1 − P(A)) + δ add up to
+    t.
     """
     return after(0.5, budget)
 
 
 def after(before: float, budget: Budget) -> float:
-    """Return the largest belief in a person's true row, of two, on average over what the release may show.
+    """Return the largest posterior belief in a person's true row, of two rows, on average over releases.
 
-    With δ = 0 it holds for everything that is seen: odds grow by no more than e^ε. With δ > 0 some outcomes may say
-    more, and more often than with a chance of δ (6 to 57 times as often for losses like a Gaussian's). The mean belief
-    in the truth, Σ πP²/(πP + (1−π)Q), is convex and homogeneous in (P, Q). So it is largest for the mechanism of which
-    all (ε, δ)-private pairs are functions (Kairouz, Oh and Viswanath 2015, Theorem 3.1), which with chance δ reveals
-    all, and otherwise is ε-private.
+    With δ = 0 the bound is valid for every outcome: odds grow by no more than e^ε. With δ > 0 some outcomes may reveal
+    more, and more often than with probability δ (6 to 57 times as often for losses like a Gaussian's). The mean belief
+    in the truth, Σ πP²/(πP + (1−π)Q), is convex and homogeneous in (P, Q). So one mechanism maximises it: the one from
+    which every (ε, δ)-private pair follows by post-processing (Kairouz, Oh and Viswanath 2015, Theorem 3.1). With
+    probability δ this mechanism reveals all, and otherwise it is ε-private.
     """
-    most = 1 / (1 + (1 - before) / before * math.exp(-budget.epsilon))
-    return most * (1 - budget.delta) + budget.delta
+    pure_belief = 1 / (1 + (1 - before) / before * math.exp(-budget.epsilon))
+    return pure_belief * (1 - budget.delta) + budget.delta
 
 
 def belief_table(plan: PlanData, priors: Iterable[float] = PRIORS) -> pd.DataFrame:
-    """Return between what a belief in one of two values of a person's row can be moved, a row per prior.
+    """Return bounds on the posterior belief in one of two values of a person's row, one row per prior.
 
-    Somebody believes in one value with probability π. On average over what the release may show, their belief is at
-    most ``upper`` if that value is true, δ + (1 − δ)/(1 + (1−π)/π·e^−ε), and at least ``lower`` if the other one is.
-    With δ = 0 both hold for everything that is seen. ``local_lower`` and ``local_upper`` hold even if they know which
+    Somebody believes in one value with probability π. On average over releases, their belief is at most ``upper`` if
+    the value is true: δ + (1 − δ)/(1 + (1−π)/π·e^−ε). It is at least ``lower`` if the other value is true. With δ = 0
+    both bounds are valid for every outcome. ``local_lower`` and ``local_upper`` are valid even if they know which
     released rows are the person's (`located`).
 
     Raises
@@ -60,8 +61,10 @@ def belief_table(plan: PlanData, priors: Iterable[float] = PRIORS) -> pd.DataFra
     """
     import pandas as pd
 
-    given = list(priors) if isinstance(priors, Iterable) else []
-    if not given or not all(isinstance(p, int | float) and not isinstance(p, bool) and 0 < p < 1 for p in given):
+    prior_list = list(priors) if isinstance(priors, Iterable) else []
+    if not prior_list or not all(
+        isinstance(p, int | float) and not isinstance(p, bool) and 0 < p < 1 for p in prior_list
+    ):
         raise ParameterError("priors must be probabilities above 0 and below 1, e.g. priors=[0.01, 0.5]")
     rows = [
         {
@@ -69,9 +72,9 @@ def belief_table(plan: PlanData, priors: Iterable[float] = PRIORS) -> pd.DataFra
             for name, budget in (("", plan.release), ("local_", plan.located))
             for end, bound in [("lower", 1 - after(1 - p, budget)), ("upper", after(p, budget))]
         }
-        for p in given
+        for p in prior_list
     ]
-    return pd.DataFrame(rows, index=pd.Index([float(p) for p in given], name="prior"))
+    return pd.DataFrame(rows, index=pd.Index([float(p) for p in prior_list], name="prior"))
 
 
 def percent(share: float) -> str:
@@ -83,6 +86,7 @@ def percent(share: float) -> str:
     gap = 1 - share
     if gap <= 1e-9:
         return "100 %"
+    # Enough digits that the rounded share still differs from 100 %.
     digits = 1 if share <= 0.999 else -math.floor(math.log10(gap)) - 2
     return f"{math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f} %"
 
@@ -100,6 +104,7 @@ def chance(delta: float) -> str:
         return f"1 in {math.floor(odds)}"
     for size, name in ((1e12, " million million"), (1e9, " billion"), (1e6, " million"), (1.0, "")):
         if odds >= size:
+            # Two significant digits, rounded down: the chance is never understated.
             digits = 10.0 ** (math.floor(math.log10(odds / size)) - 1)
             return f"1 in {math.floor(odds / size / digits) * digits:,.10g}{name}"
     return "1"

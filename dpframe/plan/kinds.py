@@ -1,4 +1,4 @@
-"""What inference asks of a column: of objects first the kinds of their values, then what the kind found asks for."""
+"""Histograms of a column by its kind of values; columns of objects first measure the kinds of their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpframe.spaces.object_reading import LEADING_ZEROS
 SETS = ("set of text", "set of whole numbers")
 """Ways of sets."""
 
-_CANDIDATES: dict[str, tuple[str, ...]] = {
+_KINDS_BY_WAY: dict[str, tuple[str, ...]] = {
     "text": ("text", "bytes"),
     "boolean": ("boolean",),
     "number": ("whole number", "number"),
@@ -20,34 +20,41 @@ _CANDIDATES: dict[str, tuple[str, ...]] = {
     "set of whole numbers": ("set of whole numbers",),
     "list of numbers": ("list of numbers",),
 }
-"""Kinds that are read alike."""
+"""Kinds of values that each way reads."""
 
-_NARROWER = {"number": "whole number", "timestamp": "date"}
-"""What a column is read as where nothing shows that needs the wider kind."""
-
-
-def _sums(counts: Mapping[str, int]) -> dict[str, int]:
-    return {name: sum(counts[kind] for kind in kinds) for name, kinds in _CANDIDATES.items()}
+_NARROWER_KINDS = {"number": "whole number", "timestamp": "date"}
+"""Narrower way of a column if no significant count needs the wider way."""
 
 
-def _shows(count: float, error: float) -> bool:
-    """Return whether values show, by the kind that they are of: it is one of many."""
+def _sum_candidates(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the count of every way: the sum over the kinds that it reads."""
+    return {name: sum(counts[kind] for kind in kinds) for name, kinds in _KINDS_BY_WAY.items()}
+
+
+def _is_significant(count: float, error: float) -> bool:
+    """Return whether a count exceeds its noise; the level allows for many kinds."""
     return count > DETECTION_SE * error * 2**0.5
 
 
 def way_of(counts: Mapping[str, int], error: float, ways: Container[str]) -> str:
-    """Return the way that noisy counts of kinds ask for; text, where they show none that there is."""
-    sums = _sums(counts)
-    sets = max(SETS, key=lambda name: sums[name])
-    sums[sets] += counts["empty set"]
-    most = max(sums, key=lambda name: sums[name])
+    """Return the way of the most frequent kind in noisy counts; text if no kind is significant."""
+    sums = _sum_candidates(counts)
+    set_way = max(SETS, key=lambda name: sums[name])
+    # An empty set has no items that show their kind.
+    sums[set_way] += counts["empty set"]
+    largest_way = max(sums, key=lambda name: sums[name])
+    # Leading zeros are lost in a number, so that codes stay text.
     has_codes = counts.get(LEADING_ZEROS, 0) > DETECTION_SE * error
-    if not _shows(sums[most], error) or most not in ways or has_codes:
+    if not _is_significant(sums[largest_way], error) or largest_way not in ways or has_codes:
         return "text"
-    return most if most not in _NARROWER or counts[most] > DETECTION_SE * error else _NARROWER[most]
+    return (
+        largest_way
+        if largest_way not in _NARROWER_KINDS or counts[largest_way] > DETECTION_SE * error
+        else _NARROWER_KINDS[largest_way]
+    )
 
 
-_ALSO_READ = {
+_LOSSLESS_KINDS = {
     "set of text": ("empty set",),
     "set of whole numbers": ("empty set",),
     "list of numbers": ("set of whole numbers", "empty set"),
@@ -58,24 +65,25 @@ _ALSO_READ = {
 def unread_kind(
     counts: Mapping[str, int], variance: float, nulls: tuple[float, float] | None, ways: Collection[str]
 ) -> str | None:
-    """Return a kind of values that shows, and that the way gone reads as null, or None.
+    """Return a significant kind of values that the chosen way reads as null, or None.
 
-    ``nulls``: the values that were read as null, and the variance of that count: those of the kinds that the way does
-    not read are among them. A kind shows as surely as the one that a column is read as must.
+    ``nulls``: the number of values that were read as null, and its variance. The values of unread kinds are among them.
+    The level is the level for the column's own kind.
     """
     way = way_of(counts, variance**0.5, ways)
-    wider = next((wide for wide, narrow in _NARROWER.items() if narrow == way), way)
+    wider_way = next((candidate for candidate, narrow_way in _NARROWER_KINDS.items() if narrow_way == way), way)
     holds_all = way == "text" and set(ways) <= set(WRITTEN)
-    if holds_all or not _shows(_sums(counts)[wider], variance**0.5):
+    if holds_all or not _is_significant(_sum_candidates(counts)[wider_way], variance**0.5):
         return None
-    read = {"null", *_CANDIDATES[wider], *_ALSO_READ.get(way, ())}
-    others = {kind: count for kind, count in counts.items() if kind not in read}
-    kind = max(others, key=lambda name: others[name])
-    evidence = [(float(others[kind]), variance)]
+    read_kinds = {"null", *_KINDS_BY_WAY[wider_way], *_LOSSLESS_KINDS.get(way, ())}
+    unread_counts = {kind: count for kind, count in counts.items() if kind not in read_kinds}
+    kind = max(unread_counts, key=lambda name: unread_counts[name])
+    evidence = [(float(unread_counts[kind]), variance)]
     if nulls is not None:
-        rest, rest_variance = nulls[0] - counts["null"], nulls[1] + variance
-        evidence.append((others[kind] + rest, variance + rest_variance))
-    return kind if any(_shows(count, noise**0.5) for count, noise in evidence) else None
+        unread_nulls, unread_variance = nulls[0] - counts["null"], nulls[1] + variance
+        # Nulls that are not of the kind null are values of unread kinds: a second estimate.
+        evidence.append((unread_counts[kind] + unread_nulls, variance + unread_variance))
+    return kind if any(_is_significant(count, count_variance**0.5) for count, count_variance in evidence) else None
 
 
 _NUMBERS = ("intervals",) * 3
@@ -98,7 +106,7 @@ SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
 """The kinds of histograms that every way asks for, in their order."""
 
 WRITTEN = ("text", "boolean", "whole number", "number", "date", "timestamp")
-"""Ways that any column of kinds has: what text may write."""
+"""Ways of every column of kinds: the types that text may write."""
 
 ALONE = (
     ("values",),
@@ -110,15 +118,15 @@ ALONE = (
     _NORMS,
     ("lengths", *_NORMS),
 )
-"""What columns ask for whose type says the kind of their values; numbers in fewer rounds where rows are few (limit of
-the format)."""
+"""Histograms of columns whose type determines the kind of their values; few rows allow fewer rounds of numbers (limit
+of the format)."""
 
 
 def is_asked(histograms: Sequence[tuple[str | None, str]]) -> bool:
-    """Return whether some column asks for these histograms, each a way (None where there is none) and a kind."""
-    alone = tuple(kind for way, kind in histograms if way is None)
-    if alone != ("kinds",):
-        return alone in ALONE and len(alone) == len(histograms)
+    """Return whether some column asks for these histograms, each a way (or None) and a kind."""
+    common_kinds = tuple(kind for way, kind in histograms if way is None)
+    if common_kinds != ("kinds",):
+        return common_kinds in ALONE and len(common_kinds) == len(histograms)
     ways: dict[str, tuple[str, ...]] = {}
     for way, kind in histograms:
         if way is not None:

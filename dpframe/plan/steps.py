@@ -1,4 +1,4 @@
-"""What a release gives away, step by step, in the currency in which everything adds up (`gaussian_dp`)."""
+"""Privacy steps of a release, in the unit in which steps add up (`gaussian_dp`)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dpframe.plan.inferred import STATED_SHARE, Inferred
 def steps_of(
     units: Sequence[Randomised], terms: Terms, inferred: Inferred | None, tables: Step | None = None
 ) -> dict[str, Step]:
-    """Return what each part of a release costs a person, by its name.
+    """Return the privacy step of each part of a release, by its name.
 
-    Shuffled rows are one step. Unshuffled, every column of each of a person's rows is one, of pure
-    randomised response that fails with the channel's own δ: dear, as such a row's loss is nothing like Gaussian.
+    Shuffled rows are one step. Without shuffling, every column of each of a person's rows is one step: pure randomised
+    response that fails with the channel's own δ. This accounting is loose, as the loss of one row is far from Gaussian.
     """
     steps: dict[str, Step] = {}
     if inferred is not None:
@@ -34,34 +34,41 @@ def steps_of(
         steps["rows"] = rows
     elif units:
         columns = [unit.step or Step(pure_step(unit.certified.epsilon).mu, unit.mechanism.delta) for unit in units]
-        together = composed_steps(columns * terms.contributions)
-        whole = math.fsum(unit.certified.epsilon for unit in units) * terms.contributions * (1 + 1e-15)
-        added = whole < 100 and not any(unit.step for unit in units)
-        steps["rows"] = Step(min(together.mu, pure_step(whole).mu) if added else together.mu, together.delta)
+        joint_step = composed_steps(columns * terms.contributions)
+        total_epsilon = math.fsum(unit.certified.epsilon for unit in units) * terms.contributions * (1 + 1e-15)
+        # The sum of ε can be tighter than the composition of Gaussian steps.
+        adds_epsilons = total_epsilon < 100 and not any(unit.step for unit in units)
+        steps["rows"] = Step(
+            min(joint_step.mu, pure_step(total_epsilon).mu) if adds_epsilons else joint_step.mu, joint_step.delta
+        )
     return steps
 
 
 def central_budget(inferred: Inferred | None, tables: Step | None, delta: float) -> Budget | None:
-    """Return what is released in addition to the rows, as an (ε, δ) of its own: a row's place hides none of it."""
+    """Return the (ε, δ) of everything released in addition to the rows; shuffling does not protect it."""
     if tables is None or delta == 0:
         return None if inferred is None else inferred.budget
     if inferred is None or inferred.step is not None:
         step = tables if inferred is None or inferred.step is None else composed_steps([inferred.step, tables])
         return Budget(step_epsilon(step, delta * STATED_SHARE) or 5e-324, delta * STATED_SHARE)
-    left = (delta - inferred.budget.delta) * STATED_SHARE
-    return compose([inferred.budget, Budget(step_epsilon(tables, left) or 5e-324, left)])
+    tables_delta = (delta - inferred.budget.delta) * STATED_SHARE
+    return compose([inferred.budget, Budget(step_epsilon(tables, tables_delta) or 5e-324, tables_delta)])
 
 
 def rows_budget(units: Sequence[Randomised], terms: Terms, steps: Mapping[str, Step]) -> Budget:
-    """Return what a release costs on its own where its inference is paid for: never more than the whole promise.
+    """Return the budget of a release after its inference is paid: never more than the whole promise.
 
-    Not the promise less what inference costs: what is composed costs more apart than together.
+    This is not the promise less the cost of inference, because separate accounting costs more than joint composition.
     """
-    rest, delta = composed_steps(step for name, step in steps.items() if name != "inference"), terms.budget.delta
+    remaining_step, delta = (
+        composed_steps(step for name, step in steps.items() if name != "inference"),
+        terms.budget.delta,
+    )
     if "tables" in steps or terms.shuffled_rows is not None or any(unit.mechanism.delta > 0 for unit in units):
-        epsilon = step_epsilon(rest, delta)
+        epsilon = step_epsilon(remaining_step, delta)
     else:
         epsilon = composed_epsilon([unit.column_loss for unit in units] * terms.contributions, delta)
+    # The smallest float above 0: a budget must be positive.
     return Budget(min(epsilon or 5e-324, terms.budget.epsilon), delta)
 
 
@@ -76,36 +83,42 @@ def terms_of(
     tables: Step | None = None,
     most: Step | None = None,
 ) -> Terms:
-    """Return what a promise rests on: what is central is composed with the rows, or (older plans) subtracted.
+    """Return the inputs of the accountant: central steps are composed with the rows, or (older plans) subtracted.
 
-    Unshuffled, where tables are measured too, inference is subtracted: which tables are made, and how much noise
-    the rows have, follow from its outcome, and there no one pair of laws dominates them all.
+    Inference is subtracted if rows are unshuffled and tables are measured. Its outcome then decides the tables and the
+    noise of the rows, and no single pair of laws dominates all outcomes.
     """
-    own, spent = (None, None) if inferred is None else (inferred.step, inferred.budget)
-    budget = promise if spent is None or own is not None else promise.less(spent, "inference")
-    steps = [step for step in (own, tables) if step is not None]
+    inference_step, inference_budget = (None, None) if inferred is None else (inferred.step, inferred.budget)
+    budget = (
+        promise
+        if inference_budget is None or inference_step is not None
+        else promise.less(inference_budget, "inference")
+    )
+    steps = [step for step in (inference_step, tables) if step is not None]
     central = composed_steps(steps) if steps else None
     return Terms(budget, n, sample, secret, contributions, central, row_cap(promise, inferred, most or tables, local))
 
 
 def row_cap(promise: Budget, inferred: Inferred | None, tables: Step | None, local: float | None) -> Budget | None:
-    """Return what ``local_epsilon`` leaves for a row's own loss.
+    """Return the budget that ``local_epsilon`` leaves for a row's own loss.
 
-    Apart from what is central, so that it holds whatever inference gave: who has a plan knows its rows' losses.
+    The budget does not depend on the outcome of inference, because a reader of the plan knows the losses of its rows.
     """
-    beside = None if local is None else central_budget(inferred, tables, promise.delta)
-    if local is None or beside is None:
+    central = None if local is None else central_budget(inferred, tables, promise.delta)
+    if local is None or central is None:
         return None if local is None else Budget(local, promise.delta)
-    what = "inference and measured tables, of what local_epsilon allows,"
-    return Budget(local, promise.delta).less(beside, what, "raise local_epsilon, or lower infer_share or measure_share")
+    subject = "inference and measured tables, of what local_epsilon allows,"
+    return Budget(local, promise.delta).less(
+        central, subject, "raise local_epsilon, or lower infer_share or measure_share"
+    )
 
 
 def step_lines(steps: Mapping[str, Step]) -> list[str]:
-    """Return a line on the steps of a release, and the total."""
-    whole = composed_steps(steps.values())
-    shares = {name: step.square / whole.square if whole.mu else 0 for name, step in steps.items()}
+    """Return one line that lists the steps of a release and their total."""
+    total_step = composed_steps(steps.values())
+    shares = {name: step.square / total_step.square if total_step.mu else 0 for name, step in steps.items()}
     parts = "; ".join(
         f"{name} mu={step.mu:.4g}, slack={step.delta:.3g} ({float(shares[name]):.0%} of mu squared)"
         for name, step in steps.items()
     )
-    return [f"Steps: {parts}; together mu={whole.mu:.4g}, slack={whole.delta:.3g}"]
+    return [f"Steps: {parts}; together mu={total_step.mu:.4g}, slack={total_step.delta:.3g}"]

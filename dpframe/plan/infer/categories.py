@@ -1,4 +1,4 @@
-"""Columns of text and of sets: the values that many rows have, by a threshold on noisy counts."""
+"""Columns of text and of sets: frequent values, by a threshold on noisy counts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from dpframe.totals.counts import OfColumn, Values
 TEXT_SHARE = 0.5
 """Share of the budget of a column of text, relative to 1 of a numeric one (tuned; effect not measured)."""
 
-_OTHER, _NOTHING = "other", ""
+_OTHER_WORD, _EMPTY_TEXT = "other", ""
 
 
 def set_share(cap: int) -> float:
-    """Return the share of a column of sets: by the root of their cap more than that of text."""
+    """Return the share of a column of sets: the share of text times the root of the cap."""
     return TEXT_SHARE * math.sqrt(cap)
 
 
@@ -40,23 +40,24 @@ def is_text(type_: pa.DataType) -> bool:
     return bool(t.is_string(inner) or t.is_large_string(inner) or t.is_string_view(inner) or empty)
 
 
-def _value_counts(values: pa.Array) -> tuple[int, pa.Array, pa.Array]:
-    """Return the nulls of text, and its values as UTF-8 with the rows of each; what is no text counts under nothing."""
+def _count_values(values: pa.Array) -> tuple[int, pa.Array, pa.Array]:
+    """Return the nulls of text, its distinct values as UTF-8, and the rows of each value."""
     if pa.types.is_dictionary(values.type):  # counted by its indices, which are no text to compare
         pairs = pc.value_counts(values.indices)
-        entries, rows = _plain(values.dictionary).take(pairs.field(0)), pairs.field(1)
+        entries, rows = _to_bytes(values.dictionary).take(pairs.field(0)), pairs.field(1)
         present = entries.is_valid()
         return pc.sum(rows.filter(pc.invert(present))).as_py() or 0, entries.drop_null(), rows.filter(present)
-    values = _plain(values)
+    values = _to_bytes(values)
     pairs = pc.value_counts(values.drop_null())
     return values.null_count, pairs.field(0), pairs.field(1)
 
 
-def _plain(values: pa.Array) -> pa.Array:
+def _to_bytes(values: pa.Array) -> pa.Array:
     """Return text as bytes, which Arrow never refuses to read."""
     if pa.types.is_dictionary(values.type):  # of views Arrow takes nothing
-        entries = _plain(values.dictionary)
-        return pa.DictionaryArray.from_arrays(values.indices, entries).dictionary_decode()
+        entry_bytes = _to_bytes(values.dictionary)
+        return pa.DictionaryArray.from_arrays(values.indices, entry_bytes).dictionary_decode()
+    # Arrow cannot cast the type null to text.
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), pa.large_binary())
     return values.cast(pa.large_string()).cast(pa.large_binary())
@@ -69,48 +70,51 @@ class Texts(Task):
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """One, over all values that there are."""
+        """One histogram, over all values of the column."""
         return (Histogram(self.kind, 1, TEXT_SHARE),)
 
     def counter(self) -> OfColumn:
         """Return a counter of values."""
-        return Values(_value_counts)
+        return Values(_count_values)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Release the values whose noisy count reaches the threshold, with their counts."""
         assert isinstance(counter, Values)
         values, counts = counter.listed()
-        noisy, missing = self._noisy(np.concatenate([counter.counts, counts]), noise, stream)
-        kept = np.flatnonzero(noisy >= threshold)
-        pairs = zip(values.take(pa.array(kept)).to_pylist(), noisy[kept].tolist(), strict=True)
+        noisy, missing = self._add_noise(np.concatenate([counter.counts, counts]), noise, stream)
+        # Only values above the threshold leave: rarer values could identify a row.
+        frequent_places = np.flatnonzero(noisy >= threshold)
+        pairs = zip(values.take(pa.array(frequent_places)).to_pylist(), noisy[frequent_places].tolist(), strict=True)
         decoded = [(text_of(value), count) for value, count in pairs]
         self._release([(text, count) for text, count in decoded if text is not None], noise.variance, missing)
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        """Append the released values and their noisy counts to the measured histograms."""
         values, counts = tuple(v for v, _ in released), tuple(c for _, c in released)
         self.measured.append(Measured(self.field.name, self.kind, values, counts, variance, missing))
 
     @property
     def others_are_null(self) -> bool:
-        """Whether all values found are written as numbers, times or truth values, which no word for others is."""
+        """Whether all found values are written as numbers, times or truth values, so that others become null."""
         cells = self.measured[0].cells
         return bool(cells) and self.field.nullable and are_figures(pa.array(cells))
 
     def inner(self) -> Space:
-        """Return the values found; all others are null, or in a bucket: a value that says so, or ``other``.
+        """Return the found values as categories; all others are null, or in the category ``other``.
 
-        Where none is found all are the empty text, which is read as null where numbers or times are expected.
+        An existing value such as "Other" serves as this category. Without any found value, all rows have the empty
+        text. Columns of numbers or times read the empty text as null.
         """
         cells = self.measured[0].cells
         if not cells:
-            return Categorical((_NOTHING,), other=_NOTHING)
+            return Categorical((_EMPTY_TEXT,), other=_EMPTY_TEXT)
         if self.others_are_null:
             return Categorical(cells)
-        return Categorical(cells, other=next((cell for cell in cells if cell.lower() == _OTHER), _OTHER))
+        return Categorical(cells, other=next((cell for cell in cells if cell.lower() == _OTHER_WORD), _OTHER_WORD))
 
 
 def text_of(value: bytes) -> str | None:
-    """Return bytes as text, or None where they are none."""
+    """Return bytes as text, or None if they are no valid UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -119,7 +123,7 @@ def text_of(value: bytes) -> str | None:
 
 @dataclass(frozen=True)
 class CutRows:
-    """Counts rows per item, of Arrow lists; every row is cut to ``cap`` distinct items first."""
+    """Counts rows per item, of Arrow lists; every row is truncated to ``cap`` distinct items first."""
 
     cap: int
     key: bytes = field(repr=False)
@@ -136,35 +140,37 @@ class CutRows:
         values = values.drop_null()
         if pa.types.is_fixed_size_list(values.type):
             values = values.cast(pa.large_list(values.type.value_type))
-        items = _plain(pc.list_flatten(values))
+        items = _to_bytes(pc.list_flatten(values))
         present = np.asarray(items.is_valid())
         encoded = items.filter(pa.array(present)).dictionary_encode()
         names = encoded.dictionary
         rows = np.asarray(pc.list_parent_indices(values))[present].astype(np.int64)
         pairs = rows * max(len(names), 1) + np.asarray(encoded.indices)
         pairs.sort()  # several times faster than np.unique, which hashes
-        pairs = pairs[_changes(pairs)]
+        pairs = pairs[_find_run_starts(pairs)]
         row, item = np.divmod(pairs, max(len(names), 1))
-        # Rows are cut by a keyed hash of their own items: no other row changes what is kept of one.
-        kept = np.ones(len(row), dtype=np.bool_)
-        starts = _changes(row)
+        # A keyed hash of the row's own items selects them: no other row changes the selection.
+        is_sampled = np.ones(len(row), dtype=np.bool_)
+        starts = _find_run_starts(row)
         sizes = np.diff(starts, append=len(row))
         for start, size in zip(starts[sizes > self.cap], sizes[sizes > self.cap], strict=True):
             members = names.take(pa.array(item[start : start + size])).to_pylist()
-            whole = b"".join(len(member).to_bytes(8, "little") + member for member in sorted(members))
-            salt = hashlib.blake2b(whole, key=self.key).digest()
+            row_bytes = b"".join(len(member).to_bytes(8, "little") + member for member in sorted(members))
+            # The salt depends on the whole set, so that no item wins in every row.
+            salt = hashlib.blake2b(row_bytes, key=self.key).digest()
             order = sorted(range(size), key=lambda i: hashlib.blake2b(salt + members[i], key=self.key).digest())
-            kept[start + np.array(order[self.cap :])] = False
-        counts = np.bincount(item[kept], minlength=len(names)).astype(np.int64)
-        used = np.flatnonzero(counts)
-        return nulls, names.take(pa.array(used)), pa.array(counts[used])
+            is_sampled[start + np.array(order[self.cap :])] = False
+        # Truncation may leave an item without rows: it does not exist then.
+        counts = np.bincount(item[is_sampled], minlength=len(names)).astype(np.int64)
+        used_items = np.flatnonzero(counts)
+        return nulls, names.take(pa.array(used_items)), pa.array(counts[used_items])
 
 
-def _changes(ordered: Any) -> Any:
-    """Return where other values begin in an array whose equal values are adjacent."""
-    new = np.ones(len(ordered), dtype=np.bool_)
-    new[1:] = ordered[1:] != ordered[:-1]
-    return np.flatnonzero(new)
+def _find_run_starts(sorted_values: Any) -> Any:
+    """Return the places at which a new value begins in a sorted array."""
+    is_start = np.ones(len(sorted_values), dtype=np.bool_)
+    is_start[1:] = sorted_values[1:] != sorted_values[:-1]
+    return np.flatnonzero(is_start)
 
 
 class Items(Texts):
@@ -179,7 +185,7 @@ class Items(Texts):
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """One, over all items that there are."""
+        """One histogram, over all items of the column."""
         return (Histogram(self.kind, self.cap, set_share(self.cap)),)
 
     def counter(self) -> OfColumn:
@@ -187,50 +193,55 @@ class Items(Texts):
         return Values(CutRows(self.cap, self.key))
 
     def inner(self) -> Space:
-        """Return the items found; all others are in the bucket ``other``."""
-        return self._subset(self._frequent(MOST_ITEMS - 1) or (_OTHER,), _OTHER)
+        """Return the found items as a set space; all others are in the item ``other``."""
+        return self._make_subset(self._list_frequent(MOST_ITEMS - 1) or (_OTHER_WORD,), _OTHER_WORD)
 
-    def _frequent(self, most: int) -> tuple[Any, ...]:
+    def _list_frequent(self, limit: int) -> tuple[Any, ...]:
+        """Return the most frequent found items, sorted."""
         histogram = self.measured[0]
-        frequent = sorted(zip(histogram.counts, histogram.cells, strict=True), reverse=True)[:most]
+        frequent = sorted(zip(histogram.counts, histogram.cells, strict=True), reverse=True)[:limit]
         return tuple(sorted(item for _, item in frequent))
 
-    def _subset(self, items: tuple[Any, ...], other: Any) -> Space:
-        return Subset(items, min(self.cap, Subset(items, other=other).count), other)
+    def _make_subset(self, items: tuple[Any, ...], other_item: Any) -> Space:
+        """Return the space of sets of these items; no set is larger than the number of items."""
+        return Subset(items, min(self.cap, Subset(items, other=other_item).count), other_item)
 
 
 class NumberedItems(Items):
-    """A column of sets of whole numbers; those that are not found are left out."""
+    """A column of sets of whole numbers; items that were not found are left out."""
 
     def counter(self) -> OfColumn:
         """Return a counter of items, by their digits."""
         return Values(CutRows(self.cap, self.key, digits=True))
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        """Append the released items, as whole numbers, and their noisy counts."""
         values, counts = tuple(int(v) for v, _ in released), tuple(c for _, c in released)
         self.measured.append(Measured(self.field.name, self.kind, values, counts, variance, missing))
 
     def inner(self) -> Space:
-        """Return the items found."""
-        return self._subset(self._frequent(MOST_ITEMS) or (0,), None)
+        """Return the found items as a set space."""
+        return self._make_subset(self._list_frequent(MOST_ITEMS) or (0,), None)
 
 
 class Ranks(Texts):
-    """A column of text whose type declares an order: which of the values occur is found.
+    """A column of text whose type declares an order: inference finds the values that occur.
 
-    Values that are not found count with the nearest one that is, so that counts of single values, without those
-    beside them, are none of the column as it is released.
+    A value that was not found counts as the nearest found value. So measured counts of single values differ from the
+    counts of the released column.
     """
 
     kind = "ranks"
     others_are_null = False
 
     def _release(self, released: list[tuple[str, int]], variance: float, missing: int | None) -> None:
+        """Append the released values in the declared order, without values that are not declared."""
+        # Only declared values have a rank.
         places = {value: place for place, value in enumerate(self.field.order)}
-        known = [pair for pair in released if pair[0] in places]
-        super()._release(sorted(known, key=lambda pair: places[pair[0]]), variance, missing)
+        declared_pairs = [pair for pair in released if pair[0] in places]
+        super()._release(sorted(declared_pairs, key=lambda pair: places[pair[0]]), variance, missing)
 
     def inner(self) -> Space:
-        """Return the values found in the declared order; of a single one, there is none."""
+        """Return the found values in the declared order; a single value has no order."""
         cells = self.measured[0].cells
         return Ordinal(cells) if len(cells) > 1 else super().inner()

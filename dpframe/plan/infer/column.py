@@ -1,4 +1,4 @@
-"""What private inference does with one column: which histograms it asks for, and the space they lead to."""
+"""Private inference for one column: its histograms, and the space that follows from them."""
 
 from __future__ import annotations
 
@@ -26,66 +26,70 @@ class Task(ABC):
     @property
     @abstractmethod
     def histograms(self) -> tuple[Histogram, ...]:
-        """All histograms that the column may ask for: public facts, whatever it holds."""
+        """All histograms that the column may ask for: public facts, independent of its values."""
 
     @property
     def rounds(self) -> tuple[Measured, ...]:
-        """The counts of intervals, or of norms, that were measured so far."""
-        return tuple(measured for measured in self.measured if measured.kind in INTERVALS)
+        """The measured counts of intervals, or of norms."""
+        return tuple(histogram for histogram in self.measured if histogram.kind in INTERVALS)
 
     def in_rounds(self, rounds: int) -> Task:
-        """Return the task with no more rounds than these, where it has several of a kind."""
+        """Return the task with at most this many rounds of intervals."""
         return self
 
     def under(self, noises: Sequence[CountNoise]) -> Task:
-        """Return the task with cells that the noise of its histograms lets be seen."""
+        """Return the task with cells wide enough for the noise of its histograms."""
         return self
 
     def asks(self, i: int) -> int | None:
-        """Return the number of the histogram that is asked for in round ``i``, or None if the column is done."""
+        """Return the number of the histogram for round ``i``, or None if the column is done."""
         return i if i < len(self.histograms) else None
 
     @abstractmethod
     def counter(self) -> OfColumn:
-        """Return the counter of the next round, its nulls first."""
+        """Return the counter of the next round; its first count is the nulls."""
 
     @abstractmethod
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
-        """Add noise to a round's counts, and keep what comes out; everything after is post-processing."""
+        """Add noise to a round's counts and store the noisy counts; all later steps are post-processing."""
 
     @abstractmethod
     def inner(self) -> Space:
-        """Return the space of the values that are present."""
+        """Return the space of the values that are not null."""
 
     @property
     def others_are_null(self) -> bool:
-        """Whether values that were not found are read as null."""
+        """Whether values that were not found become null."""
         return False
 
     def space(self) -> Space:
         """Return the column's space."""
+        # A column of decimals keeps its precision and scale.
         inner, decimal = self.inner(), self.field.decimal
         inner = inner if decimal is None else inner.in_decimals(*decimal)
         return Nullable(inner) if self.others_are_null or self._has_nulls() else inner
 
     def _has_nulls(self) -> bool:
+        """Return whether the noisy counts of nulls are significant."""
         nulls = null_count(self.measured)
         return nulls is not None and nulls[0] > DETECTION_SE * nulls[1] ** 0.5
 
-    def _noisy(self, exact: Ints, noise: CountNoise, stream: ColumnStream) -> tuple[Ints, int | None]:
-        """Return noisy counts, and that of nulls, the first one, where the type has them."""
+    def _add_noise(self, exact: Ints, noise: CountNoise, stream: ColumnStream) -> tuple[Ints, int | None]:
+        """Return noisy counts, and the noisy count of nulls (the first count) if the type has nulls."""
+        # A type without nulls has no count of nulls to pay for.
         if not self.field.nullable:
             return noise.add(exact[1:], stream), None
         noisy = noise.add(exact, stream)
         return noisy[1:], int(noisy[0])
 
 
-def _null_count(values: Any) -> int:
+def _count_nulls(values: Any) -> int:
+    """Return the number of nulls of an Arrow array."""
     return int(values.null_count)
 
 
 class Presence(Task):
-    """A column whose type says its space: only whether it has nulls is to be found, if it can."""
+    """A column whose type determines its space: inference finds only whether it has nulls."""
 
     share = 0.1
 
@@ -95,18 +99,18 @@ class Presence(Task):
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """One count of nulls, where the type has them."""
+        """One count of nulls, if the type has nulls."""
         return (Histogram("nulls", 1, self.share),) if self.field.nullable else ()
 
     def counter(self) -> OfColumn:
         """Return a counter of nulls."""
-        return Cells(_null_count, 1)
+        return Cells(_count_nulls, 1)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
         """Measure the number of nulls."""
-        _, missing = self._noisy(counter.counts, noise, stream)
+        _, missing = self._add_noise(counter.counts, noise, stream)
         self.measured.append(Measured(self.field.name, "nulls", (), (), noise.variance, missing))
 
     def inner(self) -> Space:
-        """Return what the type says."""
+        """Return the space that the type determines."""
         return self._space

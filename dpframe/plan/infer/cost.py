@@ -1,6 +1,6 @@
-"""What private inference may spend (a share of M², or of ε with δ = 0), what it costs, and what noise that asks for.
+"""Budget of private inference (a share of M², or of ε with δ = 0), its cost, and the noise for it.
 
-What a histogram costs, and why, is said in `dpframe.plan.inferred`.
+`dpframe.plan.inferred` derives the cost of a histogram.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise
 
 RARE = 50
-"""A value in at least one of so many rows is to be found, where half of M² reaches it (tuned; effect not measured)."""
+"""Inference finds values in at least one of this many rows, if half of M² is enough (tuned; effect not measured)."""
 LEAST_SHARE, MOST_SHARE = 0.05, 0.5
-"""Limits of the share of M² that inference takes, where nothing else is said (tuned; effect not measured)."""
+"""Limits of the default share of M² for inference (tuned; effect not measured)."""
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """One noisy histogram: the kind of its cells, the most of them a row counts under, its share of the budget.
+    """One noisy histogram: the kind of its cells, the largest number of cells per row, its share of the budget.
 
-    ``way`` names a column and one of its ways, only one of which is gone; None where the histogram is always asked.
-    ``sized`` says whether what inference takes by default is as much as this histogram needs.
+    ``way`` names a column and one of its ways, if the histogram belongs to a way; inference follows one way only.
+    ``sized`` says whether this histogram counts when the default budget of inference is chosen.
     """
 
     kind: str
@@ -47,15 +47,15 @@ class Histogram:
 
     @property
     def unknown(self) -> bool:
-        """Whether its cells are known only from the rows."""
+        """Whether the cells are known only from the rows."""
         return self.kind in UNKNOWN
 
     def changes(self, contributions: int) -> int:
-        """Return how many counts one person can change (by `contributions` each, in the worst case: by 1)."""
+        """Return the largest number of counts that one person can change; each then changes by 1."""
         return 2 * self.cells * contributions
 
     def asked(self, noise: CountNoise, threshold: int) -> Asked:
-        """Return it as a plan says it, with its noise."""
+        """Return the histogram as a plan stores it, with its noise."""
         return Asked(self.kind, self.cells, noise.variance, threshold, None if self.way is None else self.way[1])
 
 
@@ -64,7 +64,7 @@ class CountNoise(Protocol):
 
     @property
     def variance(self) -> float:
-        """Its variance."""
+        """The variance of the noise."""
 
     def add(self, counts: Ints, stream: ColumnStream) -> Ints:
         """Return counts with noise from a stream."""
@@ -74,15 +74,15 @@ class CountNoise(Protocol):
 class GaussianNoise:
     """Discrete Gaussian noise on counts.
 
-    Words are taken in the order of the cells; of unknown domains, the order of the observed values. That order
-    tells nothing, as words are independent and a key serves one table (see `dpframe.noise.keystream`).
+    Words are taken in the order of the cells, or of the observed values of an unknown domain. This order reveals
+    nothing, as words are independent and a key serves one table (see `dpframe.noise.keystream`).
     """
 
     table: GaussianTable
 
     @property
     def variance(self) -> float:
-        """σ², which exceeds the variance by next to nothing."""
+        """σ², an upper bound on the variance, and nearly equal to it."""
         return float(self.table.sigma2)
 
     def add(self, counts: Ints, stream: ColumnStream) -> Ints:
@@ -92,9 +92,9 @@ class GaussianNoise:
 
 @dataclass(frozen=True)
 class Spending:
-    """How much noise each histogram gets, and from which count values of unknown domains show (0 where they are known).
+    """Noise of each histogram, and the least noisy counts of released values (0 for public cells).
 
-    ``step`` is what all cost, None with δ = 0.
+    ``step`` is the total cost, None with δ = 0.
     """
 
     contributions: int
@@ -114,89 +114,98 @@ class Spending:
 
 
 def spend(allowed: Budget | Step, histograms: Sequence[Histogram], n: int, contributions: int = 1) -> Spending:
-    """Return the noise that makes all histograms together cost at most what is allowed.
+    """Return the noise with which all histograms together cost at most the budget or step.
 
-    A budget with δ > 0 is taken as the largest step within it.
+    A budget with δ > 0 becomes the largest step within it.
     """
-    wanted, shares = tuple(histograms), dearest((h.way, h.share) for h in histograms)
-    relative = tuple(float(Fraction(h.share) / shares) for h in wanted)
+    histogram_tuple, shares = tuple(histograms), dearest((h.way, h.share) for h in histograms)
+    relative_shares = tuple(float(Fraction(h.share) / shares) for h in histogram_tuple)
     if isinstance(allowed, Step) or allowed.delta > 0:
         step = allowed if isinstance(allowed, Step) else largest_step(allowed, ALONE)
-        return _gaussian(step, wanted, relative, contributions)
-    if any(h.unknown for h in wanted):
+        return _calibrate_gaussian(step, histogram_tuple, relative_shares, contributions)
+    # Without δ no threshold is high enough for a rare value.
+    if any(h.unknown for h in histogram_tuple):
         raise ParameterError("unknown domains need delta above 0")
-    parts = [allowed.epsilon * s / h.changes(contributions) for h, s in zip(wanted, relative, strict=True)]
-    pure = tuple(geometric_noise(n, part * (1 - 1e-9)) for part in parts)
-    return Spending(contributions, wanted, pure, (0,) * len(wanted), None)
+    parts = [
+        allowed.epsilon * s / h.changes(contributions) for h, s in zip(histogram_tuple, relative_shares, strict=True)
+    ]
+    noises = tuple(geometric_noise(n, part * (1 - 1e-9)) for part in parts)
+    return Spending(contributions, histogram_tuple, noises, (0,) * len(histogram_tuple), None)
 
 
 @lru_cache(maxsize=256)
-def _gaussian(allowed: Step, histograms: tuple[Histogram, ...], relative: tuple[float, ...], k: int) -> Spending:
-    """Return the least noise, as far as tables of 12 digits go, whose exact step is within the one allowed."""
+def _calibrate_gaussian(
+    step_limit: Step, histograms: tuple[Histogram, ...], relative_shares: tuple[float, ...], k: int
+) -> Spending:
+    """Return the least noise in 12 digits whose exact step is within the limit."""
+    # Only cells of unknown domains can escape their threshold.
     candidates = k * int(dearest((h.way, h.cells * h.unknown) for h in histograms))
-    escape = allowed.delta * (1 - TAILS) * (1 - 1e-6) if candidates else 0.0
-    slack = allowed.delta * TAILS
-    if allowed.mu == 0 or slack < FAINTEST:
-        raise ParameterError(_TOO_SMALL if allowed.mu else _NOTHING)
+    escape = step_limit.delta * (1 - TAILS) * (1 - 1e-6) if candidates else 0.0
+    slack = step_limit.delta * TAILS
+    if step_limit.mu == 0 or slack < FAINTEST:
+        raise ParameterError(_SMALL_DELTA if step_limit.mu else _SMALL_EPSILON)
 
     def cost(scales: Sequence[float]) -> Step:
-        sized = [(h.way, h.cells, sigma2) for h, sigma2 in zip(histograms, scales, strict=True)]
-        return noise_cost(sized, k, slack * (1 - 1e-6))
+        """Return the exact step of these variances."""
+        noise_inputs = [(h.way, h.cells, sigma2) for h, sigma2 in zip(histograms, scales, strict=True)]
+        return noise_cost(noise_inputs, k, slack * (1 - 1e-6))
 
     queries = [IntegerNoise(COARSEST, 2 * h.cells) for h in histograms]
-    found = least_noise(queries, relative, min(allowed.mu, CLEAREST), k, cost)
-    if found is None:
-        raise ParameterError(_NOTHING)
-    spent, tables = cost(found), [gaussian_table(sigma2) for sigma2 in found]
-    limits = []
+    variances = least_noise(queries, relative_shares, min(step_limit.mu, CLEAREST), k, cost)
+    if variances is None:
+        raise ParameterError(_SMALL_EPSILON)
+    noise_step, tables = cost(variances), [gaussian_table(sigma2) for sigma2 in variances]
+    thresholds = []
     for h, table in zip(histograms, tables, strict=True):
-        each = escape / max(candidates, 1) - float(table.distance)
-        limits.append(_threshold(float(table.sigma2), k, each) if h.unknown else 0)
-    step = composed_steps([spent, Step(0.0, escape)])
-    return Spending(k, histograms, tuple(map(GaussianNoise, tables)), tuple(limits), step)
+        escape_probability = escape / max(candidates, 1) - float(table.distance)
+        thresholds.append(_find_threshold(float(table.sigma2), k, escape_probability) if h.unknown else 0)
+    step = composed_steps([noise_step, Step(0.0, escape)])
+    return Spending(k, histograms, tuple(map(GaussianNoise, tables)), tuple(thresholds), step)
 
 
-_TOO_SMALL = "delta is too small to infer spaces; raise delta, or declare spaces"
-_NOTHING = "epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces"
+_SMALL_DELTA = "delta is too small to infer spaces; raise delta, or declare spaces"
+_SMALL_EPSILON = "epsilon is too small to infer spaces; raise epsilon or infer_share, or declare spaces"
 
 
 def default_share(histograms: Sequence[Histogram], n: int, whole: Step, contributions: int, secret: bool) -> float:
-    """Return the share of M² that inference takes: as much as lets a value of a fiftieth of the rows show.
+    """Return the default share of M² for inference: enough to find a value of one row in fifty.
 
-    A function of public facts: the number of rows, and the histograms that the columns' types ask for. Rows
-    whose order is known leave little to what is central.
+    The share depends only on public facts: the number of rows, and the histograms of the columns' types. Unshuffled
+    rows leave little budget to central steps.
     """
+    # Unshuffled rows need most of the budget themselves.
     if not histograms or not secret or n < 1:
         return LEAST_SHARE
     shares = float(dearest((h.way, h.share) for h in histograms))
-    far = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / len(histograms)))
-    least = min(h.share / h.cells for h in histograms if h.sized) / shares
-    wanted = 2 * contributions**2 * (far * RARE / n) ** 2 / (whole.square * Fraction(least))
-    return min(max(float(wanted), LEAST_SHARE), MOST_SHARE)
+    quantile = -NormalDist().inv_cdf(min(0.4, max(whole.delta, 1e-300) / len(histograms)))
+    min_share = min(h.share / h.cells for h in histograms if h.sized) / shares
+    required_share = 2 * contributions**2 * (quantile * RARE / n) ** 2 / (whole.square * Fraction(min_share))
+    return min(max(float(required_share), LEAST_SHARE), MOST_SHARE)
 
 
-def _threshold(sigma2: float, contributions: int, probability: float) -> int:
-    """Return a count that noise lifts a count of ``contributions`` to with at most this probability."""
+def _find_threshold(sigma2: float, contributions: int, probability: float) -> int:
+    """Return the least count that a count of ``contributions`` reaches with at most this probability."""
     distance = max(0, math.floor(math.sqrt(sigma2) * -NormalDist().inv_cdf(min(probability, 0.4))))
+    # The normal quantile is only a start: the discrete tail decides.
     while gaussian_tail(sigma2, distance) > probability:
         distance += 1
     return contributions + distance
 
 
 PURE_SHARE = 0.1
-"""Share of ε that inference takes with δ = 0, where nothing else is said (tuned; effect not measured)."""
+"""Default share of ε for inference with δ = 0 (tuned; effect not measured)."""
 
-_OWN_SLACK, _TABLES_SLACK = 0.05, 1e-3
-"""Shares of δ that inference has as slack: where values of unknown domains may show, and where only tables' tails
-(tuned; effect not measured)."""
-_MOST = 0.99
+_INFERENCE_SLACK, _TABLES_SLACK = 0.05, 1e-3
+"""Shares of δ for the slack of inference: with unknown domains, and with only the tails of tables (tuned; effect not
+measured)."""
+_MAX_SHARE = 0.99
 """Largest share: of less than a hundredth of M² no rows are made, which would show only once it is spent
 (tolerance)."""
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """What inference may spend: as a budget of its own, and as the step that is composed with the rows.
+    """Budget of inference: as a budget by itself, and as the step that is composed with the rows.
 
     With δ = 0 there is no step, and the budget is subtracted from the promise.
     """
@@ -214,29 +223,29 @@ def allowance(
     secret: bool,
     fixed: bool = True,
 ) -> Allowance:
-    """Return what inference of these histograms may spend of a promise.
+    """Return the part of a promise that inference of these histograms may spend.
 
     ``share``: its share of M², or with δ = 0 of ε. ``secret``: whether rows are shuffled, which earns credit.
-    ``fixed``: whether the columns' shares are public. Where they follow from the spaces that inference gives, and rows
-    keep their order, what is composed is no one pair of laws: then inference is subtracted from the promise.
+    ``fixed``: whether the columns' shares are public. If the shares follow from inferred spaces and rows keep their
+    order, no single pair of laws dominates the composition. Then inference is subtracted from the promise.
     """
     if promise.delta == 0 or not (secret or fixed):
-        part = promise.split([PURE_SHARE if share is None else share])[0]
-        short = Budget(_short(part.epsilon), _short(part.delta))
-        _ = promise.less(short, "inference")  # refused if nothing is left
-        return Allowance(short, None)
-    unknown = any(histogram.unknown for histogram in histograms)
-    whole = promise_step(promise)
-    taken = default_share(histograms, n, whole, contributions, secret) if share is None else share
-    # What is allowed enters the key of the noise.
-    mu = fewer_digits_down(share_of_step(whole, taken).mu)
-    step = Step(mu, promise.delta * (_OWN_SLACK if unknown else _TABLES_SLACK))
-    if taken > _MOST:
+        share_budget = promise.split([PURE_SHARE if share is None else share])[0]
+        rounded_budget = Budget(_round_decimal(share_budget.epsilon), _round_decimal(share_budget.delta))
+        _ = promise.less(rounded_budget, "inference")  # refused if nothing is left
+        return Allowance(rounded_budget, None)
+    has_unknown = any(histogram.unknown for histogram in histograms)
+    total_step = promise_step(promise)
+    inference_share = default_share(histograms, n, total_step, contributions, secret) if share is None else share
+    # The step enters the key of the noise: its digits are rounded, downwards for privacy.
+    mu = fewer_digits_down(share_of_step(total_step, inference_share).mu)
+    step = Step(mu, promise.delta * (_INFERENCE_SLACK if has_unknown else _TABLES_SLACK))
+    if inference_share > _MAX_SHARE:
         raise ParameterError("infer_share must leave at least a hundredth for the rows; lower it to 0.99 or less")
-    delta = _short(promise.delta * STATED_SHARE)
-    return Allowance(Budget(_short(step_epsilon(step, delta), up=True) or 5e-324, delta), step)
+    delta = _round_decimal(promise.delta * STATED_SHARE)
+    return Allowance(Budget(_round_decimal(step_epsilon(step, delta), up=True) or 5e-324, delta), step)
 
 
-def _short(x: float, up: bool = False) -> float:
-    """Return a number in twelve digits, or rounded up in eight: sums of decimals are what a ledger keeps."""
+def _round_decimal(x: float, up: bool = False) -> float:
+    """Return a number in twelve digits, or rounded up in eight; ledgers add such decimals exactly."""
     return float(Context(prec=8, rounding=ROUND_CEILING).create_decimal(Decimal(x))) if up else float(f"{x:.12g}")

@@ -1,4 +1,4 @@
-"""Where the space of a column comes from when it is not declared."""
+"""Sources of a column's space: a declaration, its type, private inference or the data."""
 
 from __future__ import annotations
 
@@ -38,81 +38,88 @@ def infer_spaces(
     infer: str,
     read: Reader,
 ) -> tuple[dict[str, Space], list[Field], list[str]]:
-    """Return the spaces that are known, the columns left to private inference, and leaks.
+    """Return the known spaces, the columns that private inference must find, and leaks.
 
-    ``spaces``: declarations by column name (`as_space`), or a plan whose spaces are taken, and its leaks with them. By
-    ``infer`` undeclared columns are left (``"private"``) unless their type says all, refused unless it does
-    (``"public"``), or read off the data (``"data"``), with a `PrivacyLeakWarning`; only then ``read`` is called.
+    ``spaces``: declarations by column name (`as_space`), or a plan, whose spaces and leaks are reused. ``infer``
+    applies to undeclared columns. ``"private"`` leaves them to inference unless their type determines the space;
+    ``"public"`` raises an error for these columns. ``"data"`` reads spaces off the data, with a `PrivacyLeakWarning`;
+    only then ``read`` is called.
     """
     if not is_one_of(infer, INFER):
         raise ParameterError('infer must be "private", "public" or "data"; declare spaces={…} to need none')
-    declared = _declared(spaces)
+    declared = _to_declarations(spaces)
     names = [column.name for column in columns]
     stray = [name for name in declared if name not in names]
     if stray and not isinstance(spaces, Plan):
-        meant = did_you_mean(stray[0], names)
+        suggestion = did_you_mean(stray[0], names)
         raise ParameterError(
-            f"spaces names {stray[0]!r}, which is not a column to randomise; {meant}columns are {name_list(names)}"
+            f"spaces names {stray[0]!r}, which is not a column to randomise; {suggestion}columns are {name_list(names)}"
         )
-    known: dict[str, Space] = {}
-    missing: list[Field] = []
+    known_spaces: dict[str, Space] = {}
+    undeclared_columns: list[Field] = []
     for column in columns:
         space = declared_space(column, declared) if column.name in declared else from_type(column)
         if space is None or (
             infer == "private" and column.name not in declared and column.nullable and not column.empty
         ):
-            missing.append(column)
+            undeclared_columns.append(column)
         else:
-            known[column.name] = space
-    if missing and infer == "public":
-        raise ParameterError(_request(missing))
-    fresh = [column.name for column in missing if infer == "data"]
-    for column in missing:
-        if column.name in fresh:
-            space = from_data(column, _as_written(read) if column.written else read)
-            known[column.name] = space if column.decimal is None else space.in_decimals(*column.decimal)
+            known_spaces[column.name] = space
+    # One message asks for all declarations.
+    if undeclared_columns and infer == "public":
+        raise ParameterError(_request_declarations(undeclared_columns))
+    data_columns = [column.name for column in undeclared_columns if infer == "data"]
+    for column in undeclared_columns:
+        if column.name in data_columns:
+            space = from_data(column, _read_typed(read) if column.written else read)
+            known_spaces[column.name] = space if column.decimal is None else space.in_decimals(*column.decimal)
     # A plan's spaces reveal no less of the data for having been read off it earlier.
-    earlier = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
+    earlier_leaks = [name for name in (spaces.leaks if isinstance(spaces, Plan) else ()) if name in names]
     draft = isinstance(spaces, DraftedSpaces) and not spaces.reviewed
-    unread = [name for name in names if draft and name in declared]
-    for leaks, when in (
-        (fresh, "were read off the data"),
-        (earlier, "were read off the data earlier"),
-        (unread, "were drafted from the data and not reviewed (spaces=draft.confirm() once they are)"),
+    unreviewed_columns = [name for name in names if draft and name in declared]
+    for leaks, phrase in (
+        (data_columns, "were read off the data"),
+        (earlier_leaks, "were read off the data earlier"),
+        (unreviewed_columns, "were drafted from the data and not reviewed (spaces=draft.confirm() once they are)"),
     ):
         if leaks:
             warn(
-                f"spaces of {name_list(leaks)} {when}: the guarantee does not cover what their "
+                f"spaces of {name_list(leaks)} {phrase}: the guarantee does not cover what their "
                 "bounds and categories reveal; declare them with spaces={…}",
                 PrivacyLeakWarning,
             )
-    left = [column for column in missing if column.name not in fresh]
-    return known, left, [name for name in names if name in fresh or name in earlier or name in unread]
+    private_columns = [column for column in undeclared_columns if column.name not in data_columns]
+    return (
+        known_spaces,
+        private_columns,
+        [name for name in names if name in data_columns or name in earlier_leaks or name in unreviewed_columns],
+    )
 
 
-_FEW = 10
+_MAX_COARSE_STEPS = 10
 """Steps of whole numbers up to which rounding is warned of: half a step of ten is 5 % of the range (tuned; effect not
 measured)."""
 
 
 def warn_of_whole_bounds(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> None:
-    """Warn of columns of text whose bounds are whole numbers, and few: decimals there would be rounded away.
+    """Warn of columns of text with a few whole numbers between their bounds: decimals would be rounded.
 
-    Never by their values: whether any has decimals is data.
+    The warning never depends on the values: whether any value has decimals is data.
     """
-    declared = _declared(spaces)
-    found = {
+    declared = _to_declarations(spaces)
+    grids = {
         column.name: space
         for column in columns
         if column.written and column.name in declared and leaves_the_type(declared[column.name])
-        if (space := declared_space(column, declared)).is_whole and space.values - space.has_null <= _FEW + 1
+        if (space := declared_space(column, declared)).is_whole
+        and space.values - space.has_null <= _MAX_COARSE_STEPS + 1
     }
-    if found:
-        first: Any = next(iter(found.values())).inner_space
+    if grids:
+        grid: Any = next(iter(grids.values())).inner_space
         warn(
-            f"bounds of {name_list(list(found))} are whole numbers, to which decimals are rounded, as CSV has no "
-            f"types; declare ({first.lower}.0, {first.upper}.0) if there may be decimals, or Integer({first.lower}, "
-            f"{first.upper}) if there are none",
+            f"bounds of {name_list(list(grids))} are whole numbers, to which decimals are rounded, as CSV has no "
+            f"types; declare ({grid.lower}.0, {grid.upper}.0) if there may be decimals, or Integer({grid.lower}, "
+            f"{grid.upper}) if there are none",
             InferenceWarning,
         )
 
@@ -123,15 +130,15 @@ _PERSON = re.compile(
     r"|(staff|emp|pers|sv)[\W_]*(no|nr|code|key|number|nummer))",
     re.IGNORECASE,
 )
-"""Names of columns by whose values a row may be known to be one person's."""
+"""Names of columns whose values may identify the person of a row."""
 
 
 def identifiers(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> list[str]:
-    """Return the columns that are left out: by name and type identifiers, and not declared.
+    """Return the undeclared columns that are left out as identifiers, by name and type.
 
-    Never by their values: how many of them differ is data.
+    The choice never depends on the values: their number of distinct values is data.
     """
-    declared = _declared(spaces)
+    declared = _to_declarations(spaces)
     return [
         column.name
         for column in columns
@@ -142,15 +149,15 @@ def identifiers(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | Non
 
 
 def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
-    """Say which columns are left out as identifiers, and how to keep them, in one warning.
+    """Warn of the columns that are left out as identifiers, and say how to keep them, in one warning.
 
     ``persons``: whether a column that names persons may still be given as ``privacy_id``.
     """
     if not names:
         return
     person = next((name for name in names if _PERSON.search(name)), None)
-    whose = "their column as privacy_id=" if person is None else f"privacy_id={person!r}"
-    hint = f"; if a person may have several rows, pass {whose}" if persons else ""
+    remedy = "their column as privacy_id=" if person is None else f"privacy_id={person!r}"
+    hint = f"; if a person may have several rows, pass {remedy}" if persons else ""
     warn(
         f"left out as identifiers, by their names: {name_list(names)}; to keep one, declare its space, spaces="
         f"{{{names[0]!r}: …}}, and drop={list(names)} says that they are to go{hint}",
@@ -159,8 +166,8 @@ def warn_of_identifiers(names: Sequence[str], persons: bool) -> None:
 
 
 def warn_of_persons(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan | None) -> None:
-    """Warn of the first column that may name persons, by its name and type, where nobody said who owns which rows."""
-    declared = _declared(spaces)
+    """Warn of the first column that may name persons, by its name and type, if nobody named a privacy unit."""
+    declared = _to_declarations(spaces)
     for column in columns:
         undeclared = column.name not in declared and from_type(replace(column, nullable=False)) is None
         if undeclared and _PERSON.fullmatch(column.name):
@@ -173,23 +180,24 @@ def warn_of_persons(columns: Sequence[Field], spaces: Mapping[str, Any] | Plan |
 
 
 def warn_of_copied_identifiers(names: Iterable[str]) -> None:
-    """Warn of columns that are passed through although their names are those of identifiers."""
-    found = [name for name in names if IDENTIFIER.search(name)]
-    if found:
-        are = "look like identifiers and are" if len(found) > 1 else "looks like an identifier and is"
+    """Warn of columns that are passed through although their names look like identifiers."""
+    copies = [name for name in names if IDENTIFIER.search(name)]
+    if copies:
+        verb = "look like identifiers and are" if len(copies) > 1 else "looks like an identifier and is"
         warn(
-            f"passthrough: {name_list(found)} {are} copied unprotected, so that every row is known to be somebody's; "
+            f"passthrough: {name_list(copies)} {verb} copied unprotected, so that every row is known to be somebody's; "
             "drop what the release does not need, or name persons with privacy_id=",
             PrivacyLeakWarning,
         )
 
 
-def _as_written(read: Reader) -> Reader:
-    """Return what reads text as the type that all of it is written as."""
-    return lambda name: read_as_written(list(read(name)))
+def _read_typed(reader: Reader) -> Reader:
+    """Return a reader that reads text as the type of all its values."""
+    return lambda name: read_as_written(list(reader(name)))
 
 
-def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
+def _to_declarations(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
+    """Return declarations by column name; `ParameterError` for anything but a mapping or plan."""
     if isinstance(spaces, Plan):
         return dict(spaces.spaces)
     if spaces is None:
@@ -200,7 +208,8 @@ def _declared(spaces: Mapping[str, Any] | Plan | None) -> Mapping[str, Any]:
 
 
 def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
-    """Return the space that is declared for a column; what its type does not allow is refused by the column's name."""
+    """Return the space that is declared for a column; `ColumnError` if the column's type does not allow it."""
+    # Columns of any kind accept every space.
     type_ = None if is_open(column.type) else column.type
     try:
         if column.written and two_numbers(declared[column.name]):
@@ -212,6 +221,7 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
         if column.written:
             written_type(space)
         if column.of_day:
+            # Times of day are durations from midnight.
             ends = space.inner_space.instants(np.array([0.0, space.values - 1.0]))
             if ends[0] < np.timedelta64(0, "us") or ends[1] >= np.timedelta64(1, "D"):
                 raise ColumnError(
@@ -219,10 +229,13 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
                 )
         if column.decimal is not None:
             precision, scale = column.decimal
-            bounds, most = space.inner_space.numbers(np.array([0, space.values - 1])), (10**precision - 1) / 10**scale
-            if not space.is_listed and bounds is not None and max(-bounds[0], bounds[1]) > most:
+            bounds, largest = (
+                space.inner_space.numbers(np.array([0, space.values - 1])),
+                (10**precision - 1) / 10**scale,
+            )
+            if not space.is_listed and bounds is not None and max(-bounds[0], bounds[1]) > largest:
                 raise ColumnError(
-                    f"has decimals of {precision} digits, and its bounds reach beyond; choose within ±{most:g}"
+                    f"has decimals of {precision} digits, and its bounds reach beyond; choose within ±{largest:g}"
                 )
             space = space.in_decimals(precision, scale)
     except ColumnError as error:
@@ -232,7 +245,7 @@ def declared_space(column: Field, declared: Mapping[str, Any]) -> Space:
     return space
 
 
-def _request(columns: Sequence[Field]) -> str:
+def _request_declarations(columns: Sequence[Field]) -> str:
     """Return one line that asks for every missing declaration, with placeholders and never data."""
     entries = ", ".join(f"{column.name!r}: {placeholder(column.type)}" for column in columns)
     return (

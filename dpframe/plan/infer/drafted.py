@@ -41,15 +41,17 @@ _CHECKS = {
     "vector": "the largest norm that is possible; here the data's own",
     "boolean": "nothing: the type says it",
 }
-_NULLS = "; and whether nulls are possible"
-_CODE = "; {} in {} row{} is far from all others: if it stands for an answer that is missing, make it null before"
+_NULLS_NOTE = "; and whether nulls are possible"
+_CODE_NOTE = "; {} in {} row{} is far from all others: if it stands for an answer that is missing, make it null before"
 
-_ROWS_OWN = "; every row has its own: if it looks like an identifier to you, leave it out, no noise makes it useful"
+_DISTINCT_NOTE = (
+    "; every row has its own: if it looks like an identifier to you, leave it out, no noise makes it useful"
+)
 
-_MANY = 30
+_MIN_DISTINCT_ROWS = 30
 """Rows from which on whole numbers that all differ are said to be each row's own (tuned; effect not measured)."""
 
-_FAR = 3
+_CODE_DISTANCE_FACTOR = 3
 """Times as far from 0 as all other values a number of nines lies that may stand for a missing one (tuned; effect not
 measured)."""
 
@@ -65,7 +67,7 @@ class DraftedSpaces(Mapping[str, Any]):
     reviewed
         Whether a person has checked them against the codebook; then they are declarations like any other.
     notes, left_out
-        What to check of each column, and why others are left out.
+        Checks for each column, and the reasons why others are left out.
 
     Examples
     --------
@@ -92,11 +94,11 @@ class DraftedSpaces(Mapping[str, Any]):
         return len(self.spaces)
 
     def renamed(self, name_of: Callable[[Any], Any]) -> DraftedSpaces:
-        """Return the same spaces under other names."""
+        """Return these spaces under other names."""
         return replace(self, spaces={name_of(name): space for name, space in self.spaces.items()})
 
     def confirm(self) -> DraftedSpaces:
-        """Return the spaces as reviewed: a person says that each was checked."""
+        """Return the spaces as reviewed: a person confirms that each was checked."""
         return replace(self, reviewed=True)
 
     def __str__(self) -> str:
@@ -104,15 +106,15 @@ class DraftedSpaces(Mapping[str, Any]):
         for name, space in self.spaces.items():
             note = f"  # check: {self.notes[name]}" if name in self.notes else ""
             code = re.sub(r"(?<![\w'\"])([A-Z][a-z]+)\(", r"dpf.\1(", repr(space))
-            lines.append(f'    "{_escaped(name)}": {code},{note}')
-        lines += [f"    # {_escaped(name)!r} is left out: {why}" for name, why in self.left_out.items()]
+            lines.append(f'    "{_escape(name)}": {code},{note}')
+        lines += [f"    # {_escape(name)!r} is left out: {why}" for name, why in self.left_out.items()]
         return "\n".join([*lines, f"}}, reviewed={self.reviewed})"])
 
     __repr__ = __str__
 
 
 def check_reviewed(spaces: Any) -> None:
-    """Raise `ParameterError` for a draft that nobody has reviewed, where no plan could say so."""
+    """Raise `ParameterError` for a draft that nobody has reviewed, if no plan can record this."""
     if isinstance(spaces, DraftedSpaces) and not spaces.reviewed:
         raise ParameterError(
             "spaces were drafted from the data and not reviewed: check each, and pass spaces=draft.confirm(), or in a "
@@ -120,7 +122,8 @@ def check_reviewed(spaces: Any) -> None:
         )
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
+    """Return a name as the content of a Python string in double quotes."""
     return name.encode("unicode_escape").decode().replace('"', '\\"')
 
 
@@ -130,67 +133,73 @@ def drafted(columns: Sequence[Field], read: Reader) -> DraftedSpaces:
     ``columns``: columns by name, type and nullability; ``read``: gives a column's Arrow arrays.
     """
     spaces: dict[str, Space] = {}
-    notes, left = {}, {}
+    notes, reasons = {}, {}
     for column in columns:
         if IDENTIFIER.search(column.name):
-            left[column.name] = "it looks like an identifier; privacy_id= takes one that names persons"
+            reasons[column.name] = "it looks like an identifier; privacy_id= takes one that names persons"
             continue
         try:
-            typed = _as_written(column, read)
-            space = from_data(*typed)
+            typed_column = _type_text_column(column, read)
+            space = from_data(*typed_column)
         except ColumnError as error:
-            left[column.name] = error.rule
+            reasons[column.name] = error.rule
             continue
+        # Such text is a row's own, or names: a draft would list every value.
         inner = space.inner_space
         if inner.is_listed and not inner.is_numeric and inner.size > MOST_CATEGORIES:
-            left[column.name] = f"it has more than {MOST_CATEGORIES} values, and few of them have many rows"
+            reasons[column.name] = f"it has more than {MOST_CATEGORIES} values, and few of them have many rows"
             continue
-        type_ = typed[0].type
-        values = [present_numbers(one)[0] for one in typed[1](column.name)] if is_number(type_) else []
-        spaces[column.name] = _rounded(space, values, type_)
-        notes[column.name] = _CHECKS.get(inner.tag, "that it fits the codebook") + _NULLS * space.has_null
+        type_ = typed_column[0].type
+        values = [present_numbers(array)[0] for array in typed_column[1](column.name)] if is_number(type_) else []
+        spaces[column.name] = _widen_bounds(space, values, type_)
+        notes[column.name] = _CHECKS.get(inner.tag, "that it fits the codebook") + _NULLS_NOTE * space.has_null
         rows = sum(map(len, values))
         # Numbers of members are whole and all different, as measurements seldom are.
-        many = pa.types.is_integer(type_) and rows >= _MANY
-        own = many and len(np.unique(np.concatenate(values))) == rows
-        notes[column.name] += _code_of_missing(values) + _ROWS_OWN * own
-    return DraftedSpaces(spaces, False, notes, left)
+        is_long_whole = pa.types.is_integer(type_) and rows >= _MIN_DISTINCT_ROWS
+        are_distinct = is_long_whole and len(np.unique(np.concatenate(values))) == rows
+        notes[column.name] += _missing_code_note(values) + _DISTINCT_NOTE * are_distinct
+    return DraftedSpaces(spaces, False, notes, reasons)
 
 
-def _as_written(column: Field, read: Reader) -> tuple[Field, Reader]:
-    """Return a column of text as the type that all of its values are written as."""
+def _type_text_column(column: Field, reader: Reader) -> tuple[Field, Reader]:
+    """Return a column of text and its reader, both with the type of all its values."""
     if not column.written:
-        return column, read
-    typed = read_as_written(list(read(column.name)))
-    return replace(column, type=typed[0].type if typed else pa.string(), written=False), lambda name: typed
+        return column, reader
+    arrays = read_as_written(list(reader(column.name)))
+    return replace(column, type=arrays[0].type if arrays else pa.string(), written=False), lambda name: arrays
 
 
-def _code_of_missing(values: Sequence[npt.NDArray[Any]]) -> str:
-    """Say which number seems to stand for answers that are missing: all nines, and far from all others; or nothing."""
-    together = np.concatenate([np.zeros(0), *values])
-    if not len(together):
+def _missing_code_note(values: Sequence[npt.NDArray[Any]]) -> str:
+    """Return a note about a number of nines that is far from all others, as a probable code for nulls; or nothing."""
+    numbers = np.concatenate([np.zeros(0), *values])
+    if not len(numbers):
         return ""
-    code = float(together[np.argmax(np.abs(together))])
-    others = np.abs(together[together != code])
+    code = float(numbers[np.argmax(np.abs(numbers))])
+    other_sizes = np.abs(numbers[numbers != code])
     digits = f"{abs(code):.0f}"
-    if abs(code) != float(digits) or set(digits) != {"9"} or not len(others) or abs(code) < _FAR * others.max():
+    if (
+        abs(code) != float(digits)
+        or set(digits) != {"9"}
+        or not len(other_sizes)
+        or abs(code) < _CODE_DISTANCE_FACTOR * other_sizes.max()
+    ):
         return ""
-    rows = len(together) - len(others)
-    return _CODE.format(f"{code:.0f}", rows, "s" * (rows != 1))
+    rows = len(numbers) - len(other_sizes)
+    return _CODE_NOTE.format(f"{code:.0f}", rows, "s" * (rows != 1))
 
 
-def _rounded(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.DataType) -> Space:
-    """Return a space of numbers with bounds that are round and a little wider; of floats on the grid of their step."""
+def _widen_bounds(space: Space, values: Sequence[npt.NDArray[Any]], type_: pa.DataType) -> Space:
+    """Return a space of numbers with rounded, slightly wider bounds; floats on the grid of their step."""
     inner: Any = space.inner_space
     if isinstance(inner, Integer) and inner.step == 1:
-        first, last = (int(edge) for edge in friendly(inner.lower, inner.upper, _PARTS))
-        wider: Space = Integer(first, max(last, first + 1))
+        lower, upper = (int(edge) for edge in friendly(inner.lower, inner.upper, _PARTS))
+        wider_space: Space = Integer(lower, max(upper, lower + 1))
     elif isinstance(inner, Real):
         low, high = friendly(float(inner.lower), float(inner.upper), _PARTS)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             return space
         step = step_of(step_counts(np.concatenate(values)).tolist(), 0.0, off_grid=0.0) if values else None
-        wider = (None if step is None else stepped(low, high, step, type_)) or Real(low, high)
+        wider_space = (None if step is None else stepped(low, high, step, type_)) or Real(low, high)
     else:
         return space
-    return Nullable(wider) if space.has_null else wider
+    return Nullable(wider_space) if space.has_null else wider_space

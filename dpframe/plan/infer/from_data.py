@@ -1,4 +1,4 @@
-"""Spaces that a type determines, and those read off the data, without a budget: a leak that the plan records."""
+"""Spaces that a type determines, and spaces read off the data, without a budget: a leak that the plan records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IDENTIFIER = re.compile(
     r"|versicherungs|versicherten|vertrags)[\W_]*(nr\.?|nummer))$",
     re.IGNORECASE,
 )
-"""Names of columns that identify a row: `id`, or the number or code of what is somebody's, as in `member_no`."""
+"""Names of columns that identify a row: `id`, or the number or code of a person or document, as in `member_no`."""
 
 
 Reader = Callable[[str], Iterable[pa.Array]]
@@ -51,15 +51,16 @@ def from_data(column: Field, read: Reader) -> Space:
             column=name,
         )
     try:
-        return _found(column, read)
+        return _read_space(column, read)
     except ColumnError as error:
         raise error.located(name) from None
 
 
-def _found(column: Field, read: Reader) -> Space:
-    arrays = iter(read(column.name))
-    first = next(arrays, pa.nulls(0, column.type))
-    type_ = first.type.value_type if pa.types.is_dictionary(first.type) else first.type
+def _read_space(column: Field, reader: Reader) -> Space:
+    """Return a column's space by the reader of its type."""
+    arrays = iter(reader(column.name))
+    first_array = next(arrays, pa.nulls(0, column.type))
+    type_ = first_array.type.value_type if pa.types.is_dictionary(first_array.type) else first_array.type
     finder = next((find for fits, find in FINDERS if fits(type_)), None)
     if finder is None:
         raise ColumnError(
@@ -67,9 +68,10 @@ def _found(column: Field, read: Reader) -> Space:
         )
     nulls = 0
 
-    def counted() -> Iterator[pa.Array]:
+    def clean_arrays() -> Iterator[pa.Array]:
+        """Yield the arrays without infinities and NaN, and count their nulls."""
         nonlocal nulls
-        for array in chain([first], arrays):
+        for array in chain([first_array], arrays):
             array = decoded(array)
             if pa.types.is_floating(array.type):
                 # Arrow compares no half floats.
@@ -78,11 +80,12 @@ def _found(column: Field, read: Reader) -> Space:
             nulls += array.null_count
             yield array
 
-    space = finder(type_, counted())
+    space = finder(type_, clean_arrays())
     return Nullable(space) if nulls and column.nullable else space
 
 
-def _extremes(arrays: Iterable[pa.Array], empty: Any) -> tuple[Any, Any]:
+def _find_extremes(arrays: Iterable[pa.Array], empty: Any) -> tuple[Any, Any]:
+    """Return the least and largest value of some arrays, or ``empty`` twice."""
     low = high = None
     for array in arrays:
         ends = pc.min_max(array).as_py()
@@ -92,7 +95,8 @@ def _extremes(arrays: Iterable[pa.Array], empty: Any) -> tuple[Any, Any]:
     return (empty, empty) if low is None else (low, high)
 
 
-def _booleans(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+def _boolean_space(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of truth values; reads all arrays, so that their nulls are counted."""
     for _ in arrays:
         pass
     return Boolean()
@@ -100,7 +104,7 @@ def _booleans(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 
 def integers(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     """Return the space of integers between the extremes of some arrays."""
-    low, high = (min(value, 2**63 - 1) for value in _extremes(arrays, 0))
+    low, high = (min(value, 2**63 - 1) for value in _find_extremes(arrays, 0))
     step = -(-max(1, high - low) // LARGEST_GRID)
     span = step * max(1, -(-(high - low) // step))
     info = np.iinfo(type_.to_pandas_dtype())
@@ -113,22 +117,22 @@ def integers(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
 def reals(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     """Return the space of floats between the extremes of some arrays."""
     # Well below the largest float, so that twice the range is finite too; values beyond are clamped.
-    most = float(np.finfo(type_.to_pandas_dtype()).max) / 5
-    low, high = (min(max(value, -most), most) for value in _extremes(arrays, 0.0))
+    max_size = float(np.finfo(type_.to_pandas_dtype()).max) / 5
+    low, high = (min(max(value, -max_size), max_size) for value in _find_extremes(arrays, 0.0))
     try:
         return Real.fitting(low, high, type_)
     except (ParameterError, ColumnError):
-        # All values alike, or so near that no grid fits between them.
+        # The values are equal, or too close for a grid between them.
         width = max(1.0, abs(low), abs(high))
-        wider = (low, max(high, low + width)) if low >= 0 else (min(low, high - width), high)
-        return Real.fitting(*wider, type_)
+        wider_bounds = (low, max(high, low + width)) if low >= 0 else (min(low, high - width), high)
+        return Real.fitting(*wider_bounds, type_)
 
 
-_YEARS = (-62_135_596_800, 253_402_300_799)
+_YEAR_LIMITS_S = (-62_135_596_800, 253_402_300_799)
 """Seconds since 1970 of the first and last time of the years 1 to 9999 (limit of the format)."""
 
 
-_DAYS = (-999_999_999 * 86_400, 999_999_999 * 86_400)
+_DURATION_LIMITS_S = (-999_999_999 * 86_400, 999_999_999 * 86_400)
 """Seconds of the least and greatest `datetime.timedelta` (limit of the format)."""
 
 
@@ -136,34 +140,38 @@ def times(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     """Return the space of dates, timestamps or durations between the extremes of some arrays."""
     duration = pa.types.is_duration(type_)
     physical = pa.int32() if pa.types.is_date32(type_) else pa.int64()
-    ticks = _extremes((array.view(physical) for array in arrays), 0)
+    ticks = _find_extremes((array.view(physical) for array in arrays), 0)
     per_second, seconds = {"D": (1, 86_400), "s": (1, 1), "ms": (1000, 1), "us": (10**6, 1), "ns": (10**9, 1)}[
         "D" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else type_.unit
     ]
     # Python's own limits, years 1 to 9999 or a billion days, and the type's; times beyond are clamped.
-    most = (2**63 - 1) * seconds // per_second
-    least, latest = _DAYS if duration else _YEARS
-    first, last = max(-most, least), min(most, latest)
-    low, high = (min(max(tick * seconds // per_second, first), last) for tick in (ticks[0], ticks[1] + per_second - 1))
+    max_seconds = (2**63 - 1) * seconds // per_second
+    min_seconds, max_time = _DURATION_LIMITS_S if duration else _YEAR_LIMITS_S
+    lower_limit, upper_limit = max(-max_seconds, min_seconds), min(max_seconds, max_time)
+    low, high = (
+        min(max(tick * seconds // per_second, lower_limit), upper_limit)
+        for tick in (ticks[0], ticks[1] + per_second - 1)
+    )
     widths = {"D": 86_400} if pa.types.is_date(type_) else {"s": 1, "h": 3_600, "D": 86_400}
     resolution, width = next((r, w) for r, w in widths.items() if (high - low) // w <= LARGEST_GRID // 2)
-    start = min(max(low // width, -(-first // width)), last // width - 1)
-    stop = max(start + 1, min(-(-high // width), last // width))
+    start = min(max(low // width, -(-lower_limit // width)), upper_limit // width - 1)
+    stop = max(start + 1, min(-(-high // width), upper_limit // width))
     origin = dt.timedelta(0) if duration else dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     lower, upper = (origin + dt.timedelta(seconds=edge * width) for edge in (start, stop))
     return Datetime(lower, upper, resolution)
 
 
-def _times_of_day(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+def _time_of_day_space(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of times of day between the extremes of some arrays."""
     duration = pa.duration(type_.unit)
     space: Any = times(duration, (array.view(pa.int64()).view(duration) for array in arrays))
     return cast(Space, space.within_day())
 
 
-_SMALLEST = 1e-90
+_MIN_NORM = 1e-90
 """Least bound of vectors that is read off the data, and the inverse of the largest (limit of the format)."""
 
-_ITEMS = (
+_ITEM_TYPES = (
     pa.types.is_string,
     pa.types.is_large_string,
     pa.types.is_string_view,
@@ -173,26 +181,28 @@ _ITEMS = (
 
 
 def _holds_sets(type_: pa.DataType) -> bool:
-    """Return whether a column holds lists of what can be an item; numbers with fractions are measurements."""
+    """Return whether a type has lists of possible items; numbers with fractions are measurements, not items."""
     if not any(fits(type_) for fits in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
         return False
     inner = type_.value_type.value_type if pa.types.is_dictionary(type_.value_type) else type_.value_type
-    return any(fits(inner) for fits in _ITEMS)
+    return any(fits(inner) for fits in _ITEM_TYPES)
 
 
-def _sets(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+def _set_space(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of sets of all items, as large as the largest set."""
     items: set[Any] = set()
-    most = 1
+    max_items = 1
     for array in arrays:
-        items.update(_distinct(array.flatten()))
-        most = max(most, pc.max(pc.list_value_length(array)).as_py() or 0)
+        items.update(_distinct_values(array.flatten()))
+        max_items = max(max_items, pc.max(pc.list_value_length(array)).as_py() or 0)
     inner = type_.value_type.value_type if pa.types.is_dictionary(type_.value_type) else type_.value_type
-    only = False if pa.types.is_boolean(inner) else 0 if pa.types.is_integer(inner) else "other"
-    space = Subset(tuple(sorted(items - {None})) or (only,), other="other" if only == "other" else None)
-    return Subset(space.items, min(most, space.count), space.other)
+    placeholder = False if pa.types.is_boolean(inner) else 0 if pa.types.is_integer(inner) else "other"
+    space = Subset(tuple(sorted(items - {None})) or (placeholder,), other="other" if placeholder == "other" else None)
+    return Subset(space.items, min(max_items, space.count), space.other)
 
 
-def _vectors(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+def _vector_space(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
+    """Return the space of vectors with the lists' length and largest norm."""
     lengths = {type_.list_size} if pa.types.is_fixed_size_list(type_) else set()
     largest = 0.0
     for array in arrays:
@@ -204,40 +214,40 @@ def _vectors(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
         if lengths:
             norms = float_norms(float_rows(array, max(lengths))[0])
             largest = max(largest, float(norms[np.isfinite(norms)].max(initial=0.0)))
-    return Vector(max(lengths, default=1), min(max(largest, _SMALLEST), 1 / _SMALLEST) if largest else 1.0)
+    return Vector(max(lengths, default=1), min(max(largest, _MIN_NORM), 1 / _MIN_NORM) if largest else 1.0)
 
 
 def texts(type_: pa.DataType, arrays: Iterable[pa.Array]) -> Space:
     """Return the space of a column of text."""
     values: set[Any] = set()
     for array in arrays:
-        values.update(_distinct(array))
+        values.update(_distinct_values(array))
     return Categorical(tuple(sorted(values - {None})) or ("other",), other="other")
 
 
-def _distinct(array: pa.Array) -> Iterable[Any]:
-    """Return the values there are; of text those that are valid Unicode, others are no category."""
-    found = pc.unique(array)
-    if pa.types.is_dictionary(found.type):
-        found = found.cast(found.type.value_type)
-    if not is_text(found.type):
-        return list(found.to_pylist())
-    return map(text_of, found.drop_null().cast(pa.large_string()).cast(pa.large_binary()).to_pylist())
+def _distinct_values(array: pa.Array) -> Iterable[Any]:
+    """Return the distinct values of an array; text only if it is valid Unicode."""
+    unique_values = pc.unique(array)
+    if pa.types.is_dictionary(unique_values.type):
+        unique_values = unique_values.cast(unique_values.type.value_type)
+    if not is_text(unique_values.type):
+        return list(unique_values.to_pylist())
+    return map(text_of, unique_values.drop_null().cast(pa.large_string()).cast(pa.large_binary()).to_pylist())
 
 
 FINDERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Iterable[pa.Array]], Space]]] = [
-    (pa.types.is_boolean, _booleans),
+    (pa.types.is_boolean, _boolean_space),
     (pa.types.is_integer, integers),
     (pa.types.is_floating, reals),
     (pa.types.is_date, times),
     (pa.types.is_timestamp, times),
     (pa.types.is_duration, times),
-    (pa.types.is_time64, _times_of_day),
+    (pa.types.is_time64, _time_of_day_space),
     (pa.types.is_string, texts),
     (pa.types.is_large_string, texts),
     (pa.types.is_string_view, texts),
-    (_holds_sets, _sets),
-    (is_list_of_floats, _vectors),
+    (_holds_sets, _set_space),
+    (is_list_of_floats, _vector_space),
 ]
 
 
@@ -260,7 +270,7 @@ def from_type(column: Field) -> Space | None:
 
 
 def any_space(column: Field) -> Space:
-    """Return a space that a column's type allows, whatever its values: a stand-in for the one that is to be found."""
+    """Return some space that a column's type allows, as a stand-in before inference."""
     type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     finder = next((find for fits, find in FINDERS if fits(type_)), texts)
     return from_type(replace(column, nullable=False)) or finder(type_, ())

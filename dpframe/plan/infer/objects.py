@@ -1,4 +1,4 @@
-"""Columns whose values may be of any kind, objects, entries or text: kinds are counted, and they are read as one."""
+"""Columns whose values may be of any kind (objects, entries or text): inference counts kinds and reads one of them."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
 from dpframe.spaces.written_values import WRITTEN_KINDS, can_be_written, read_written, written_kind_counts
 from dpframe.totals.counts import Cells, OfColumn
 
-_SHARE = 0.1
-"""Share of the budget for the kinds, relative to 1 of what is asked next (tuned; effect not measured)."""
+_KINDS_SHARE = 0.1
+"""Share of the budget for the kinds, relative to 1 of the next histograms (tuned; effect not measured)."""
 
 
-class _Maker(Protocol):
+class _TaskFactory(Protocol):
+    """Creates the task of a column: ``cap`` and ``key`` serve sets only."""
+
     def __call__(self, field: Field, n: int, cap: int, key: bytes) -> Task: ...
 
 
 @dataclass(frozen=True)
 class _Way:
-    """How a column is inferred once its kinds are known: as an Arrow column of ``type``, by the task made."""
+    """One way to infer a column of a known kind: as an Arrow column of ``type``, by the task of ``make``."""
 
     type: pa.DataType
-    make: _Maker
+    make: _TaskFactory
 
 
 _WAYS: dict[str, _Way] = {
@@ -56,14 +58,15 @@ _WAYS: dict[str, _Way] = {
 """The ways by name, in a public order."""
 
 
-def _listed(values: Any) -> Sequence[Any]:
+def _to_objects(values: Any) -> Sequence[Any]:
+    """Return values as a sequence of Python objects."""
     objects: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
     return objects
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """How kinds are counted, how values are read as a type, and which ways there are; ``name`` is its own here."""
+    """Functions that count kinds and read values as a type, and the ways; ``name`` is the global of this object."""
 
     name: str
     kinds: Callable[[Any], npt.NDArray[np.int64]]
@@ -82,7 +85,10 @@ class _Reading:
 
 
 _OBJECTS = _Reading(
-    "_OBJECTS", lambda values: kind_counts(_listed(values)), lambda values, t: read_as(_listed(values), t), _WAYS
+    "_OBJECTS",
+    lambda values: kind_counts(_to_objects(values)),
+    lambda values, t: read_as(_to_objects(values), t),
+    _WAYS,
 )
 
 _WRITTEN = _Reading(
@@ -110,20 +116,22 @@ _ENTRIES = _Reading(
 """For pandas categoricals: entries may be any object, and which dtype they have together follows the data."""
 
 
-def _kinds(reading: _Reading, values: Any) -> npt.NDArray[np.int64]:
+def _count_kinds(reading: _Reading, values: Any) -> npt.NDArray[np.int64]:
+    """Return the number of values of each kind."""
     return reading.kinds(values)
 
 
-def _read(reading: _Reading, type_: pa.DataType, values: Any) -> pa.Array:
+def _read_values(reading: _Reading, type_: pa.DataType, values: Any) -> pa.Array:
+    """Return values as an Arrow array of a type."""
     return reading.read(values, type_)
 
 
 class Objects(Task):
-    """A column of objects, of entries of any kind, or of text that may write anything: its kinds are no public fact.
+    """A column of objects, of categorical entries, or of text: the kinds of its values are no public fact.
 
-    Whatever it holds, the same histograms are asked first, and the same share is spent: one over the public list of
-    kinds, then those of the way that was found. What is not of the kind found is read as null; where that shows in the
-    counts, the column counts as not found (`findings.judge`).
+    The first histogram and the spend are independent of the values: one histogram over the public list of kinds, then
+    the histograms of the chosen way. Values of another kind are read as null. If their counts are significant, the
+    column counts as not found (`findings.judge`).
     """
 
     def __init__(self, field: Field, n: int, cap: int, key: bytes) -> None:
@@ -131,60 +139,63 @@ class Objects(Task):
         self._reading = _WRITTEN if field.written else _ENTRIES if field.listed else _OBJECTS
         ways = self._reading.ways
         self._ways = {name: way.make(replace(field, type=way.type), n, cap, key) for name, way in ways.items()}
-        least = self._reading.share
-        self._share = max(least, set_share(cap)) if not ways.keys().isdisjoint(SETS) else least
-        self._gone: str | None = None
+        min_share = self._reading.share
+        self._share = max(min_share, set_share(cap)) if not ways.keys().isdisjoint(SETS) else min_share
+        self._kind_way: str | None = None
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """That of the kinds, and those of every way, which have one share together."""
+        """The histogram of the kinds, and the histograms of every way; each way has an equal share in total."""
         sized = self._reading.sized
-        histograms = [Histogram("kinds", 1, _SHARE * self._reading.share, sized="" in sized)]
+        histograms = [Histogram("kinds", 1, _KINDS_SHARE * self._reading.share, sized="" in sized)]
         for name, task in self._ways.items():
-            whole = sum(histogram.share for histogram in task.histograms)
+            task_share = sum(histogram.share for histogram in task.histograms)
             histograms += [
-                replace(h, share=h.share / whole * self._share, way=(self.field.name, name), sized=name in sized)
+                replace(h, share=h.share / task_share * self._share, way=(self.field.name, name), sized=name in sized)
                 for h in task.histograms
             ]
         return tuple(histograms)
 
     def asks(self, i: int) -> int | None:
-        """Return the place of the kinds, then those of the way that is gone."""
-        if self._gone is None:
+        """Return the place of the kinds, then the places of the chosen way's histograms."""
+        if self._kind_way is None:
             return 0
-        if i > len(self._ways[self._gone].histograms):
+        if i > len(self._ways[self._kind_way].histograms):
             return None
         ways = [histogram.way for histogram in self.histograms]
-        return ways.index((self.field.name, self._gone)) + i - 1
+        return ways.index((self.field.name, self._kind_way)) + i - 1
 
     def counter(self) -> OfColumn:
-        """Return a counter of kinds, then of the values of the kind found, read as an Arrow column of its type."""
-        if self._gone is None:
-            return Cells(partial(_kinds, self._reading), len(self._reading.cells))
-        return self._ways[self._gone].counter().after(partial(_read, self._reading, _WAYS[self._gone].type))
+        """Return a counter of kinds, then of the values of the found kind, read as an Arrow column of its type."""
+        if self._kind_way is None:
+            return Cells(partial(_count_kinds, self._reading), len(self._reading.cells))
+        return (
+            self._ways[self._kind_way].counter().after(partial(_read_values, self._reading, _WAYS[self._kind_way].type))
+        )
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
-        """Measure the kinds, then what the way asks for."""
-        if self._gone is not None:
-            task = self._ways[self._gone]
-            before = len(task.measured)
+        """Measure the kinds, then the histograms of the chosen way."""
+        # The way's task stores its own counts, which its grids depend on.
+        if self._kind_way is not None:
+            task = self._ways[self._kind_way]
+            measured_count = len(task.measured)
             task.measure(counter, noise, threshold, stream)
-            self.measured += task.measured[before:]
+            self.measured += task.measured[measured_count:]
             return
         cells, counts = self._reading.cells, tuple(noise.add(counter.counts, stream).tolist())
         self.measured.append(Measured(self.field.name, "kinds", cells, counts, noise.variance))
-        self._gone = way_of(dict(zip(cells, counts, strict=True)), noise.variance**0.5, self._ways)
+        self._kind_way = way_of(dict(zip(cells, counts, strict=True)), noise.variance**0.5, self._ways)
 
     @property
     def others_are_null(self) -> bool:
-        """Whether they are, the way that was gone."""
-        assert self._gone is not None
-        return self._ways[self._gone].others_are_null
+        """Whether values that were not found become null in the chosen way."""
+        assert self._kind_way is not None
+        return self._ways[self._kind_way].others_are_null
 
     def inner(self) -> Space:
-        """Return the space of the way that was gone; of times of day where more of them were counted than durations."""
-        assert self._gone is not None
-        space = self._ways[self._gone].inner()
+        """Return the space of the chosen way; times of day if they outnumber durations."""
+        assert self._kind_way is not None
+        space = self._ways[self._kind_way].inner()
         kinds = dict(zip(self._reading.cells, self.measured[0].counts, strict=True))
-        of_day = self._gone == "duration" and kinds["time of day"] > kinds["duration"]
+        of_day = self._kind_way == "duration" and kinds["time of day"] > kinds["duration"]
         return cast(Datetime, space).within_day() if of_day else space

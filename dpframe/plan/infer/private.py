@@ -1,7 +1,7 @@
 """Private inference of column spaces: one joint noisy histogram over all columns, in four passes at most.
 
-What the data says leaves only through noisy counts, and what is made of these is post-processing. Nothing branches
-on the values: any table of the schema is read the same number of times, none makes inference fail, and the types
+Facts about the data leave only through noisy counts; the rest is post-processing. Nothing branches on the
+values: every table of the schema is read equally often, none makes inference fail, and the types
 of the spaces that come out follow from the columns' types; of objects from their kinds, which are measured first.
 """
 
@@ -43,10 +43,10 @@ _PLANES = 16
 
 @dataclass(frozen=True)
 class Inference:
-    """What private inference found.
+    """The results of private inference.
 
-    ``spent`` is None where types said everything; ``threshold`` has the rows, by column, from which values of text
-    and items of sets are found: those of twice as many are missed with probability below 10⁻⁴.
+    ``spent`` is None if types determine every space. ``threshold`` has the rows, by column, from which values of text
+    and items of sets are found. Values with twice as many rows are missed with probability below 10⁻⁴.
     """
 
     spaces: dict[str, Space]
@@ -57,7 +57,7 @@ class Inference:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A private inference that nothing can refuse any more: what is left is to pay for it, and to draw."""
+    """A private inference that nothing can refuse any more: only payment and the noise remain."""
 
     columns: tuple[Field, ...]
     n: int
@@ -68,19 +68,19 @@ class Measurement:
     histograms: tuple[tuple[str, int], ...]
     """Column and place of every histogram that may be measured."""
     spending: Spending | None
-    """What each of them is measured with; None where types say everything."""
+    """Noise of each histogram; None if types determine every space."""
     rounds: int = 3
-    """Times that a column of numbers is asked about."""
+    """Rounds of a column of numbers."""
 
     @property
     def asked(self) -> AskedOf:
-        """All that may be asked of every column: a public fact, whatever it holds."""
-        found: dict[str, list[Asked]] = {}
+        """All histograms that inference may measure, by column: a public fact, independent of the values."""
+        specs_by_column: dict[str, list[Asked]] = {}
         if self.spending is not None:
             parts = zip(*(getattr(self.spending, part) for part in ("histograms", "noises", "thresholds")), strict=True)
             for (name, _), (histogram, noise, threshold) in zip(self.histograms, parts, strict=True):
-                found.setdefault(name, []).append(histogram.asked(noise, threshold))
-        return tuple((name, tuple(own)) for name, own in found.items())
+                specs_by_column.setdefault(name, []).append(histogram.asked(noise, threshold))
+        return tuple((name, tuple(specs)) for name, specs in specs_by_column.items())
 
     @classmethod
     def of(
@@ -95,13 +95,13 @@ class Measurement:
     ) -> Measurement:
         """Check everything that may refuse an inference.
 
-        ``n``: rows of the table, which are public. ``budget``: what may be spent, replace-one, per person; noise is
-        discrete Gaussian, or geometric where δ = 0. ``most_items``: items a row of a set column counts under, at most;
-        longer rows are cut by a keyed choice. ``request``: further bytes that the noise is bound to. ``rounds``: see
-        `rounds_of`.
+        ``n``: rows of the table, which are public. ``budget``: budget or step, replace-one, per person; noise is
+        discrete Gaussian, or geometric if δ = 0. ``most_items``: largest number of items per row of a set column;
+        longer rows are truncated by a keyed choice. ``request``: further bytes that the noise is bound to. ``rounds``:
+        see `rounds_of`.
         """
-        public = tuple(_public(column) for column in columns)
-        tasks = [_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
+        public = tuple(_to_public_type(column) for column in columns)
+        tasks = [_make_task(column, n, most_items, Keystream(bytes(32)), rounds) for column in public]
         if isinstance(budget, Budget) and budget.delta == 0:
             unknown = [task.field.name for task in tasks if any(h.unknown for h in task.histograms)]
             if unknown:
@@ -122,80 +122,83 @@ class Measurement:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of all that is asked; it enters the key of the noise."""
-        # Of three rounds as it always did.
+        """SHA-256 of the whole request; it enters the key of the noise."""
+        # Requests of three rounds keep the digest of earlier versions.
         rounds = () if self.rounds == len(ROUND_SHARES) else (self.rounds,)
-        return _digest(self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *rounds)
+        return _request_digest(
+            self.columns, self.n, self.budget, self.contributions, self.most_items, self.request, *rounds
+        )
 
     def draw(self, read: Read, key: bytes, count: Count | None = None) -> Inference:
         """Return a space for every column, found under differential privacy.
 
-        ``read`` gives columns in batches, as Arrow arrays; columns of type null as lists of objects. It is called as
-        often for any table but where the kinds of objects ask for more; ``count`` counts rows in its place. One key of
-        32 secret bytes serves one table: over changed data the same request would reveal the difference.
+        ``read`` gives columns in batches, as Arrow arrays; columns of type null as lists of objects. The number of its
+        calls is equal for all tables, except that kinds of objects may need more. ``count`` counts rows in its place.
+        One key of 32 secret bytes serves one table: over changed data an equal request would reveal the difference.
         """
         stream = Keystream(key, self.digest)
-        tasks = [_task(column, self.n, self.most_items, stream, self.rounds) for column in self.columns]
+        tasks = [_make_task(column, self.n, self.most_items, stream, self.rounds) for column in self.columns]
         if self.spending is None:
             return Inference({task.field.name: task.space() for task in tasks}, (), None, {})
-        places = {histogram: at for at, histogram in enumerate(self.histograms)}
+        places = {histogram: place for place, histogram in enumerate(self.histograms)}
         noises = self.spending.noises
         tasks = [
             task.under([noises[places[task.field.name, i]] for i in range(len(task.histograms))]) for task in tasks
         ]
-        limits = self.spending.thresholds
+        thresholds = self.spending.thresholds
         threshold: dict[str, int] = {}
         for i in range(_ROUNDS):
-            asking = {
-                task.field.name: (task, places[task.field.name, at])
+            pending_tasks = {
+                task.field.name: (task, places[task.field.name, place])
                 for task in tasks
-                if (at := task.asks(i)) is not None
+                if (place := task.asks(i)) is not None
             }
-            if asking:
-                counters = {name: task.counter() for name, (task, _) in asking.items()}
+            # All columns of a round are counted in one pass over the data.
+            if pending_tasks:
+                counters = {name: task.counter() for name, (task, _) in pending_tasks.items()}
                 (count or counting(read))(counters)
-            for name, (task, at) in asking.items():
-                words = stream.column(name, "infer").skip(i * _PLANES)
-                task.measure(counters[name], noises[at], limits[at], words)
-            threshold |= {name: limits[at] for name, (_, at) in asking.items() if limits[at]}
+            for name, (task, place) in pending_tasks.items():
+                noise_stream = stream.column(name, "infer").skip(i * _PLANES)
+                task.measure(counters[name], noises[place], thresholds[place], noise_stream)
+            threshold |= {name: thresholds[place] for name, (_, place) in pending_tasks.items() if thresholds[place]}
         return Inference(
             {task.field.name: task.space() for task in tasks},
-            tuple(measured for task in tasks for measured in task.measured),
+            tuple(noisy_histogram for task in tasks for noisy_histogram in task.measured),
             self.budget,
             {task.field.name: threshold[task.field.name] for task in tasks if task.field.name in threshold},
         )
 
 
-_CLEAR = 60
-"""A round is worth its part of the budget where its noise is at most one of so many parts of the rows (tuned; effect
-not measured)."""
+_ROWS_PER_NOISE = 60
+"""A round is worth its part of the budget if its noise is at most the rows divided by this number (tuned; effect not
+measured)."""
 
 
 def rounds_of(columns: Sequence[Field], n: int, promise: Budget, contributions: int = 1) -> int:
-    """Return how often columns of numbers are asked about: a function of only types, rows and promise.
+    """Return the number of rounds for columns of numbers, from only types, rows and promise.
 
-    Each round takes its part of the budget. Where the noise of a third, or of a half, would hide what a round is to
-    tell, there are fewer, and the bounds found are those of cells. With δ = 0 there is no step that rounds share.
+    Each round takes its part of the budget. With much noise a single round, or two, give better bounds than three, and
+    the bounds are then ends of coarse cells. With δ = 0 there is no step that rounds share.
     """
-    most = len(ROUND_SHARES)
+    max_rounds = len(ROUND_SHARES)
     if promise.delta == 0:
-        return most
-    asked, whole = max(len(columns), 1), promise_step(promise)
-    for rounds in range(most, 1, -1):
-        sigma = contributions * math.sqrt(2 * asked * rounds / (MOST_SHARE * float(whole.square)))
-        if sigma * _CLEAR <= n:
+        return max_rounds
+    column_count, total_step = max(len(columns), 1), promise_step(promise)
+    for rounds in range(max_rounds, 1, -1):
+        sigma = contributions * math.sqrt(2 * column_count * rounds / (MOST_SHARE * float(total_step.square)))
+        if sigma * _ROWS_PER_NOISE <= n:
             return rounds
     return 1
 
 
 def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS, rounds: int = 3) -> list[Histogram]:
     """Return the histograms that inference would ask for, by only the columns' types."""
-    tasks = [_task(_public(column), n, most_items, Keystream(bytes(32)), rounds) for column in columns]
+    tasks = [_make_task(_to_public_type(column), n, most_items, Keystream(bytes(32)), rounds) for column in columns]
     return [histogram for task in tasks for histogram in task.histograms]
 
 
-def _public(column: Field) -> Field:
-    """Return a column without what its dictionary's type says of the entries: whether there are any, how many."""
+def _to_public_type(column: Field) -> Field:
+    """Return a column without the facts about its entries in the type of its dictionary, as they are data."""
     type_ = column.type
     if column.listed or not pa.types.is_dictionary(type_):
         return column
@@ -203,19 +206,21 @@ def _public(column: Field) -> Field:
     return replace(column, type=pa.dictionary(pa.int32(), entries, ordered=type_.ordered))
 
 
-def _digest(columns: Sequence[Field], n: int, budget: Budget | Step, *rest: Any) -> bytes:
-    """Return a digest of the request, so that no two requests have the same noise."""
+def _request_digest(columns: Sequence[Field], n: int, budget: Budget | Step, *parts: Any) -> bytes:
+    """Return a digest of the request, so that different requests have independent noise."""
     facts = [[[c.name, str(c.type), c.nullable] for c in columns], n, *astuple(budget)]
-    facts += [part.hex() if isinstance(part, bytes) else part for part in rest]
+    facts += [part.hex() if isinstance(part, bytes) else part for part in parts]
     return hashlib.sha256(json.dumps(facts).encode()).digest()
 
 
-def _task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int = 3) -> Task:
+def _make_task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int = 3) -> Task:
+    """Return the inference task of a column by its type; `ColumnError` for identifiers and other types."""
+    # Lone surrogates cannot be written as UTF-8, so that no plan can store them.
     if any("\ud800" <= letter <= "\udfff" for letter in column.name):
         raise ParameterError(f"column name {column.name!r} is not valid Unicode; rename it")
-    said = from_type(replace(column, nullable=False))
-    if said is not None:
-        return Presence(column, said)
+    type_space = from_type(replace(column, nullable=False))
+    if type_space is not None:
+        return Presence(column, type_space)
     if IDENTIFIER.search(column.name):
         raise ColumnError(
             "looks like an identifier, which no noise makes useful; pass drop=[…], passthrough=[…] or declare "
@@ -223,29 +228,31 @@ def _task(column: Field, n: int, most_items: int, stream: Keystream, rounds: int
             column=column.name,
         )
     type_ = column.type
-    # What is ordered has its entries declared.
-    open_ = column.listed and not column.order
-    make = _objects if open_ else next((make for fits, make in _TASKS if fits(type_)), None)
-    if make is None:
+    # The type of an ordered dictionary declares its entries.
+    has_objects = column.listed and not column.order
+    factory = _make_objects if has_objects else next((factory for fits, factory in _TASKS if fits(type_)), None)
+    if factory is None:
         raise ColumnError(
             f"has type {type_}, for which no space is known; pass drop=[…], passthrough=[…] or declare its space",
             column=column.name,
         )
-    task = make(column, n, most_items, stream)
+    task = factory(column, n, most_items, stream)
     return task.in_rounds(rounds)
 
 
-def _objects(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
-    return Objects(column, n, most_items, _secret(column, stream))
+def _make_objects(column: Field, n: int, most_items: int, stream: Keystream) -> Task:
+    """Return the task of a column of objects."""
+    return Objects(column, n, most_items, _truncation_key(column, stream))
 
 
-def _secret(column: Field, stream: Keystream) -> bytes:
-    """Return the key by which rows are cut."""
+def _truncation_key(column: Field, stream: Keystream) -> bytes:
+    """Return the key of the hash that truncates rows of sets."""
     # The planes before are the rounds' noise.
     return stream.column(column.name, "infer").skip(_ROUNDS * _PLANES).words(0, 0, 4).tobytes()
 
 
 def _is_set(type_: pa.DataType) -> bool:
+    """Return whether a type has lists of text."""
     t = pa.types
     nested = t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_)
     return bool(nested and is_text(type_.value_type))
@@ -255,8 +262,8 @@ _TASKS: list[tuple[Callable[[pa.DataType], bool], Callable[[Field, int, int, Key
     (is_number, lambda column, n, *_: Numbers(column, n)),
     (is_time, lambda column, n, *_: Times(column, n)),
     (is_text, lambda column, *_: Ranks(column) if column.order else Texts(column)),
-    (_is_set, lambda column, _, most_items, stream: Items(column, most_items, _secret(column, stream))),
+    (_is_set, lambda column, _, most_items, stream: Items(column, most_items, _truncation_key(column, stream))),
     (is_list_of_floats, lambda column, n, *_: Lists(column, n)),
-    (pa.types.is_null, _objects),
+    (pa.types.is_null, _make_objects),
 ]
-"""What is done with a column, by its type; null is the type of columns whose objects have none."""
+"""Tasks of columns by type; columns of objects have the type null."""

@@ -1,7 +1,7 @@
 """Steps that floats are multiples of: whole numbers with gaps among them, halves, cents, or round thousands.
 
-A row counts under the widest step that divides its value. So few cells need little of the budget, and say more than
-counts of intervals can: a column of floats without fractions is put on a grid without any.
+A row counts under the widest step that divides its value. So few cells need little of the budget, and reveal more than
+counts of intervals: a column of floats without fractions is put on a grid without any.
 """
 
 from __future__ import annotations
@@ -20,44 +20,46 @@ from dpframe.plan.inferred import Measured
 from dpframe.spaces import Real, Space
 
 STEPS = (1000.0, 100.0, 10.0, 1.0, 0.5, 0.1, 0.01, 0.0)
-"""Each step divides those before it; the last cell is of values that none divides (limit of the format)."""
+"""Each step divides those before it; the last cell has the values that no step divides (limit of the format)."""
 
 STEP_SHARE = 0.1
 """Share of the budget, relative to 1 of the intervals (tuned; effect not measured)."""
 
-_HUNDREDTHS = (100_000, 10_000, 1_000, 100, 50, 10, 1)
+_STEP_HUNDREDTHS = (100_000, 10_000, 1_000, 100, 50, 10, 1)
 """The steps above 0, in hundredths (limit of the format)."""
-_LARGEST = 2.0**53 / 100
+_MAX_SIZE = 2.0**53 / 100
 """Size from which floats have no hundredths to speak of (limit of the format)."""
 
-_FEWEST, _MOST = 2, 65_536
+_MIN_STEPS, _MAX_STEPS = 2, 65_536
 """Steps of a grid: two values are judged by other rules, and finer grids are as good as floats (limit of the
 format)."""
 
 
 def step_counts(values: npt.NDArray[Any]) -> Ints:
-    """Return how many values have each of the `STEPS` for the widest one that divides them."""
+    """Return the number of values for each of the `STEPS`; a value counts under the widest step that divides it."""
     counts = np.zeros(len(STEPS), dtype=np.int64)
-    usual = values[np.abs(values) < _LARGEST] * 100
-    near = np.rint(usual)
-    # What floats of 32 bits leave of a decimal, and never so much that most values fit.
-    left = near[np.abs(usual - near) <= np.minimum(1e-6 + 1e-7 * np.abs(usual), 0.01)].astype(np.int64)
-    counts[-1] = len(values) - len(left)
-    for place in range(len(_HUNDREDTHS) - 1, 0, -1):
-        wider = left[left % _HUNDREDTHS[place - 1] == 0]
-        counts[place] = len(left) - len(wider)
-        left = wider
-    counts[0] = len(left)
+    scaled_values = values[np.abs(values) < _MAX_SIZE] * 100
+    nearest = np.rint(scaled_values)
+    # The rounding error of decimals in 32-bit floats; at most 0.01, so that few other values fit.
+    hundredths = nearest[
+        np.abs(scaled_values - nearest) <= np.minimum(1e-6 + 1e-7 * np.abs(scaled_values), 0.01)
+    ].astype(np.int64)
+    counts[-1] = len(values) - len(hundredths)
+    for place in range(len(_STEP_HUNDREDTHS) - 1, 0, -1):
+        wider_multiples = hundredths[hundredths % _STEP_HUNDREDTHS[place - 1] == 0]
+        counts[place] = len(hundredths) - len(wider_multiples)
+        hundredths = wider_multiples
+    counts[0] = len(hundredths)
     return counts
 
 
-_SOME_OFF, _CLEAR = 0.04, 0.06
-"""Share of the rows that may seem to lie off a grid, and the largest standard error of that (tuned; effect not
+_OFF_GRID_SHARE, _MAX_OFF_GRID_SE = 0.04, 0.06
+"""Share of the rows that may seem to lie off a grid, and the largest standard error of this share (tuned; effect not
 measured)."""
 
 
-def step_of(counts: Sequence[int], variance: float, off_grid: float = _SOME_OFF) -> float | None:
-    """Return the widest step that nearly all rows are multiples of, as far as noise lets be seen, or None.
+def step_of(counts: Sequence[int], variance: float, off_grid: float = _OFF_GRID_SHARE) -> float | None:
+    """Return the widest step that divides nearly all values, as far as the noise shows, or None.
 
     >>> whole = [0, 50, 350, 3600, 0, 0, 0, 0]
     >>> step_of(whole, 100.0), step_of(whole, 1e6), step_of([*whole[:-1], 500], 100.0)
@@ -65,14 +67,17 @@ def step_of(counts: Sequence[int], variance: float, off_grid: float = _SOME_OFF)
     """
     present = sum(counts)
     for place, step in enumerate(STEPS[:-1]):
-        finer = counts[place + 1 :]
-        if sum(finer) <= off_grid * present and math.sqrt(len(finer) * variance) <= _CLEAR * present:
+        finer_counts = counts[place + 1 :]
+        if (
+            sum(finer_counts) <= off_grid * present
+            and math.sqrt(len(finer_counts) * variance) <= _MAX_OFF_GRID_SE * present
+        ):
             return step
     return None
 
 
 def is_on_grid(counts: Sequence[int], variance: float, space: Real) -> bool:
-    """Return whether the values with these counts are also values of a grid: it may be another than was inferred."""
+    """Return whether the values with these counts are values of a grid, which may differ from the inferred grid."""
     step = step_of(counts, variance)
     if step is None:
         return False
@@ -81,21 +86,21 @@ def is_on_grid(counts: Sequence[int], variance: float, space: Real) -> bool:
 
 
 def is_on_steps(measured: Sequence[Measured], space: Space) -> bool:
-    """Return whether inference saw that a column's values are those of its grid: nothing is cut in part then."""
+    """Return whether the counts of steps show that all values are on the space's grid."""
     grid: Any = space.inner_space
     return any(m.kind == "steps" and is_on_grid(m.counts, m.variance, grid) for m in measured)
 
 
 def stepped(low: float, high: float, step: float, type_: pa.DataType) -> Real | None:
-    """Return the grid of a step's multiples that holds the bounds, or None where it has too few or too many values."""
+    """Return the grid of a step's multiples that contains the bounds, or None for too few or too many values."""
     if not max(abs(low), abs(high)) / step < 2.0**52:
         return None
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    if not _FEWEST <= last - first <= _MOST:
+    first_step, last_step = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    if not _MIN_STEPS <= last_step - first_step <= _MAX_STEPS:
         return None
     try:
-        # In decimals: a third tenth is 0.3, and not what three times 0.1 comes to.
-        space = Real(round(first * step, 2), round(last * step, 2), last - first)
+        # Decimals avoid rounding errors: three tenths are 0.3, but 3 · 0.1 differs from 0.3.
+        space = Real(round(first_step * step, 2), round(last_step * step, 2), last_step - first_step)
         space.check_type(type_)
     except (ParameterError, ColumnError):
         return None

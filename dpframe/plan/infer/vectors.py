@@ -1,9 +1,9 @@
-"""Columns of lists of floats: their length, where the type does not say it, and a bound of their ℓ2 norm.
+"""Columns of lists of floats: their length, if the type does not determine it, and a bound of their ℓ2 norm.
 
-The length is that which most lists have: a row counts under its own, of 1 to 4,096, or under none of these. The bound
-is found as that of a column of numbers is, from the norms of the lists of that length: one number a row, whatever its
-length, so that every histogram has sensitivity 2 (ℓ1) and √2 (ℓ2), as those of numbers have. A list of another
-length, or with a null or NaN in it, is no vector: it counts as null, or beyond all bounds where the type has no nulls.
+The most frequent length is chosen: a row counts under its length from 1 to 4,096, or under no cell. The bound is found
+like a bound of numbers, from the norms of the lists of this length. Each row has one norm, so that every histogram has
+sensitivity 2 (ℓ1) and √2 (ℓ2), like histograms of numbers. A list of another
+length, or with a null or NaN in it, is no vector: it counts as null, or beyond all bounds if the type has no nulls.
 """
 
 from __future__ import annotations
@@ -34,35 +34,36 @@ _LENGTH_SHARE, _NORM_SHARES = 0.1, (0.4, 0.5)
 """Shares of the budget for the length and for two rounds of norms, relative to 1 of a column of numbers (tuned; effect
 not measured)."""
 
-_PARTS = 64
+_NORM_PARTS = 64
 """Parts into which a cell with most of the norms is divided in the second round (tuned; effect not measured)."""
 
-_SMALLEST, _LARGEST = 1e-90, 1e90
+_MIN_BOUND, _MAX_BOUND = 1e-90, 1e90
 """Limits of a bound (limit of the format)."""
 
 
-def _length_counts(values: Any) -> Ints:
-    """Return how many lists are null, and of each length; in the cell 0 those of lengths that no vector has."""
+def _count_lengths(values: Any) -> Ints:
+    """Return the number of null lists, and of lists by length; cell 0 has lengths that no vector has."""
     lengths = list_lengths(values)
     present = np.where(lengths > LONGEST, 0, lengths)[lengths >= 0]
     return np.concatenate([[int((lengths < 0).sum())], np.bincount(present, minlength=LONGEST + 1)])
 
 
-def _norm_counts(grid: Grid, length: int, nullable: bool, values: Any) -> Ints:
-    """Return how many lists are no vectors, and how many norms lie in each cell of a grid.
+def _count_norms(grid: Grid, length: int, nullable: bool, values: Any) -> Ints:
+    """Return the number of lists that are no vectors, and the number of norms in each cell of a grid.
 
-    Where the type has no nulls, those that are no vectors lie beyond all bounds.
+    If the type has no nulls, lists that are no vectors count beyond all bounds.
     """
     rows, fits = float_rows(values, length)
     counts = np.concatenate([[0], grid.count(float_norms(rows))])
+    # Every row counts under exactly one cell, which keeps the sensitivity.
     counts[0 if nullable else -1] += len(fits) - len(rows)
     return counts
 
 
-def _first_grid() -> Grid:
+def _make_norm_grid() -> Grid:
     """Return the cells of floats that are not negative."""
-    both = first_grid(pa.float64())
-    return Grid(tuple(edge for edge in both.edges if edge > 0), 0.0, both.most)
+    float_grid = first_grid(pa.float64())
+    return Grid(tuple(edge for edge in float_grid.edges if edge > 0), 0.0, float_grid.most)
 
 
 class Lists(Task):
@@ -78,44 +79,47 @@ class Lists(Task):
                 f"has type {field.type}, and vectors have 1 to {LONGEST} numbers; cut the lists, or pass drop=[…]",
                 column=field.name,
             )
-        self._asked_length = self.length is None
-        self.grid = _first_grid()
+        self._has_length_round = self.length is None
+        self.grid = _make_norm_grid()
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """That of the lengths, where the type has none, and two of norms."""
+        """The histogram of lengths, unless the type determines the length, and two histograms of norms."""
         norms = tuple(Histogram("norms", 1, share) for share in _NORM_SHARES)
-        return (Histogram("lengths", 1, _LENGTH_SHARE), *norms) if self._asked_length else norms
+        return (Histogram("lengths", 1, _LENGTH_SHARE), *norms) if self._has_length_round else norms
 
     def asks(self, i: int) -> int | None:
-        """Return the number of the round; no norms are asked for where no length was found."""
+        """Return the number of the round; without a found length, no norms are counted."""
         return None if i and self.length is None else super().asks(i)
 
     def counter(self) -> OfColumn:
         """Return a counter of lengths, then of norms."""
         if self.length is None:
-            return Cells(_length_counts, LONGEST + 2)
-        grid = refined(fit_cells(self.rounds, self.grid.limits), self.n, _PARTS) if self.rounds else _first_grid()
+            return Cells(_count_lengths, LONGEST + 2)
+        grid = (
+            refined(fit_cells(self.rounds, self.grid.limits), self.n, _NORM_PARTS) if self.rounds else _make_norm_grid()
+        )
         self.grid = grid.opened()
-        return Cells(partial(_norm_counts, self.grid, self.length, self.field.nullable), len(self.grid.edges) + 2)
+        return Cells(partial(_count_norms, self.grid, self.length, self.field.nullable), len(self.grid.edges) + 2)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
-        """Measure the lengths, or the norms of a round: the largest count of a length beyond the noise gives it."""
-        noisy, missing = self._noisy(counter.counts, noise, stream)
+        """Measure the lengths, or the norms of a round; the most frequent significant length becomes the column's."""
+        noisy, missing = self._add_noise(counter.counts, noise, stream)
         if self.length is not None:
             counts = tuple(noisy.tolist())
             self.measured.append(Measured(self.field.name, "norms", self.grid.edges, counts, noise.variance, missing))
             return
-        level = NormalDist().inv_cdf(1 - FALSE_ALARM / LONGEST) * noise.variance**0.5
-        shown = np.flatnonzero(noisy > level)
-        shown = shown[shown > 0]
-        lengths, counts = tuple(shown.tolist()), tuple(noisy[shown].tolist())
+        # Bonferroni: a false alarm among all lengths has probability FALSE_ALARM.
+        threshold_count = NormalDist().inv_cdf(1 - FALSE_ALARM / LONGEST) * noise.variance**0.5
+        visible_lengths = np.flatnonzero(noisy > threshold_count)
+        visible_lengths = visible_lengths[visible_lengths > 0]
+        lengths, counts = tuple(visible_lengths.tolist()), tuple(noisy[visible_lengths].tolist())
         self.measured.append(Measured(self.field.name, "lengths", lengths, counts, noise.variance, missing))
         if lengths:
             self.length = lengths[int(np.argmax(counts))]
 
     def inner(self) -> Space:
-        """Return vectors of the length and bound found, of 1 without them."""
-        found = bounds(fit_cells(self.rounds, self.grid.limits), self.n) if self.rounds else None
-        bound = 1.0 if found is None else float(friendly(0.0, found[1])[1])
-        return Vector(self.length or 1, min(max(bound, _SMALLEST), _LARGEST))
+        """Return the space of vectors with the found length and bound; the default is 1."""
+        norm_bounds = bounds(fit_cells(self.rounds, self.grid.limits), self.n) if self.rounds else None
+        bound = 1.0 if norm_bounds is None else float(friendly(0.0, norm_bounds[1])[1])
+        return Vector(self.length or 1, min(max(bound, _MIN_BOUND), _MAX_BOUND))
