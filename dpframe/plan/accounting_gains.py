@@ -48,9 +48,9 @@ def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mec
         elif not unit.mechanism.fixed:
             makers.append(unit.remade)
             shares.append(unit.mechanism.epsilon)
-    total = math.fsum(shares)
-    made = calibrate(makers, [share / total for share in shares], fixed, terms)
-    return {unit.names[0]: unit.mechanism for unit in [*made, *fixed]}
+    share_sum = math.fsum(shares)
+    calibrated = calibrate(makers, [share / share_sum for share in shares], fixed, terms)
+    return {unit.names[0]: unit.mechanism for unit in [*calibrated, *fixed]}
 
 
 def _column_maker(column: Column) -> Maker:
@@ -69,13 +69,15 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
     """Return a row per accounting; see `Plan.accounting_gains`."""
     import pandas as pd
 
-    pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None)
+    pure_composition = replace(
+        terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None
+    )
     # Without shuffling nothing would be measured: tables would leave unshuffled rows next to nothing.
     central = None if terms.shuffled_rows is not None else terms.central
-    plain = replace(terms, sample=None, secret=False, local=None, central=central)
-    settings = {"basic composition": pure}
+    composition_only = replace(terms, sample=None, secret=False, local=None, central=central)
+    settings = {"basic composition": pure_composition}
     if terms.budget.delta > 0:
-        settings["optimal composition"] = plain
+        settings["optimal composition"] = composition_only
     if terms.shuffled_rows is not None:
         settings["secret order"] = replace(terms, sample=None, local=None)
     if terms.samples:
@@ -87,11 +89,11 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
         settings.pop("secret order", None)
     for name, setting in settings.items():
         calibrated = tuple(units) if setting == terms else _units_under(units, setting)
-        lost = noise = math.nan
+        row_epsilon = noise = math.nan
         if calibrated is not None and terms.rows:
-            lost = compose(unit.certified for unit in calibrated).epsilon
+            row_epsilon = compose(unit.certified for unit in calibrated).epsilon
             noise = _noise(calibrated, (terms.rows if setting.sample is None else setting.sample) or 1)
-        rows.append({"accounting": name, "row_epsilon": lost, "noise": noise})
+        rows.append({"accounting": name, "row_epsilon": row_epsilon, "noise": noise})
     table = pd.DataFrame(rows).set_index("accounting")
     table["noise"] /= table["noise"].iloc[-1]
     table["in_force"] = [False] * (len(table) - 1) + [True]
@@ -102,15 +104,21 @@ def gain_lines(units: Sequence[Randomised], terms: Terms) -> list[str]:
     """Return one line on what the secret order is worth, or what its absence costs."""
     if not units or not terms.rows or terms.budget.delta == 0:
         return []
-    kept = replace(terms, sample=None, secret=False, central=None if terms.shuffled_rows else terms.central)
+    ordered_terms = replace(terms, sample=None, secret=False, central=None if terms.shuffled_rows else terms.central)
     if terms.shuffled_rows is not None:
-        others, says = kept, "With the order kept (shuffle=False) about {:.2g} times more noise would be needed"
+        compared_terms, sentence = (
+            ordered_terms,
+            "With the order kept (shuffle=False) about {:.2g} times more noise would be needed",
+        )
     else:
-        others = replace(terms, secret=True)
-        says = "Without the credit of a secret order about {:.2g} times more noise is needed"
-    calibrated = _units_under(units, others)
+        compared_terms = replace(terms, secret=True)
+        sentence = "Without the credit of a secret order about {:.2g} times more noise is needed"
+    calibrated = _units_under(units, compared_terms)
     if calibrated is None:
         return []
-    own, other = _noise(units, terms.sample or terms.rows), _noise(calibrated, others.sample or terms.rows)
-    ratio = other / own if terms.shuffled_rows is not None else own / other
-    return [says.format(ratio)] if ratio > 1.05 else []
+    noise, compared_noise = (
+        _noise(units, terms.sample or terms.rows),
+        _noise(calibrated, compared_terms.sample or terms.rows),
+    )
+    ratio = compared_noise / noise if terms.shuffled_rows is not None else noise / compared_noise
+    return [sentence.format(ratio)] if ratio > 1.05 else []

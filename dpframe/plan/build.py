@@ -61,8 +61,8 @@ def shares_by_error(
     """
     from scipy.optimize import minimize
 
-    whole = sum(weights)
-    uniform = [weight / whole for weight in weights]
+    weight_sum = sum(weights)
+    uniform = [weight / weight_sum for weight in weights]
     if len(makers) < 2:
         return uniform
     equal = calibrate(makers, uniform, ready, terms)
@@ -76,20 +76,20 @@ def shares_by_error(
     def cost(x: Any) -> float:
         return _cost([curve.column_loss(v) for curve, v in zip(curves, x, strict=True)], terms)
 
-    most = cost(start)
+    uniform_cost = cost(start)
     search: Any = minimize  # its stubs know no SLSQP with one constraint
     optimum = search(
         error,
         start,
         method="SLSQP",
         bounds=[(x + math.log(2) * _STEPS[0], x + math.log(2) * _STEPS[-1]) for x in start],
-        constraints={"type": "ineq", "fun": lambda x: most - cost(x)},
+        constraints={"type": "ineq", "fun": lambda x: uniform_cost - cost(x)},
         options={"maxiter": 200, "ftol": 1e-9},
     )
     better = optimum.x if optimum.success and optimum.fun < error(start) else start
     # The search ends a little elsewhere on another machine, and the optimum is flat.
-    moved = [math.exp(round(float(x) / _GRID) * _GRID) for x in better - start]
-    epsilons = [unit.mechanism.epsilon * factor for unit, factor in zip(equal, moved, strict=True)]
+    factors = [math.exp(round(float(x) / _GRID) * _GRID) for x in better - start]
+    epsilons = [unit.mechanism.epsilon * factor for unit, factor in zip(equal, factors, strict=True)]
     shares = [fewer_digits_down(epsilon / math.fsum(epsilons)) for epsilon in epsilons]
     # The cost above approximates the accountant's, and small gains may be its error.
     return shares if _total(calibrate(makers, shares, ready, terms), factor) < _total(equal, factor) else uniform
@@ -187,15 +187,15 @@ def build_plan(
     delta = default_delta(n) if delta is None else check_delta(delta)
     if n is not None and n > 1 and delta > 1 / n:
         warn(f"delta={delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
-    known = {name: as_space(spec) for name, spec in spaces.items()}
+    as_spaces = {name: as_space(spec) for name, spec in spaces.items()}
     _check_sample_size(sample, n)
-    chosen = None if isinstance(sample, str) else sample
+    sample_size = None if isinstance(sample, str) else sample
     cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
     secret = shuffle and not tuple(passthrough)
-    check_measures(measures, known)
-    tables = measures_step(measures, known, contributions, delta)
-    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables, most)
-    columns, joined = build_units(known, terms, allocation, mechanisms, groups, numbers, ordinals, sets)
+    check_measures(measures, as_spaces)
+    tables = measures_step(measures, as_spaces, contributions, delta)
+    terms = terms_of(Budget(epsilon, delta), inferred, n, sample_size, secret, contributions, cap, tables, most)
+    columns, name_groups = build_units(as_spaces, terms, allocation, mechanisms, groups, numbers, ordinals, sets)
     plan = Plan(
         epsilon=epsilon,
         delta=delta,
@@ -207,8 +207,8 @@ def build_plan(
         drop=tuple(drop),
         passthrough=tuple(passthrough),
         leaks=tuple(leaks),
-        groups=joined,
-        sample=chosen,
+        groups=name_groups,
+        sample=sample_size,
         inferred=inferred,
         local_epsilon=cap,
         reused=reused,
@@ -220,9 +220,9 @@ def build_plan(
 
 
 def _check_sample_size(sample: Any, n: int | None) -> None:
-    whole = isinstance(sample, int) and not isinstance(sample, bool)
-    best = is_one_of(sample, ["optimal"]) and bool(n)
-    if sample is not None and not best and not (whole and n is not None and 1 <= sample <= n):
+    is_whole = isinstance(sample, int) and not isinstance(sample, bool)
+    is_optimal = is_one_of(sample, ["optimal"]) and bool(n)
+    if sample is not None and not is_optimal and not (is_whole and n is not None and 1 <= sample <= n):
         rows = "" if n is None else f" to {n:,}"
         raise ParameterError(f'sample must be a whole number of rows from 1{rows}, or "optimal"')
 
@@ -242,8 +242,8 @@ def build_units(
     Where no mechanism is named, numbers have what ``numbers`` says. By default ranks have the square wave or Laplace
     noise, whichever is forecast to err less, and sets whole-set response if that is forecast to be clearly better.
     """
-    found = as_mechanisms(mechanisms)
-    for name in found:
+    mechanism_map = as_mechanisms(mechanisms)
+    for name in mechanism_map:
         if isinstance(name, tuple):
             raise ParameterError(
                 f"mechanisms names the group {tuple_label(name)}, and a group has gamma_diagonal, of which each column "
@@ -251,10 +251,10 @@ def build_units(
             )
         if name not in known:
             raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")
-    chosen = dict(found)
-    joined = _check_groups(groups, known, chosen)
-    noise = [check_noise(*one) for one in (("numbers", numbers), ("ordinals", ordinals), ("sets", sets))]
-    return _searched(_Calibration(dict(known), terms, allocation, chosen, joined, *noise))
+    mechanism_of = dict(mechanism_map)
+    name_groups = _check_groups(groups, known, mechanism_of)
+    noise = [check_noise(*option) for option in (("numbers", numbers), ("ordinals", ordinals), ("sets", sets))]
+    return _searched(_Calibration(dict(known), terms, allocation, mechanism_of, name_groups, *noise))
 
 
 @dataclass(frozen=True)
@@ -273,9 +273,12 @@ class _Calibration:
 
     def __post_init__(self) -> None:
         spaces = [[name, space.to_json()] for name, space in self.known.items()]
-        named = [[name, one.to_json() if isinstance(one, Mechanism) else one] for name, one in self.chosen.items()]
+        mechanism_pairs = [
+            [name, mechanism.to_json() if isinstance(mechanism, Mechanism) else mechanism]
+            for name, mechanism in self.chosen.items()
+        ]
         shares = repr(list(self.allocation.items()) if isinstance(self.allocation, Mapping) else self.allocation)
-        object.__setattr__(self, "text", json.dumps([spaces, named, shares, self.joined]))
+        object.__setattr__(self, "text", json.dumps([spaces, mechanism_pairs, shares, self.joined]))
 
     @cached_property
     def grouped(self) -> set[str]:
@@ -287,64 +290,81 @@ class _Calibration:
 @lru_cache(maxsize=64)
 def _searched(request: _Calibration) -> Units:
     """Return calibrated units, of mechanisms that are named or else chosen."""
-    made, chosen = _with_stand_ins(request)
-    for column in made[0]:
-        rival = None if column.name in chosen else promising_rival(column, request.sets)
+    calibrated, mechanisms = _with_stand_ins(request)
+    for column in calibrated[0]:
+        rival = None if column.name in mechanisms else promising_rival(column, request.sets)
         if rival is None:
             continue
         with contextlib.suppress(ParameterError):
-            trial = _calibrated(request, {**chosen, column.name: rival})
-            mine = [next(one for one in units if one.name == column.name) for units in (trial[0], made[0])]
-            if request.sets == "randomized_response" or is_clearly_better(*mine):
-                made, chosen = trial, {**chosen, column.name: rival}
-    return made
+            rival_units = _calibrated(request, {**mechanisms, column.name: rival})
+            rival_and_default = [
+                next(entry for entry in units if entry.name == column.name) for units in (rival_units[0], calibrated[0])
+            ]
+            if request.sets == "randomized_response" or is_clearly_better(*rival_and_default):
+                calibrated, mechanisms = rival_units, {**mechanisms, column.name: rival}
+    return calibrated
 
 
 def _with_stand_ins(request: _Calibration) -> tuple[Units, Mapping[str, Any]]:
     """Return calibrated units, and the chosen mechanisms with those that replace additive noise."""
-    known, chosen = request.known, request.chosen
-    free = {name: space for name, space in known.items() if name not in chosen and name not in request.grouped}
-    noise = {name: request.ordinals if space.is_listed else request.numbers for name, space in free.items()}
-    tags = {name: stand_in(space, noise[name]) for name, space in free.items()}
-    tried = {name: tag for name, tag in tags.items() if tag is not None}
+    spaces, mechanisms = request.known, request.chosen
+    default_spaces = {
+        name: space for name, space in spaces.items() if name not in mechanisms and name not in request.grouped
+    }
+    noise = {name: request.ordinals if space.is_listed else request.numbers for name, space in default_spaces.items()}
+    tags = {name: stand_in(space, noise[name]) for name, space in default_spaces.items()}
+    substitutes = {name: tag for name, tag in tags.items() if tag is not None}
     with contextlib.suppress(ParameterError):  # an ε too small for one of them
-        made = _calibrated(request, {**chosen, **tried})
-        judged = {name for name in tried if noise[name] == "least_error"}
-        worse = {column.name for column in made[0] if column.name in judged and errs_more(column)}
-        kept = {**chosen, **{name: tag for name, tag in tried.items() if name not in worse}}
-        return (_calibrated(request, kept) if worse else made), kept
-    return _calibrated(request, chosen), chosen
+        units = _calibrated(request, {**mechanisms, **substitutes})
+        candidates = {name for name in substitutes if noise[name] == "least_error"}
+        worse = {column.name for column in units[0] if column.name in candidates and errs_more(column)}
+        accepted = {**mechanisms, **{name: tag for name, tag in substitutes.items() if name not in worse}}
+        return (_calibrated(request, accepted) if worse else units), accepted
+    return _calibrated(request, mechanisms), mechanisms
 
 
-def _calibrated(request: _Calibration, chosen: Mapping[str, Any]) -> Units:
+def _calibrated(request: _Calibration, mechanisms: Mapping[str, Any]) -> Units:
     """Return calibrated columns and groups, once mechanisms are chosen."""
-    known, terms, allocation, joined = request.known, request.terms, request.allocation, request.joined
-    ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}
-    named = set(allocation) if isinstance(allocation, Mapping) else set()
+    spaces, terms, allocation, groups = request.known, request.terms, request.allocation, request.joined
+    ready = {
+        name: Column(name, spaces[name], mechanism)
+        for name, mechanism in mechanisms.items()
+        if isinstance(mechanism, Mechanism)
+    }
+    columns_with_share = set(allocation) if isinstance(allocation, Mapping) else set()
     # With central steps and no shuffling, no share may follow from what inference gave (`calibration`); channels that
     # may fail are accounted for as unshuffled.
-    taking = [name for name, tag in chosen.items() if isinstance(tag, str) and _takes_delta(name, known[name], tag)]
-    fails = bool(taking) or any(column.mechanism.delta > 0 for column in ready.values())
-    moving = terms.central is None or (terms.shuffled_rows is not None and not fails)
-    for name in known:
-        if moving and known[name].size == 1 and name not in {*ready, *request.grouped, *named, *chosen}:
-            ready[name] = Column(name, known[name], mechanism_for(known[name], _NOTHING, 0.0, None))
-    rest: list[Any] = [*joined, *(name for name in known if name not in ready and name not in request.grouped)]
-    makers: list[Maker] = [_maker(unit, known, chosen) for unit in rest]
+    delta_columns = [
+        name for name, tag in mechanisms.items() if isinstance(tag, str) and _takes_delta(name, spaces[name], tag)
+    ]
+    may_fail = bool(delta_columns) or any(column.mechanism.delta > 0 for column in ready.values())
+    adapts_to_space = terms.central is None or (terms.shuffled_rows is not None and not may_fail)
+    for name in spaces:
+        if (
+            adapts_to_space
+            and spaces[name].size == 1
+            and name not in {*ready, *request.grouped, *columns_with_share, *mechanisms}
+        ):
+            ready[name] = Column(name, spaces[name], mechanism_for(spaces[name], _NOTHING, 0.0, None))
+    units_to_make: list[Any] = [
+        *groups,
+        *(name for name in spaces if name not in ready and name not in request.grouped),
+    ]
+    makers: list[Maker] = [_maker(unit, spaces, mechanisms) for unit in units_to_make]
     # A group has its columns' shares together, so that grouping leaves the budget of the others as it was.
-    weights = [len(unit) if isinstance(unit, tuple) else 1 for unit in rest]
+    weights = [len(unit) if isinstance(unit, tuple) else 1 for unit in units_to_make]
     by_error = is_one_of(allocation, ["error"])
-    if by_error and taking:
+    if by_error and delta_columns:
         raise ParameterError(
-            f'allocation="error" cannot weigh gaussian noise, which {name_list(taking)} has; give {{column: share}}'
+            f'allocation="error" cannot weigh gaussian noise, which {name_list(delta_columns)} has; give {{column: share}}'
         )
     if by_error:
         shares = shares_by_error(makers, weights, list(ready.values()), terms)
     else:
-        shares = shares_of(rest, _by_unit(allocation, joined, known), weights)
-    slacks = slacks_of([unit in taking for unit in rest], terms)
-    made = calibrate(makers, shares, list(ready.values()), terms, slacks)
-    return parted([*ready.values(), *made], known)
+        shares = shares_of(units_to_make, _by_unit(allocation, groups, spaces), weights)
+    slacks = slacks_of([unit in delta_columns for unit in units_to_make], terms)
+    calibrated = calibrate(makers, shares, list(ready.values()), terms, slacks)
+    return parted([*ready.values(), *calibrated], spaces)
 
 
 def _takes_delta(name: str, space: Space, tag: str) -> bool:
@@ -355,11 +375,11 @@ def _takes_delta(name: str, space: Space, tag: str) -> bool:
         raise ParameterError(f"column {name!r}: {error}") from None
 
 
-def _maker(unit: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> Maker:
+def _maker(unit: Any, spaces: Mapping[str, Space], mechanisms: Mapping[str, Any]) -> Maker:
     """Return what makes a column, or the group of a tuple of names, from its budget."""
     if isinstance(unit, tuple):
-        return _group_maker(unit, known)
-    space, tag = known[unit], chosen.get(unit)
+        return _group_maker(unit, spaces)
+    space, tag = spaces[unit], mechanisms.get(unit)
 
     def make(epsilon: float, delta: float) -> Column:
         try:
@@ -372,52 +392,54 @@ def _maker(unit: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> 
 
 def as_mechanisms(given: Any) -> Mapping[Any, str | Mechanism]:
     """Return mechanisms by column, none for None; raise `ParameterError` for what is no such mapping."""
-    found = {} if given is None else given
-    if not isinstance(found, Mapping) or not all(isinstance(value, str | Mechanism) for value in found.values()):
+    mechanisms = {} if given is None else given
+    if not isinstance(mechanisms, Mapping) or not all(
+        isinstance(value, str | Mechanism) for value in mechanisms.values()
+    ):
         raise ParameterError("mechanisms must be a mapping {column: tag or mechanism}")
-    return found
+    return mechanisms
 
 
-def _check_groups(groups: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _check_groups(groups: Any, spaces: Mapping[str, Space], mechanisms: Mapping[str, Any]) -> list[tuple[str, ...]]:
     example = 'e.g. groups=[("sex", "income")]'
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise ParameterError(f"groups must be a list of groups of column names, {example}")
-    checked: list[tuple[str, ...]] = []
+    name_tuples: list[tuple[str, ...]] = []
     for group in groups:
         if not isinstance(group, list | tuple) or not all(isinstance(name, str) for name in group):
             raise ParameterError(f"groups must be a list of groups of column names, {example}")
         if len(group) < 2:
             raise ParameterError("a group must name two or more columns; a single one needs no group")
         for name in group:
-            if name not in known:
+            if name not in spaces:
                 raise ParameterError(f"groups name {name!r}, which is not a randomised column")
             if list(group).count(name) > 1:
                 raise ParameterError(f"groups name {name!r} twice in one group; name it once")
-            if any(name in other for other in checked):
+            if any(name in names for names in name_tuples):
                 raise ParameterError(f"column {name!r} is in two groups; name it in one of them")
-            if name in chosen:
+            if name in mechanisms:
                 raise ParameterError(
                     f"mechanisms names {name!r}, which is in a group and has its mechanism; leave one of them out"
                 )
-            if known[name].metric not in GROUPED_METRICS:
-                raise ParameterError(f"column {name!r}: space {known[name].tag} has no list of values to group")
-        checked.append(tuple(group))
-    return checked
+            if spaces[name].metric not in GROUPED_METRICS:
+                raise ParameterError(f"column {name!r}: space {spaces[name].tag} has no list of values to group")
+        name_tuples.append(tuple(group))
+    return name_tuples
 
 
-def _by_unit(allocation: Any, joined: Sequence[tuple[str, ...]], known: Mapping[str, Space]) -> Any:
+def _by_unit(allocation: Any, name_groups: Sequence[tuple[str, ...]], spaces: Mapping[str, Space]) -> Any:
     """Return an allocation whose groups are named as in ``groups``.
 
     They may be given in another order, or (where keys must be text) joined by commas.
     """
     if not isinstance(allocation, Mapping):
         return allocation
-    groups = {frozenset(names): names for names in joined}
+    groups = {frozenset(names): names for names in name_groups}
     shares_of: dict[Any, float] = {}
     for key, share in allocation.items():
-        names = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) and key not in known else key
+        names = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) and key not in spaces else key
         unit = groups.get(frozenset(names), key) if isinstance(names, tuple | frozenset) else key
-        home = next((names for names in joined if unit in names), None)
+        home = next((names for names in name_groups if unit in names), None)
         if home is not None:
             raise ParameterError(
                 f"allocation names {unit!r}, which is in a group; give the group's share as {{{home!r}: …}}"
@@ -428,15 +450,15 @@ def _by_unit(allocation: Any, joined: Sequence[tuple[str, ...]], known: Mapping[
     return shares_of
 
 
-def _group_maker(names: tuple[str, ...], known: Mapping[str, Space]) -> Maker:
-    label, sizes = tuple_label(names), [known[name].size for name in names]
+def _group_maker(names: tuple[str, ...], spaces: Mapping[str, Space]) -> Maker:
+    label, sizes = tuple_label(names), [spaces[name].size for name in names]
     if math.prod(sizes) > LARGEST_PRODUCT:
         largest = names[sizes.index(max(sizes))]
         raise ParameterError(
             f"group {label} has {math.prod(sizes):,} tuples, more than {LARGEST_PRODUCT:,}; leave {largest!r} "
             f"({max(sizes):,} values) out of it, or declare coarser spaces"
         )
-    space = Product(*(known[name] for name in names))
+    space = Product(*(spaces[name] for name in names))
 
     def make(epsilon: float, delta: float) -> Group:
         try:

@@ -110,8 +110,8 @@ class Terms:
         It follows from public facts only. One of several curves, chosen by what inference gave, would not keep the
         promise: the mean over outcomes of profiles that each keep it apart may exceed it.
         """
-        whole = promise_step(self.budget)
-        return whole if self.central is None else remaining_step(whole, self.central)
+        promise = promise_step(self.budget)
+        return promise if self.central is None else remaining_step(promise, self.central)
 
     @property
     def permutation(self) -> ShuffledRows:
@@ -129,8 +129,8 @@ class Terms:
         parts = response_parts([unit.certified.epsilon for unit in units])
         if self.central is None:
             # The theory of shuffling and of privacy-loss distributions here is for pure columns.
-            total = compose(unit.certified for unit in units)
-            bound = Bound(total.delta if total.epsilon <= self.sampled_budget.epsilon else 1.0, "composition")
+            composed = compose(unit.certified for unit in units)
+            bound = Bound(composed.delta if composed.epsilon <= self.sampled_budget.epsilon else 1.0, "composition")
         else:
             bound = replace(self, local=None).failing(slack).delta_of_losses(parts)
         return self._capped(bound, parts, Step(0.0, slack))
@@ -141,37 +141,37 @@ class Terms:
         An (ε, δ) channel is dominated by randomised response of ε that fails with chance δ (`dominating_step`).
         """
         assert self.central is not None
-        more = Step(0.0, min(delta * self.contributions * (1 + 1e-12), 1 - 1e-9))
-        return replace(self, central=composed_steps([self.central, more]), secret=False, sample=None)
+        failure = Step(0.0, min(delta * self.contributions * (1 + 1e-12), 1 - 1e-9))
+        return replace(self, central=composed_steps([self.central, failure]), secret=False, sample=None)
 
     def delta_of_steps(self, steps: Sequence[Step], epsilons: Sequence[float], slack: float = 0.0) -> Bound:
         """Return the same for unshuffled rows whose columns are steps, and others that lose so much.
 
         ``slack`` is the chance that one of the others fails.
         """
-        parts, own = response_parts(epsilons), [*steps, Step(0.0, slack)]
+        parts, row_steps = response_parts(epsilons), [*steps, Step(0.0, slack)]
         if self.central is None:
-            total = mixed_delta(parts, composed_steps(own), self.sampled_budget.epsilon)
+            delta = mixed_delta(parts, composed_steps(row_steps), self.sampled_budget.epsilon)
         else:
             k = self.contributions
-            total = mixed_delta(parts * k, composed_steps([self.central, *own * k]), self.budget.epsilon)
-        return self._capped(Bound(total, "composition"), parts, composed_steps(own))
+            delta = mixed_delta(parts * k, composed_steps([self.central, *row_steps * k]), self.budget.epsilon)
+        return self._capped(Bound(delta, "composition"), parts, composed_steps(row_steps))
 
-    def _capped(self, bound: Bound, parts: Sequence[ColumnLoss], beside: Step = _NO_STEP) -> Bound:
+    def _capped(self, bound: Bound, parts: Sequence[ColumnLoss], step: Step = _NO_STEP) -> Bound:
         """Return a bound that is above δ where a row loses more than ``local``, in proportion.
 
         ``parts`` are the row's pure losses, ``beside`` is what else its columns lose.
         """
-        if self.local is None or not (parts or beside.mu or beside.delta):
+        if self.local is None or not (parts or step.mu or step.delta):
             return bound
         if self.local.delta == 0:
-            whole = sum((Fraction(part.epsilon) for part in parts), Fraction(0))
-            kept = not (beside.mu or beside.delta) and whole <= Fraction(self.local.epsilon) * _ROUNDED
-            return bound if kept else Bound(1.0, bound.method)
-        alone = beside == _NO_STEP
+            epsilon_sum = sum((Fraction(part.epsilon) for part in parts), Fraction(0))
+            is_within = not (step.mu or step.delta) and epsilon_sum <= Fraction(self.local.epsilon) * _ROUNDED
+            return bound if is_within else Bound(1.0, bound.method)
+        is_pure = step == _NO_STEP
         cap = self.local.epsilon
-        own = composed_delta(tuple(parts), cap) if alone else mixed_delta(parts, beside, cap)
-        excess = own / self.local.delta * self.sampled_budget.delta
+        cap_delta = composed_delta(tuple(parts), cap) if is_pure else mixed_delta(parts, step, cap)
+        excess = cap_delta / self.local.delta * self.sampled_budget.delta
         return Bound(min(1.0, max(bound.value, excess)), bound.method)
 
     def delta_of_losses(self, parts: Sequence[ColumnLoss]) -> Bound:
@@ -227,9 +227,9 @@ def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step | None:
 
 def _told(units: Sequence[Randomised]) -> tuple[list[Step], list[float], float]:
     """Return the units' steps, what the others lose, and the chance that one of these fails."""
-    others = [unit for unit in units if unit.step is None]
+    unstepped = [unit for unit in units if unit.step is None]
     steps = [unit.step for unit in units if unit.step is not None]
-    return steps, [unit.certified.epsilon for unit in others], math.fsum(unit.mechanism.delta for unit in others)
+    return steps, [unit.certified.epsilon for unit in unstepped], math.fsum(unit.mechanism.delta for unit in unstepped)
 
 
 _TAKEN = 0.5
@@ -256,21 +256,25 @@ def calibrate(
     whole. Only a single column without credit for its order takes δ itself, and those that have a part of it in
     ``slacks`` (by default none).
     """
-    inside = terms.sampled_budget
+    row_budget = terms.sampled_budget
     if not makers:
         return []
-    taking, alone = any(slacks), terms.central is None and terms.local is None
-    if len(makers) == 1 and not ready and alone and (terms.shuffled_rows is None or taking):
-        return [makers[0](inside.epsilon, inside.delta)]
-    if taking:
+    any_takes_delta, rows_only = any(slacks), terms.central is None and terms.local is None
+    if len(makers) == 1 and not ready and rows_only and (terms.shuffled_rows is None or any_takes_delta):
+        return [makers[0](row_budget.epsilon, row_budget.delta)]
+    if any_takes_delta:
         return _with_steps(makers, shares, ready, terms, slacks)
-    failing = math.fsum(unit.mechanism.delta for unit in ready)
-    if inside.delta == 0 or (failing > 0 and terms.central is None):
-        whole = inside if terms.local is None else Budget(min(inside.epsilon, terms.local.epsilon), inside.delta)
-        rest = whole.less(compose(unit.certified for unit in ready)) if ready else whole
-        return [make(part.epsilon, 0.0) for make, part in zip(makers, rest.split(shares), strict=True)]
-    if ready and terms.delta_of(ready).value >= inside.delta:
-        inside.less(compose(unit.certified for unit in ready))  # refuses, and says what they spend
+    failure_probability = math.fsum(unit.mechanism.delta for unit in ready)
+    if row_budget.delta == 0 or (failure_probability > 0 and terms.central is None):
+        budget = (
+            row_budget
+            if terms.local is None
+            else Budget(min(row_budget.epsilon, terms.local.epsilon), row_budget.delta)
+        )
+        remainder = budget.less(compose(unit.certified for unit in ready)) if ready else budget
+        return [make(part.epsilon, 0.0) for make, part in zip(makers, remainder.split(shares), strict=True)]
+    if ready and terms.delta_of(ready).value >= row_budget.delta:
+        row_budget.less(compose(unit.certified for unit in ready))  # refuses, and says what they spend
         raise ParameterError(_READY)
     model = _LossModel.beside(ready, shares, terms)
     if model.curved:
@@ -281,12 +285,15 @@ def calibrate(
 @lru_cache(maxsize=256)
 def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
     """Return units calibrated for other terms, in their order: their shares are kept, and so are fixed channels."""
-    moving = [unit for unit in units if not unit.mechanism.fixed]
+    adjustable = [unit for unit in units if not unit.mechanism.fixed]
     fixed = [unit for unit in units if unit.mechanism.fixed]
-    total = math.fsum(unit.mechanism.epsilon for unit in moving)
-    shares, slacks = [u.mechanism.epsilon / total for u in moving], slacks_of([u.takes_delta for u in moving], terms)
-    made = calibrate([u.remade for u in moving], shares, fixed, terms, slacks)
-    by_names = {unit.names: unit for unit in [*made, *fixed]}
+    epsilon_sum = math.fsum(unit.mechanism.epsilon for unit in adjustable)
+    shares, slacks = (
+        [u.mechanism.epsilon / epsilon_sum for u in adjustable],
+        slacks_of([u.takes_delta for u in adjustable], terms),
+    )
+    calibrated = calibrate([u.remade for u in adjustable], shares, fixed, terms, slacks)
+    by_names = {unit.names: unit for unit in [*calibrated, *fixed]}
     return tuple(by_names[unit.names] for unit in units)
 
 
@@ -294,12 +301,12 @@ def likely_units(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomise
     """Return about the units of `recalibrate`, their losses within 2 % of its own, without proof: for forecasts."""
     if any(unit.mechanism.fixed or unit.takes_delta for unit in units):
         return recalibrate(units, terms)
-    total = math.fsum(unit.mechanism.epsilon for unit in units)
-    shares = [unit.mechanism.epsilon / total for unit in units]
+    epsilon_sum = math.fsum(unit.mechanism.epsilon for unit in units)
+    shares = [unit.mechanism.epsilon / epsilon_sum for unit in units]
     model = _LossModel.beside([], shares, terms)
     if not model.curved:
         return recalibrate(units, terms)
-    model.learn(total, [unit.column_loss for unit in units])
+    model.learn(epsilon_sum, [unit.column_loss for unit in units])
     guess = model.under_curve(_MOST / min(shares))[0]
     return tuple(unit.remade(guess * share, 0.0) for unit, share in zip(units, shares, strict=True))
 
@@ -319,20 +326,23 @@ def check_ready(ready: Sequence[Mechanism], terms: Terms) -> None:
     """Raise `ParameterError` if ready mechanisms leave nothing for what is central: before that is spent."""
     if not ready or terms.central is None:
         return
-    failing, some = math.fsum(m.delta for m in ready), response_parts([terms.budget.epsilon * _SOME])
+    failure_probability, reserve = math.fsum(m.delta for m in ready), response_parts([terms.budget.epsilon * _SOME])
     if any(m.loss.step for m in ready):
         steps = [m.loss.step for m in ready if m.loss.step is not None]
-        others = [m for m in ready if m.loss.step is None]
-        losses_of = [m.loss.epsilon(m.delta) or 5e-324 for m in others]
-        slack = math.fsum(m.delta for m in others)
+        other_mechanisms = [m for m in ready if m.loss.step is None]
+        losses_of = [m.loss.epsilon(m.delta) or 5e-324 for m in other_mechanisms]
+        slack = math.fsum(m.delta for m in other_mechanisms)
         if terms.delta_of_steps(steps, [*losses_of, terms.budget.epsilon * _SOME], slack).value > terms.budget.delta:
             raise ParameterError(_READY)
         return
-    if failing:
-        allowed, losses = terms.failing(failing), response_parts([m.loss.epsilon(m.delta) or 5e-324 for m in ready])
+    if failure_probability:
+        accounting, losses = (
+            terms.failing(failure_probability),
+            response_parts([m.loss.epsilon(m.delta) or 5e-324 for m in ready]),
+        )
     else:
-        allowed, losses = terms, [m.column_loss for m in ready]
-    if allowed.delta_of_losses([*losses, *some]).value > terms.budget.delta:
+        accounting, losses = terms, [m.column_loss for m in ready]
+    if accounting.delta_of_losses([*losses, *reserve]).value > terms.budget.delta:
         raise ParameterError(_READY)
 
 
@@ -344,78 +354,78 @@ def _largest(
     Making units may take a second (linear programmes), so that few totals are tried: each is what a model of the
     units made so far says. Their cost may leap (optima do), which guesses between two totals close in on.
     """
-    inside, model = terms.sampled_budget, _LossModel.beside(ready, shares, terms)
-    most = _MOST / min(shares)
+    row_budget, model = terms.sampled_budget, _LossModel.beside(ready, shares, terms)
+    upper_limit = _MOST / min(shares)
     best: list[Randomised] | None = None
-    low, high, total = 0.0, math.inf, model.largest(min(inside.epsilon, most / 2), most)
-    seen: dict[float, float] = {}
-    basic = inside.epsilon
+    low, high, total = 0.0, math.inf, model.largest(min(row_budget.epsilon, upper_limit / 2), upper_limit)
+    deltas: dict[float, float] = {}
+    basic_total = row_budget.epsilon
     while True:
-        total = _alike(total, most)
+        total = _alike(total, upper_limit)
         units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
-        seen[total] = value = terms.delta_of([*ready, *units]).value
-        if value <= inside.delta:
+        deltas[total] = value = terms.delta_of([*ready, *units]).value
+        if value <= row_budget.delta:
             low, best = total, units
-            if value >= _USED * inside.delta or total >= most:
+            if value >= _USED * row_budget.delta or total >= upper_limit:
                 return units
         else:
             high = total
-        if high < inside.epsilon * 1e-9:
+        if high < row_budget.epsilon * 1e-9:
             raise ParameterError(_READY)
         model.learn(total, [unit.column_loss for unit in units])
         width = low * (1 + (_WIDTH if model.known < _TURNS else _LEAP))
-        last, total = total, model.largest(total, most)
-        if best is not None and min(high, total if last == low else math.inf) <= width:
+        previous, total = total, model.largest(total, upper_limit)
+        if best is not None and min(high, total if previous == low else math.inf) <= width:
             return best
         if model.known >= _TURNS or not low < total < high:
-            total = _straight(low, high, seen, inside.delta) or _between(low, high, basic, most)
-            if _alike(total, most) == last:  # the basic total is rounded down to the one that was just tried
-                basic, total = 0.0, _between(low, high, 0.0, most)
+            total = _straight(low, high, deltas, row_budget.delta) or _between(low, high, basic_total, upper_limit)
+            if _alike(total, upper_limit) == previous:  # the basic total is rounded down to the one that was just tried
+                basic_total, total = 0.0, _between(low, high, 0.0, upper_limit)
 
 
-def _alike(total: float, most: float) -> float:
+def _alike(total: float, upper_limit: float) -> float:
     """Return a total loss to make units for that every machine comes to: it fits where a larger one does."""
-    return fewer_digits_down(total) if total < most else most
+    return fewer_digits_down(total) if total < upper_limit else upper_limit
 
 
-def _straight(low: float, high: float, seen: Mapping[float, float], delta: float) -> float | None:
+def _straight(low: float, high: float, deltas: Mapping[float, float], delta: float) -> float | None:
     """Return where a straight line through the logarithms of δ at both bounds is at a promise's δ, if there is one."""
-    if not (0 < seen.get(low, 0.0) <= delta < seen.get(high, 0.0)):
+    if not (0 < deltas.get(low, 0.0) <= delta < deltas.get(high, 0.0)):
         return None
-    part = math.log(delta / seen[low]) / math.log(seen[high] / seen[low])
-    return low + (high - low) * min(max(part, _AWAY), 1 - _AWAY)
+    fraction = math.log(delta / deltas[low]) / math.log(deltas[high] / deltas[low])
+    return low + (high - low) * min(max(fraction, _AWAY), 1 - _AWAY)
 
 
 def _curved(
     makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms, model: _LossModel
 ) -> list[Randomised]:
     """Return the same for shuffled rows with central steps: the model says where, units are then proved."""
-    inside, most = terms.sampled_budget, _MOST / min(shares)
-    total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
+    row_budget, upper_limit = terms.sampled_budget, _MOST / min(shares)
+    total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, upper_limit)
     for _ in range(_GUESSES):
         model.learn(total, [make(total * share, 0.0).column_loss for make, share in zip(makers, shares, strict=True)])
-        total, slope = model.under_curve(most)
+        total, slope = model.under_curve(upper_limit)
     best: list[Randomised] | None = None
-    low, high, last = 0.0, math.inf, (0.0, 0.0)
+    low, high, previous = 0.0, math.inf, (0.0, 0.0)
     for _ in range(_CURVED_TURNS):
-        total = _alike(total, most)
+        total = _alike(total, upper_limit)
         units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
         ratio = _cover(tuple(unit.column_loss for unit in [*ready, *units]), terms).ratio
-        fits = terms.delta_of([*ready, *units]).value <= inside.delta
+        fits = terms.delta_of([*ready, *units]).value <= row_budget.delta
         if fits:
             low, best = total, units
         else:
             high = total
         capped = fits and terms.local is not None and ratio < _FILLED
-        filled = fits and (ratio >= _FILLED or total >= most)
+        filled = fits and (ratio >= _FILLED or total >= upper_limit)
         if filled or capped or (best is not None and high <= low * (1 + _LEAP)):
             break
         gap = math.log(min(max(ratio, 1e-6), 1e6)) + _AIM
-        if last[0] and abs(math.log(total / last[0])) > _LEAP:
-            slope = min(max((gap - last[1]) / math.log(total / last[0]), 0.5), 4 * _STEEP)
-        last = total, gap
-        trial = total * (math.exp(-gap / slope) if fits or ratio > 1 else 1 - 10 * _LEAP)
-        total = min(trial, most) if low < trial < high else math.sqrt(low * high) if low else high / 2
+        if previous[0] and abs(math.log(total / previous[0])) > _LEAP:
+            slope = min(max((gap - previous[1]) / math.log(total / previous[0]), 0.5), 4 * _STEEP)
+        previous = total, gap
+        candidate = total * (math.exp(-gap / slope) if fits or ratio > 1 else 1 - 10 * _LEAP)
+        total = min(candidate, upper_limit) if low < candidate < high else math.sqrt(low * high) if low else high / 2
     if best is None:
         raise ParameterError(_READY if any(unit.mechanism.fixed for unit in ready) else _CENTRAL)
     return best
@@ -427,24 +437,24 @@ def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, mode
     Units lose what is asked of them at the most, and the bound grows with that. Were it to follow what inference gave,
     the mean over outcomes could exceed δ though every outcome keeps it.
     """
-    allowed, most = model.terms, _MOST / min(shares)
+    accounting, upper_limit = model.terms, _MOST / min(shares)
 
     def losses(total: float) -> list[ColumnLoss]:
         return [*model.ready, *response_parts([total * share for share in shares])]
 
     def fits(total: float) -> bool:
-        return allowed.delta_of_losses(losses(total)).value <= allowed.budget.delta
+        return accounting.delta_of_losses(losses(total)).value <= accounting.budget.delta
 
-    total = _last_total(fits, allowed.budget.epsilon, most, bool(model.ready))
+    total = _last_total(fits, accounting.budget.epsilon, upper_limit, bool(model.ready))
     return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
 
 
-def _last_total(fits: Callable[[float], bool], start: float, most: float, ready: bool) -> float:
+def _last_total(fits: Callable[[float], bool], start: float, upper_limit: float, ready: bool) -> float:
     """Return nearly the largest total loss that fits; where none does, say that too much is ready, or central."""
-    low, high = 0.0, min(start, most)
-    while high < most and fits(high):
-        low, high = high, min(2 * high, most)
-    total = _alike(bisected(fits, low, high, _WIDTH, start * 1e-9), most)
+    low, high = 0.0, min(start, upper_limit)
+    while high < upper_limit and fits(high):
+        low, high = high, min(2 * high, upper_limit)
+    total = _alike(bisected(fits, low, high, _WIDTH, start * 1e-9), upper_limit)
     if total == 0:
         raise ParameterError(_READY if ready else _CENTRAL)
     return total
@@ -461,25 +471,25 @@ def _with_steps(
 
     As in `_beside`. A unit with a δ of its own is made for the largest step within its (ε, δ).
     """
-    steps, losses, failing = _told(ready)
+    steps, losses, failure_probability = _told(ready)
     pairs = list(zip(shares, slacks, strict=True))
 
     def fits(total: float) -> bool:
-        taken = [promise_step(Budget(total * share, slack)) for share, slack in pairs if slack]
-        pure = [total * share for share, slack in pairs if not slack]
-        bound = terms.delta_of_steps([*steps, *taken], [*losses, *pure], failing)
+        delta_steps = [promise_step(Budget(total * share, slack)) for share, slack in pairs if slack]
+        pure_losses = [total * share for share, slack in pairs if not slack]
+        bound = terms.delta_of_steps([*steps, *delta_steps], [*losses, *pure_losses], failure_probability)
         return bound.value <= terms.sampled_budget.delta
 
     total = _last_total(fits, terms.sampled_budget.epsilon, _MOST / min(shares), bool(ready))
     return [make(total * share, slack) for make, (share, slack) in zip(makers, pairs, strict=True)]
 
 
-def _between(low: float, high: float, start: float, most: float) -> float:
+def _between(low: float, high: float, basic_total: float, upper_limit: float) -> float:
     """Return a total between bounds to try: first the one that basic composition allows, where δ may leap from 0."""
-    if low < start < high:
-        return start
+    if low < basic_total < high:
+        return basic_total
     if high == math.inf:
-        return min(1.1 * low, most)
+        return min(1.1 * low, upper_limit)
     return math.sqrt(low * high) if low else high / 2
 
 
@@ -501,10 +511,12 @@ class _LossModel:
     @classmethod
     def beside(cls, ready: Sequence[Randomised], shares: Sequence[float], terms: Terms) -> _LossModel:
         """Return a model of units together with others that are made already, whose δ, if any, is a chance to fail."""
-        failing = math.fsum(unit.mechanism.delta for unit in ready)
-        if failing == 0:
+        failure_probability = math.fsum(unit.mechanism.delta for unit in ready)
+        if failure_probability == 0:
             return cls(shares, [unit.column_loss for unit in ready], terms)
-        return cls(shares, response_parts([unit.certified.epsilon for unit in ready]), terms.failing(failing))
+        return cls(
+            shares, response_parts([unit.certified.epsilon for unit in ready]), terms.failing(failure_probability)
+        )
 
     @property
     def curved(self) -> bool:
@@ -531,16 +543,21 @@ class _LossModel:
         elif len(self._seen) == 1:
             rates, odds = next(iter(self._seen.values()))
         else:
-            near = sorted(self._seen, key=lambda seen: abs(math.log(seen / total)))
-            one, two = near[0], next((other for other in near[1:] if (other > total) != (near[0] > total)), near[1])
-            share = (total - one) / (two - one)
-            rates, odds = (a + share * (b - a) for a, b in zip(self._seen[one], self._seen[two], strict=True))
+            nearest = sorted(self._seen, key=lambda point: abs(math.log(point / total)))
+            anchor, partner = (
+                nearest[0],
+                next(
+                    (candidate for candidate in nearest[1:] if (candidate > total) != (nearest[0] > total)), nearest[1]
+                ),
+            )
+            share = (total - anchor) / (partner - anchor)
+            rates, odds = (a + share * (b - a) for a, b in zip(self._seen[anchor], self._seen[partner], strict=True))
         losses = np.maximum(rates, 0.0) * total
         logs = np.minimum(0.0, -np.logaddexp(0.0, odds + _log_expm1(np.maximum(losses, 1e-300))))
         masses = np.maximum(np.exp(np.maximum(logs, -losses)), _FLOOR)
         return [k.at(float(loss), float(mass)) for k, loss, mass in zip(self._kinds, losses, masses, strict=True)]
 
-    def largest(self, start: float, most: float) -> float:
+    def largest(self, start: float, upper_limit: float) -> float:
         """Return the total at which the model's cost is just below δ, searched for about a start.
 
         Regula falsi (Illinois) on logarithms, in which δ of the total is nearly straight.
@@ -554,29 +571,29 @@ class _LossModel:
         x = math.log(start)
         height, step = excess(x), 0.02 if len(self._seen) > 1 else math.log(2)
         while True:
-            near, at_near = x, height
+            previous, previous_height = x, height
             x += math.copysign(step, -height)
-            if x >= math.log(most):
-                return most
+            if x >= math.log(upper_limit):
+                return upper_limit
             height, step = excess(x), 2 * step
-            if (height <= 0) != (at_near <= 0) or x < math.log(start) - 50:
+            if (height <= 0) != (previous_height <= 0) or x < math.log(start) - 50:
                 break
-        near_enough = (1 - _USED) / 5 if self.known > 1 else 0.03
-        low, high = sorted([(near, at_near), (x, height)])
-        return math.exp(_root(excess, low, high, near_enough))
+        tolerance = (1 - _USED) / 5 if self.known > 1 else 0.03
+        low, high = sorted([(previous, previous_height), (x, height)])
+        return math.exp(_root(excess, low, high, tolerance))
 
-    def under_curve(self, most: float) -> tuple[float, float]:
+    def under_curve(self, upper_limit: float) -> tuple[float, float]:
         """Return about the largest total whose rows lie under the curve and within the local cap, and how μ grows."""
-        terms, total = self.terms, most
+        terms, total = self.terms, upper_limit
         local = terms.local
         if local is not None:
 
             def fits(total: float) -> bool:
                 return composed_delta([*self.ready, *self.parts(total)], local.epsilon) <= local.delta
 
-            total = bisected(fits, 0.0, most, _LEAP / 2) or math.ulp(0.0)
-        least = [*self.ready, *self.parts(total)]
-        if total < most and _needed(least, terms) <= 1:
+            total = bisected(fits, 0.0, upper_limit, _LEAP / 2) or math.ulp(0.0)
+        losses = [*self.ready, *self.parts(total)]
+        if total < upper_limit and _needed(losses, terms) <= 1:
             return total, _STEEP
         cap = total
         total, slope = likely_total(lambda x: [*self.ready, *self.parts(x)], terms.permutation, terms.curve, cap)
@@ -586,13 +603,15 @@ class _LossModel:
 
 @lru_cache(maxsize=1024)
 def _under_curve(
-    shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, most: float
+    shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, upper_limit: float
 ) -> tuple[float, float]:
     """Return `_LossModel.under_curve` of units that are not made yet: plans of as many columns begin alike."""
-    return _LossModel(shares, ready, terms).under_curve(most)
+    return _LossModel(shares, ready, terms).under_curve(upper_limit)
 
 
-def _root(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], near: float) -> float:
+def _root(
+    excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], tolerance: float
+) -> float:
     """Return where an increasing function is nearly 0, by regula falsi (Illinois), from two points of its graph."""
     (x, below), (y, above) = low, high
     while y - x > _WIDTH / 2:
@@ -601,7 +620,7 @@ def _root(excess: Callable[[float], float], low: tuple[float, float], high: tupl
         if not x + 0.01 * (y - x) < middle < y - 0.01 * (y - x):
             middle = (x + y) / 2
         height = excess(middle)
-        if abs(height) < near:
+        if abs(height) < tolerance:
             return middle
         if height <= 0:
             x, below, above = middle, height, above / 2

@@ -231,8 +231,10 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
 
 def _of_less(plan: PlanData, unit: Unit) -> list[str]:
     """Return what spaces were found for less than the plan promises for; without a word, taken spaces for a row."""
-    found = [(plan.inferred, unit), (plan.reused, ROW)]
-    refusals = [None if inferred is None else inferred.refusal(unit, own) for inferred, own in found]
+    inferences = [(plan.inferred, unit), (plan.reused, ROW)]
+    refusals = [
+        None if inferred is None else inferred.refusal(unit, unit_promised) for inferred, unit_promised in inferences
+    ]
     return [refusal for refusal in refusals if refusal is not None]
 
 
@@ -240,15 +242,15 @@ _LOCAL = "each row, even against someone who knows which output row it became"
 
 
 def _in_steps(
-    plan: PlanData, proofs: Sequence[Proof], claimed: Budget, contributions: int, whole: float
+    plan: PlanData, proofs: Sequence[Proof], claimed: Budget, contributions: int, promise_delta: float
 ) -> tuple[float, float, str]:
     """Return the (ε, δ) of a person by composing steps, from the losses and blankets that were proved, and how."""
     try:
-        found = {}
+        central_steps = {}
         if plan.inferred is not None and plan.inferred.step is not None:
-            found["inference"] = plan.inferred.step
-        tables = measures_step(plan.measures, plan.spaces, contributions, whole)
-        parts = found if tables is None else found | {"tables": tables}
+            central_steps["inference"] = plan.inferred.step
+        tables = measures_step(plan.measures, plan.spaces, contributions, promise_delta)
+        parts = central_steps if tables is None else central_steps | {"tables": tables}
     except ParameterError:
         return math.inf, 1.0, "total: measured tables need more than the delta of the claim"
     central = composed_steps(parts.values())
@@ -262,22 +264,22 @@ def _in_steps(
         terms = terms.failing(failing)
     losses = response_parts([p.epsilon for p in proofs]) if failing else [p.column_loss for p in proofs]
     try:
-        alone = Bound(step_delta(central, claimed.epsilon), "gaussian")
-        bound = terms.delta_of_losses(losses) if losses else alone
+        central_bound = Bound(step_delta(central, claimed.epsilon), "gaussian")
+        bound = terms.delta_of_losses(losses) if losses else central_bound
     except ParameterError:
         return math.inf, 1.0, "total: what is spent on other things than the rows exceeds the claim"
-    how = [
+    sentences = [
         f"total: delta={bound.value:.4g} at epsilon={claimed.epsilon:g} per person",
         ", ".join(f"{name} (mu={step.mu:.6g}, slack={step.delta:.3g})" for name, step in parts.items())
         + " composed with the rows by Gaussian differential privacy (mu, and a slack, which is part of delta)",
     ]
     if terms.shuffled_rows is not None:
-        how.append(f"{terms.shuffled_rows:,} rows in secret order: their profile lies under a Gaussian curve")
+        sentences.append(f"{terms.shuffled_rows:,} rows in secret order: their profile lies under a Gaussian curve")
     if terms.samples:
-        how.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
+        sentences.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
     if contributions > 1:
-        how.append(f"up to {contributions} rows of a person, point by point of the profile")
-    return claimed.epsilon, bound.value, "; ".join(how)
+        sentences.append(f"up to {contributions} rows of a person, point by point of the profile")
+    return claimed.epsilon, bound.value, "; ".join(sentences)
 
 
 def _released(plan: PlanData, claimed: Budget, contributions: int) -> Budget | None:
@@ -300,28 +302,30 @@ def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int)
         return epsilon, delta, _composition(contributions, epsilon, delta)
     assert terms.sample is not None
     assert terms.rows is not None
-    once = sampled(row or 5e-324, failed, terms.sample, terms.rows)
-    epsilon, delta = composed_for_person([once], contributions)
-    drawn = f"{terms.sample:,} of {terms.rows:,} rows chosen in secret, of epsilon={row:.9g} each"
-    return epsilon, delta, f"{_composition(contributions, epsilon, delta)}; {drawn}"
+    sampled_row = sampled(row or 5e-324, failed, terms.sample, terms.rows)
+    epsilon, delta = composed_for_person([sampled_row], contributions)
+    sample_text = f"{terms.sample:,} of {terms.rows:,} rows chosen in secret, of epsilon={row:.9g} each"
+    return epsilon, delta, f"{_composition(contributions, epsilon, delta)}; {sample_text}"
 
 
 def _stepped(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
     """Return the δ at the claimed ε of rows some of whose units are steps, unshuffled, and how."""
     terms = replace(terms, local=None)
-    others = [p for p in proofs if p.step is None]
+    unstepped = [p for p in proofs if p.step is None]
     if not all(math.isfinite(p.epsilon) for p in proofs):
         return math.inf, 1.0, "total: a unit's loss is not bounded"
     steps = [p.step for p in proofs if p.step is not None]
-    failing = math.fsum(p.claimed.delta for p in others)
-    bound = terms.delta_of_steps(steps, [p.epsilon for p in others], failing)
+    failure_probability = math.fsum(p.claimed.delta for p in unstepped)
+    bound = terms.delta_of_steps(steps, [p.epsilon for p in unstepped], failure_probability)
     delta = _in_proportion(bound.value, terms, claimed)
-    how = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person; losses of a row's columns composed"]
-    how += [f"{p.unit} (mu={p.step.mu:.6g}, slack={p.step.delta:.3g})" for p in proofs if p.step is not None]
-    how.append("the order of rows earns nothing where they have gaussian noise")
+    sentences = [
+        f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person; losses of a row's columns composed"
+    ]
+    sentences += [f"{p.unit} (mu={p.step.mu:.6g}, slack={p.step.delta:.3g})" for p in proofs if p.step is not None]
+    sentences.append("the order of rows earns nothing where they have gaussian noise")
     if contributions > 1:
-        how.append(f"{contributions} rows of one person")
-    return claimed.epsilon, min(1.0, delta), "; ".join(how)
+        sentences.append(f"{contributions} rows of one person")
+    return claimed.epsilon, min(1.0, delta), "; ".join(sentences)
 
 
 def _in_proportion(value: float, terms: Terms, claimed: Budget) -> float:
@@ -335,57 +339,64 @@ def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contribut
     """Return the δ at the claimed ε, from nothing but the losses and blankets that were proved, and how."""
     bound = terms.delta_of_losses([p.column_loss for p in proofs])
     delta = _in_proportion(bound.value, terms, claimed)
-    how = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person"]
+    sentences = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person"]
     if terms.shuffled_rows is None:
-        how.append("losses of a row's columns composed by their privacy-loss distributions")
+        sentences.append("losses of a row's columns composed by their privacy-loss distributions")
     else:
-        how.append(
+        sentences.append(
             f"{terms.shuffled_rows:,} rows in secret order: {ORDER_METHODS.get(bound.method, 'only composition')}"
         )
     if terms.samples:
-        how.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
+        sentences.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
     if contributions > 1:
-        how.append(f"{contributions} rows of one person (group privacy)")
-    return claimed.epsilon, min(1.0, delta), "; ".join(how)
+        sentences.append(f"{contributions} rows of one person (group privacy)")
+    return claimed.epsilon, min(1.0, delta), "; ".join(sentences)
 
 
 def prove(unit: str, mechanism: Mechanism) -> Proof:
     """Return the ε that a channel is proved to lose at the δ it was made for."""
-    claimed, size, seen = mechanism.budget, mechanism.size, mechanism.outputs
-    stated = mechanism.loss.epsilon(claimed.delta)
-    epsilon, method, failures = stated, "bounded by its loss, rounded up", []
+    claimed, size, outputs = mechanism.budget, mechanism.size, mechanism.outputs
+    stated_epsilon = mechanism.loss.epsilon(claimed.delta)
+    epsilon, method, failures = stated_epsilon, "bounded by its loss, rounded up", []
     try:
-        if seen <= (ENUMERATED if claimed.delta == 0 else ENUMERATED // 2):
+        if outputs <= (ENUMERATED if claimed.delta == 0 else ENUMERATED // 2):
             epsilon, method = _exact(mechanism, range(size)), f"every pair of {size} codes enumerated"
         elif type(mechanism.loss) in FACTORS and claimed.delta == 0:
             factors = FACTORS[type(mechanism.loss)](mechanism.loss)
             epsilon, method = _product(factors), f"factor by factor, {sum(k for *_, k in factors)} of which may differ"
-        elif seen <= SAMPLED:
-            few = sorted({0, 1, size // 2, size - 2, size - 1})
-            epsilon, method = max(stated, _exact(mechanism, few)), f"{method}; pairs of {len(few)} codes enumerated"
+        elif outputs <= SAMPLED:
+            sample_codes = sorted({0, 1, size // 2, size - 2, size - 1})
+            epsilon, method = (
+                max(stated_epsilon, _exact(mechanism, sample_codes)),
+                f"{method}; pairs of {len(sample_codes)} codes enumerated",
+            )
     except ParameterError as error:
         epsilon, method = math.inf, "its weights are no law"
         failures.append(f"column {unit!r}: {error}")
-    if math.isfinite(epsilon) and stated < epsilon * (1 - _ALIKE):
-        failures.append(f"column {unit!r} states a loss of epsilon={stated!r}; its integers lose {epsilon!r}")
+    if math.isfinite(epsilon) and stated_epsilon < epsilon * (1 - _ALIKE):
+        failures.append(f"column {unit!r} states a loss of epsilon={stated_epsilon!r}; its integers lose {epsilon!r}")
     if epsilon > claimed.epsilon:
         failures.append(
             f"column {unit!r} claims epsilon={claimed.epsilon!r}, delta={claimed.delta!r} but its integers lose "
             f"epsilon={epsilon!r} at that delta"
         )
     blanket = mechanism.blanket
-    if seen <= ENUMERATED:
+    if outputs <= ENUMERATED:
         laws = [mechanism.weights(code) for code in range(mechanism.size)]
-        shared = round_down(Fraction(sum(map(min, zip(*(weights for weights, _ in laws), strict=True))), laws[0][1]))
-        if blanket > shared:
-            failures.append(f"column {unit!r} states a blanket mass of {blanket!r}; its laws share {shared!r}")
-        blanket = shared
+        common_mass = round_down(
+            Fraction(sum(map(min, zip(*(weights for weights, _ in laws), strict=True))), laws[0][1])
+        )
+        if blanket > common_mass:
+            failures.append(f"column {unit!r} states a blanket mass of {blanket!r}; its laws share {common_mass!r}")
+        blanket = common_mass
     law = None
     if type(mechanism.loss) in LAWS and claimed.delta == 0:
-        law, said = LAWS[type(mechanism.loss)](mechanism.loss), mechanism.column_loss
-        nearly = said.epsilon >= law.epsilon * (1 - _ALIKE) and said.blanket <= law.blanket * (1 + _ALIKE)
-        if not nearly or said != law.at(said.epsilon, said.blanket):
-            failures.append(f"column {unit!r} states the law {said!r} to the accountant; its integers have {law!r}")
+        law, stated_law = LAWS[type(mechanism.loss)](mechanism.loss), mechanism.column_loss
+        is_close = stated_law.epsilon >= law.epsilon * (1 - _ALIKE) and stated_law.blanket <= law.blanket * (1 + _ALIKE)
+        if not is_close or stated_law != law.at(stated_law.epsilon, stated_law.blanket):
+            failures.append(
+                f"column {unit!r} states the law {stated_law!r} to the accountant; its integers have {law!r}"
+            )
     return Proof(unit, mechanism.tag, claimed, epsilon, blanket, method, tuple(failures), law, mechanism.loss.step)
 
 
@@ -394,9 +405,12 @@ def _flip_factors(loss: FlipLoss) -> list[Factor]:
 
     Every item in which they differ is shown on its own; those that they share say nothing.
     """
-    first = min(loss.most, loss.items)
-    held, missing = (loss.ones, loss.total - loss.ones), (loss.zeros, loss.total - loss.zeros)
-    return [(held, missing, first), (missing, held, min(loss.most, loss.items - first))]
+    item_count = min(loss.most, loss.items)
+    held_weights, missing_weights = (loss.ones, loss.total - loss.ones), (loss.zeros, loss.total - loss.zeros)
+    return [
+        (held_weights, missing_weights, item_count),
+        (missing_weights, held_weights, min(loss.most, loss.items - item_count)),
+    ]
 
 
 FACTORS: dict[type[PrivacyLoss], Callable[[Any], list[Factor]]] = {FlipLoss: _flip_factors}
@@ -408,12 +422,16 @@ def _flip_law(loss: FlipLoss) -> ColumnLoss:
 
     For a set, take the least that an item can lose: its blanket is the least ratio of P to P' of an item that is held.
     """
-    (held, missing, first), (_, _, second) = _flip_factors(loss)
-    if first == second == loss.most:
-        least = min(Fraction(p, q) for p, q in zip(held, missing, strict=True))
-        return ItemsLoss(_product(_flip_factors(loss)), _power(least, first), first)
-    pure = max(_product([(held, missing, loss.items)]), _product([(missing, held, loss.items)]))
-    return BitsLoss(pure, _power(Fraction(sum(map(min, held, missing)), loss.total), loss.items), loss.items)
+    (held_weights, missing_weights, first_count), (_, _, second_count) = _flip_factors(loss)
+    if first_count == second_count == loss.most:
+        lowest_ratio = min(Fraction(p, q) for p, q in zip(held_weights, missing_weights, strict=True))
+        return ItemsLoss(_product(_flip_factors(loss)), _power(lowest_ratio, first_count), first_count)
+    pure = max(
+        _product([(held_weights, missing_weights, loss.items)]), _product([(missing_weights, held_weights, loss.items)])
+    )
+    return BitsLoss(
+        pure, _power(Fraction(sum(map(min, held_weights, missing_weights)), loss.total), loss.items), loss.items
+    )
 
 
 def _power(share: Fraction, count: int) -> float:
@@ -429,15 +447,18 @@ LAWS: dict[type[PrivacyLoss], Callable[[Any], ColumnLoss]] = {FlipLoss: _flip_la
 def _product(factors: list[Factor]) -> float:
     """Return ln ∏ max(P/P')^count, rounded up: the pure loss of independent factors adds up."""
     with localcontext(Context(prec=80)):
-        ratios = [(max(Fraction(p, q) for p, q in zip(one, other, strict=True)), k) for one, other, k in factors]
-        exact = sum(((Decimal(r.numerator) / r.denominator).ln() * k for r, k in ratios), Decimal(0))
-        return round_up(exact * (1 + Decimal(10) ** -70))
+        ratios = [
+            (max(Fraction(p, q) for p, q in zip(weights, other_weights, strict=True)), k)
+            for weights, other_weights, k in factors
+        ]
+        loss = sum(((Decimal(r.numerator) / r.denominator).ln() * k for r, k in ratios), Decimal(0))
+        return round_up(loss * (1 + Decimal(10) ** -70))
 
 
 def _exact(mechanism: Mechanism, codes: Iterable[int]) -> float:
     """Return the least ε over all pairs of the given inputs, by sufficient sets, from the integer weights."""
     laws = [mechanism.weights(code) for code in codes]
-    totals = {total for _, total in laws}
+    totals = {weight_total for _, weight_total in laws}
     if len(totals) != 1:
         raise ParameterError("laws of different inputs must have one total")
     return tight_epsilon([weights for weights, _ in laws], totals.pop(), mechanism.delta)
@@ -457,11 +478,11 @@ def composed_for_person(parts: Iterable[tuple[float, float]], contributions: int
         return round_up(row * contributions), 1.0
     if contributions > 1 and delta:
         with localcontext(Context(prec=60)):
-            exact = Decimal(row.numerator) / row.denominator
-            steps = (exact * contributions).exp() - 1
+            row_decimal = Decimal(row.numerator) / row.denominator
+            steps = (row_decimal * contributions).exp() - 1
             # Where e^ε − 1 would lose its digits, the last term bounds every other.
-            last = contributions * (exact * (contributions - 1)).exp()
-            factor = steps / (exact.exp() - 1) if row > Fraction(1, 10**20) else last
+            last_term = contributions * (row_decimal * (contributions - 1)).exp()
+            factor = steps / (row_decimal.exp() - 1) if row > Fraction(1, 10**20) else last_term
             delta *= Fraction(factor * (1 + Decimal(10) ** -30))
     return round_up(row * contributions), min(1.0, round_up(delta))
 
@@ -493,10 +514,10 @@ def _attested(plan: PlanData, contributions: int) -> list[str]:
             f"{(plan.inferred.unit or Unit.promised(contributions, plan.privacy_id)).words}, and the others declared "
             "without looking at the data"
         )
-    for one in () if plan.reused is None else plan.reused.each:
+    for inference in () if plan.reused is None else plan.reused.each:
         lines.append(
-            f"spaces of {name_list(one.columns)} were found for {(one.unit or ROW).words}, with noise worth "
-            f"{_pair(one.budget)} that was paid for apart"
+            f"spaces of {name_list(inference.columns)} were found for {(inference.unit or ROW).words}, with noise worth "
+            f"{_pair(inference.budget)} that was paid for apart"
         )
     if plan.measures:
         lines.append("the measured tables are exact counts of this table, with noise of the stated sigma2")

@@ -75,9 +75,9 @@ class Randomised(ABC):
     @cached_property
     def certified(self) -> Budget:
         """The loss of the integers that are sampled, at the δ that was asked for."""
-        asked = self.mechanism.budget
+        target = self.mechanism.budget
         # A channel that reveals nothing has no budget to speak of; the smallest float represents 0.
-        return Budget(self.mechanism.loss.epsilon(asked.delta) or 5e-324, asked.delta)
+        return Budget(self.mechanism.loss.epsilon(target.delta) or 5e-324, target.delta)
 
     @property
     def takes_delta(self) -> bool:
@@ -116,11 +116,13 @@ class Randomised(ABC):
 
         Theorem 6: (1−δ)·diam/(2(1+e^ε)); for m+1 points at least κ apart Theorem 7: (1−δ)·κm/(m+e^ε).
         """
-        asked, space = self.mechanism.budget, self.space
-        odds, kept = math.exp(min(asked.epsilon, 700.0)), 1 - asked.delta
-        others = math.exp(min(math.log(max(space.points - 1, 1)), 700.0))
-        seventh = kept * space.min_distance * others / (others + odds) if space.size > 1 else 0.0
-        return kept * space.diameter / (2 * (1 + odds)) if space.size > 1 else 0.0, seventh
+        target, space = self.mechanism.budget, self.space
+        likelihood_ratio, success = math.exp(min(target.epsilon, 700.0)), 1 - target.delta
+        other_codes = math.exp(min(math.log(max(space.points - 1, 1)), 700.0))
+        seventh = (
+            success * space.min_distance * other_codes / (other_codes + likelihood_ratio) if space.size > 1 else 0.0
+        )
+        return success * space.diameter / (2 * (1 + likelihood_ratio)) if space.size > 1 else 0.0, seventh
 
     @property
     def error_bound(self) -> float:
@@ -137,8 +139,8 @@ def _shown(size: int) -> str:
     """Return a number of codes as text; Python writes no integer of thousands of digits."""
     if size < 1 << 64:
         return str(size)
-    items = size.bit_length() - 1
-    return f"2^{items}" + (f" + {size - (1 << items)}" if size > 1 << items else "")
+    exponent = size.bit_length() - 1
+    return f"2^{exponent}" + (f" + {size - (1 << exponent)}" if size > 1 << exponent else "")
 
 
 @dataclass(frozen=True)
@@ -159,8 +161,8 @@ class Column(Randomised):
                 f"column {self.name!r}: Product is for several columns; declare each and name them in groups"
             )
         if self.mechanism.size != self.space.size:
-            mine, other = _shown(self.mechanism.size), _shown(self.space.size)
-            raise PlanError(f"column {self.name!r}: the mechanism has {mine} codes, the space {other}")
+            mechanism_codes, space_codes = _shown(self.mechanism.size), _shown(self.space.size)
+            raise PlanError(f"column {self.name!r}: the mechanism has {mechanism_codes} codes, the space {space_codes}")
         if self.mechanism.code_words != self.space.code_words:
             raise PlanError(f"column {self.name!r}: mechanism {self.mechanism.tag} is not for space {self.space.tag}")
         _ = self.released
@@ -207,8 +209,8 @@ class Column(Randomised):
 
     def to_json(self, grouped: bool = False) -> dict[str, Any]:
         """Return the column as a JSON object; one in a group has no mechanism of its own."""
-        own = {} if grouped else {"mechanism": self.mechanism.to_json()}
-        return {"name": self.name, "space": self.space.to_json(), **own}
+        mechanism_fields = {} if grouped else {"mechanism": self.mechanism.to_json()}
+        return {"name": self.name, "space": self.space.to_json(), **mechanism_fields}
 
 
 @dataclass(frozen=True)
@@ -283,9 +285,9 @@ class Group(Randomised):
 
 def parted(units: Iterable[Randomised], names: Iterable[str]) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
     """Return the columns of units in the order of some names, those of a group as they see it, and the groups."""
-    made = tuple(units)
-    groups = tuple(unit for unit in made if isinstance(unit, Group))
-    columns = {unit.name: unit for unit in made if isinstance(unit, Column)}
+    randomised_units = tuple(units)
+    groups = tuple(unit for unit in randomised_units if isinstance(unit, Group))
+    columns = {unit.name: unit for unit in randomised_units if isinstance(unit, Column)}
     columns |= {name: group.column(name) for group in groups for name in group.names}
     return tuple(columns[name] for name in names), groups
 
@@ -401,12 +403,12 @@ def errs_more(column: Column) -> bool:
 
     What is compared is the forecast error of shares for ranks, of the mean for numbers.
     """
-    space, given = column.space, column.mechanism
+    space, mechanism = column.space, column.mechanism
     try:
-        own = mechanism_for(space, given.epsilon, given.delta)
+        default_mechanism = mechanism_for(space, mechanism.epsilon, mechanism.delta)
     except ParameterError:  # an ε too small for it
         return False
-    return _line_error(given, space) > _line_error(own, space)
+    return _line_error(mechanism, space) > _line_error(default_mechanism, space)
 
 
 def _line_error(mechanism: Mechanism, space: Space) -> float:
@@ -424,17 +426,17 @@ def promising_rival(column: Column, sets: str = "least_error") -> str | None:
     set_response
     None
     """
-    space, own = column.space, column.mechanism
+    space, mechanism = column.space, column.mechanism
     tag = RIVALS.get(space.metric)
     if tag is None or sets == "bitflip":
         return None
     if sets == "randomized_response":
         return tag
     try:
-        rival = mechanism_for(space, own.epsilon * _MORE, own.delta, tag)
+        rival = mechanism_for(space, mechanism.epsilon * _MORE, mechanism.delta, tag)
     except ParameterError:  # too many sets, or an ε too small for so many
         return None
-    return tag if support_error(rival, space) < _CLEARLY * support_error(own, space) else None
+    return tag if support_error(rival, space) < _CLEARLY * support_error(mechanism, space) else None
 
 
 def is_clearly_better(rival: Column, own: Column) -> bool:
@@ -460,5 +462,5 @@ def padded_tags(space: Space) -> list[str]:
     >>> padded_tags(as_space((0, 120))), padded_tags(as_space(["F", "M"]))
     (['wrapped_geometric', 'randomized_response'], ['randomized_response'])
     """
-    fitting = [f.tag for f in MECHANISMS.values() if space.metric in f.metrics and f.adds_in_group]
-    return sorted(fitting, key=lambda tag: (tag == "randomized_response") == space.is_numeric)
+    tags = [f.tag for f in MECHANISMS.values() if space.metric in f.metrics and f.adds_in_group]
+    return sorted(tags, key=lambda tag: (tag == "randomized_response") == space.is_numeric)

@@ -63,8 +63,8 @@ class PlanData:
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks", "groups", "measures"):
             if not isinstance(getattr(self, name), list | tuple):
-                own = name in ("columns", "groups", "measures")
-                raise PlanError(f"{name} must be a list of {name if own else 'column names'}")
+                holds_objects = name in ("columns", "groups", "measures")
+                raise PlanError(f"{name} must be a list of {name if holds_objects else 'column names'}")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         budget = Budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", budget.epsilon)
@@ -87,8 +87,8 @@ class PlanData:
         self._check_groups()
         self._check_persons()
         # Without a unit of its own, as older versions wrote them, an inference is none that a plan can be refused for.
-        for found in (self.inferred, self.reused):
-            refusal = None if found is None else found.refusal(self.unit, self.unit)
+        for inference in (self.inferred, self.reused):
+            refusal = None if inference is None else inference.refusal(self.unit, self.unit)
             if refusal is not None:
                 raise PlanError(refusal)
         object.__setattr__(self, "rules", as_rules(self.rules))
@@ -148,12 +148,12 @@ class PlanData:
         return measures_step(self.measures, self.spaces, self.contributions, self.delta)
 
     def _excess(self) -> str:
-        inside, lost = self.terms.sampled_budget, self.local_sum
+        row_budget, row_loss = self.terms.sampled_budget, self.local_sum
         return (
             f"the plan claims epsilon={self.epsilon}, delta={self.delta} but its columns add up to "
-            f"epsilon={lost.epsilon * self.contributions}, delta={lost.delta} per row, which costs "
-            f"delta={self.terms.delta_of(self.units).value:.4g} at epsilon={inside.epsilon:.6g} where "
-            f"{inside.delta:.4g} is allowed; raise the claim or lower a column's epsilon"
+            f"epsilon={row_loss.epsilon * self.contributions}, delta={row_loss.delta} per row, which costs "
+            f"delta={self.terms.delta_of(self.units).value:.4g} at epsilon={row_budget.epsilon:.6g} where "
+            f"{row_budget.delta:.4g} is allowed; raise the claim or lower a column's epsilon"
         )
 
     def _check_names(self) -> None:
@@ -162,24 +162,24 @@ class PlanData:
                 raise PlanError("a column's name must be a string that is not empty")
             if any("\ud800" <= letter <= "\udfff" for letter in name):
                 raise PlanError(f"column name {name!r} is not valid Unicode; rename it")
-        seen: set[str] = set()
+        earlier_names: set[str] = set()
         for name in [*self.names, *self.drop, *self.passthrough]:
-            if name in seen:
+            if name in earlier_names:
                 raise PlanError(f"column {name!r} appears twice among columns, drop and passthrough")
-            seen.add(name)
+            earlier_names.add(name)
         stray = [name for name in self.leaks if name not in self.names]
         if stray:
             raise PlanError(f"leaks names {stray[0]!r}, which is not a randomised column")
 
     def _check_groups(self) -> None:
-        seen: set[str] = set()
+        earlier_names: set[str] = set()
         for group in self.groups:
             for name in group.names:
                 if name not in self.names:
                     raise PlanError(f"groups name {name!r}, which is not a randomised column")
-                if name in seen:
+                if name in earlier_names:
                     raise PlanError(f"column {name!r} is in two groups; name it in one of them")
-                seen.add(name)
+                earlier_names.add(name)
                 if self[name] != group.column(name):
                     raise PlanError(f"column {name!r} must have the space and the channel of its group {group.label}")
 
@@ -202,9 +202,13 @@ class PlanData:
     @cached_property
     def units(self) -> tuple[Randomised, ...]:
         """What is randomised on its own, in the columns' order: groups, and the columns outside them."""
-        first = {group.names[0]: group for group in self.groups}
+        groups_by_first_name = {group.names[0]: group for group in self.groups}
         grouped = {name for group in self.groups for name in group.names}
-        return tuple(first.get(c.name, c) for c in self.columns if c.name in first or c.name not in grouped)
+        return tuple(
+            groups_by_first_name.get(c.name, c)
+            for c in self.columns
+            if c.name in groups_by_first_name or c.name not in grouped
+        )
 
     def group_of(self, name: str) -> Group | None:
         """Return the group that a column is in, if any."""
@@ -270,8 +274,8 @@ class PlanData:
     @property
     def imputed(self) -> tuple[str, ...]:
         """The columns whose spaces inference gave: every value has a code."""
-        found = [one for one in (self.inferred, self.reused) if one is not None]
-        return tuple(name for whole in found for one in whole.each for name in one.columns)
+        inferences = [inference for inference in (self.inferred, self.reused) if inference is not None]
+        return tuple(name for combined in inferences for inference in combined.each for name in inference.columns)
 
     @cached_property
     def not_found(self) -> tuple[NotFound, ...]:
@@ -296,8 +300,8 @@ class PlanData:
         The columns' losses, composed, and what inference and measured tables spent: their counts are of this row as
         well, and no order hides them. Where neither order nor sample earns credit it is the promise itself.
         """
-        kept = self.terms.shuffled_rows is None or any(unit.step for unit in self.units)
-        if kept and not self.terms.samples:
+        earns_no_credit = self.terms.shuffled_rows is None or any(unit.step for unit in self.units)
+        if earns_no_credit and not self.terms.samples:
             cap = math.inf if self.local_epsilon is None else self.local_epsilon
             return Budget(min(self.epsilon, cap), self.delta)
         return self._local_rows if self._beside is None else compose([self._local_rows, self._beside])
@@ -307,8 +311,8 @@ class PlanData:
         """What a person may lose to someone who knows which released rows are theirs: at least the promise."""
         if self.local == self.release:  # which speaks of a person already
             return self.release
-        theirs = compose([self.local] * self.contributions)
-        return theirs if theirs.epsilon > self.release.epsilon else self.release
+        person_budget = compose([self.local] * self.contributions)
+        return person_budget if person_budget.epsilon > self.release.epsilon else self.release
 
     @cached_property
     def _beside(self) -> Budget | None:
@@ -341,9 +345,9 @@ SCHEMA = 3
 
 def schema_of(plan: Any) -> int:
     """Return the oldest schema that says all of a plan: 3 with rules, 2 with what came before them."""
-    new = plan.local_epsilon is not None or plan.reused is not None or bool(plan.measures)
-    new |= (plan.inferred is not None and plan.inferred.step is not None) or plan.privacy_id is not None
-    return SCHEMA if plan.rules else 2 if new else 1
+    needs_second_schema = plan.local_epsilon is not None or plan.reused is not None or bool(plan.measures)
+    needs_second_schema |= (plan.inferred is not None and plan.inferred.step is not None) or plan.privacy_id is not None
+    return SCHEMA if plan.rules else 2 if needs_second_schema else 1
 
 
 def fields_of(plan: Any) -> dict[str, Any]:

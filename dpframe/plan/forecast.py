@@ -71,11 +71,13 @@ def _moments_of(mechanism: Mechanism, shares: FloatArray) -> _CellMoments:
 
 
 def _product_errors(parts: Sequence[_CellMoments], n: int, sampled: float) -> tuple[float, float]:
-    typical, worst, own, alike = (
+    typical_square, worst_square, share_sum, square_sum = (
         math.prod(values) for values in zip(*((p.typical, p.worst, p.own, p.alike) for p in parts), strict=True)
     )
-    cells, drawn = math.prod(p.cells for p in parts), sampled * (own - alike)
-    return math.sqrt((max(typical - own, 0) + drawn) / cells / n), math.sqrt((max(worst - 1, 0) + drawn) / cells / n)
+    cells, sampling_variance = math.prod(p.cells for p in parts), sampled * (share_sum - square_sum)
+    return math.sqrt((max(typical_square - share_sum, 0) + sampling_variance) / cells / n), math.sqrt(
+        (max(worst_square - 1, 0) + sampling_variance) / cells / n
+    )
 
 
 def _squared_sums(mechanism: Mechanism) -> FloatArray:
@@ -93,8 +95,8 @@ def mean_errors(
     values = space.values
     width = float(values - 1)
     if values - 1 > FINEST and shares is None and not isinstance(mechanism, ResponseChannel):
-        coarse = Nullable(Integer(0, FINEST)) if null else Integer(0, FINEST)
-        mechanism = mechanism.recalibrated(coarse, mechanism.epsilon, mechanism.delta)
+        coarse_space = Nullable(Integer(0, FINEST)) if null else Integer(0, FINEST)
+        mechanism = mechanism.recalibrated(coarse_space, mechanism.epsilon, mechanism.delta)
         values = FINEST + 1
     numbers = np.append(np.linspace(-0.5, 0.5, values), np.zeros(int(null)))
     present = np.append(np.ones(values), np.zeros(int(null)))
@@ -104,8 +106,8 @@ def mean_errors(
     squared = mechanism.surrogate(residual) ** 2
     typical = float(mechanism.apply(t) @ squared) - float(t @ residual**2)
     worst = float((mechanism.apply(squared, adjoint=True) - residual**2).max())
-    unit, drawn = width * line_of(space)[1], sampled * float(t @ residual**2)
-    errors = [math.sqrt((max(v, 0) + drawn) / n) / max(share, 1e-300) * unit for v in (typical, worst)]
+    unit, sampling_variance = width * line_of(space)[1], sampled * float(t @ residual**2)
+    errors = [math.sqrt((max(v, 0) + sampling_variance) / n) / max(share, 1e-300) * unit for v in (typical, worst)]
     return errors[0], errors[1]
 
 
@@ -166,34 +168,40 @@ def forecast_table(
     """
     import pandas as pd
 
-    drawn = 0.0 if population is None else (population - n) / max(population - 1, 1)
+    sample_factor = 0.0 if population is None else (population - n) / max(population - 1, 1)
 
     if types is not None and not isinstance(types, Mapping):
         raise ParameterError("types must be a mapping {column: shares of its values}")
-    known = {name: _shares(name, value, columns) for name, value in (types or {}).items()}
-    small = [c for c in columns if c.space.size <= MOST_CELLS and not c.space.code_words]
-    listed = [c for c in small if not c.mechanism.widens]
-    shares = {c.name: known.get(c.name, np.full(c.space.size, 1 / c.space.size)) for c in listed}
-    asked = [(c.name,) for c in listed] + [(a.name, b.name) for a, b in combinations(listed, 2)]
+    given_types = {name: _shares(name, value, columns) for name, value in (types or {}).items()}
+    small_columns = [c for c in columns if c.space.size <= MOST_CELLS and not c.space.code_words]
+    listed = [c for c in small_columns if not c.mechanism.widens]
+    shares = {c.name: given_types.get(c.name, np.full(c.space.size, 1 / c.space.size)) for c in listed}
+    name_tuples = [(c.name,) for c in listed] + [(a.name, b.name) for a, b in combinations(listed, 2)]
     for group in groups:
         cells = math.prod(c.space.size for c in columns if c.name in group.names)
         if len(group.names) > 2 and cells <= MOST_CELLS**2 and set(group.names) <= set(shares):
-            asked.append(group.names)
-    own = {c.name: c.mechanism for c in columns}
-    apart = own if split is None else split
+            name_tuples.append(group.names)
+    mechanism_of = {c.name: c.mechanism for c in columns}
+    split_mechanism_of = mechanism_of if split is None else split
     # Each column is in many pairs, and a matrix of a thousand cells is squared for it once.
-    singles = {name: _moments_of(own[name], shares[name]) for name in shares}
-    splits = singles if apart is own else {name: _moments_of(apart[name], shares[name]) for name in shares}
+    singles = {name: _moments_of(mechanism_of[name], shares[name]) for name in shares}
+    splits = (
+        singles
+        if split_mechanism_of is mechanism_of
+        else {name: _moments_of(split_mechanism_of[name], shares[name]) for name in shares}
+    )
     rows: list[tuple[str, str, float, float, str, float]] = []
-    for names in asked:
-        errors = _product_errors(_parts(names, singles, shares, groups), n, drawn)
-        alone = _product_errors([splits[name] for name in names], n, drawn)[0]
-        rows.append(("marginal" if len(names) == 1 else "joint", " × ".join(names), *errors, _of_share(errors), alone))
+    for names in name_tuples:
+        errors = _product_errors(_parts(names, singles, shares, groups), n, sample_factor)
+        split_error = _product_errors([splits[name] for name in names], n, sample_factor)[0]
+        rows.append(
+            ("marginal" if len(names) == 1 else "joint", " × ".join(names), *errors, _of_share(errors), split_error)
+        )
     for c in columns:
         if c.space.is_numeric:
-            errors = mean_errors(c.space, c.mechanism, known.get(c.name), n, drawn)
-            alone = mean_errors(c.space, apart[c.name], known.get(c.name), n, drawn)[0]
-            rows.append(("mean", c.name, *errors, c.space.unit, alone))
+            errors = mean_errors(c.space, c.mechanism, given_types.get(c.name), n, sample_factor)
+            split_error = mean_errors(c.space, split_mechanism_of[c.name], given_types.get(c.name), n, sample_factor)[0]
+            rows.append(("mean", c.name, *errors, c.space.unit, split_error))
     for c in columns:
         if c.space.holds_sets:
             errors = support_errors(c.mechanism, n)
@@ -215,14 +223,14 @@ def _parts(
     names: Sequence[str], singles: Mapping[str, _CellMoments], shares: Mapping[str, FloatArray], groups: Sequence[Any]
 ) -> list[_CellMoments]:
     """Return the moments of a joint's independent factors: columns, and the columns of a group as one."""
-    parts, left = [], list(names)
+    parts, single_names = [], list(names)
     for group in groups:
         members = [name for name in group.names if name in names]
         if len(members) > 1:
             product = reduce(np.multiply.outer, [shares[name] for name in members])
             parts.append(_moments_of(group.marginal(members), product.ravel()))
-            left = [name for name in left if name not in members]
-    return parts + [singles[name] for name in left]
+            single_names = [name for name in single_names if name not in members]
+    return parts + [singles[name] for name in single_names]
 
 
 def _shares(name: str, value: Any, columns: Sequence[Any]) -> FloatArray:

@@ -47,13 +47,13 @@ def has_levels(space: Space) -> bool:
 
 def breaks(space: Space) -> IntArray:
     """Return the codes that begin a cell on every level: the space's bounds and zero are cells of their own."""
-    found = {1, space.values - 1}
+    codes = {1, space.values - 1}
     first = float(np.asarray(space.numbers(np.array([0])), dtype=np.float64)[0])
     # As floats are: where zero is half way between two values, cells of releases stay what they are.
     place = -first / (first + float(space.step) - first)
     if not space.is_time and 0 < place < space.values - 1:
-        found |= {round(place), round(place) + 1}
-    return np.array(sorted(code for code in found if 0 < code < space.values), dtype=np.int64)
+        codes |= {round(place), round(place) + 1}
+    return np.array(sorted(start for start in codes if 0 < start < space.values), dtype=np.int64)
 
 
 def level_sizes(space: Space) -> tuple[int, ...]:
@@ -76,10 +76,10 @@ def cells_between(space: Space, size: int, low: int, high: int) -> IntArray:
 
 def stops_of(space: Space, size: int, starts: npt.ArrayLike) -> IntArray:
     """Return where a level's cells end that begin at some codes: the code after their last."""
-    first, values = np.asarray(starts, dtype=np.int64), space.values
-    ends = -(-(first * size // values + 1) * values // size)
-    after = np.append(breaks(space), values)
-    return np.asarray(np.minimum(ends, after[np.searchsorted(after, first, side="right")]))
+    first_codes, values = np.asarray(starts, dtype=np.int64), space.values
+    ends = -(-(first_codes * size // values + 1) * values // size)
+    next_breaks = np.append(breaks(space), values)
+    return np.asarray(np.minimum(ends, next_breaks[np.searchsorted(next_breaks, first_codes, side="right")]))
 
 
 def children(space: Space, level: int, parents: Sequence[int]) -> IntArray:
@@ -96,21 +96,21 @@ def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np
     values = space.values
     if size >= values:
         return codes.astype(np.intp, copy=False)
-    wide = codes.astype(np.uint64) if values * size > 1 << 31 else codes.astype(np.int64)
-    kind = wide.dtype.type
-    found = (wide * kind(size) // kind(values)).astype(np.intp)
-    own = breaks(space)
+    wide_codes = codes.astype(np.uint64) if values * size > 1 << 31 else codes.astype(np.int64)
+    integer = wide_codes.dtype.type
+    places = (wide_codes * integer(size) // integer(values)).astype(np.intp)
+    level_breaks = breaks(space)
     # Those breaks at which no cell of equal width begins.
-    own = own[-(-(own * size // values) * values // size) != own]
-    for code in own.tolist():
-        found += codes >= code
+    level_breaks = level_breaks[-(-(level_breaks * size // values) * values // size) != level_breaks]
+    for code in level_breaks.tolist():
+        places += codes >= code
     if space.has_null:
-        found[codes == values] = size + len(own)
-    return found
+        places[codes == values] = size + len(level_breaks)
+    return places
 
 
 def divided(counts: npt.NDArray[Any], starts: IntArray, stops: IntArray, sigma: float) -> IntArray:
     """Return the first codes of the cells that the next level divides, the heaviest that exceed their noise."""
-    chosen = np.flatnonzero((stops - starts > 1) & (counts >= STANDS_OUT * sigma))
-    heaviest = chosen[np.argsort(-counts[chosen], kind="stable")[:MOST_PARENTS]]
+    candidates = np.flatnonzero((stops - starts > 1) & (counts >= STANDS_OUT * sigma))
+    heaviest = candidates[np.argsort(-counts[candidates], kind="stable")[:MOST_PARENTS]]
     return np.asarray(starts[np.sort(heaviest)])

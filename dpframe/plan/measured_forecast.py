@@ -35,11 +35,13 @@ BESIDE = "rows_alone"
 def forecast_of(plan: PlanData, n_rows: int | None = None, types: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Return the standard errors that a plan lets expect; see `Plan.forecast`."""
     n = check_whole(plan.n if n_rows is None else n_rows, "n_rows", of="rows")
-    split = split_mechanisms(plan.units, plan.terms) if plan.groups else None
+    mechanisms_without_groups = split_mechanisms(plan.units, plan.terms) if plan.groups else None
     if plan.sample is None or plan.n is None:
-        table = forecast_table(plan.columns, n, types, plan.groups, split=split)
+        table = forecast_table(plan.columns, n, types, plan.groups, split=mechanisms_without_groups)
     else:
-        table = forecast_table(plan.columns, max(1, plan.sample * n // plan.n), types, plan.groups, n, split)
+        table = forecast_table(
+            plan.columns, max(1, plan.sample * n // plan.n), types, plan.groups, n, mechanisms_without_groups
+        )
     return together(table, plan.measures, plan.spaces, n)
 
 
@@ -58,21 +60,21 @@ def with_tables(
     """
     tuples: set[tuple[str, ...]] = set()
     for measure in measures:
-        own = [name for name in spaces if name in measure.columns]  # as a forecast orders them
-        tuples.update(names for size in range(1, len(own) + 1) for names in combinations(own, size))
+        column_names = [name for name in spaces if name in measure.columns]  # as a forecast orders them
+        tuples.update(names for size in range(1, len(column_names) + 1) for names in combinations(column_names, size))
     labels = {" × ".join(names): names for names in tuples}
-    told = np.array(
+    precisions = np.array(
         [
             _precision(statistic, labels[label], measures, spaces, n) if label in labels else 0.0
             for statistic, label in forecast.index
         ]
     )
     together = {
-        column: 1 / np.sqrt(np.maximum(forecast[column].to_numpy(dtype=np.float64), 1e-150) ** -2.0 + told)
+        column: 1 / np.sqrt(np.maximum(forecast[column].to_numpy(dtype=np.float64), 1e-150) ** -2.0 + precisions)
         for column in ("std_error", "worst")
     }
-    known = (forecast["unit"] == NOTHING) & (together["std_error"] <= 1)
-    unit = forecast["unit"].mask(known, "share")
+    becomes_informative = (forecast["unit"] == NOTHING) & (together["std_error"] <= 1)
+    unit = forecast["unit"].mask(becomes_informative, "share")
     return forecast.assign(**{BESIDE: forecast["std_error"], "unit": unit}, **together)
 
 
@@ -88,25 +90,25 @@ def in_bins(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping
     """
     import pandas as pd
 
-    told: dict[tuple[str, str], float] = {}
+    precisions: dict[tuple[str, str], float] = {}
     for measure in measures:
         names = [name for name in spaces if name in measure.columns]
-        counted = measure.kind in ("one_way", "joint") and measure.level <= 1 and len(names) <= len(BINNED)
-        if counted and any(is_cut(spaces[name], measure.most) for name in names):
+        counts_cells = measure.kind in ("one_way", "joint") and measure.level <= 1 and len(names) <= len(BINNED)
+        if counts_cells and any(is_cut(spaces[name], measure.most) for name in names):
             cells = math.prod(cell_count(spaces[name], measure.most) for name in names)
             key = BINNED[len(names) - 1], " × ".join(names)
             # Their sum is the number of rows, which is public.
-            told[key] = told.get(key, 0.0) + n**2 / measure.sigma2 * cells / (cells - 1)
+            precisions[key] = precisions.get(key, 0.0) + n**2 / measure.sigma2 * cells / (cells - 1)
         if measure.kind == "item_pairs":
-            told[OF_PAIRS, measure.label] = n**2 / measure.sigma2
-    single = {single_values(key) for key in told} - set(told)
-    kept = [row not in single or unit != NOTHING for row, unit in forecast["unit"].items()]
-    errors = [1 / math.sqrt(one) for one in told.values()]
-    more = pd.DataFrame(
+            precisions[OF_PAIRS, measure.label] = n**2 / measure.sigma2
+    replaced_rows = {single_values(key) for key in precisions} - set(precisions)
+    is_kept_row = [row not in replaced_rows or unit != NOTHING for row, unit in forecast["unit"].items()]
+    errors = [1 / math.sqrt(precision) for precision in precisions.values()]
+    binned_rows = pd.DataFrame(
         {"std_error": errors, "worst": errors, "unit": "share"},
-        index=pd.MultiIndex.from_tuples(list(told), names=forecast.index.names),
+        index=pd.MultiIndex.from_tuples(list(precisions), names=forecast.index.names),
     )
-    return pd.concat([forecast[kept], more.reindex(columns=forecast.columns)]) if told else forecast
+    return pd.concat([forecast[is_kept_row], binned_rows.reindex(columns=forecast.columns)]) if precisions else forecast
 
 
 def _precision(
@@ -125,14 +127,14 @@ def _precision(
         return sum(rows**2 / (m.sigma2 * scale**2) for m in _of("vectors", names, measures))
     if statistic == "support":
         return sum(n**2 / m.sigma2 for m in _of("items", names, measures))
-    cells, total = math.prod(spaces[name].size for name in names), 0.0
+    cells, precision_sum = math.prod(spaces[name].size for name in names), 0.0
     for measure in measures:
         tells = measure.kind in ("one_way", "joint") and set(names) <= set(measure.columns)
         if tells and not any(is_cut(spaces[name], measure.most) for name in names):
-            others = [cell_count(spaces[name], measure.most) for name in measure.columns if name not in names]
-            total += n**2 / (measure.sigma2 * math.prod(others))
+            other_cells = [cell_count(spaces[name], measure.most) for name in measure.columns if name not in names]
+            precision_sum += n**2 / (measure.sigma2 * math.prod(other_cells))
     # Their sum is the number of rows, which is public.
-    return total * cells / (cells - 1) if cells > 1 else math.inf
+    return precision_sum * cells / (cells - 1) if cells > 1 else math.inf
 
 
 def _of(kind: str, names: tuple[str, ...], measures: Sequence[Measure]) -> list[Measure]:

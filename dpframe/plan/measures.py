@@ -98,12 +98,12 @@ class Measure:
         least_columns, most_columns, columns = _COLUMNS.get(self.kind, (1, 1, "one column"))
         if not least_columns <= len(names) <= most_columns or len(set(names)) < len(names):
             raise ParameterError(f"a measure of kind {self.kind} has {columns}, each once")
-        number = isinstance(self.sigma2, int | float) and not isinstance(self.sigma2, bool)
-        if not number or not LEAST_SIGMA2 <= self.sigma2 <= LARGEST_SCALE**2:
+        is_number = isinstance(self.sigma2, int | float) and not isinstance(self.sigma2, bool)
+        if not is_number or not LEAST_SIGMA2 <= self.sigma2 <= LARGEST_SCALE**2:
             raise ParameterError("sigma2 of a measure must lie between 1/4 and 2^80")
-        least = {"items": 1, "item_pairs": 2}.get(self.kind, 0)
-        if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < least:
-            raise ParameterError(f"most of a measure must be a whole number, at least {least}")
+        lowest_most = {"items": 1, "item_pairs": 2}.get(self.kind, 0)
+        if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < lowest_most:
+            raise ParameterError(f"most of a measure must be a whole number, at least {lowest_most}")
         if isinstance(self.level, bool) or not isinstance(self.level, int) or self.level < 0:
             raise ParameterError("level of a measure must be a whole number, at least 0")
         if self.level and self.kind != "one_way":
@@ -132,12 +132,12 @@ class Measure:
             # ‖u − u'‖ alone, and neither is more than `move`.
             ball = ball_of(space)
             return BallNoise(self.sigma2, 2 * (ball.length + 1), ball.room * ball.move, distance)
-        changed = 2
+        cells_changed = 2
         if self.kind == "items":
-            changed = min(2 * self.most, item_count(space))
+            cells_changed = min(2 * self.most, item_count(space))
         if self.kind == "item_pairs":
-            changed = pairs_moved(item_count(space), self.most)
-        return IntegerNoise(self.sigma2, changed, 1, distance)
+            cells_changed = pairs_moved(item_count(space), self.most)
+        return IntegerNoise(self.sigma2, cells_changed, 1, distance)
 
     def shape(self, spaces: Mapping[str, Space]) -> tuple[int, ...]:
         """Return the most cells that the table has, a number for each column; null is one of them."""
@@ -188,8 +188,8 @@ class MeasuredTable:
         """Return whether measure, cells and counts are the same."""
         if not isinstance(other, MeasuredTable):
             return NotImplemented
-        mine, others = (self.measure, self.starts), (other.measure, other.starts)
-        return mine == others and np.array_equal(self.counts, other.counts)
+        identity, other_identity = (self.measure, self.starts), (other.measure, other.starts)
+        return identity == other_identity and np.array_equal(self.counts, other.counts)
 
     def __hash__(self) -> int:
         """Return a hash of measure and counts."""
@@ -197,12 +197,12 @@ class MeasuredTable:
 
     def to_observation(self, space: Space) -> Observation:
         """Return the counts of a number's one-way or level as an observation of its codes, without null."""
-        measure, own = self.measure, self.starts[0]
+        measure, cell_starts = self.measure, self.starts[0]
         if measure.level > 1:
-            starts = children(space, measure.level, own or ())
+            starts = children(space, measure.level, cell_starts or ())
             stops = stops_of(space, level_sizes(space)[measure.level - 1], starts)
         else:
-            starts = np.arange(space.values) if own is None else np.array(own, dtype=np.int64)
+            starts = np.arange(space.values) if cell_starts is None else np.array(cell_starts, dtype=np.int64)
             stops = np.append(starts[1:], space.values)
         counts = self.counts[: len(starts)].astype(np.float64)
         return Observation(Runs(starts, stops, space.values), counts, np.full(len(starts), measure.sigma2))
@@ -219,19 +219,19 @@ def way_starts(measure: Measure, space: Space) -> tuple[int, ...] | None:
 
 def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> None:
     """Raise `ParameterError` unless each measure can be made of columns with these spaces, once."""
-    counted = {measure.columns[0]: measure for measure in measures if measure.kind == "one_way" and measure.level < 2}
-    seen = set()
+    one_ways = {measure.columns[0]: measure for measure in measures if measure.kind == "one_way" and measure.level < 2}
+    identities = set()
     for measure in measures:
-        if measure.identity in seen:
+        if measure.identity in identities:
             raise ParameterError(f"the {measure.kind} of {measure.label} is measured twice; name it once")
-        seen.add(measure.identity)
+        identities.add(measure.identity)
         _check_columns(measure, spaces)
         if measure.level:
-            name, first = measure.columns[0], counted.get(measure.columns[0])
+            name, one_way = measure.columns[0], one_ways.get(measure.columns[0])
             sizes = level_sizes(spaces[name]) if has_levels(spaces[name]) else ()
             if measure.level > len(sizes) or measure.most != sizes[measure.level - 1]:
                 raise ParameterError(f"a level of column {name!r} must be one of the {len(sizes)} of its space")
-            if first is None or first.level != 1:
+            if one_way is None or one_way.level != 1:
                 raise ParameterError(f"level {measure.level} of column {name!r} needs the first; measure both")
         cells = math.prod(measure.shape(spaces))
         if cells > LARGEST_TABLE:
@@ -241,22 +241,22 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
             )
     for measure in measures:
         if measure.kind == "joint":
-            _check_cuts(measure, spaces, counted)
-        if measure.kind == "item_pairs" and ("sizes", frozenset(measure.columns), 1) not in seen:
+            _check_cuts(measure, spaces, one_ways)
+        if measure.kind == "item_pairs" and ("sizes", frozenset(measure.columns), 1) not in identities:
             raise ParameterError(
                 f"the item_pairs of {measure.label} needs its sizes, which show what the cut takes; measure both"
             )
 
 
-def _check_cuts(joint: Measure, spaces: Mapping[str, Space], counted: Mapping[str, Measure]) -> None:
+def _check_cuts(joint: Measure, spaces: Mapping[str, Space], one_ways: Mapping[str, Measure]) -> None:
     """Refuse numbers whose quantiles are not known, and joints too large to be counted before they are cut."""
     cells = 1
     for name in joint.columns:
-        if is_cut(spaces[name], joint.most) and name not in counted:
+        if is_cut(spaces[name], joint.most) and name not in one_ways:
             raise ParameterError(
                 f"the joint of {joint.label} needs the one_way of {name!r}, whose quantiles cut it; measure both"
             )
-        cells *= counted[name].shape(spaces)[0] if is_cut(spaces[name], joint.most) else cell_count(spaces[name], 0)
+        cells *= one_ways[name].shape(spaces)[0] if is_cut(spaces[name], joint.most) else cell_count(spaces[name], 0)
     if cells > _FINEST:
         raise ParameterError(f"the joint of {joint.label} is counted in {cells:,} cells before it is cut; use fewer")
 
@@ -266,13 +266,13 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
         if name not in spaces:
             raise ParameterError(f"measure names {name!r}, which is not a randomised column")
     if measure.kind == "vectors":
-        first, *others = measure.columns
-        if not spaces[first].holds_vectors:
-            raise ParameterError(f"column {first!r} holds no vectors, and has no sums of them")
-        for name in others:
+        vector_column, *listed_columns = measure.columns
+        if not spaces[vector_column].holds_vectors:
+            raise ParameterError(f"column {vector_column!r} holds no vectors, and has no sums of them")
+        for name in listed_columns:
             if spaces[name].code_words or not spaces[name].is_listed:
                 raise ParameterError(
-                    f"the sums of {first!r} cannot be measured by column {name!r}, which has no list of values; name a "
+                    f"the sums of {vector_column!r} cannot be measured by column {name!r}, which has no list of values; name a "
                     "listed column with it"
                 )
         return
@@ -318,13 +318,13 @@ def measure_parts(measures: Sequence[Measure]) -> list[str]:
     """Return what is measured of each kind, and with how much noise, in plain words."""
     parts = []
     for kind in KINDS:
-        own = [measure for measure in measures if measure.kind == kind]
-        if own:
-            sigmas = sorted({f"{math.sqrt(measure.sigma2):.4g}" for measure in own}, key=float)
+        tables = [measure for measure in measures if measure.kind == kind]
+        if tables:
+            sigmas = sorted({f"{math.sqrt(measure.sigma2):.4g}" for measure in tables}, key=float)
             noise = sigmas[0] if len(sigmas) == 1 else f"{sigmas[0]} to {sigmas[-1]}"
-            labels = list(dict.fromkeys(measure.label for measure in own))  # levels of one number share its name
+            labels = list(dict.fromkeys(measure.label for measure in tables))  # levels of one number share its name
             more = f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else ""
             parts.append(
-                f"{len(own)} {_NAMES[kind][len(own) > 1]} at sigma={noise} ({name_list(labels[:_SHOWN])}{more})"
+                f"{len(tables)} {_NAMES[kind][len(tables) > 1]} at sigma={noise} ({name_list(labels[:_SHOWN])}{more})"
             )
     return parts

@@ -156,9 +156,9 @@ class Wish:
         """Return the default or listed tables, with noise of an arbitrary size; refuse those that cannot be made."""
         if self.measure is None:
             return []
-        found = list(_all_tables(spaces) if isinstance(self.measure, str) else _asked(self.measure, spaces))
-        check_measures([*found, *_missing(found, self.added, spaces, MOST_BINS)], spaces)
-        return found
+        measures = list(_all_tables(spaces) if isinstance(self.measure, str) else _asked(self.measure, spaces))
+        check_measures([*measures, *_missing(measures, self.added, spaces, MOST_BINS)], spaces)
+        return measures
 
     @property
     def taken(self) -> float:
@@ -173,8 +173,10 @@ class Wish:
 
     def most(self, promise: Budget, inference: Step | None) -> Step:
         """Return the most that tables may cost on top of an inference: public before anything is measured."""
-        left = promise_step(promise).square - (0 if inference is None else inference.square)
-        return Step(math.sqrt(max(0.0, float(left * Fraction(self.taken)))) * (1 - 1e-12), SLACK * promise.delta)
+        square_left_over = promise_step(promise).square - (0 if inference is None else inference.square)
+        return Step(
+            math.sqrt(max(0.0, float(square_left_over * Fraction(self.taken)))) * (1 - 1e-12), SLACK * promise.delta
+        )
 
     def measures(
         self,
@@ -191,34 +193,34 @@ class Wish:
         By default nothing is measured of fewer than fifty rows, or where noise would exceed their number. With
         ``proved=False`` the noise is the normal law's, for forecasts only: the lattice's costs some 1e-4 more.
         """
-        auto, found = self.is_default, self.tables(spaces)
-        alone = partial(self.listed.measures, spaces, promise, inference, n, contributions, proved=proved)
-        if not found or (auto and n < FEWEST):
-            return alone() if self.added else ()
+        auto, tables = self.is_default, self.tables(spaces)
+        measure_added = partial(self.listed.measures, spaces, promise, inference, n, contributions, proved=proved)
+        if not tables or (auto and n < FEWEST):
+            return measure_added() if self.added else ()
         if self.goals is not None:
-            weights = _goal_weights(found, spaces, self.goals)
+            weights = _goal_weights(tables, spaces, self.goals)
         else:
-            weights = _weights(found) if auto else _weights_of_list(found, spaces)
+            weights = _weights(tables) if auto else _weights_of_list(tables, spaces)
         mu = self.most(promise, inference).mu
 
-        noisy = partial(_noised, spaces=spaces, mu=mu, contributions=contributions, delta=promise.delta)
+        find_noise = partial(_noised, spaces=spaces, mu=mu, contributions=contributions, delta=promise.delta)
         if auto and proved:
-            noised = _by_default(found, weights, noisy, spaces, n, self.added)
+            measured_tables = _by_default(tables, weights, find_noise, spaces, n, self.added)
         else:
-            noised = noisy(found, weights, proved)
-            if auto and noised is not None:
-                noised = noisy(*_fitted_to_noise(noised, spaces, n, self.added), proved)
+            measured_tables = find_noise(tables, weights, proved)
+            if auto and measured_tables is not None:
+                measured_tables = find_noise(*_fitted_to_noise(measured_tables, spaces, n, self.added), proved)
         # Vectors are counted with a weight, other rows with 1.
-        units = [ball_of(spaces[m.columns[0]]).last if m.kind == "vectors" else 1 for m in noised or ()]
-        counts = [m.sigma2 / unit**2 for m, unit in zip(noised or (), units, strict=True) if m.kind != "sum"]
-        least = min(counts, default=math.inf)
-        if noised is None and not auto:
+        units = [ball_of(spaces[m.columns[0]]).last if m.kind == "vectors" else 1 for m in measured_tables or ()]
+        counts = [m.sigma2 / unit**2 for m, unit in zip(measured_tables or (), units, strict=True) if m.kind != "sum"]
+        lowest_variance = min(counts, default=math.inf)
+        if measured_tables is None and not auto:
             if not self.paid:
                 raise ParameterError(_TOO_SMALL)
             warn(f"nothing was measured: {_TOO_SMALL}", DpframeWarning)
-        if auto and (noised is None or least > n**2):
-            return alone() if self.added else ()
-        return tuple(noised or ())
+        if auto and (measured_tables is None or lowest_variance > n**2):
+            return measure_added() if self.added else ()
+        return tuple(measured_tables or ())
 
     def met_from(self, spaces: Mapping[str, Space], n: int, contributions: int) -> float:
         """Return about the least μ of a promise whose tables alone meet their goals: by the normal law, unproved."""
@@ -231,31 +233,35 @@ class Wish:
 
         ``lost`` are columns whose spaces were not found.
         """
-        wanted = self.added if isinstance(self.measure, str) else self.measure or ()
-        kept, left = [], []
-        for names in wanted:
-            if hidden := [name for name in names if name in lost]:
-                left.append(f"{tuple_label(names)} needs the space of {name_list(hidden)}, which was not found")
+        listed = self.added if isinstance(self.measure, str) else self.measure or ()
+        feasible, refusals = [], []
+        for names in listed:
+            if missing_columns := [name for name in names if name in lost]:
+                refusals.append(
+                    f"{tuple_label(names)} needs the space of {name_list(missing_columns)}, which was not found"
+                )
                 continue
             try:
                 (replace(self, added=(names,)) if self.is_default else Wish((names,))).tables(spaces)
             except ParameterError as error:
-                left.append(str(error))
+                refusals.append(str(error))
             else:
-                kept.append(names)
-        if left:
-            warn(f"not measured, as the spaces that were inferred do not allow it: {'; '.join(left)}", DpframeWarning)
+                feasible.append(names)
+        if refusals:
+            warn(
+                f"not measured, as the spaces that were inferred do not allow it: {'; '.join(refusals)}", DpframeWarning
+            )
         if self.is_default:
-            return replace(self, added=tuple(kept), paid=True)
-        return replace(self, measure=tuple(kept) or None, paid=True)
+            return replace(self, added=tuple(feasible), paid=True)
+        return replace(self, measure=tuple(feasible) or None, paid=True)
 
 
-def _alone(name: str, space: Space, sums: bool = True) -> Iterator[Measure]:
+def _alone(name: str, space: Space, with_sums: bool = True) -> Iterator[Measure]:
     """Yield what is measured of one column on its own."""
     if space.holds_sets:
         sets: Any = space.inner_space
-        limited = sets.max_size is not None
-        yield Measure("items", (name,), 1.0, sets.most if limited else min(MOST_ITEMS, item_count(space)))
+        has_max_size = sets.max_size is not None
+        yield Measure("items", (name,), 1.0, sets.most if has_max_size else min(MOST_ITEMS, item_count(space)))
         yield Measure("sizes", (name,), 1.0)
         return
     if space.holds_vectors:
@@ -266,7 +272,7 @@ def _alone(name: str, space: Space, sums: bool = True) -> Iterator[Measure]:
             yield Measure("one_way", (name,), 1.0, size, level)
     else:
         yield Measure("one_way", (name,), 1.0, 0 if space.is_listed else FEW)
-    if sums and not space.is_listed and space.values > 1:
+    if with_sums and not space.is_listed and space.values > 1:
         yield Measure("sum", (name,), 1.0)
 
 
@@ -275,7 +281,7 @@ def _item_pairs(name: str, space: Space) -> Measure:
 
 
 def _with_item_pairs(
-    tables: Sequence[Measure], noised: Sequence[Measure], spaces: Mapping[str, Space], n: int
+    tables: Sequence[Measure], tables_with_noise: Sequence[Measure], spaces: Mapping[str, Space], n: int
 ) -> Iterator[Measure]:
     """Yield tables, and after those of sets' items those of their pairs where noise leaves something of these.
 
@@ -284,15 +290,18 @@ def _with_item_pairs(
     the 20 most frequent items of a grocer's err half as much as what supports and sizes say of them, and whether a set
     holds either of two is as well known as without: items have more noise then.
     """
-    sigma2 = {table.columns: table.sigma2 for table in noised if table.kind == "items"}
+    sigma2 = {table.columns: table.sigma2 for table in tables_with_noise if table.kind == "items"}
     for table in tables:
         yield table
         if table.kind != "items" or not 2 <= item_count(spaces[table.columns[0]]) <= _MOST_PAIRED:
             continue
         pairs = _item_pairs(table.columns[0], spaces[table.columns[0]])
-        times = pairs.noise(spaces).moves / table.noise(spaces).moves / _COSTS["item_pairs"]
-        frequent = min(item_count(spaces[table.columns[0]]), 4 * table.most)
-        if math.sqrt(sigma2[table.columns] * times) / n < _PAIRS_CLEAR * (table.most / 2 / frequent) ** 2:
+        variance_factor = pairs.noise(spaces).moves / table.noise(spaces).moves / _COSTS["item_pairs"]
+        frequent_items = min(item_count(spaces[table.columns[0]]), 4 * table.most)
+        if (
+            math.sqrt(sigma2[table.columns] * variance_factor) / n
+            < _PAIRS_CLEAR * (table.most / 2 / frequent_items) ** 2
+        ):
             yield pairs
 
 
@@ -300,8 +309,8 @@ def _joint(names: Sequence[str], spaces: Mapping[str, Space], bins: int = BINS) 
     vectors = [name for name in names if name in spaces and spaces[name].holds_vectors]
     if len(names) == 2 and len(vectors) == 1:
         return Measure("vectors", tuple(sorted(names, key=lambda name: name not in vectors)), 1.0)
-    cut = any(name in spaces and not spaces[name].is_listed for name in names)
-    return Measure("joint", tuple(names), 1.0, bins if cut else 0)
+    has_cut_numbers = any(name in spaces and not spaces[name].is_listed for name in names)
+    return Measure("joint", tuple(names), 1.0, bins if has_cut_numbers else 0)
 
 
 def _all_tables(spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[Measure]:
@@ -311,16 +320,16 @@ def _all_tables(spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[Measu
     """
     plain = {name: space for name, space in spaces.items() if not space.holds_sets and not space.holds_vectors}
     cells = {name: cell_count(space, bins) for name, space in plain.items()}
-    left, joined = LARGEST_TABLE, set[str]()
+    cells_available, paired_columns = LARGEST_TABLE, set[str]()
     pairs = []
-    for first, second in sorted(combinations(plain, 2), key=lambda pair: cells[pair[0]] * cells[pair[1]]):
-        size = cells[first] * cells[second]
-        if min(cells[first], cells[second]) > 1 and size <= left:
-            left -= size
-            pairs.append((first, second))
-            joined |= {first, second}
+    for column, partner in sorted(combinations(plain, 2), key=lambda pair: cells[pair[0]] * cells[pair[1]]):
+        size = cells[column] * cells[partner]
+        if min(cells[column], cells[partner]) > 1 and size <= cells_available:
+            cells_available -= size
+            pairs.append((column, partner))
+            paired_columns |= {column, partner}
     for name, space in spaces.items():
-        if not space.is_listed or (name not in joined and 1 < cell_count(space, 0) <= LARGEST_TABLE):
+        if not space.is_listed or (name not in paired_columns and 1 < cell_count(space, 0) <= LARGEST_TABLE):
             yield from _alone(name, space)
     for pair in sorted(pairs, key=lambda pair: [list(plain).index(name) for name in pair]):
         yield _joint(pair, spaces, bins)
@@ -331,12 +340,12 @@ Noisy = Callable[..., list[Measure] | None]
 
 
 def _by_default(
-    found: Sequence[Measure],
+    defaults: Sequence[Measure],
     weights: Sequence[float],
-    noisy: Noisy,
+    find_noise: Noisy,
     spaces: Mapping[str, Space],
     n: int,
-    added: Sequence[tuple[str, ...]],
+    extra_tables: Sequence[tuple[str, ...]],
 ) -> list[Measure] | None:
     """Return what is measured by default, with its noise, where these tables might be; None if there is no such noise.
 
@@ -344,17 +353,26 @@ def _by_default(
     and is hardly above the normal law's. So what that gives is taken where what is `_raised` gives the same, and where
     the tables' own noise turns out as near.
     """
-    least = noisy(found, weights, False)
-    if least is None:
+    normal_measures = find_noise(defaults, weights, False)
+    if normal_measures is None:
         return None
-    tables, shares = _fitted_to_noise(least, spaces, n, added)
-    others, same = _fitted_to_noise(_raised(least), spaces, n, added)
-    if shares == same and _unsized(tables) == _unsized(others):
-        made, normal = noisy(tables, shares), noisy(tables, shares, False)
-        if made and normal and all(m.sigma2 <= most.sigma2 for m, most in zip(made, _raised(normal), strict=True)):
-            return made
-    exact = noisy(found, weights)
-    return None if exact is None else noisy(*_fitted_to_noise(exact, spaces, n, added))
+    likely_tables, shares = _fitted_to_noise(normal_measures, spaces, n, extra_tables)
+    alternatives, alternative_shares = _fitted_to_noise(_raised(normal_measures), spaces, n, extra_tables)
+    if shares == alternative_shares and _unsized(likely_tables) == _unsized(alternatives):
+        measures, normal_bounds = find_noise(likely_tables, shares), find_noise(likely_tables, shares, False)
+        if (
+            measures
+            and normal_bounds
+            and all(
+                measure.sigma2 <= upper_bound.sigma2
+                for measure, upper_bound in zip(measures, _raised(normal_bounds), strict=True)
+            )
+        ):
+            return measures
+    lattice_measures = find_noise(defaults, weights)
+    return (
+        None if lattice_measures is None else find_noise(*_fitted_to_noise(lattice_measures, spaces, n, extra_tables))
+    )
 
 
 def _raised(tables: Sequence[Measure]) -> list[Measure]:
@@ -368,32 +386,34 @@ def _unsized(tables: Iterable[Measure]) -> list[Measure]:
 
 
 def _fitted_to_noise(
-    tables: Sequence[Measure], spaces: Mapping[str, Space], n: int, added: Sequence[tuple[str, ...]]
+    tables: Sequence[Measure], spaces: Mapping[str, Space], n: int, extra_tables: Sequence[tuple[str, ...]]
 ) -> tuple[list[Measure], list[float]]:
     """Return the default tables and those that are added to them, and their weights.
 
     The default ones are the same with any added: those that this noise of all default tables calls for.
     """
-    found, weights = _chosen(tables, spaces, n)
-    more = _missing(found, added, spaces, max((pair.most for pair in _pairs(found)), default=0) or BINS)
-    if not more:
-        return found, weights
+    defaults, weights = _chosen(tables, spaces, n)
+    extras = _missing(defaults, extra_tables, spaces, max((pair.most for pair in _pairs(defaults)), default=0) or BINS)
+    if not extras:
+        return defaults, weights
     # Finer levels have cells only where counts exceed their noise.
-    sized = [table for table in found if table.level <= 1]
-    sizes = _by_size([*sized, *more], spaces, 1.0, _LEAST_L1)
-    left = math.fsum(sizes[: len(sized)])
-    weighted = zip([*found, *more], [*(left * weight for weight in weights), *sizes[len(sized) :]], strict=True)
+    cell_tables = [table for table in defaults if table.level <= 1]
+    sizes = _by_size([*cell_tables, *extras], spaces, 1.0, _LEAST_L1)
+    default_share = math.fsum(sizes[: len(cell_tables)])
+    weight_pairs = zip(
+        [*defaults, *extras], [*(default_share * weight for weight in weights), *sizes[len(cell_tables) :]], strict=True
+    )
     # Tables of one column come before joints, which they cut.
-    ordered = sorted(weighted, key=lambda one: one[0].kind == "joint")
-    return [table for table, _ in ordered], [weight for _, weight in ordered]
+    sorted_pairs = sorted(weight_pairs, key=lambda entry: entry[0].kind == "joint")
+    return [table for table, _ in sorted_pairs], [weight for _, weight in sorted_pairs]
 
 
 def _missing(
-    tables: Sequence[Measure], wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space], bins: int
+    tables: Sequence[Measure], column_tuples: Iterable[tuple[str, ...]], spaces: Mapping[str, Space], bins: int
 ) -> list[Measure]:
     """Return the tables that are asked for and are not among the given ones."""
-    known = {table.identity for table in tables}
-    return [table for table in _asked(wanted, spaces, bins) if table.identity not in known]
+    identities = {table.identity for table in tables}
+    return [table for table in _asked(column_tuples, spaces, bins) if table.identity not in identities]
 
 
 def _chosen(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> tuple[list[Measure], list[float]]:
@@ -403,27 +423,31 @@ def _chosen(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> t
     at this noise, and triples are measured too where they are clear.
     """
     # The noise of a cell is 0.8 σ on average.
-    hidden = [0.8 * math.prod(m.shape(spaces)) * math.sqrt(m.sigma2) / n for m in _pairs(tables)]
-    if hidden and float(np.median(hidden)) > _DROWNED:
-        found = list(_with_one_ways(tables, spaces))
-        return found, _weights(found, _PARTS_OF_FEW, "one_way")
-    found = list(_with_item_pairs(_in_bins(tables, spaces, n), tables, spaces, n))
-    triples = _clear_triples(tables, found, spaces, n)
-    apart = _worth(tables, n) > _APART
-    numbers = any(table.kind == "one_way" and table.most for table in found)
-    of_lists = bool(triples) and not numbers and _median_cells(found, spaces) >= _SMALL
-    large = apart and not numbers and _median_cells(found, spaces) >= _SMALL
-    if of_lists or large or (apart and numbers):
-        found = list(_with_one_ways(found, spaces))
-    weights = _weights(found, _PARTS_OF_LISTS if of_lists else _PARTS_OF_LARGE if large else _PARTS, lists="list")
-    of_joints = math.fsum(w for table, w in zip(found, weights, strict=True) if table.kind == "joint")
-    in_triples = of_joints * (_IN_TRIPLES_OF_LISTS if of_lists else _IN_TRIPLES) if triples else 0.0
-    questionnaire = len(_pairs(found)) >= _MANY_PAIRS and _median_cells(found, spaces) < _SMALL
-    smaller = not triples and ((apart and not numbers) or questionnaire)
-    of_pairs, of_triples = _POWERS_OF_LISTS if of_lists else (_POWER if smaller else 0, 0)
-    pairs = iter(_by_size(_pairs(found), spaces, of_joints - in_triples, of_pairs))
-    weights = [next(pairs) if table.kind == "joint" else w for table, w in zip(found, weights, strict=True)]
-    return [*found, *triples], [*weights, *_by_size(triples, spaces, in_triples, of_triples)]
+    l1_distances = [0.8 * math.prod(pair.shape(spaces)) * math.sqrt(pair.sigma2) / n for pair in _pairs(tables)]
+    if l1_distances and float(np.median(l1_distances)) > _DROWNED:
+        defaults = list(_with_one_ways(tables, spaces))
+        return defaults, _weights(defaults, _PARTS_OF_FEW, "one_way")
+    defaults = list(_with_item_pairs(_in_bins(tables, spaces, n), tables, spaces, n))
+    triples = _clear_triples(tables, defaults, spaces, n)
+    is_above_noise = _worth(tables, n) > _APART
+    has_numbers = any(table.kind == "one_way" and table.most for table in defaults)
+    has_list_triples = bool(triples) and not has_numbers and _median_cells(defaults, spaces) >= _SMALL
+    has_large_pairs = is_above_noise and not has_numbers and _median_cells(defaults, spaces) >= _SMALL
+    if has_list_triples or has_large_pairs or (is_above_noise and has_numbers):
+        defaults = list(_with_one_ways(defaults, spaces))
+    weights = _weights(
+        defaults, _PARTS_OF_LISTS if has_list_triples else _PARTS_OF_LARGE if has_large_pairs else _PARTS, lists="list"
+    )
+    joint_share = math.fsum(weight for table, weight in zip(defaults, weights, strict=True) if table.kind == "joint")
+    triple_share = joint_share * (_IN_TRIPLES_OF_LISTS if has_list_triples else _IN_TRIPLES) if triples else 0.0
+    is_questionnaire = len(_pairs(defaults)) >= _MANY_PAIRS and _median_cells(defaults, spaces) < _SMALL
+    costs_by_size = not triples and ((is_above_noise and not has_numbers) or is_questionnaire)
+    pair_power, triple_power = _POWERS_OF_LISTS if has_list_triples else (_POWER if costs_by_size else 0, 0)
+    pairs = iter(_by_size(_pairs(defaults), spaces, joint_share - triple_share, pair_power))
+    weights = [
+        next(pairs) if table.kind == "joint" else weight for table, weight in zip(defaults, weights, strict=True)
+    ]
+    return [*defaults, *triples], [*weights, *_by_size(triples, spaces, triple_share, triple_power)]
 
 
 _POWER = 1 / 3
@@ -448,8 +472,8 @@ def _by_size(tables: Sequence[Measure], spaces: Mapping[str, Space], share: floa
     a doubling, so that few noises differ.
     """
     roots = [2 ** (round(2 * power * math.log2(math.prod(table.shape(spaces)))) / 2) for table in tables]
-    whole = math.fsum(roots)
-    return [share * root / whole for root in roots]
+    root_sum = math.fsum(roots)
+    return [share * root / root_sum for root in roots]
 
 
 def _median_cells(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> float:
@@ -460,9 +484,9 @@ def _pairs(tables: Iterable[Measure]) -> list[Measure]:
     return [table for table in tables if table.kind == "joint"]
 
 
-def _worth(noised: Sequence[Measure], n: int) -> float:
+def _worth(tables_with_noise: Sequence[Measure], n: int) -> float:
     """Return the rows over the standard deviation of a pair's noise, 0 where no pair is measured."""
-    sigmas = [math.sqrt(pair.sigma2) for pair in _pairs(noised)]
+    sigmas = [math.sqrt(pair.sigma2) for pair in _pairs(tables_with_noise)]
     return n / float(np.median(sigmas)) if sigmas else 0.0
 
 
@@ -471,16 +495,16 @@ def _in_bins(tables: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> 
     pairs = _pairs(tables)
     if not any(pair.most for pair in pairs):
         return list(tables)
-    wanted = round(BINS * (_worth(tables, n) / _EVEN) ** (1 / 3))
-    for bins in range(min(max(wanted, FEWEST_BINS), MOST_BINS), BINS, -1):
-        found = list(_all_tables(spaces, bins))
-        if len(_pairs(found)) >= len(pairs):
-            return found
-    return list(_all_tables(spaces, min(max(wanted, FEWEST_BINS), BINS)))
+    best_bins = round(BINS * (_worth(tables, n) / _EVEN) ** (1 / 3))
+    for bins in range(min(max(best_bins, FEWEST_BINS), MOST_BINS), BINS, -1):
+        candidates = list(_all_tables(spaces, bins))
+        if len(_pairs(candidates)) >= len(pairs):
+            return candidates
+    return list(_all_tables(spaces, min(max(best_bins, FEWEST_BINS), BINS)))
 
 
 def _clear_triples(
-    noised: Sequence[Measure], tables: Sequence[Measure], spaces: Mapping[str, Space], n: int
+    tables_with_noise: Sequence[Measure], tables: Sequence[Measure], spaces: Mapping[str, Space], n: int
 ) -> list[Measure]:
     """Return all triples of the columns of pairs where their noise is small relative to the rows; else none.
 
@@ -493,7 +517,7 @@ def _clear_triples(
         return []
     bins = max(pair.most for pair in pairs) or BINS
     cells = [cell_count(spaces[name], bins) for name in names]
-    uncut = [
+    uncut_cells = [
         cell_count(space, 0)
         if not is_cut(space, bins)
         else _ALONE_CELLS
@@ -502,13 +526,15 @@ def _clear_triples(
         for space in (spaces[name] for name in names)
     ]
     # Elementary symmetric sums: those of wide tables are never listed.
-    whole, counted = _of_triples(cells), _of_triples(uncut)
-    most = math.prod(sorted(cells)[-3:])
-    if whole > _MOST_TRIPLE_CELLS or counted > _MOST_COUNTED or most > LARGEST_TABLE:
+    triple_cells, uncut_triple_cells = _of_triples(cells), _of_triples(uncut_cells)
+    largest_triple = math.prod(sorted(cells)[-3:])
+    if triple_cells > _MOST_TRIPLE_CELLS or uncut_triple_cells > _MOST_COUNTED or largest_triple > LARGEST_TABLE:
         return []
-    number = math.comb(len(names), 3)
-    variance = float(np.median([pair.sigma2 for pair in _pairs(noised)])) * number / len(pairs) / _IN_TRIPLES
-    if 0.8 * whole / number * math.sqrt(variance) / n > _CLEAR:
+    triple_count = math.comb(len(names), 3)
+    variance = (
+        float(np.median([pair.sigma2 for pair in _pairs(tables_with_noise)])) * triple_count / len(pairs) / _IN_TRIPLES
+    )
+    if 0.8 * triple_cells / triple_count * math.sqrt(variance) / n > _CLEAR:
         return []
     return [_joint(triple, spaces, bins) for triple in combinations(names, 3)]
 
@@ -527,35 +553,37 @@ def _of_triples(sizes: Sequence[int]) -> int:
 
 def _with_one_ways(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> Iterator[Measure]:
     """Yield tables, and before those of pairs one-ways of the columns that have none."""
-    known = {table.columns[0] for table in tables if table.kind == "one_way"}
-    joined = dict.fromkeys(name for table in tables if table.kind == "joint" for name in table.columns)
+    counted_columns = {table.columns[0] for table in tables if table.kind == "one_way"}
+    joint_columns = dict.fromkeys(name for table in tables if table.kind == "joint" for name in table.columns)
     yield from (table for table in tables if table.kind != "joint")
-    for name in joined:
-        if name not in known:
-            yield from _alone(name, spaces[name], sums=False)
+    for name in joint_columns:
+        if name not in counted_columns:
+            yield from _alone(name, spaces[name], with_sums=False)
     yield from (table for table in tables if table.kind == "joint")
 
 
-def _asked(wanted: Iterable[tuple[str, ...]], spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[Measure]:
+def _asked(
+    column_tuples: Iterable[tuple[str, ...]], spaces: Mapping[str, Space], bins: int = BINS
+) -> Iterator[Measure]:
     """Yield what is asked for, and the one-ways whose quantiles cut the numbers of joints."""
-    wanted = list(wanted)
-    for name in dict.fromkeys(name for names in wanted for name in names):
+    column_tuples = list(column_tuples)
+    for name in dict.fromkeys(name for names in column_tuples for name in names):
         if name not in spaces:
             raise ParameterError(
                 f"measure names {name!r}, which is not a randomised column; these are {name_list(list(spaces))}"
             )
-        alone, paired = (name,) in wanted, (name, name) in wanted
-        cut = is_cut(spaces[name], bins) and not spaces[name].code_words
-        if alone or cut:
-            yield from _alone(name, spaces[name], sums=alone)
-        if paired:
+        has_one_way, has_item_pairs = (name,) in column_tuples, (name, name) in column_tuples
+        needs_one_way = is_cut(spaces[name], bins) and not spaces[name].code_words
+        if has_one_way or needs_one_way:
+            yield from _alone(name, spaces[name], with_sums=has_one_way)
+        if has_item_pairs:
             if not spaces[name].holds_sets:
                 raise ParameterError(
                     f"measure names {name!r} twice in one table, for pairs of items, and it holds no sets; name it once"
                 )
-            yield from () if alone else _alone(name, spaces[name])
+            yield from () if has_one_way else _alone(name, spaces[name])
             yield _item_pairs(name, spaces[name])
-    for names in wanted:
+    for names in column_tuples:
         if len(names) > _MOST_JOINED:
             raise ParameterError("measure takes columns, pairs and triples; a table of more columns is too thin")
         if len(set(names)) > 1:
@@ -566,19 +594,21 @@ def _weights(tables: Sequence[Measure], shares: Mapping[str, float] = _PARTS, li
     """Return each table's share of what all may cost; ``lists`` is the part that one-ways of lists belong to."""
     parts = [_part(table, lists) for table in tables]
     costs = [_COSTS.get(table.kind, 1.0) for table in tables]
-    within: dict[str, float] = {}
+    part_costs: dict[str, float] = {}
     for part, cost in zip(parts, costs, strict=True):
-        within[part] = within.get(part, 0.0) + cost
-    whole = sum(shares[part] for part in within)
-    return [shares[part] * cost / within[part] / whole for part, cost in zip(parts, costs, strict=True)]
+        part_costs[part] = part_costs.get(part, 0.0) + cost
+    share_sum = sum(shares[part] for part in part_costs)
+    return [shares[part] * cost / part_costs[part] / share_sum for part, cost in zip(parts, costs, strict=True)]
 
 
 def _weights_of_list(tables: Sequence[Measure], spaces: Mapping[str, Space]) -> list[float]:
     """Return each listed table's share of what all may cost: that of joints and lists' one-ways follows their cells."""
     weights = _weights(tables)
-    sized = [i for i, m in enumerate(tables) if m.kind == "joint" or (m.kind == "one_way" and not m.most)]
-    shares = _by_size([tables[i] for i in sized], spaces, math.fsum(weights[i] for i in sized), _LEAST_L1)
-    for i, share in zip(sized, shares, strict=True):
+    positions = [
+        i for i, table in enumerate(tables) if table.kind == "joint" or (table.kind == "one_way" and not table.most)
+    ]
+    shares = _by_size([tables[i] for i in positions], spaces, math.fsum(weights[i] for i in positions), _LEAST_L1)
+    for i, share in zip(positions, shares, strict=True):
         weights[i] = share
     return weights
 
@@ -595,8 +625,8 @@ def _goal_weights(
 ) -> list[float]:
     """Return what each table shall cost so that all miss or meet their goals together; of others a little."""
     costs = _goal_costs(tables, spaces, goals)
-    total = math.fsum(costs)
-    return [cost / total if cost else _BESIDE_GOALS for cost in costs]
+    cost_sum = math.fsum(costs)
+    return [cost / cost_sum if cost else _BESIDE_GOALS for cost in costs]
 
 
 def _goal_costs(
@@ -609,8 +639,8 @@ def _goal_costs(
     costs = []
     for table in tables:
         goal, noise = goals.get(table.columns), table.noise(spaces)
-        helps = table.kind in _COSTS or (table.kind == "one_way" and not spaces[table.columns[0]].is_listed)
-        if goal is None or helps:
+        only_helps = table.kind in _COSTS or (table.kind == "one_way" and not spaces[table.columns[0]].is_listed)
+        if goal is None or only_helps:
             costs.append(0.0)
             continue
         space = spaces[table.columns[0]]
@@ -640,16 +670,16 @@ def _noised(
     if not mu > 0 or delta * SLACK < FAINTEST:
         return None
 
-    def noised(scales: Sequence[float]) -> list[Measure]:
+    def with_noise(scales: Sequence[float]) -> list[Measure]:
         return [replace(table, sigma2=sigma2) for table, sigma2 in zip(tables, scales, strict=True)]
 
-    def spent(scales: Sequence[float]) -> Step:
+    def cost_of(scales: Sequence[float]) -> Step:
         if not proved:
             return Step(0.0)
         try:
-            return measures_step(noised(scales), spaces, contributions, delta) or Step(0.0)
+            return measures_step(with_noise(scales), spaces, contributions, delta) or Step(0.0)
         except ParameterError:  # noise so small that its tails count costs more than anything
             return Step(_LARGEST)
 
-    found = least_noise([table.noise(spaces) for table in tables], weights, mu, contributions, spent)
-    return None if found is None else noised(found)
+    variances = least_noise([table.noise(spaces) for table in tables], weights, mu, contributions, cost_of)
+    return None if variances is None else with_noise(variances)

@@ -84,8 +84,8 @@ def plan_page(
         )
     if path is not None:
         check_named(path, *WEB_PAGE)
-    named = page_data(plan) | {"files": {"source": source, "plan": plan_file}}
-    data = json.dumps(named, ensure_ascii=False, allow_nan=False)
+    page_fields = page_data(plan) | {"files": {"source": source, "plan": plan_file}}
+    data = json.dumps(page_fields, ensure_ascii=False, allow_nan=False)
     # Nothing of a name may end the script's element.
     text = _template().replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
     if path is not None:
@@ -101,12 +101,12 @@ def _template() -> str:
 def page_data(plan: PlanData) -> dict[str, Any]:
     """Return what the page shows: half-widths of 95 % intervals, by statistic, over the grid of ε and rows."""
     assert plan.n
-    own = Setting.of(plan)
+    setting = Setting.of(plan)
     step = 1 if len(plan.columns) <= MANY else 2
     epsilons = [plan.epsilon * factor for factor in EPSILONS[::step]]
     rows = sorted({max(2, round(plan.n * factor)) for factor in ROWS[::step]})
-    grid = [[_forecast(replace(own, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
-    planned, declared = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast(own)
+    grid = [[_forecast(replace(setting, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
+    plan_errors, setting_errors = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast(setting)
     options = {
         "shuffle": None if plan.shuffle else False,
         "contributions": plan.contributions if plan.contributions > 1 else None,
@@ -120,10 +120,10 @@ def page_data(plan: PlanData) -> dict[str, Any]:
         "plan": {"epsilon": plan.epsilon, "delta": plan.delta, "rows": plan.n, "shuffled": plan.shuffle},
         "epsilons": epsilons,
         "rows": rows,
-        "statistics": list(_statistics(plan, grid, planned, declared)),
-        "notFound": [one.column for one in plan.not_found],
+        "statistics": list(_statistics(plan, grid, plan_errors, setting_errors)),
+        "notFound": [missing_column.column for missing_column in plan.not_found],
         "inference": lost_columns(plan, epsilons, rows),
-        "oneMore": _one_more(own, declared),
+        "oneMore": _one_more(setting, setting_errors),
         "options": {name: value for name, value in options.items() if value is not None},
     }
 
@@ -140,24 +140,24 @@ def _statistics(
     plan: PlanData, grid: Sequence[Sequence[Errors]], planned: Errors, declared: Errors
 ) -> Iterator[dict[str, Any]]:
     """Yield what is said of each statistic: its name, its range, its grid, and what inference makes of it."""
-    missing, pairs = {one.column for one in plan.not_found}, 0
-    labels = {" × ".join((one, other)): (one, other) for one in plan.names for other in plan.names}
+    missing_columns, pairs = {entry.column for entry in plan.not_found}, 0
+    labels = {" × ".join((entry, partner)): (entry, partner) for entry in plan.names for partner in plan.names}
     for key, error in planned.items():
-        kind, label = one = single_values(key)
+        kind, label = entry = single_values(key)
         names = labels.get(label, (label,)) if kind == "joint" else (label,)
         pairs += kind == "joint"
-        if kind not in _STATISTICS or set(names) & missing or (kind == "joint" and pairs > MOST_PAIRS):
+        if kind not in _STATISTICS or set(names) & missing_columns or (kind == "joint" and pairs > MOST_PAIRS):
             continue
         of_range = kind.startswith("mean")
-        whole = float(plan[label].space.diameter) or 1.0 if of_range else 1.0
+        diameter = float(plan[label].space.diameter) or 1.0 if of_range else 1.0
         factor = error / declared[key] if declared.get(key) else 1.0
         yield {
             "kind": kind,
             "columns": list(names),
-            "range": _rounded(whole) if of_range else None,
+            "range": _rounded(diameter) if of_range else None,
             "unit": UNITS.get(plan[label].space.unit, plan[label].space.unit) if of_range else "",
             "inferred": _rounded(factor),
-            "grid": [[_half_width(errors.get(key, errors.get(one))) for errors in line] for line in grid],
+            "grid": [[_half_width(errors.get(key, errors.get(entry))) for errors in line] for line in grid],
         }
 
 
@@ -171,23 +171,27 @@ def _rounded(value: float) -> float:
 
 def lost_columns(plan: PlanData, epsilons: Sequence[float], rows: Sequence[int]) -> dict[str, Any] | None:
     """Return about how many columns inference would lose over a grid; None where the plan says nothing of its noise."""
-    found = plan.inferred
-    if found is None or not found.asked or found.step is None or not found.step.mu:
+    inference = plan.inferred
+    if inference is None or not inference.asked or inference.step is None or not inference.step.mu:
         return None
-    whole = promise_step(Budget(plan.epsilon, plan.delta)).mu
-    noises = [whole / promise_step(Budget(epsilon, plan.delta)).mu for epsilon in epsilons]
+    promise_mu = promise_step(Budget(plan.epsilon, plan.delta)).mu
+    noises = [promise_mu / promise_step(Budget(epsilon, plan.delta)).mu for epsilon in epsilons]
     floats = [name for name, space in plan.spaces.items() if space.inner_space.tag == "real"]
-    lost = [[_rounded(expected_losses(found.asked, n, noise, floats)[0]) for n in rows] for noise in noises]
-    return {"columns": len(found.asked), "lost": lost}
+    column_losses = [
+        [_rounded(expected_losses(inference.asked, n, noise, floats)[0]) for n in rows] for noise in noises
+    ]
+    return {"columns": len(inference.asked), "lost": column_losses}
 
 
-def _one_more(own: Setting, declared: Errors) -> float | None:
+def _one_more(setting: Setting, declared: Errors) -> float | None:
     """Return by which factor errors of the other columns would grow if a column of five categories came in addition."""
     name, space = "one more", Categorical(tuple("abcde"))
-    mean = math.fsum(unit.mechanism.epsilon for unit in own.units) / len(own.units)
-    if name in own.spaces:
+    mean = math.fsum(unit.mechanism.epsilon for unit in setting.units) / len(setting.units)
+    if name in setting.spaces:
         return None
-    more = Column(name, space, mechanism_for(space, mean, 0.0, "randomized_response"))
-    other = _forecast(replace(own, units=(*own.units, more), spaces={**own.spaces, name: space}))
-    factors = [other[key] / error for key, error in declared.items() if error and key in other]
+    added_column = Column(name, space, mechanism_for(space, mean, 0.0, "randomized_response"))
+    wider_errors = _forecast(
+        replace(setting, units=(*setting.units, added_column), spaces={**setting.spaces, name: space})
+    )
+    factors = [wider_errors[key] / error for key, error in declared.items() if error and key in wider_errors]
     return _rounded(median(factors)) if factors else None

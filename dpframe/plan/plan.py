@@ -117,13 +117,13 @@ class Plan(PlanData):
         return self if sample is None else self._recalibrated(replace(self.terms, sample=sample))
 
     def _recalibrated(self, terms: Terms) -> Plan:
-        own = None if self.inferred is None else self.inferred.step
-        measured = self.terms.shuffled_rows is not None and not any(unit.step for unit in self.units)
-        if self.local_epsilon is not None and own is not None and measured:
+        inference_step = None if self.inferred is None else self.inferred.step
+        may_have_tables = self.terms.shuffled_rows is not None and not any(unit.step for unit in self.units)
+        if self.local_epsilon is not None and inference_step is not None and may_have_tables:
             # Which tables there are follows from what inference gave: rows have what all that is left would leave.
-            left = max(0.0, float(promise_step(self.release).square - own.square))
-            most = Step(math.sqrt(left) * (1 - 1e-12), SLACK * self.delta)
-            terms = replace(terms, local=row_cap(self.release, self.inferred, most, self.local_epsilon))
+            square_left_over = max(0.0, float(promise_step(self.release).square - inference_step.square))
+            table_limit = Step(math.sqrt(square_left_over) * (1 - 1e-12), SLACK * self.delta)
+            terms = replace(terms, local=row_cap(self.release, self.inferred, table_limit, self.local_epsilon))
         columns, groups = parted(recalibrate(self.units, terms), self.names)
         inferred = None if self.inferred is None else self.inferred.replanned(self.n, terms.rows)
         return replace(self, n=terms.rows, sample=terms.sample, columns=columns, groups=groups, inferred=inferred)
@@ -284,5 +284,5 @@ class Plan(PlanData):
         return on_a_screen(str(self))
 
     def _repr_html_(self) -> str:
-        kept = [f"{KEPT}:", *self.lines()]
-        return notebook_html("dpframe plan", [("", introduction(self))], self.summary(), digits, kept)
+        promise_lines = [f"{KEPT}:", *self.lines()]
+        return notebook_html("dpframe plan", [("", introduction(self))], self.summary(), digits, promise_lines)

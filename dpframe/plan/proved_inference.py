@@ -50,12 +50,14 @@ def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mappi
     failures += _unanswered(inferred, spaces)
     if failures:
         return ProvedInference(tuple(failures), (), ())
-    counted = [name for name, own in inferred.asked if own]
-    typed = [name for name in inferred.columns if name not in counted]
-    checks = [f"inference: the noise on all that {name_list(counted)} could be asked"] if counted else []
+    counted_columns = [name for name, histograms in inferred.asked if histograms]
+    typed_columns = [name for name in inferred.columns if name not in counted_columns]
+    checks = (
+        [f"inference: the noise on all that {name_list(counted_columns)} could be asked"] if counted_columns else []
+    )
     cost = inferred.budget.stated() if inferred.step is None else f"mu={inferred.step.mu:.6g}"
-    attested = [_COUNTED] if counted else []
-    attested += [f"the types of {name_list(typed)} say their spaces"] if typed else []
+    attested = [_COUNTED] if counted_columns else []
+    attested += [f"the types of {name_list(typed_columns)} say their spaces"] if typed_columns else []
     return ProvedInference((), tuple(f"{check} costs at most {cost}" for check in checks), tuple(attested))
 
 
@@ -64,51 +66,51 @@ _COUNTED = "no row counted under more cells than stated, and no counts left but 
 
 def _unanswered(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str]:
     """Yield the columns whose recorded counts are not those that were asked for."""
-    asked, thresholds = dict(inferred.asked or ()), dict(inferred.thresholds)
-    if not {m.column for m in inferred.measured} | thresholds.keys() | asked.keys() <= set(inferred.columns):
+    histograms_of, thresholds = dict(inferred.asked or ()), dict(inferred.thresholds)
+    if not {m.column for m in inferred.measured} | thresholds.keys() | histograms_of.keys() <= set(inferred.columns):
         yield "inference has counts of columns that it does not name"
     for name in inferred.columns:
-        own = [m for m in inferred.measured if m.column == name]
-        if name not in asked:
-            if own or (name in spaces and spaces[name] not in TYPED):
+        recorded = [m for m in inferred.measured if m.column == name]
+        if name not in histograms_of:
+            if recorded or (name in spaces and spaces[name] not in TYPED):
                 yield f"column {name!r} was inferred, and the plan does not say what was asked of it"
             continue
-        why = _differs(asked[name], own, thresholds.get(name, 0))
-        if why is not None:
-            yield f"column {name!r} was inferred, but {why}"
-        most = getattr(spaces[name].inner_space, "most", None) if name in spaces else None
-        items = [h.cells for h in asked[name] if h.kind == "items"]
-        if own and own[-1].kind == "items" and most is not None and most > max(items, default=0):
-            yield f"column {name!r} has up to {most} items a row, and inference counted {max(items, default=0)}"
+        difference = _differs(histograms_of[name], recorded, thresholds.get(name, 0))
+        if difference is not None:
+            yield f"column {name!r} was inferred, but {difference}"
+        item_limit = getattr(spaces[name].inner_space, "most", None) if name in spaces else None
+        items = [h.cells for h in histograms_of[name] if h.kind == "items"]
+        if recorded and recorded[-1].kind == "items" and item_limit is not None and item_limit > max(items, default=0):
+            yield f"column {name!r} has up to {item_limit} items a row, and inference counted {max(items, default=0)}"
 
 
-def _differs(asked: Sequence[Asked], measured: Sequence[Measured], threshold: int) -> str | None:
+def _differs(histograms: Sequence[Asked], recorded: Sequence[Measured], threshold: int) -> str | None:
     """Return how recorded counts differ from those that the rule asks for, or None where they do not."""
-    if not is_asked([(h.way, h.kind) for h in asked]):
+    if not is_asked([(h.way, h.kind) for h in histograms]):
         return "no column is asked what the plan says of it"
-    wanted = _asked_for(asked, measured)
-    if [(h.kind, h.variance) for h in wanted] != [(m.kind, m.variance) for m in measured]:
+    expected = _asked_for(histograms, recorded)
+    if [(h.kind, h.variance) for h in expected] != [(m.kind, m.variance) for m in recorded]:
         return "its counts are not those that were asked for"
-    if threshold != max((h.threshold for h in wanted), default=0):
+    if threshold != max((h.threshold for h in expected), default=0):
         return "its threshold is not the one that was asked with"
-    if any(count < h.threshold for h, m in zip(wanted, measured, strict=True) if h.threshold for count in m.counts):
+    if any(count < h.threshold for h, m in zip(expected, recorded, strict=True) if h.threshold for count in m.counts):
         return "has counts below its threshold"
     return None
 
 
-def _asked_for(asked: Sequence[Asked], measured: Sequence[Measured]) -> list[Asked]:
+def _asked_for(histograms: Sequence[Asked], recorded: Sequence[Measured]) -> list[Asked]:
     """Return the histograms that the rule asks for, where those before them came out as recorded."""
-    ways = {h.way for h in asked if h.way is not None}
-    wanted = [h for h in asked if h.way is None]
-    if ways and measured and measured[0].kind == "kinds":
-        kinds = dict(zip(measured[0].cells, measured[0].counts, strict=True))
-        gone = way_of(kinds, measured[0].variance ** 0.5, ways)
-        wanted += [h for h in asked if h.way == gone]
-    for place, histogram in enumerate(wanted[: len(measured)]):
+    ways = {h.way for h in histograms if h.way is not None}
+    expected = [h for h in histograms if h.way is None]
+    if ways and recorded and recorded[0].kind == "kinds":
+        kinds = dict(zip(recorded[0].cells, recorded[0].counts, strict=True))
+        branch = way_of(kinds, recorded[0].variance ** 0.5, ways)
+        expected += [h for h in histograms if h.way == branch]
+    for place, histogram in enumerate(expected[: len(recorded)]):
         # Lists of no length have no norms.
-        if histogram.kind == "lengths" and measured[place].kind == "lengths" and not measured[place].cells:
-            return wanted[: place + 1]
-    return wanted
+        if histogram.kind == "lengths" and recorded[place].kind == "lengths" and not recorded[place].cells:
+            return expected[: place + 1]
+    return expected
 
 
 def _at_least(inferred: Inferred, contributions: int) -> list[str]:
@@ -116,16 +118,20 @@ def _at_least(inferred: Inferred, contributions: int) -> list[str]:
 
     Every histogram counts a row in one cell at least, so that what is added up here is the least that was spent.
     """
-    spent, variances = inferred.budget, [measured.variance for measured in inferred.measured]
+    spent, variances = inferred.budget, [histogram.variance for histogram in inferred.measured]
     if inferred.step is not None:
         return _step_at_least(inferred, inferred.step, contributions)
     if spent.delta > 0:
-        kept = not variances or _counts_keep(variances, spent, contributions)
+        has_enough_noise = not variances or _counts_keep(variances, spent, contributions)
     else:
         # 2α/(1 − α)² = 1/(cosh(rate) − 1)
         rates = [2 * contributions * math.acosh(1 + 1 / variance) for variance in variances]
-        kept = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
-    return [] if kept else [f"inference claims {spent.stated()} but its counts have less noise than that asks for"]
+        has_enough_noise = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
+    return (
+        []
+        if has_enough_noise
+        else [f"inference claims {spent.stated()} but its counts have less noise than that asks for"]
+    )
 
 
 def _counts_keep(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
@@ -147,17 +153,17 @@ def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[s
     """
     if inferred.columns and not inferred.measured:
         return ["inference names columns but no counts that their spaces rest on"]
-    noises = [IntegerNoise(max(measured.variance, LEAST_SIGMA2)) for measured in inferred.measured]
-    least = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
+    noises = [IntegerNoise(max(histogram.variance, LEAST_SIGMA2)) for histogram in inferred.measured]
+    lowest_step = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
     thresholds = dict(inferred.thresholds)
-    last = {m.column: m for m in inferred.measured if m.column in thresholds}
+    final_counts = {m.column: m for m in inferred.measured if m.column in thresholds}
     escape = math.fsum(
-        gaussian_tail(measured.variance, thresholds[name] - contributions) for name, measured in last.items()
+        gaussian_tail(histogram.variance, thresholds[name] - contributions) for name, histogram in final_counts.items()
     )
     failures = []
     if (
-        min((measured.variance for measured in inferred.measured), default=1.0) < LEAST_SIGMA2
-        or least.mu > step.mu * _ABOUT
+        min((histogram.variance for histogram in inferred.measured), default=1.0) < LEAST_SIGMA2
+        or lowest_step.mu > step.mu * _ABOUT
     ):
         failures.append(f"inference claims mu={step.mu:.6g} but its counts have less noise than that asks for")
     if escape > step.delta * _ABOUT:

@@ -141,21 +141,21 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime.date | datetime.datetime) else value
 
 
-def _conditions(given: Any, what: str) -> tuple[tuple[str, Any], ...]:
+def _conditions(conditions: Any, what: str) -> tuple[tuple[str, Any], ...]:
     """Return conditions by column, ranges as tuples and lists as frozen ones."""
-    if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) for name in given):
+    if not isinstance(conditions, Mapping) or not conditions or not all(isinstance(name, str) for name in conditions):
         raise ParameterError(f"{what} of a rule must be a mapping of columns to values, lists or ranges (low, high)")
-    return tuple((name, _condition(wanted, f"{what} of a rule: {name!r}")) for name, wanted in given.items())
+    return tuple((name, _condition(condition, f"{what} of a rule: {name!r}")) for name, condition in conditions.items())
 
 
-def _condition(wanted: Any, what: str) -> Any:
-    if isinstance(wanted, Mapping):
-        if set(wanted) != {"between"} or not isinstance(wanted["between"], list | tuple):
+def _condition(condition: Any, what: str) -> Any:
+    if isinstance(condition, Mapping):
+        if set(condition) != {"between"} or not isinstance(condition["between"], list | tuple):
             raise ParameterError(f'{what} must be a value, a list, or {{"between": [low, high]}}')
-        return tuple(map(_plain, wanted["between"]))
-    if isinstance(wanted, tuple):
-        return tuple(map(_plain, wanted))
-    return _ListedValues(tuple(map(_plain, listed_values(wanted, what))))
+        return tuple(map(_plain, condition["between"]))
+    if isinstance(condition, tuple):
+        return tuple(map(_plain, condition))
+    return _ListedValues(tuple(map(_plain, listed_values(condition, what))))
 
 
 @dataclass(frozen=True)
@@ -207,9 +207,11 @@ class Implies(Rule):
     def __init__(self, condition: Mapping[str, Any], then: Mapping[str, Any]) -> None:
         object.__setattr__(self, "condition", _conditions(condition, "the condition"))
         object.__setattr__(self, "then", _conditions(then, "then"))
-        both = {name for name, _ in self.condition} & {name for name, _ in self.then}
-        if both:
-            raise ParameterError(f"a rule names {min(both)!r} in its condition and in what follows; name it in one")
+        shared_names = {name for name, _ in self.condition} & {name for name, _ in self.then}
+        if shared_names:
+            raise ParameterError(
+                f"a rule names {min(shared_names)!r} in its condition and in what follows; name it in one"
+            )
 
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
@@ -217,10 +219,10 @@ class Implies(Rule):
             {
                 name: CodeStretches.of(
                     _space(spaces, name),
-                    list(wanted.values) if isinstance(wanted, _ListedValues) else wanted,
+                    list(condition.values) if isinstance(condition, _ListedValues) else condition,
                     f"rules: column {name!r}",
                 )
-                for name, wanted in side
+                for name, condition in side
             }
             for side in (self.condition, self.then)
         ]
@@ -235,8 +237,8 @@ class Implies(Rule):
 
 
 def _shown(side: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    for name, wanted in side:
-        yield name, list(wanted.values) if isinstance(wanted, _ListedValues) else {"between": list(wanted)}
+    for name, condition in side:
+        yield name, list(condition.values) if isinstance(condition, _ListedValues) else {"between": list(condition)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,29 +254,33 @@ class _Implication(BoundRule):
         return (*self.condition, *self.then)
 
     def holds(self, codes: Codes) -> Flags:
-        met = reduce(np.logical_and, [own.holds(codes[name]) for name, own in self.condition.items()])
-        kept = [own.holds(codes[name]) | (codes[name] >= self.values[name]) for name, own in self.then.items()]
-        return np.asarray(~met | reduce(np.logical_and, kept))
+        applies = reduce(np.logical_and, [stretches.holds(codes[name]) for name, stretches in self.condition.items()])
+        is_met = [
+            stretches.holds(codes[name]) | (codes[name] >= self.values[name]) for name, stretches in self.then.items()
+        ]
+        return np.asarray(~applies | reduce(np.logical_and, is_met))
 
     def mended(self, codes: Codes) -> Codes:
         return {
-            name: np.where(codes[name] >= self.values[name], codes[name], own.nearest(codes[name]))
-            for name, own in self.then.items()
+            name: np.where(codes[name] >= self.values[name], codes[name], stretches.nearest(codes[name]))
+            for name, stretches in self.then.items()
         }
 
     def impossible(self, cells: Cells) -> Flags:
         never = np.zeros((), dtype=np.bool_)
         if set(self.condition) <= set(cells):
-            met = reduce(np.logical_and, [own.covers(*cells[name]) for name, own in self.condition.items()])
-            for name, own in self.then.items():
+            applies = reduce(
+                np.logical_and, [stretches.covers(*cells[name]) for name, stretches in self.condition.items()]
+            )
+            for name, stretches in self.then.items():
                 if name in cells:
                     starts, stops = cells[name]
-                    never = never | (met & ~own.meets(starts, stops) & (starts < self.values[name]))
+                    never = never | (applies & ~stretches.meets(starts, stops) & (starts < self.values[name]))
         return np.asarray(never)
 
     def thresholds(self) -> Iterator[tuple[str, int]]:
-        for name, own in (*self.condition.items(), *self.then.items()):
-            for code in sorted({*own.starts.tolist(), *own.stops.tolist()}):
+        for name, stretches in (*self.condition.items(), *self.then.items()):
+            for code in sorted({*stretches.starts.tolist(), *stretches.stops.tolist()}):
                 if 0 < code < self.values[name]:
                     yield name, code
 
@@ -309,32 +315,32 @@ class Follows(Rule):
             raise ParameterError("a rule's column and of must be names of two columns")
         pairs = mapping.items() if isinstance(mapping, Mapping | pd.Series) else mapping
         try:
-            found = tuple((_plain(one), _plain(other)) for one, other in pairs)
+            code_pairs = tuple((_plain(source), _plain(value)) for source, value in pairs)
         except (TypeError, ValueError):
-            found = ()
-        if not found:
+            code_pairs = ()
+        if not code_pairs:
             raise ParameterError(f"the mapping of a rule for {column!r} must give values of it by values of {of!r}")
         object.__setattr__(self, "column", column)
         object.__setattr__(self, "of", of)
-        object.__setattr__(self, "mapping", found)
+        object.__setattr__(self, "mapping", code_pairs)
 
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
-        first, second = _space(spaces, self.of), _space(spaces, self.column)
-        if first.values > MOST_VALUES:
+        source_space, target_space = _space(spaces, self.of), _space(spaces, self.column)
+        if source_space.values > MOST_VALUES:
             raise ParameterError(
                 f"rules: column {self.of!r} has more than {MOST_VALUES:,} values, too many for a mapping"
             )
-        target = np.full(first.values, -1, dtype=np.int64)
-        for one, other in self.mapping:
-            code = code_of(first, one, f"rules: column {self.of!r}")
-            if code >= first.values:
+        target = np.full(source_space.values, -1, dtype=np.int64)
+        for source, value in self.mapping:
+            code = code_of(source_space, source, f"rules: column {self.of!r}")
+            if code >= source_space.values:
                 raise ParameterError(f"rules: the mapping of {self.of!r} names null, from which nothing follows")
-            wanted = code_of(second, other, f"rules: column {self.column!r}")
-            if target[code] not in (-1, wanted):
+            target_code = code_of(target_space, value, f"rules: column {self.column!r}")
+            if target[code] not in (-1, target_code):
                 raise ParameterError(f"rules: the mapping names a value of {self.of!r} twice; name it once")
-            target[code] = wanted
-        return _Mapped(self.column, self.of, target, second.values)
+            target[code] = target_code
+        return _Mapped(self.column, self.of, target, target_space.values)
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as a JSON object."""
@@ -355,34 +361,34 @@ class _Mapped(BoundRule):
         return (self.column, self.of)
 
     def _wanted(self, codes: Codes) -> IntArray:
-        of = codes[self.of].astype(np.int64)
-        known = of < len(self.target)
-        return np.where(known, self.target[np.where(known, of, 0)], -1)
+        source_codes = codes[self.of].astype(np.int64)
+        has_target = source_codes < len(self.target)
+        return np.where(has_target, self.target[np.where(has_target, source_codes, 0)], -1)
 
     def holds(self, codes: Codes) -> Flags:
-        own, wanted = codes[self.column].astype(np.int64), self._wanted(codes)
-        return np.asarray((wanted < 0) | (own == wanted) | (own >= self.values))
+        column_codes, target_codes = codes[self.column].astype(np.int64), self._wanted(codes)
+        return np.asarray((target_codes < 0) | (column_codes == target_codes) | (column_codes >= self.values))
 
     def mended(self, codes: Codes) -> Codes:
-        wanted = self._wanted(codes)
-        return {self.column: np.where(wanted < 0, codes[self.column].astype(np.int64), wanted)}
+        target_codes = self._wanted(codes)
+        return {self.column: np.where(target_codes < 0, codes[self.column].astype(np.int64), target_codes)}
 
     def impossible(self, cells: Cells) -> Flags:
         if not set(self.names) <= set(cells):
             return np.zeros((), dtype=np.bool_)
         (starts, stops), (firsts, lasts) = cells[self.of], cells[self.column]
-        own, place = np.unique(starts, return_inverse=True)
+        cell_starts, place = np.unique(starts, return_inverse=True)
         place = place.reshape(starts.shape)
-        last = np.zeros(len(own), dtype=np.int64)
-        last[place] = stops
+        cell_stops = np.zeros(len(cell_starts), dtype=np.int64)
+        cell_stops[place] = stops
         # What follows from the codes of each cell, in one sorted array.
         span = self.values + 1
-        wanted = [np.unique(self.target[start:stop]) for start, stop in zip(own, last, strict=True)]
-        keys = np.concatenate([cell * span + 1 + targets for cell, targets in enumerate(wanted)])
-        open_to_any = np.array([targets[:1].tolist() == [-1] for targets in wanted])
+        cell_targets = [np.unique(self.target[start:stop]) for start, stop in zip(cell_starts, cell_stops, strict=True)]
+        keys = np.concatenate([cell * span + 1 + targets for cell, targets in enumerate(cell_targets)])
+        open_to_any = np.array([targets[:1].tolist() == [-1] for targets in cell_targets])
         low, high = (np.searchsorted(keys, place * span + 1 + ends) for ends in (firsts, lasts))
-        free = (starts >= len(self.target)) | (firsts >= self.values) | open_to_any[place]
-        return np.asarray(~free & (low == high))
+        any_value = (starts >= len(self.target)) | (firsts >= self.values) | open_to_any[place]
+        return np.asarray(~any_value & (low == high))
 
 
 @dataclass(frozen=True)
@@ -457,18 +463,21 @@ class _BoundOrder(BoundRule):
         return np.asarray(null | (_values(self.lows, low) <= _values(self.highs, high)))
 
     def mended(self, codes: Codes) -> Codes:
-        raised = _first(self.highs, _values(self.lows, codes[self.low]))
-        top = np.full(len(raised), self.highs.values - 1)
+        highs_needed = _first(self.highs, _values(self.lows, codes[self.low]))
+        top = np.full(len(highs_needed), self.highs.values - 1)
         # The last code of the low column that is not above the highest value of the other.
-        most = np.maximum(_first(self.lows, _values(self.highs, top), above=True) - 1, 0)
-        return {self.high: np.minimum(raised, top), self.low: np.minimum(codes[self.low].astype(np.int64), most)}
+        low_limit = np.maximum(_first(self.lows, _values(self.highs, top), above=True) - 1, 0)
+        return {
+            self.high: np.minimum(highs_needed, top),
+            self.low: np.minimum(codes[self.low].astype(np.int64), low_limit),
+        }
 
     def impossible(self, cells: Cells) -> Flags:
         if not set(self.names) <= set(cells):
             return np.zeros((), dtype=np.bool_)
         (starts, _), (firsts, stops) = cells[self.low], cells[self.high]
-        there = (starts < self.lows.values) & (firsts < self.highs.values)
-        return np.asarray(there & (_values(self.lows, starts) > _values(self.highs, stops - 1)))
+        no_nulls = (starts < self.lows.values) & (firsts < self.highs.values)
+        return np.asarray(no_nulls & (_values(self.lows, starts) > _values(self.highs, stops - 1)))
 
 
 def _first(space: Space, values: npt.NDArray[Any], above: bool = False) -> IntArray:
@@ -476,9 +485,9 @@ def _first(space: Space, values: npt.NDArray[Any], above: bool = False) -> IntAr
     low, high = np.zeros(len(values), dtype=np.int64), np.full(len(values), space.values, dtype=np.int64)
     while (low < high).any():
         middle = (low + high) // 2
-        found = _values(space, middle)
-        enough = (found > values) if above else (found >= values)
-        low, high = np.where(enough | (low >= high), low, middle + 1), np.where(enough & (low < high), middle, high)
+        middle_values = _values(space, middle)
+        is_past = (middle_values > values) if above else (middle_values >= values)
+        low, high = np.where(is_past | (low >= high), low, middle + 1), np.where(is_past & (low < high), middle, high)
     return low
 
 
@@ -528,7 +537,9 @@ class BoundRules:
     def thresholds(self) -> Mapping[str, tuple[int, ...]]:
         """Codes at which bins of columns are to begin."""
         pairs = [pair for rule in self.rules for pair in rule.thresholds()]
-        return {name: tuple(sorted({code for own, code in pairs if own == name})) for name, _ in pairs}
+        return {
+            name: tuple(sorted({code for name_of_code, code in pairs if name_of_code == name})) for name, _ in pairs
+        }
 
     def breaks(self, codes: Codes) -> Flags:
         """Return which rows break a rule."""
@@ -538,12 +549,12 @@ class BoundRules:
     def _standing(self) -> Mapping[str, int]:
         """A row that keeps all rules, which takes the place of one that cannot be mended rule by rule."""
         generator = np.random.Generator(np.random.PCG64(0))
-        tried = {name: generator.integers(0, self.spaces[name].values, _TRIED) for name in self.names}
-        tried, broken = self._passes(tried)
+        trial_rows = {name: generator.integers(0, self.spaces[name].values, _TRIED) for name in self.names}
+        trial_rows, broken = self._passes(trial_rows)
         if broken.all():
             raise ParameterError("rules contradict each other: no row was found that keeps them all; take one out")
         row = int(np.flatnonzero(~broken)[0])
-        return {name: int(tried[name][row]) for name in self.names}
+        return {name: int(trial_rows[name][row]) for name in self.names}
 
     def _passes(self, rows: dict[str, IntArray]) -> tuple[dict[str, IntArray], Flags]:
         """Return rows mended rule by rule, and which of them still break one."""
@@ -552,9 +563,9 @@ class BoundRules:
             if not broken.any():
                 break
             for rule in self.rules:
-                wrong = np.flatnonzero(~rule.holds(rows))
-                for name, new in rule.mended({name: rows[name][wrong] for name in rule.names}).items():
-                    rows[name][wrong] = new
+                rows_to_mend = np.flatnonzero(~rule.holds(rows))
+                for name, codes in rule.mended({name: rows[name][rows_to_mend] for name in rule.names}).items():
+                    rows[name][rows_to_mend] = codes
             broken = self.breaks(rows)
         return rows, broken
 
@@ -568,13 +579,13 @@ class BoundRules:
         broken = np.flatnonzero(self.breaks(codes))
         if not len(broken):
             return codes
-        rows, left = self._passes({name: codes[name][broken].astype(np.int64) for name in self.names})
+        rows, still_broken = self._passes({name: codes[name][broken].astype(np.int64) for name in self.names})
         mended = dict(codes)
         for name, column in rows.items():
-            column[left] = self._standing[name]
-            whole = codes[name].copy()
-            whole[broken] = column.astype(whole.dtype)
-            mended[name] = whole
+            column[still_broken] = self._standing[name]
+            column_codes = codes[name].copy()
+            column_codes[broken] = column.astype(column_codes.dtype)
+            mended[name] = column_codes
         return mended
 
     def impossible(self, cells: Cells) -> Flags | None:
@@ -583,6 +594,8 @@ class BoundRules:
             return None
         shape = [len(starts) for starts, _ in cells.values()]
         grid = np.ix_(*(np.arange(size) for size in shape))
-        placed = {name: (own[0][at], own[1][at]) for (name, own), at in zip(cells.items(), grid, strict=True)}
-        never = np.broadcast_to(reduce(np.logical_or, [rule.impossible(placed) for rule in self.rules]), shape)
+        cell_grid = {
+            name: (bounds[0][at], bounds[1][at]) for (name, bounds), at in zip(cells.items(), grid, strict=True)
+        }
+        never = np.broadcast_to(reduce(np.logical_or, [rule.impossible(cell_grid) for rule in self.rules]), shape)
         return never if never.any() else None

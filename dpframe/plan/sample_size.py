@@ -56,7 +56,7 @@ def _is_listed(column: Column) -> bool:
     return column.space.size <= MOST_CELLS and not column.space.code_words
 
 
-def _joint(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
+def _joint(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
     """Return the mean square over the cells of a joint of uniform columns; those of a group are one factor."""
     names = [column.name for column in columns]
     parts: list[tuple[Mechanism, FloatArray]] = []
@@ -65,19 +65,19 @@ def _joint(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn
         if members:
             mechanism = unit.marginal(members) if isinstance(unit, Group) else unit.mechanism
             parts.append((mechanism, np.full(mechanism.size, 1 / mechanism.size)))
-    return joint_errors(parts, m, drawn)[0] ** 2
+    return joint_errors(parts, m, sample_factor)[0] ** 2
 
 
-def _marginal(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
-    return float(np.mean([_joint(units, [column], m, drawn) for column in columns]))
+def _marginal(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
+    return float(np.mean([_joint(units, [column], m, sample_factor) for column in columns]))
 
 
-def _mean(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
+def _mean(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
     (column,) = columns
-    return mean_errors(column.space, column.mechanism, None, m, drawn)[0] ** 2
+    return mean_errors(column.space, column.mechanism, None, m, sample_factor)[0] ** 2
 
 
-def _support(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
+def _support(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
     # For a rare item, whose own variance is negligible next to the noise.
     squares = [support_errors(c.mechanism, m)[0] ** 2 for c in columns if c.space.holds_sets]
     return float(np.mean(squares))
@@ -149,7 +149,7 @@ def _curve(
     check_whole(points, "points", 3)
     if not terms.rows:
         raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) sets it")
-    asked, names = STATISTICS[statistic], _names(units, statistic, columns)
+    curve_statistic, names = STATISTICS[statistic], _names(units, statistic, columns)
 
     holds = statistic == "joint" and _theorem_holds(units, terms, names)
 
@@ -158,9 +158,9 @@ def _curve(
             calibrated = recalibrate(tuple(units), replace(terms, sample=None if m == terms.rows else m))
         except ParameterError:
             return math.nan, math.inf, *_NO_BOUNDS
-        drawn = (terms.rows - m) / max(terms.rows - 1, 1) if terms.rows else 0.0
-        chosen = [column for name in names for column in _columns(calibrated) if column.name == name]
-        error = math.sqrt(asked.squared(calibrated, chosen, m, drawn))
+        sample_factor = (terms.rows - m) / max(terms.rows - 1, 1) if terms.rows else 0.0
+        statistic_columns = [column for name in names for column in _columns(calibrated) if column.name == name]
+        error = math.sqrt(curve_statistic.squared(calibrated, statistic_columns, m, sample_factor))
         return (
             compose(unit.certified for unit in calibrated).epsilon,
             error,
@@ -184,10 +184,10 @@ def _theorem_holds(units: Sequence[Randomised], terms: Terms, names: Sequence[st
     It is of one γ-diagonal channel on the asked columns and nothing else, with rows sampled in secret, and
     without credit for the order that they leave in.
     """
-    alone = len(units) == 1 and set(units[0].names) == set(names)
+    is_only_unit = len(units) == 1 and set(units[0].names) == set(names)
     channel = units[0].mechanism
-    gamma = isinstance(channel, ResponseChannel) and channel.size > 1
-    return alone and gamma and terms.secret and terms.shuffled_rows is None
+    is_response = isinstance(channel, ResponseChannel) and channel.size > 1
+    return is_only_unit and is_response and terms.secret and terms.shuffled_rows is None
 
 
 def _bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
@@ -200,17 +200,19 @@ def _bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
 
 def _names(units: Sequence[Randomised], statistic: str, columns: Sequence[str] | None) -> list[str]:
     """Return the columns that a statistic is for, or raise `ParameterError`."""
-    asked, known = STATISTICS[statistic], _columns(units)
-    fitting = [column.name for column in known if asked.fits(column)]
-    names = fitting if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    curve_statistic, all_columns = STATISTICS[statistic], _columns(units)
+    fitting_names = [column.name for column in all_columns if curve_statistic.fits(column)]
+    names = fitting_names if columns is None else [columns] if isinstance(columns, str) else list(columns)
     for name in names:
-        if name not in [column.name for column in known]:
+        if name not in [column.name for column in all_columns]:
             raise ParameterError(f"columns names {name!r}, which is not a randomised column")
-        if name not in fitting or names.count(name) > 1:
+        if name not in fitting_names or names.count(name) > 1:
             raise ParameterError(f"columns names {name!r}, which statistic={statistic!r} does not take (or not twice)")
-    if not names or len(names) != (asked.count or len(names)):
-        fits = f"those it takes are {name_list(fitting)}" if fitting else "no column of the plan fits it"
-        raise ParameterError(f"statistic={statistic!r} needs columns={'[name]' if asked.count else '[…]'}; {fits}")
+    if not names or len(names) != (curve_statistic.count or len(names)):
+        fits = f"those it takes are {name_list(fitting_names)}" if fitting_names else "no column of the plan fits it"
+        raise ParameterError(
+            f"statistic={statistic!r} needs columns={'[name]' if curve_statistic.count else '[…]'}; {fits}"
+        )
     return names
 
 
@@ -230,10 +232,10 @@ def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
 
     Where no column has a marginal to speak of, it is that of the first column's mean, or of the supports of items.
     """
-    for statistic, asked in STATISTICS.items():
-        fitting = [column.name for column in _columns(units) if asked.fits(column)]
-        if statistic != "joint" and fitting:
-            curve = _curve(units, terms, statistic, fitting[: asked.count], _FEW)
+    for statistic, curve_statistic in STATISTICS.items():
+        fitting_names = [column.name for column in _columns(units) if curve_statistic.fits(column)]
+        if statistic != "joint" and fitting_names:
+            curve = _curve(units, terms, statistic, fitting_names[: curve_statistic.count], _FEW)
             best: Any = curve["std_error"].idxmin()
             return None if best == terms.rows else int(best)
     return None
@@ -241,16 +243,16 @@ def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
 
 def _explore(point: Callable[[int], Point], rows: int, points: int) -> dict[int, Point]:
     """Evaluate some sample sizes evenly on logarithms, then halve the wider gap next to the best so far."""
-    coarse = np.geomspace(max(1, int(rows * _SMALLEST)), rows, max(3, int(points * _COARSE)))
-    points_of = {m: point(m) for m in sorted({round(float(m)) for m in coarse})}
+    first_sizes = np.geomspace(max(1, int(rows * _SMALLEST)), rows, max(3, int(points * _COARSE)))
+    points_of = {m: point(m) for m in sorted({round(float(m)) for m in first_sizes})}
     while len(points_of) < points:
         sizes = sorted(points_of)
         i = min(range(len(sizes)), key=lambda j: points_of[sizes[j]][1])
         pairs = [(sizes[j], sizes[j + 1]) for j in (i - 1, i) if 0 <= j < len(sizes) - 1]
         gaps = [(high / low, round(math.sqrt(low * high))) for low, high in pairs if high > low + 1]
-        fresh = [(width, m) for width, m in gaps if m not in points_of]
-        if not fresh:
+        new_sizes = [(width, m) for width, m in gaps if m not in points_of]
+        if not new_sizes:
             break
-        m = max(fresh)[1]
+        m = max(new_sizes)[1]
         points_of[m] = point(m)
     return points_of

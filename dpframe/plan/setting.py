@@ -62,14 +62,16 @@ class Setting:
     def of_columns(self, names: Collection[str]) -> Setting:
         """Return the setting of only these columns; groups that are not among them as a whole are left out."""
         units = tuple(unit for unit in self.units if set(unit.names) <= set(names))
-        kept = {name for unit in units for name in unit.names}
-        return replace(self, units=units, spaces={name: self.spaces[name] for name in self.spaces if name in kept})
+        column_names = {name for unit in units for name in unit.names}
+        return replace(
+            self, units=units, spaces={name: self.spaces[name] for name in self.spaces if name in column_names}
+        )
 
     def with_units(self, change: Callable[[Any], Any]) -> Setting:
         """Return the setting with units that are changed, such as by `with_square_wave`; the same one where none is."""
         units = tuple(map(change, self.units))
-        same = all(one is other for one, other in zip(units, self.units, strict=True))
-        return self if same else replace(self, units=units)
+        unchanged = all(unit is new_unit for unit, new_unit in zip(units, self.units, strict=True))
+        return self if unchanged else replace(self, units=units)
 
     def forecast(self) -> pd.DataFrame:
         """Return the standard errors to expect, as `Plan.forecast` does."""
@@ -79,9 +81,9 @@ class Setting:
         terms = terms_of(self.promise, None, self.n, self.sample, secret, self.contributions, self.local, tables)
         units = likely_units(self.units, terms)
         columns, groups = parted(units, self.spaces)
-        split = split_mechanisms(units, terms) if groups else None
+        mechanisms_without_groups = split_mechanisms(units, terms) if groups else None
         rows, population = (self.n, None) if self.sample is None else (self.sample, self.n)
-        table = forecast_table(columns, rows, None, groups, population, split)
+        table = forecast_table(columns, rows, None, groups, population, mechanisms_without_groups)
         return together(table, measures, self.spaces, self.n)
 
 

@@ -71,13 +71,13 @@ def mind_lines(plan: PlanData, left_out: Collection[str] = ()) -> list[str]:
     """
     passed = [name for name in plan.passthrough if name not in left_out]
     copied = [*passed, *(["the index of the rows"] if plan.keeps_index else [])]
-    missing = [one.column for one in plan.not_found if one.column not in left_out]
-    none = missing and len(missing) == len(set(plan.names).difference(left_out))
-    lost = "NOTHING TO ASK: inference found no column" if none else "Not found by inference"
+    missing = [missing_column.column for missing_column in plan.not_found if missing_column.column not in left_out]
+    none_found = missing and len(missing) == len(set(plan.names).difference(left_out))
+    missing_title = "NOTHING TO ASK: inference found no column" if none_found else "Not found by inference"
     lines = {
         "NOT PROTECTED, copied as they are": copied,
         "NOT COVERED by the promise, as their spaces were read off the data": plan.leaks,
-        f"{lost}, so their estimates are NaN (declare them in spaces=)": missing,
+        f"{missing_title}, so their estimates are NaN (declare them in spaces=)": missing,
     }
     return [f"{what}: {name_list(names)}" for what, names in lines.items() if names]
 
@@ -93,8 +93,8 @@ def introduction(plan: PlanData) -> list[str]:
     rows = rows if plan.sample is None else f" for a sample of {plan.sample:,} of {plan.n:,} rows"
     order = ", shuffled" if plan.shuffle else ", in the order in which they are"
     columns = "1 column is" if len(plan.columns) == 1 else f"{len(plan.columns)} columns are"
-    left = "" if not plan.drop else f", left out: {name_list(plan.drop)}"
-    return [f"A plan{rows}{order}: {columns} randomised{left}", promise_line(plan), *mind_lines(plan)]
+    dropped_text = "" if not plan.drop else f", left out: {name_list(plan.drop)}"
+    return [f"A plan{rows}{order}: {columns} randomised{dropped_text}", promise_line(plan), *mind_lines(plan)]
 
 
 def plan_lines(plan: PlanData) -> list[str]:
@@ -118,19 +118,19 @@ def plan_lines(plan: PlanData) -> list[str]:
     if plan.local_epsilon is not None:
         text.append(f"Local cap: no row may lose more than epsilon={plan.local_epsilon:g}")
     if plan.sample is not None:
-        alone = "" if plan.terms.secret else "; without a secret order that earns no credit"
-        text.append(f"Sample: {plan.sample:,} of {plan.n:,} rows, chosen in secret{alone}")
+        no_credit_text = "" if plan.terms.secret else "; without a secret order that earns no credit"
+        text.append(f"Sample: {plan.sample:,} of {plan.n:,} rows, chosen in secret{no_credit_text}")
     text += gain_lines(plan.units, plan.terms)
     if plan.inferred is not None:
-        spent, of = plan.inferred.budget, "of the total" if plan.inferred.step is None else "on its own"
+        spent, share_text = plan.inferred.budget, "of the total" if plan.inferred.step is None else "on its own"
         text.append(
-            f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {of} found the spaces of "
+            f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {share_text} found the spaces of "
             + name_list(plan.inferred.columns)
         )
-    for one in () if plan.reused is None else plan.reused.each:
+    for inference in () if plan.reused is None else plan.reused.each:
         text.append(
-            f"Inference of another plan, for {(one.unit or ROW).words}: epsilon={one.budget.epsilon:g}, "
-            f"delta={one.budget.delta:g} apart from the total found the spaces of {name_list(one.columns)}"
+            f"Inference of another plan, for {(inference.unit or ROW).words}: epsilon={inference.budget.epsilon:g}, "
+            f"delta={inference.budget.delta:g} apart from the total found the spaces of {name_list(inference.columns)}"
         )
     if plan.measures:
         parts = "; ".join(measure_parts(plan.measures))
@@ -162,17 +162,17 @@ def nearly_found(plan: PlanData) -> dict[str, float]:
 
     Nothing is known of spaces that another plan found: its ε was another.
     """
-    near = plan.not_found if plan.reused is None else ()
-    return {missing.column: plan.epsilon * missing.times for missing in near if missing.times is not None}
+    missing_columns = plan.not_found if plan.reused is None else ()
+    return {column.column: plan.epsilon * column.times for column in missing_columns if column.times is not None}
 
 
 def nearly_found_lines(plan: PlanData) -> list[str]:
     """Say the same, in one line for every ε."""
-    near = nearly_found(plan)
+    epsilon_of = nearly_found(plan)
     return [
         f"would be found at about epsilon={epsilon:.3g}: "
-        f"{', '.join(repr(name) for name, own in near.items() if own == epsilon)}"
-        for epsilon in sorted(set(near.values()))
+        f"{', '.join(repr(name) for name, column_epsilon in epsilon_of.items() if column_epsilon == epsilon)}"
+        for epsilon in sorted(set(epsilon_of.values()))
     ]
 
 
@@ -204,8 +204,10 @@ def on_a_screen(text: str) -> str:
     """Return a text cut to a screen: what inference measured may be thousands of numbers."""
     lines = [_short(line, _WIDEST) for line in text.splitlines()]
     if len(lines) > MOST_LINES:
-        left = len(lines) - MOST_LINES + 1
-        lines[MOST_LINES - 1 :] = [f"… and {left} more lines; print(plan) shows all, plan.to_json() writes them"]
+        hidden_count = len(lines) - MOST_LINES + 1
+        lines[MOST_LINES - 1 :] = [
+            f"… and {hidden_count} more lines; print(plan) shows all, plan.to_json() writes them"
+        ]
     return "\n".join(lines)
 
 
