@@ -28,7 +28,7 @@ ORDER_METHODS = {
 """What a bound for a secret order rests on, in words."""
 
 
-def _units_under(units: Sequence[Randomised], terms: Terms) -> tuple[Randomised, ...] | None:
+def _try_recalibrate(units: Sequence[Randomised], terms: Terms) -> tuple[Randomised, ...] | None:
     """Return the units calibrated for other terms, or None where no noise reaches them."""
     try:
         return recalibrate(tuple(units), terms)
@@ -59,7 +59,7 @@ def _column_maker(column: Column) -> Maker:
     return lambda epsilon, delta: Column(name, space, mechanism_for(space, epsilon, delta, tag))
 
 
-def _noise(units: Sequence[Randomised], rows: int) -> float:
+def _typical_noise(units: Sequence[Randomised], rows: int) -> float:
     """Return the geometric mean over columns of their typical standard errors."""
     columns = [c for unit in units for c in (map(unit.column, unit.names) if isinstance(unit, Group) else [unit])]
     return math.exp(float(np.mean([math.log(max(typical_error(c, rows), 1e-300)) for c in columns])))
@@ -88,11 +88,11 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
     if any(unit.step for unit in units):  # which no order hides
         settings.pop("secret order", None)
     for name, setting in settings.items():
-        calibrated = tuple(units) if setting == terms else _units_under(units, setting)
+        calibrated = tuple(units) if setting == terms else _try_recalibrate(units, setting)
         row_epsilon = noise = math.nan
         if calibrated is not None and terms.rows:
             row_epsilon = compose(unit.certified for unit in calibrated).epsilon
-            noise = _noise(calibrated, (terms.rows if setting.sample is None else setting.sample) or 1)
+            noise = _typical_noise(calibrated, (terms.rows if setting.sample is None else setting.sample) or 1)
         rows.append({"accounting": name, "row_epsilon": row_epsilon, "noise": noise})
     table = pd.DataFrame(rows).set_index("accounting")
     table["noise"] /= table["noise"].iloc[-1]
@@ -113,12 +113,12 @@ def gain_lines(units: Sequence[Randomised], terms: Terms) -> list[str]:
     else:
         compared_terms = replace(terms, secret=True)
         sentence = "Without the credit of a secret order about {:.2g} times more noise is needed"
-    calibrated = _units_under(units, compared_terms)
+    calibrated = _try_recalibrate(units, compared_terms)
     if calibrated is None:
         return []
     noise, compared_noise = (
-        _noise(units, terms.sample or terms.rows),
-        _noise(calibrated, compared_terms.sample or terms.rows),
+        _typical_noise(units, terms.sample or terms.rows),
+        _typical_noise(calibrated, compared_terms.sample or terms.rows),
     )
     ratio = compared_noise / noise if terms.shuffled_rows is not None else noise / compared_noise
     return [sentence.format(ratio)] if ratio > 1.05 else []

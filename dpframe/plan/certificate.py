@@ -46,10 +46,10 @@ SAMPLED = 1 << 12
 Factor = tuple[tuple[int, ...], tuple[int, ...], int]
 """Weights of a factor's outcomes for one input and for the other, and how often the factor occurs."""
 
-_STEEPEST = 1000
+_LARGEST_EXPONENT = 1000
 """Beyond this exponent any δ above 0 grows to 1 (limit of the format)."""
 
-_ALIKE = 1e-12
+_LOSS_TOLERANCE = 1e-12
 """Relative difference of two outward roundings of one loss; what lies beyond is a contradiction (tolerance)."""
 
 
@@ -134,7 +134,7 @@ class Certificate:
     def _title(self) -> str:
         people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
         verdict = "VERIFIED" if self.ok else "NOT VERIFIED"
-        claim = "no claim that can be read" if self.claimed is None else _pair(self.claimed)
+        claim = "no claim that can be read" if self.claimed is None else _budget_text(self.claimed)
         by = "" if self.unit.person is None else f", by column {self.unit.person!r}"
         return f"{verdict}: {claim}, replace-one, per person with {people}{by}"
 
@@ -188,20 +188,26 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
     inference = prove_inference(plan.inferred, contributions, plan.spaces)
     failures += inference.failures
     unit = Unit.promised(contributions, plan.privacy_id)
-    failures += _of_less(plan, unit)
+    failures += _unit_refusals(plan, unit)
     # It is composed of losses that the proofs, where none failed, found no integer to exceed.
     local = plan.local if own and not failures else None
     pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
-    rows = _released(plan, claimed, contributions)
+    rows = _rows_claim(plan, claimed, contributions)
     if rows is None:
         epsilon, delta, how = math.inf, 1.0, "total: inference of spaces spent more than is claimed"
     elif plan.measures or (plan.inferred is not None and plan.inferred.step is not None):
         # Tables' slack is a share of the whole promise's δ, whatever is subtracted of it.
-        epsilon, delta, how = _in_steps(plan, proofs, rows, contributions, claimed.delta)
+        epsilon, delta, how = _total_in_steps(plan, proofs, rows, contributions, claimed.delta)
     else:
         terms = replace(plan.terms, budget=rows, contributions=contributions)
         stepped = any(p.step for p in proofs)
-        certified = _stepped if stepped else _accounted if pure and rows.delta > 0 else _added
+        certified = (
+            _total_of_stepped_rows
+            if stepped
+            else _total_by_accountant
+            if pure and rows.delta > 0
+            else _total_by_addition
+        )
         epsilon, delta, how = certified(terms, proofs, rows, contributions)
     if plan.inferred is not None and plan.inferred.step is None:
         spent = plan.inferred.budget
@@ -220,16 +226,16 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
         epsilon=epsilon,
         delta=delta,
         proofs=proofs,
-        checks=(how, *inference.checks, *(() if local is None else (f"local: {local.stated()} of {_LOCAL}",))),
-        attested=(*_attested(plan, contributions), *inference.attested),
-        unprotected=tuple(_unprotected(plan)),
+        checks=(how, *inference.checks, *(() if local is None else (f"local: {local.stated()} of {_LOCAL_CLAIM}",))),
+        attested=(*_attested_lines(plan, contributions), *inference.attested),
+        unprotected=tuple(_unprotected_lines(plan)),
         failures=tuple(failures),
         local=local,
         unit=unit,
     )
 
 
-def _of_less(plan: PlanData, unit: Unit) -> list[str]:
+def _unit_refusals(plan: PlanData, unit: Unit) -> list[str]:
     """Return what spaces were found for less than the plan promises for; without a word, taken spaces for a row."""
     inferences = [(plan.inferred, unit), (plan.reused, ROW)]
     refusals = [
@@ -238,10 +244,10 @@ def _of_less(plan: PlanData, unit: Unit) -> list[str]:
     return [refusal for refusal in refusals if refusal is not None]
 
 
-_LOCAL = "each row, even against someone who knows which output row it became"
+_LOCAL_CLAIM = "each row, even against someone who knows which output row it became"
 
 
-def _in_steps(
+def _total_in_steps(
     plan: PlanData, proofs: Sequence[Proof], claimed: Budget, contributions: int, promise_delta: float
 ) -> tuple[float, float, str]:
     """Return the (ε, δ) of a person by composing steps, from the losses and blankets that were proved, and how."""
@@ -258,7 +264,7 @@ def _in_steps(
     if not all(math.isfinite(p.epsilon) for p in proofs):
         return math.inf, 1.0, "total: a unit's loss is not bounded"
     if any(p.step for p in proofs):
-        return _stepped(terms, proofs, claimed, contributions)
+        return _total_of_stepped_rows(terms, proofs, claimed, contributions)
     failing = math.fsum(p.claimed.delta for p in proofs)
     if failing:
         terms = terms.failing(failing)
@@ -282,7 +288,7 @@ def _in_steps(
     return claimed.epsilon, bound.value, "; ".join(sentences)
 
 
-def _released(plan: PlanData, claimed: Budget, contributions: int) -> Budget | None:
+def _rows_claim(plan: PlanData, claimed: Budget, contributions: int) -> Budget | None:
     """Return what is claimed less what is subtracted of it, or None if inference leaves nothing of the claim."""
     try:
         subtracted = plan.inferred is not None and plan.inferred.step is None
@@ -293,22 +299,26 @@ def _released(plan: PlanData, claimed: Budget, contributions: int) -> Budget | N
     return rows
 
 
-def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int) -> tuple[float, float, str]:
+def _total_by_addition(
+    terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int
+) -> tuple[float, float, str]:
     """Return the (ε, δ) of a person by basic composition, the secret sample outside the row, and how."""
     spent = [(p.epsilon, p.claimed.delta) for p in proofs]
     row, failed = composed_for_person(spent, 1)
     if not terms.samples or not row < math.inf or failed == 1.0:
         epsilon, delta = composed_for_person(spent, contributions)
-        return epsilon, delta, _composition(contributions, epsilon, delta)
+        return epsilon, delta, _composition_line(contributions, epsilon, delta)
     assert terms.sample is not None
     assert terms.rows is not None
     sampled_row = sampled(row or 5e-324, failed, terms.sample, terms.rows)
     epsilon, delta = composed_for_person([sampled_row], contributions)
     sample_text = f"{terms.sample:,} of {terms.rows:,} rows chosen in secret, of epsilon={row:.9g} each"
-    return epsilon, delta, f"{_composition(contributions, epsilon, delta)}; {sample_text}"
+    return epsilon, delta, f"{_composition_line(contributions, epsilon, delta)}; {sample_text}"
 
 
-def _stepped(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
+def _total_of_stepped_rows(
+    terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int
+) -> tuple[float, float, str]:
     """Return the δ at the claimed ε of rows some of whose units are steps, unshuffled, and how."""
     terms = replace(terms, local=None)
     unstepped = [p for p in proofs if p.step is None]
@@ -317,7 +327,7 @@ def _stepped(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributio
     steps = [p.step for p in proofs if p.step is not None]
     failure_probability = math.fsum(p.claimed.delta for p in unstepped)
     bound = terms.delta_of_steps(steps, [p.epsilon for p in unstepped], failure_probability)
-    delta = _in_proportion(bound.value, terms, claimed)
+    delta = _scale_delta(bound.value, terms, claimed)
     sentences = [
         f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person; losses of a row's columns composed"
     ]
@@ -328,17 +338,19 @@ def _stepped(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributio
     return claimed.epsilon, min(1.0, delta), "; ".join(sentences)
 
 
-def _in_proportion(value: float, terms: Terms, claimed: Budget) -> float:
+def _scale_delta(value: float, terms: Terms, claimed: Budget) -> float:
     """Return the δ of a person: what holds for a row within `sampled_budget` holds for them within the claim."""
     if value == terms.sampled_budget.delta:
         return claimed.delta
     return value / terms.sampled_budget.delta * claimed.delta if terms.sampled_budget.delta else math.inf
 
 
-def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
+def _total_by_accountant(
+    terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int
+) -> tuple[float, float, str]:
     """Return the δ at the claimed ε, from nothing but the losses and blankets that were proved, and how."""
     bound = terms.delta_of_losses([p.column_loss for p in proofs])
-    delta = _in_proportion(bound.value, terms, claimed)
+    delta = _scale_delta(bound.value, terms, claimed)
     sentences = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person"]
     if terms.shuffled_rows is None:
         sentences.append("losses of a row's columns composed by their privacy-loss distributions")
@@ -360,20 +372,23 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
     epsilon, method, failures = stated_epsilon, "bounded by its loss, rounded up", []
     try:
         if outputs <= (ENUMERATED if claimed.delta == 0 else ENUMERATED // 2):
-            epsilon, method = _exact(mechanism, range(size)), f"every pair of {size} codes enumerated"
+            epsilon, method = _enumerate_epsilon(mechanism, range(size)), f"every pair of {size} codes enumerated"
         elif type(mechanism.loss) in FACTORS and claimed.delta == 0:
             factors = FACTORS[type(mechanism.loss)](mechanism.loss)
-            epsilon, method = _product(factors), f"factor by factor, {sum(k for *_, k in factors)} of which may differ"
+            epsilon, method = (
+                _product_epsilon(factors),
+                f"factor by factor, {sum(k for *_, k in factors)} of which may differ",
+            )
         elif outputs <= SAMPLED:
             sample_codes = sorted({0, 1, size // 2, size - 2, size - 1})
             epsilon, method = (
-                max(stated_epsilon, _exact(mechanism, sample_codes)),
+                max(stated_epsilon, _enumerate_epsilon(mechanism, sample_codes)),
                 f"{method}; pairs of {len(sample_codes)} codes enumerated",
             )
     except ParameterError as error:
         epsilon, method = math.inf, "its weights are no law"
         failures.append(f"column {unit!r}: {error}")
-    if math.isfinite(epsilon) and stated_epsilon < epsilon * (1 - _ALIKE):
+    if math.isfinite(epsilon) and stated_epsilon < epsilon * (1 - _LOSS_TOLERANCE):
         failures.append(f"column {unit!r} states a loss of epsilon={stated_epsilon!r}; its integers lose {epsilon!r}")
     if epsilon > claimed.epsilon:
         failures.append(
@@ -392,7 +407,9 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
     law = None
     if type(mechanism.loss) in LAWS and claimed.delta == 0:
         law, stated_law = LAWS[type(mechanism.loss)](mechanism.loss), mechanism.column_loss
-        is_close = stated_law.epsilon >= law.epsilon * (1 - _ALIKE) and stated_law.blanket <= law.blanket * (1 + _ALIKE)
+        is_close = stated_law.epsilon >= law.epsilon * (1 - _LOSS_TOLERANCE) and stated_law.blanket <= law.blanket * (
+            1 + _LOSS_TOLERANCE
+        )
         if not is_close or stated_law != law.at(stated_law.epsilon, stated_law.blanket):
             failures.append(
                 f"column {unit!r} states the law {stated_law!r} to the accountant; its integers have {law!r}"
@@ -425,16 +442,21 @@ def _flip_law(loss: FlipLoss) -> ColumnLoss:
     (held_weights, missing_weights, first_count), (_, _, second_count) = _flip_factors(loss)
     if first_count == second_count == loss.most:
         lowest_ratio = min(Fraction(p, q) for p, q in zip(held_weights, missing_weights, strict=True))
-        return ItemsLoss(_product(_flip_factors(loss)), _power(lowest_ratio, first_count), first_count)
+        return ItemsLoss(
+            _product_epsilon(_flip_factors(loss)), _power_rounded_down(lowest_ratio, first_count), first_count
+        )
     pure = max(
-        _product([(held_weights, missing_weights, loss.items)]), _product([(missing_weights, held_weights, loss.items)])
+        _product_epsilon([(held_weights, missing_weights, loss.items)]),
+        _product_epsilon([(missing_weights, held_weights, loss.items)]),
     )
     return BitsLoss(
-        pure, _power(Fraction(sum(map(min, held_weights, missing_weights)), loss.total), loss.items), loss.items
+        pure,
+        _power_rounded_down(Fraction(sum(map(min, held_weights, missing_weights)), loss.total), loss.items),
+        loss.items,
     )
 
 
-def _power(share: Fraction, count: int) -> float:
+def _power_rounded_down(share: Fraction, count: int) -> float:
     """Return the power of a number, rounded down."""
     with localcontext(Context(prec=80)):
         return round_down((Decimal(share.numerator) / share.denominator) ** count * (1 - Decimal(10) ** -70))
@@ -444,7 +466,7 @@ LAWS: dict[type[PrivacyLoss], Callable[[Any], ColumnLoss]] = {FlipLoss: _flip_la
 """Losses of channels for which the accountant uses more than ε and γ, and how it is read off their integers."""
 
 
-def _product(factors: list[Factor]) -> float:
+def _product_epsilon(factors: list[Factor]) -> float:
     """Return ln ∏ max(P/P')^count, rounded up: the pure loss of independent factors adds up."""
     with localcontext(Context(prec=80)):
         ratios = [
@@ -455,7 +477,7 @@ def _product(factors: list[Factor]) -> float:
         return round_up(loss * (1 + Decimal(10) ** -70))
 
 
-def _exact(mechanism: Mechanism, codes: Iterable[int]) -> float:
+def _enumerate_epsilon(mechanism: Mechanism, codes: Iterable[int]) -> float:
     """Return the least ε over all pairs of the given inputs, by sufficient sets, from the integer weights."""
     laws = [mechanism.weights(code) for code in codes]
     totals = {weight_total for _, weight_total in laws}
@@ -474,7 +496,7 @@ def composed_for_person(parts: Iterable[tuple[float, float]], contributions: int
         return math.inf, 1.0
     row = sum((Fraction(epsilon) for epsilon, _ in spent), Fraction(0))
     delta = sum((Fraction(part) for _, part in spent), Fraction(0))
-    if contributions > 1 and delta and row * (contributions - 1) > _STEEPEST:
+    if contributions > 1 and delta and row * (contributions - 1) > _LARGEST_EXPONENT:
         return round_up(row * contributions), 1.0
     if contributions > 1 and delta:
         with localcontext(Context(prec=60)):
@@ -487,14 +509,14 @@ def composed_for_person(parts: Iterable[tuple[float, float]], contributions: int
     return round_up(row * contributions), min(1.0, round_up(delta))
 
 
-def _composition(contributions: int, epsilon: float, delta: float) -> str:
+def _composition_line(contributions: int, epsilon: float, delta: float) -> str:
     how = "epsilons and deltas of a row added up (basic composition)"
     if contributions > 1:
         how += f", times {contributions} rows of one person (group privacy)"
     return f"total: epsilon={epsilon:.9g}, delta={delta:g} per person; {how}"
 
 
-def _attested(plan: PlanData, contributions: int) -> list[str]:
+def _attested_lines(plan: PlanData, contributions: int) -> list[str]:
     rows = "one row" if contributions == 1 else f"{contributions} rows"
     lines = [
         "the key was secret, served only this table, and is gone",
@@ -510,14 +532,14 @@ def _attested(plan: PlanData, contributions: int) -> list[str]:
     if plan.inferred is not None:
         spent = plan.inferred.budget
         lines[-1] = (
-            f"spaces of {name_list(plan.inferred.columns)} were found with noise worth {_pair(spent)} for "
+            f"spaces of {name_list(plan.inferred.columns)} were found with noise worth {_budget_text(spent)} for "
             f"{(plan.inferred.unit or Unit.promised(contributions, plan.privacy_id)).words}, and the others declared "
             "without looking at the data"
         )
     for inference in () if plan.reused is None else plan.reused.each:
         lines.append(
             f"spaces of {name_list(inference.columns)} were found for {(inference.unit or ROW).words}, with noise worth "
-            f"{_pair(inference.budget)} that was paid for apart"
+            f"{_budget_text(inference.budget)} that was paid for apart"
         )
     if plan.measures:
         lines.append("the measured tables are exact counts of this table, with noise of the stated sigma2")
@@ -530,7 +552,7 @@ def _attested(plan: PlanData, contributions: int) -> list[str]:
     return lines
 
 
-def _unprotected(plan: PlanData) -> list[str]:
+def _unprotected_lines(plan: PlanData) -> list[str]:
     lines = [] if plan.shuffle else ["the order of the rows: it was kept"]
     if plan.passthrough:
         lines.append("copied as they are: " + name_list(plan.passthrough))
@@ -541,7 +563,7 @@ def _unprotected(plan: PlanData) -> list[str]:
     return lines
 
 
-def _pair(budget: Budget) -> str:
+def _budget_text(budget: Budget) -> str:
     return f"epsilon={budget.epsilon:g}, delta={budget.delta:g}"
 
 

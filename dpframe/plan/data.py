@@ -32,7 +32,7 @@ NULLS = ("error", "impute")
 MOST_PERSON_ROWS = 255
 """Most rows of a person that are chosen (limit of the format)."""
 
-_MOST_ROWS = (1 << 62) - 1
+_LARGEST_ROW_COUNT = (1 << 62) - 1
 """Positions beyond it have no place in the keystream (limit of the format)."""
 
 
@@ -78,7 +78,7 @@ class PlanData:
         if self.local_epsilon is not None:
             object.__setattr__(self, "local_epsilon", check_epsilon(self.local_epsilon, "local_epsilon"))
         if self.n is not None and (
-            isinstance(self.n, bool) or not isinstance(self.n, int) or not 0 <= self.n <= _MOST_ROWS
+            isinstance(self.n, bool) or not isinstance(self.n, int) or not 0 <= self.n <= _LARGEST_ROW_COUNT
         ):
             raise ParameterError("n must be a number of rows, below 2^62, or None")
         rows = check_whole(self.contributions, "contributions", of="rows per person")
@@ -104,7 +104,7 @@ class PlanData:
                 # Unshuffled, what inference gave may not decide which tables are measured (`terms_of`).
                 raise ParameterError("measures with inference that is composed need a secret order; make the plan anew")
         if not self.terms.allow(self.units):
-            raise PlanError(self._excess())
+            raise PlanError(self._excess_message())
 
     def _check_sample(self, sample: int) -> None:
         if isinstance(sample, bool) or not isinstance(sample, int) or sample < 1:
@@ -147,7 +147,7 @@ class PlanData:
         """What the measured tables cost a person; None without tables."""
         return measures_step(self.measures, self.spaces, self.contributions, self.delta)
 
-    def _excess(self) -> str:
+    def _excess_message(self) -> str:
         row_budget, row_loss = self.terms.sampled_budget, self.local_sum
         return (
             f"the plan claims epsilon={self.epsilon}, delta={self.delta} but its columns add up to "
@@ -304,7 +304,7 @@ class PlanData:
         if earns_no_credit and not self.terms.samples:
             cap = math.inf if self.local_epsilon is None else self.local_epsilon
             return Budget(min(self.epsilon, cap), self.delta)
-        return self._local_rows if self._beside is None else compose([self._local_rows, self._beside])
+        return self._local_rows if self._central_budget is None else compose([self._local_rows, self._central_budget])
 
     @property
     def located(self) -> Budget:
@@ -315,14 +315,14 @@ class PlanData:
         return person_budget if person_budget.epsilon > self.release.epsilon else self.release
 
     @cached_property
-    def _beside(self) -> Budget | None:
+    def _central_budget(self) -> Budget | None:
         return central_budget(self.inferred, self.tables_step, self.delta)
 
     @property
     def _local_rows(self) -> Budget:
         """The columns' losses composed: basically, or by their privacy-loss distributions at the δ of the rows."""
         # Not `less`: the ε of inference on its own may be above the promise, where little is left for the rows.
-        spent = Fraction(0) if self._beside is None else Fraction(self._beside.delta)
+        spent = Fraction(0) if self._central_budget is None else Fraction(self._central_budget.delta)
         basic, delta = self.local_sum, round_down(Fraction(self.delta) - spent)
         if basic.delta > 0 or delta == 0:
             return basic
@@ -365,7 +365,7 @@ def fields_of(plan: Any) -> dict[str, Any]:
         "passthrough": list(plan.passthrough),
         "leaks": list(plan.leaks),
     }
-    for name in _LATER:
+    for name in _OPTIONAL_FIELDS:
         value = getattr(plan, name)
         if value is None or value is False or value == ():
             continue
@@ -376,7 +376,17 @@ def fields_of(plan: Any) -> dict[str, Any]:
     return data
 
 
-_LATER = ("sample", "inferred", "keeps_index", "local_epsilon", "reused", "measures", "privacy_id", "rules", "groups")
+_OPTIONAL_FIELDS = (
+    "sample",
+    "inferred",
+    "keeps_index",
+    "local_epsilon",
+    "reused",
+    "measures",
+    "privacy_id",
+    "rules",
+    "groups",
+)
 """Fields that are written where they say something; their order is that of the text, which a plan's digest is of."""
 
 
@@ -387,10 +397,10 @@ def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
     except (ValueError, TypeError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise PlanError(f"this is no plan, as it is no JSON object; {_WRITERS}")
+        raise PlanError(f"this is no plan, as it is no JSON object; {_WRITERS_NOTE}")
     schema = data.pop("schema", None)
     if type(schema) is not int or schema < 1:
-        raise PlanError(f'this is no plan, as it has no "schema" number; {_WRITERS}')
+        raise PlanError(f'this is no plan, as it has no "schema" number; {_WRITERS_NOTE}')
     if schema > SCHEMA:
         raise PlanError(f"the plan has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
     unknown = sorted(set(data) - set(known))
@@ -416,4 +426,4 @@ def read_parts(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, **parts}
 
 
-_WRITERS = "plan.to_json() and dpframe plan write them"
+_WRITERS_NOTE = "plan.to_json() and dpframe plan write them"

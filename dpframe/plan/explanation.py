@@ -21,9 +21,9 @@ from dpframe.plan.words import digits
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEAST_GAIN = 0.99
+_LARGEST_USEFUL_FACTOR = 0.99
 """A lever that leaves more of the errors is not worth a line (limit of a message)."""
-_DELTA = 1e-6
+_SUGGESTED_DELTA = 1e-6
 """Largest δ that a lever suggests (limit of a page)."""
 
 
@@ -78,16 +78,16 @@ def explained(plan: PlanData) -> Explanation:
         std_errors = setting.forecast()["std_error"]
         for lever, lever_setting in _levers(plan, setting).items():
             try:
-                error_factors[lever] = _ratio(lever_setting.forecast()["std_error"], std_errors)
+                error_factors[lever] = _median_ratio(lever_setting.forecast()["std_error"], std_errors)
             except ParameterError:
                 continue
         if plan.inferred is not None:
             declared = "spaces that are declared, so that finding them costs nothing"
-            error_factors[declared] = _ratio(std_errors, forecast_of(plan)["std_error"])
+            error_factors[declared] = _median_ratio(std_errors, forecast_of(plan)["std_error"])
     helpful_levers = {
         lever: factor
         for lever, factor in sorted(error_factors.items(), key=lambda item: item[1])
-        if factor < _LEAST_GAIN
+        if factor < _LARGEST_USEFUL_FACTOR
     }
     table = pd.DataFrame({"errors": helpful_levers}, dtype=np.float64)
     table.index.name = "lever"
@@ -101,22 +101,25 @@ def explained(plan: PlanData) -> Explanation:
 
 def person_lines(plan: PlanData) -> Iterator[str]:
     """Say what a plan's promise means for one person, in sentences."""
-    yield _odds("Against anyone who sees the release, even if they know everybody else's row", plan.release)
+    yield _odds_sentence("Against anyone who sees the release, even if they know everybody else's row", plan.release)
     if plan.located != plan.release:
-        yield _odds("Against someone who found out which released rows are the person's", plan.located)
+        yield _odds_sentence("Against someone who found out which released rows are the person's", plan.located)
     rows = "one row" if plan.contributions == 1 else f"{plan.contributions} rows"
     ownership_sentence = f"A person owns {rows} at most, which is believed"
     chosen_sentence = f"Of each person, by column {plan.privacy_id!r}, {rows} counted, however many they own"
-    yield f"{chosen_sentence if plan.privacy_id else ownership_sentence}; what is true of people in general may be learnt of anyone."
+    yield (
+        f"{chosen_sentence if plan.privacy_id else ownership_sentence}; "
+        "what is true of people in general may be learnt of anyone."
+    )
     imputed_columns = [column.name for column in plan.columns if plan.nulls == "impute" and not column.space.has_null]
     if imputed_columns:
         yield (
-            f"A null in {name_list(imputed_columns)} becomes the middle of the bounds, or 'other' or the first category "
-            '(nulls="impute"), and counts as such in every statistic.'
+            f"A null in {name_list(imputed_columns)} becomes the middle of the bounds, or 'other' or the first "
+            'category (nulls="impute"), and counts as such in every statistic.'
         )
 
 
-def _odds(whom: str, budget: Budget) -> str:
+def _odds_sentence(whom: str, budget: Budget) -> str:
     delta = f", delta={budget.delta:.4g}; on average over what they may see" if budget.delta else ""
     return (
         f"{whom}: of two values that seem equally likely the best guess is right in {percent(best_guess(budget))} at "
@@ -134,7 +137,7 @@ def _levers(plan: PlanData, setting: Setting) -> dict[str, Setting]:
         f"twice the rows ({2 * setting.n:,})": replace(setting, n=2 * setting.n),
     }
     if plan.delta == 0:
-        delta = min(_DELTA, setting.n**-1.5)
+        delta = min(_SUGGESTED_DELTA, setting.n**-1.5)
         shuffled = replace(setting, promise=Budget(promise.epsilon, delta), shuffle=True)
         levers[f"delta={delta:.2g}, which the credit of a secret order needs"] = shuffled
     elif not plan.shuffle:
@@ -155,7 +158,7 @@ def _levers(plan: PlanData, setting: Setting) -> dict[str, Setting]:
     return levers
 
 
-def _ratio(errors: pd.Series[float], base: pd.Series[float]) -> float:
+def _median_ratio(errors: pd.Series[float], base: pd.Series[float]) -> float:
     """Return the typical factor between errors that both have."""
     shared_keys = base.index.intersection(errors.index)
     return float((errors[shared_keys] / base[shared_keys]).median())

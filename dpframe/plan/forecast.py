@@ -49,7 +49,7 @@ def joint_errors(parts: Sequence[tuple[Mechanism, FloatArray]], n: int, sampled:
 
     The second moment of a product of surrogates is the product of the columns' own.
     """
-    return _product_errors([_moments_of(mechanism, shares) for mechanism, shares in parts], n, sampled)
+    return _product_errors([_cell_moments(mechanism, shares) for mechanism, shares in parts], n, sampled)
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class _CellMoments:
     cells: int
 
 
-def _moments_of(mechanism: Mechanism, shares: FloatArray) -> _CellMoments:
+def _cell_moments(mechanism: Mechanism, shares: FloatArray) -> _CellMoments:
     squares = mechanism.invert(mechanism.apply(shares), squared=True)
-    per_code = mechanism.apply(_squared_sums(mechanism), adjoint=True)
+    per_code = mechanism.apply(_surrogate_square_sums(mechanism), adjoint=True)
     sums = float(squares.sum()), float(per_code.max()), float(shares.sum()), float(shares @ shares)
     return _CellMoments(*sums, mechanism.size)
 
@@ -80,7 +80,7 @@ def _product_errors(parts: Sequence[_CellMoments], n: int, sampled: float) -> tu
     )
 
 
-def _squared_sums(mechanism: Mechanism) -> FloatArray:
+def _surrogate_square_sums(mechanism: Mechanism) -> FloatArray:
     """Return Σ_v Φ[y, v]² for every released code y."""
     if isinstance(mechanism, ResponseChannel):  # symmetric, and of too many codes for a matrix where tuples are
         return mechanism.invert(np.ones(mechanism.size), squared=True)
@@ -172,7 +172,7 @@ def forecast_table(
 
     if types is not None and not isinstance(types, Mapping):
         raise ParameterError("types must be a mapping {column: shares of its values}")
-    given_types = {name: _shares(name, value, columns) for name, value in (types or {}).items()}
+    given_types = {name: _check_shares(name, value, columns) for name, value in (types or {}).items()}
     small_columns = [c for c in columns if c.space.size <= MOST_CELLS and not c.space.code_words]
     listed = [c for c in small_columns if not c.mechanism.widens]
     shares = {c.name: given_types.get(c.name, np.full(c.space.size, 1 / c.space.size)) for c in listed}
@@ -184,18 +184,18 @@ def forecast_table(
     mechanism_of = {c.name: c.mechanism for c in columns}
     split_mechanism_of = mechanism_of if split is None else split
     # Each column is in many pairs, and a matrix of a thousand cells is squared for it once.
-    singles = {name: _moments_of(mechanism_of[name], shares[name]) for name in shares}
+    singles = {name: _cell_moments(mechanism_of[name], shares[name]) for name in shares}
     splits = (
         singles
         if split_mechanism_of is mechanism_of
-        else {name: _moments_of(split_mechanism_of[name], shares[name]) for name in shares}
+        else {name: _cell_moments(split_mechanism_of[name], shares[name]) for name in shares}
     )
     rows: list[tuple[str, str, float, float, str, float]] = []
     for names in name_tuples:
-        errors = _product_errors(_parts(names, singles, shares, groups), n, sample_factor)
+        errors = _product_errors(_joint_factors(names, singles, shares, groups), n, sample_factor)
         split_error = _product_errors([splits[name] for name in names], n, sample_factor)[0]
         rows.append(
-            ("marginal" if len(names) == 1 else "joint", " × ".join(names), *errors, _of_share(errors), split_error)
+            ("marginal" if len(names) == 1 else "joint", " × ".join(names), *errors, _share_unit(errors), split_error)
         )
     for c in columns:
         if c.space.is_numeric:
@@ -205,7 +205,7 @@ def forecast_table(
     for c in columns:
         if c.space.holds_sets:
             errors = support_errors(c.mechanism, n)
-            rows.append(("support", c.name, *errors, _of_share(errors), errors[0]))
+            rows.append(("support", c.name, *errors, _share_unit(errors), errors[0]))
     for c in columns:
         if c.space.holds_vectors:
             errors = vector_errors(c.space, c.mechanism, n)
@@ -214,12 +214,12 @@ def forecast_table(
     return table.set_index(["statistic", "columns"]).drop(columns=[] if groups else ["split_error"])
 
 
-def _of_share(errors: tuple[float, float]) -> str:
+def _share_unit(errors: tuple[float, float]) -> str:
     """Return the unit of a share's errors, which says so if even the first of them is above 1."""
     return "share" if errors[0] <= 1 else NOTHING
 
 
-def _parts(
+def _joint_factors(
     names: Sequence[str], singles: Mapping[str, _CellMoments], shares: Mapping[str, FloatArray], groups: Sequence[Any]
 ) -> list[_CellMoments]:
     """Return the moments of a joint's independent factors: columns, and the columns of a group as one."""
@@ -228,12 +228,12 @@ def _parts(
         members = [name for name in group.names if name in names]
         if len(members) > 1:
             product = reduce(np.multiply.outer, [shares[name] for name in members])
-            parts.append(_moments_of(group.marginal(members), product.ravel()))
+            parts.append(_cell_moments(group.marginal(members), product.ravel()))
             single_names = [name for name in single_names if name not in members]
     return parts + [singles[name] for name in single_names]
 
 
-def _shares(name: str, value: Any, columns: Sequence[Any]) -> FloatArray:
+def _check_shares(name: str, value: Any, columns: Sequence[Any]) -> FloatArray:
     column = next((c for c in columns if c.name == name), None)
     if column is None:
         raise ParameterError(f"types names {name!r}, which is not a randomised column")

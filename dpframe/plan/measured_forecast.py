@@ -21,8 +21,8 @@ from dpframe.spaces.cells import ball_of, cell_count, is_cut
 if TYPE_CHECKING:
     import pandas as pd
 
-_IN_BINS = " in bins"
-BINNED = (f"marginal{_IN_BINS}", f"joint{_IN_BINS}")
+_BINNED_SUFFIX = " in bins"
+BINNED = (f"marginal{_BINNED_SUFFIX}", f"joint{_BINNED_SUFFIX}")
 """Statistics of numbers that tables count in bins, of one column and of two."""
 
 OF_PAIRS = "support of pairs"
@@ -65,7 +65,7 @@ def with_tables(
     labels = {" × ".join(names): names for names in tuples}
     precisions = np.array(
         [
-            _precision(statistic, labels[label], measures, spaces, n) if label in labels else 0.0
+            _table_precision(statistic, labels[label], measures, spaces, n) if label in labels else 0.0
             for statistic, label in forecast.index
         ]
     )
@@ -80,7 +80,7 @@ def with_tables(
 
 def single_values(key: tuple[str, str]) -> tuple[str, str]:
     """Return the statistic of single values, and its columns, that one in bins is forecast for."""
-    return key[0].removesuffix(_IN_BINS), key[1]
+    return key[0].removesuffix(_BINNED_SUFFIX), key[1]
 
 
 def in_bins(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def in_bins(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping
     return pd.concat([forecast[is_kept_row], binned_rows.reindex(columns=forecast.columns)]) if precisions else forecast
 
 
-def _precision(
+def _table_precision(
     statistic: str, names: tuple[str, ...], measures: Sequence[Measure], spaces: Mapping[str, Space], n: int
 ) -> float:
     """Return 1/variance of a statistic's cells by tables without the rows; 0 where tables say nothing about them."""
@@ -119,14 +119,14 @@ def _precision(
         space = spaces[names[0]]
         present = n * space.values / space.size  # of values, where null is one of them, that are uniform
         step = line_of(space)[1]
-        return sum(present**2 / (m.sigma2 * step**2) for m in _of("sum", names, measures))
+        return sum(present**2 / (m.sigma2 * step**2) for m in _measures_of("sum", names, measures))
     if statistic == "mean curve":
         space = spaces[names[0]]
         rows = n * space.inner_space.size / space.size  # all but one of so many codes are no nulls
         scale = vector_scale(space) / ball_of(space).last
-        return sum(rows**2 / (m.sigma2 * scale**2) for m in _of("vectors", names, measures))
+        return sum(rows**2 / (m.sigma2 * scale**2) for m in _measures_of("vectors", names, measures))
     if statistic == "support":
-        return sum(n**2 / m.sigma2 for m in _of("items", names, measures))
+        return sum(n**2 / m.sigma2 for m in _measures_of("items", names, measures))
     cells, precision_sum = math.prod(spaces[name].size for name in names), 0.0
     for measure in measures:
         tells = measure.kind in ("one_way", "joint") and set(names) <= set(measure.columns)
@@ -137,5 +137,5 @@ def _precision(
     return precision_sum * cells / (cells - 1) if cells > 1 else math.inf
 
 
-def _of(kind: str, names: tuple[str, ...], measures: Sequence[Measure]) -> list[Measure]:
+def _measures_of(kind: str, names: tuple[str, ...], measures: Sequence[Measure]) -> list[Measure]:
     return [measure for measure in measures if measure.kind == kind and measure.columns == names]

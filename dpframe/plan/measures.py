@@ -45,7 +45,7 @@ OF_SETS = ("items", "sizes", "item_pairs")
 
 KINDS = ("one_way", "joint", "sum", *OF_SETS, "vectors")
 
-_COLUMNS = {"joint": (2, 1 << 16, "two or more columns"), "vectors": (1, 2, "one or two columns")}
+_COLUMN_COUNTS = {"joint": (2, 1 << 16, "two or more columns"), "vectors": (1, 2, "one or two columns")}
 """Least and most columns of some kinds, in words too (limit of the format)."""
 
 LARGEST_TABLE = 200_000
@@ -54,15 +54,15 @@ LARGEST_TABLE = 200_000
 SLACK = 1e-4
 """Share of δ that measured tables have as slack, for their noise's tails (tolerance)."""
 
-_FINEST = 1 << 26
+_MOST_UNCUT_CELLS = 1 << 26
 """Most cells that are counted for a table before its numbers are cut (limit of memory)."""
 
-_SHOWN = 6
+_MOST_LABELS = 6
 """Tables of one kind that are named (limit of a sentence)."""
 
 
 @lru_cache(maxsize=256)
-def _distance(sigma2: float) -> float:
+def _sampling_distance(sigma2: float) -> float:
     """Return how far draws of a parameter are from their law, rounded up."""
     return round_up(gaussian_table(sigma2).distance)
 
@@ -95,7 +95,7 @@ class Measure:
         names = self.columns
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
             raise ParameterError("columns of a measure must be names of columns")
-        least_columns, most_columns, columns = _COLUMNS.get(self.kind, (1, 1, "one column"))
+        least_columns, most_columns, columns = _COLUMN_COUNTS.get(self.kind, (1, 1, "one column"))
         if not least_columns <= len(names) <= most_columns or len(set(names)) < len(names):
             raise ParameterError(f"a measure of kind {self.kind} has {columns}, each once")
         is_number = isinstance(self.sigma2, int | float) and not isinstance(self.sigma2, bool)
@@ -123,7 +123,7 @@ class Measure:
 
     def noise(self, spaces: Mapping[str, Space]) -> IntegerNoise:
         """Return what the accountant needs of the noise, of columns with these spaces."""
-        distance = _distance(self.sigma2)
+        distance = _sampling_distance(self.sigma2)
         space = spaces[self.columns[0]]
         if self.kind == "sum":
             return IntegerNoise(self.sigma2, 1, space.values - 1, distance)
@@ -257,7 +257,7 @@ def _check_cuts(joint: Measure, spaces: Mapping[str, Space], one_ways: Mapping[s
                 f"the joint of {joint.label} needs the one_way of {name!r}, whose quantiles cut it; measure both"
             )
         cells *= one_ways[name].shape(spaces)[0] if is_cut(spaces[name], joint.most) else cell_count(spaces[name], 0)
-    if cells > _FINEST:
+    if cells > _MOST_UNCUT_CELLS:
         raise ParameterError(f"the joint of {joint.label} is counted in {cells:,} cells before it is cut; use fewer")
 
 
@@ -272,8 +272,8 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
         for name in listed_columns:
             if spaces[name].code_words or not spaces[name].is_listed:
                 raise ParameterError(
-                    f"the sums of {vector_column!r} cannot be measured by column {name!r}, which has no list of values; name a "
-                    "listed column with it"
+                    f"the sums of {vector_column!r} cannot be measured by column {name!r}, which has no list of values; "
+                    "name a listed column with it"
                 )
         return
     for name in measure.columns:
@@ -303,7 +303,7 @@ def measures_step(
     return noise_step([measure.noise(spaces) for measure in measures], contributions, SLACK * delta)
 
 
-_NAMES = {
+_KIND_NAMES = {
     "one_way": ("table of one column", "tables of one column"),
     "joint": ("joint table", "joint tables"),
     "sum": ("number's sum, in steps", "numbers' sums, in steps"),
@@ -323,8 +323,8 @@ def measure_parts(measures: Sequence[Measure]) -> list[str]:
             sigmas = sorted({f"{math.sqrt(measure.sigma2):.4g}" for measure in tables}, key=float)
             noise = sigmas[0] if len(sigmas) == 1 else f"{sigmas[0]} to {sigmas[-1]}"
             labels = list(dict.fromkeys(measure.label for measure in tables))  # levels of one number share its name
-            more = f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else ""
+            more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
             parts.append(
-                f"{len(tables)} {_NAMES[kind][len(tables) > 1]} at sigma={noise} ({name_list(labels[:_SHOWN])}{more})"
+                f"{len(tables)} {_KIND_NAMES[kind][len(tables) > 1]} at sigma={noise} ({name_list(labels[:_MOST_LABELS])}{more})"
             )
     return parts

@@ -41,7 +41,7 @@ time)."""
 MOST_PAIRS = 300
 """Pairs of columns that a page holds (limit of memory)."""
 
-_Z = NormalDist().inv_cdf(0.975)
+_INTERVAL_HALF_WIDTH_SE = NormalDist().inv_cdf(0.975)
 """Standard errors of half a 95 % interval (theory: 97.5 % quantile of the normal law)."""
 _STATISTICS = ("marginal", "joint", "mean", "support", "mean curve")
 _DIGITS = 4
@@ -87,14 +87,16 @@ def plan_page(
     page_fields = page_data(plan) | {"files": {"source": source, "plan": plan_file}}
     data = json.dumps(page_fields, ensure_ascii=False, allow_nan=False)
     # Nothing of a name may end the script's element.
-    text = _template().replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
+    text = _read_template().replace(
+        "@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
+    )
     if path is not None:
         write_text(path, text)
     return text
 
 
 @cache
-def _template() -> str:
+def _read_template() -> str:
     return files("dpframe.plan").joinpath("page.html").read_text(encoding="utf-8")
 
 
@@ -105,8 +107,8 @@ def page_data(plan: PlanData) -> dict[str, Any]:
     step = 1 if len(plan.columns) <= MANY else 2
     epsilons = [plan.epsilon * factor for factor in EPSILONS[::step]]
     rows = sorted({max(2, round(plan.n * factor)) for factor in ROWS[::step]})
-    grid = [[_forecast(replace(setting, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
-    plan_errors, setting_errors = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast(setting)
+    grid = [[_forecast_errors(replace(setting, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
+    plan_errors, setting_errors = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast_errors(setting)
     options = {
         "shuffle": None if plan.shuffle else False,
         "contributions": plan.contributions if plan.contributions > 1 else None,
@@ -120,15 +122,15 @@ def page_data(plan: PlanData) -> dict[str, Any]:
         "plan": {"epsilon": plan.epsilon, "delta": plan.delta, "rows": plan.n, "shuffled": plan.shuffle},
         "epsilons": epsilons,
         "rows": rows,
-        "statistics": list(_statistics(plan, grid, plan_errors, setting_errors)),
+        "statistics": list(_statistic_fields(plan, grid, plan_errors, setting_errors)),
         "notFound": [missing_column.column for missing_column in plan.not_found],
         "inference": lost_columns(plan, epsilons, rows),
-        "oneMore": _one_more(setting, setting_errors),
+        "oneMore": _price_column(setting, setting_errors),
         "options": {name: value for name, value in options.items() if value is not None},
     }
 
 
-def _forecast(setting: Setting) -> Errors:
+def _forecast_errors(setting: Setting) -> Errors:
     """Return the errors of a setting; none where no noise is large enough."""
     try:
         return cast(Errors, setting.forecast()["std_error"].to_dict())
@@ -136,7 +138,7 @@ def _forecast(setting: Setting) -> Errors:
         return {}
 
 
-def _statistics(
+def _statistic_fields(
     plan: PlanData, grid: Sequence[Sequence[Errors]], planned: Errors, declared: Errors
 ) -> Iterator[dict[str, Any]]:
     """Yield what is said of each statistic: its name, its range, its grid, and what inference makes of it."""
@@ -154,18 +156,18 @@ def _statistics(
         yield {
             "kind": kind,
             "columns": list(names),
-            "range": _rounded(diameter) if of_range else None,
+            "range": _round_figure(diameter) if of_range else None,
             "unit": UNITS.get(plan[label].space.unit, plan[label].space.unit) if of_range else "",
-            "inferred": _rounded(factor),
+            "inferred": _round_figure(factor),
             "grid": [[_half_width(errors.get(key, errors.get(entry))) for errors in line] for line in grid],
         }
 
 
 def _half_width(error: float | None) -> float | None:
-    return _rounded(_Z * error) if error and math.isfinite(error) else None
+    return _round_figure(_INTERVAL_HALF_WIDTH_SE * error) if error and math.isfinite(error) else None
 
 
-def _rounded(value: float) -> float:
+def _round_figure(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
@@ -178,20 +180,20 @@ def lost_columns(plan: PlanData, epsilons: Sequence[float], rows: Sequence[int])
     noises = [promise_mu / promise_step(Budget(epsilon, plan.delta)).mu for epsilon in epsilons]
     floats = [name for name, space in plan.spaces.items() if space.inner_space.tag == "real"]
     column_losses = [
-        [_rounded(expected_losses(inference.asked, n, noise, floats)[0]) for n in rows] for noise in noises
+        [_round_figure(expected_losses(inference.asked, n, noise, floats)[0]) for n in rows] for noise in noises
     ]
     return {"columns": len(inference.asked), "lost": column_losses}
 
 
-def _one_more(setting: Setting, declared: Errors) -> float | None:
+def _price_column(setting: Setting, declared: Errors) -> float | None:
     """Return by which factor errors of the other columns would grow if a column of five categories came in addition."""
     name, space = "one more", Categorical(tuple("abcde"))
     mean = math.fsum(unit.mechanism.epsilon for unit in setting.units) / len(setting.units)
     if name in setting.spaces:
         return None
     added_column = Column(name, space, mechanism_for(space, mean, 0.0, "randomized_response"))
-    wider_errors = _forecast(
+    wider_errors = _forecast_errors(
         replace(setting, units=(*setting.units, added_column), spaces={**setting.spaces, name: space})
     )
     factors = [wider_errors[key] / error for key, error in declared.items() if error and key in wider_errors]
-    return _rounded(median(factors)) if factors else None
+    return _round_figure(median(factors)) if factors else None

@@ -110,13 +110,13 @@ class Plan(PlanData):
         """
         n = check_whole(n, "n", of="rows")
         sample = None if self.sample is None or not self.n else max(1, self.sample * n // self.n)
-        return self._recalibrated(replace(self.terms, rows=n, sample=sample))
+        return self._recalibrate(replace(self.terms, rows=n, sample=sample))
 
     def resampled(self, sample: int | None) -> Plan:
         """Return the plan for another sample, calibrated anew; the plan itself for None."""
-        return self if sample is None else self._recalibrated(replace(self.terms, sample=sample))
+        return self if sample is None else self._recalibrate(replace(self.terms, sample=sample))
 
-    def _recalibrated(self, terms: Terms) -> Plan:
+    def _recalibrate(self, terms: Terms) -> Plan:
         inference_step = None if self.inferred is None else self.inferred.step
         may_have_tables = self.terms.shuffled_rows is not None and not any(unit.step for unit in self.units)
         if self.local_epsilon is not None and inference_step is not None and may_have_tables:

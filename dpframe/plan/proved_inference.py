@@ -43,11 +43,11 @@ def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mappi
             claim = inferred.budget.stated()
             failures.append(f"inference claims {claim} on its own, but its step has delta={stated:.4g} there")
     if inferred.asked is None:
-        failures += _at_least(inferred, contributions)
+        failures += _noise_failures(inferred, contributions)
         line = f"what inference of {name_list(inferred.columns)} might have asked, and so its cost: the plan says less"
         return ProvedInference(tuple(failures), (), (line,) if inferred.columns else ())
     failures += undercut(inferred.asked, contributions, inferred.budget, inferred.step)
-    failures += _unanswered(inferred, spaces)
+    failures += _count_failures(inferred, spaces)
     if failures:
         return ProvedInference(tuple(failures), (), ())
     counted_columns = [name for name, histograms in inferred.asked if histograms]
@@ -56,15 +56,15 @@ def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mappi
         [f"inference: the noise on all that {name_list(counted_columns)} could be asked"] if counted_columns else []
     )
     cost = inferred.budget.stated() if inferred.step is None else f"mu={inferred.step.mu:.6g}"
-    attested = [_COUNTED] if counted_columns else []
+    attested = [_COUNTS_CLAIM] if counted_columns else []
     attested += [f"the types of {name_list(typed_columns)} say their spaces"] if typed_columns else []
     return ProvedInference((), tuple(f"{check} costs at most {cost}" for check in checks), tuple(attested))
 
 
-_COUNTED = "no row counted under more cells than stated, and no counts left but those of the plan"
+_COUNTS_CLAIM = "no row counted under more cells than stated, and no counts left but those of the plan"
 
 
-def _unanswered(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str]:
+def _count_failures(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str]:
     """Yield the columns whose recorded counts are not those that were asked for."""
     histograms_of, thresholds = dict(inferred.asked or ()), dict(inferred.thresholds)
     if not {m.column for m in inferred.measured} | thresholds.keys() | histograms_of.keys() <= set(inferred.columns):
@@ -75,7 +75,7 @@ def _unanswered(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str
             if recorded or (name in spaces and spaces[name] not in TYPED):
                 yield f"column {name!r} was inferred, and the plan does not say what was asked of it"
             continue
-        difference = _differs(histograms_of[name], recorded, thresholds.get(name, 0))
+        difference = _find_difference(histograms_of[name], recorded, thresholds.get(name, 0))
         if difference is not None:
             yield f"column {name!r} was inferred, but {difference}"
         item_limit = getattr(spaces[name].inner_space, "most", None) if name in spaces else None
@@ -84,11 +84,11 @@ def _unanswered(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str
             yield f"column {name!r} has up to {item_limit} items a row, and inference counted {max(items, default=0)}"
 
 
-def _differs(histograms: Sequence[Asked], recorded: Sequence[Measured], threshold: int) -> str | None:
+def _find_difference(histograms: Sequence[Asked], recorded: Sequence[Measured], threshold: int) -> str | None:
     """Return how recorded counts differ from those that the rule asks for, or None where they do not."""
     if not is_asked([(h.way, h.kind) for h in histograms]):
         return "no column is asked what the plan says of it"
-    expected = _asked_for(histograms, recorded)
+    expected = _expected_histograms(histograms, recorded)
     if [(h.kind, h.variance) for h in expected] != [(m.kind, m.variance) for m in recorded]:
         return "its counts are not those that were asked for"
     if threshold != max((h.threshold for h in expected), default=0):
@@ -98,7 +98,7 @@ def _differs(histograms: Sequence[Asked], recorded: Sequence[Measured], threshol
     return None
 
 
-def _asked_for(histograms: Sequence[Asked], recorded: Sequence[Measured]) -> list[Asked]:
+def _expected_histograms(histograms: Sequence[Asked], recorded: Sequence[Measured]) -> list[Asked]:
     """Return the histograms that the rule asks for, where those before them came out as recorded."""
     ways = {h.way for h in histograms if h.way is not None}
     expected = [h for h in histograms if h.way is None]
@@ -113,16 +113,16 @@ def _asked_for(histograms: Sequence[Asked], recorded: Sequence[Measured]) -> lis
     return expected
 
 
-def _at_least(inferred: Inferred, contributions: int) -> list[str]:
+def _noise_failures(inferred: Inferred, contributions: int) -> list[str]:
     """Return whether the noise of the measured counts is less than what an older plan's inference claims.
 
     Every histogram counts a row in one cell at least, so that what is added up here is the least that was spent.
     """
     spent, variances = inferred.budget, [histogram.variance for histogram in inferred.measured]
     if inferred.step is not None:
-        return _step_at_least(inferred, inferred.step, contributions)
+        return _step_failures(inferred, inferred.step, contributions)
     if spent.delta > 0:
-        has_enough_noise = not variances or _counts_keep(variances, spent, contributions)
+        has_enough_noise = not variances or _is_within_budget(variances, spent, contributions)
     else:
         # 2α/(1 − α)² = 1/(cosh(rate) − 1)
         rates = [2 * contributions * math.acosh(1 + 1 / variance) for variance in variances]
@@ -134,19 +134,19 @@ def _at_least(inferred: Inferred, contributions: int) -> list[str]:
     )
 
 
-def _counts_keep(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
+def _is_within_budget(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
     """Return whether counts with discrete Gaussian noise of these variances keep an (ε, δ)."""
     if min(variances) < LEAST_SIGMA2:
         return False
     noises = [IntegerNoise(variance) for variance in variances]
-    return step_delta(noise_step(noises, contributions, spent.delta * _TAILS), spent.epsilon) <= spent.delta
+    return step_delta(noise_step(noises, contributions, spent.delta * _TAIL_DELTA_SHARE), spent.epsilon) <= spent.delta
 
 
-_TAILS = 1e-5
+_TAIL_DELTA_SHARE = 1e-5
 """Share of δ for the tails of the lattice law (tolerance)."""
 
 
-def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[str]:
+def _step_failures(inferred: Inferred, step: Step, contributions: int) -> list[str]:
     """Return the same for inference that is a step: from the lattice law of its noise, and what thresholds let escape.
 
     For a value that only one person has: k rows of it and the noise reach the threshold with this chance.
@@ -154,7 +154,7 @@ def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[s
     if inferred.columns and not inferred.measured:
         return ["inference names columns but no counts that their spaces rest on"]
     noises = [IntegerNoise(max(histogram.variance, LEAST_SIGMA2)) for histogram in inferred.measured]
-    lowest_step = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
+    lowest_step = noise_step(noises, contributions, max(step.delta, _LEAST_DELTA)) if noises else Step(0.0)
     thresholds = dict(inferred.thresholds)
     final_counts = {m.column: m for m in inferred.measured if m.column in thresholds}
     escape = math.fsum(
@@ -163,16 +163,16 @@ def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[s
     failures = []
     if (
         min((histogram.variance for histogram in inferred.measured), default=1.0) < LEAST_SIGMA2
-        or lowest_step.mu > step.mu * _ABOUT
+        or lowest_step.mu > step.mu * _MU_ROUNDING_FACTOR
     ):
         failures.append(f"inference claims mu={step.mu:.6g} but its counts have less noise than that asks for")
-    if escape > step.delta * _ABOUT:
+    if escape > step.delta * _MU_ROUNDING_FACTOR:
         failures.append(f"inference claims the slack {step.delta:.3g} but its thresholds let rare values show oftener")
     return failures
 
 
-_ABOUT = 1 + 1e-4
+_MU_ROUNDING_FACTOR = 1 + 1e-4
 """Width to which a step's μ is rounded up (tolerance)."""
 
-_TINIEST = 1e-300
+_LEAST_DELTA = 1e-300
 """Least δ of the step that is searched for (tolerance)."""

@@ -1,8 +1,8 @@
-"""Rules: public facts between columns, which every row that leaves is made to keep before anything is counted or drawn.
+"""Rules: public facts between columns, which every row is made to keep before it is counted or randomised.
 
 A rule comes from the question that was asked (nobody below 16 was asked about work), never from the rows. A row that
-breaks one is mended by a function of only that row and the plan, so that neighbouring tables stay neighbours and the
-guarantee is what it was; how many were mended does not leave. As in SQL's CHECK, a row with a null in a column of a
+breaks a rule is mended by a function of only this row and the plan. So neighbouring tables stay neighbours and the
+guarantee is unchanged; the number of mended rows is not released. As in SQL's CHECK, a row with a null in a column of a
 rule keeps it.
 """
 
@@ -27,19 +27,19 @@ from dpframe.spaces.stretches import between, code_of, listed_values
 Flags = npt.NDArray[np.bool_]
 Codes = Mapping[str, npt.NDArray[Any]]
 Cells = Mapping[str, tuple[IntArray, IntArray]]
-"""By column the first code of every cell, and the code after its last; null's is a cell of its own."""
+"""By column the first code of every cell, and the code after its last; null has its own cell."""
 
 MOST_VALUES = 1 << 20
-"""Most values of a column that a mapping may be of (limit of memory)."""
+"""Most values of a column that a mapping may have (limit of memory)."""
 
-_FORMS = "dpf.Implies(if, then), dpf.Follows(column, of, mapping) or dpf.Ordered(low, high)"
-_TRIED = 4096
-"""Rows among which one is sought that keeps all rules (limit of time)."""
+_RULE_FORMS = "dpf.Implies(if, then), dpf.Follows(column, of, mapping) or dpf.Ordered(low, high)"
+_TRIAL_ROWS = 4096
+"""Random rows among which the search finds a row that keeps all rules (limit of time)."""
 
 
 @dataclass(frozen=True, eq=False)
 class CodeStretches:
-    """Codes in stretches [start, stop) that lie apart, in their order."""
+    """Codes in disjoint stretches [start, stop), in their order."""
 
     starts: IntArray
     stops: IntArray
@@ -59,22 +59,22 @@ class CodeStretches:
         return np.asarray(np.searchsorted(self.starts, codes, side="right") - 1)
 
     def holds(self, codes: npt.NDArray[Any]) -> Flags:
-        """Return which codes lie in one."""
+        """Return which codes are in a stretch."""
         at = self._at(codes)
         return np.asarray((at >= 0) & (codes < self.stops[at]))
 
     def covers(self, starts: IntArray, stops: IntArray) -> Flags:
-        """Return which cells lie in one as a whole."""
+        """Return which cells are entirely in a stretch."""
         at = self._at(starts)
         return np.asarray((at >= 0) & (stops <= self.stops[at]))
 
     def meets(self, starts: IntArray, stops: IntArray) -> Flags:
-        """Return which cells have a code in one."""
+        """Return which cells have a code in a stretch."""
         at = self._at(stops - 1)
         return np.asarray((at >= 0) & (self.stops[at] > starts))
 
     def nearest(self, codes: npt.NDArray[Any]) -> IntArray:
-        """Return for each code the nearest one that lies in one, of two the lower."""
+        """Return for each code the nearest code in a stretch, the lower of two."""
         codes = codes.astype(np.int64)
         at = self._at(codes)
         below = np.where(at >= 0, np.minimum(codes, self.stops[at] - 1), self.starts[0])
@@ -84,14 +84,14 @@ class CodeStretches:
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """A public fact between columns. A new kind is a class with these."""
+    """A public fact between columns. A new kind of rule is a subclass."""
 
     keys: ClassVar[tuple[str, ...]]
     """Names of the fields of its JSON object, which distinguish the kinds."""
 
     @abstractmethod
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
-        """Return the rule in codes of spaces; `ParameterError` where a column or a value does not fit."""
+        """Return the rule in codes of spaces; raise `ParameterError` if a column or a value does not fit."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Rule(ABC):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Rule:
-        """Make a rule from its JSON object, whose fields are what makes it, in their order."""
+        """Make a rule from its JSON object, with the fields as arguments."""
         return cls(*(data[key] for key in cls.keys))
 
 
@@ -109,7 +109,7 @@ class BoundRule(ABC):
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """The columns that it is about."""
+        """The columns of the rule."""
 
     @abstractmethod
     def holds(self, codes: Codes) -> Flags:
@@ -121,19 +121,19 @@ class BoundRule(ABC):
 
     @abstractmethod
     def mended(self, codes: Codes) -> Codes:
-        """Return the columns that change in rows that break it."""
+        """Return the changed columns of rows that break the rule."""
 
     @abstractmethod
     def impossible(self, cells: Cells) -> Flags:
-        """Return which combinations of cells no row can be in; columns' arrays are broadcast against each other."""
+        """Return which combinations of cells no row can have; columns' arrays are broadcast against each other."""
 
     def thresholds(self) -> Iterator[tuple[str, int]]:
-        """Yield codes at which bins of a column are to begin."""
+        """Yield codes at which bins of a column must begin."""
         yield from ()
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it."""
+def _to_json_value(value: Any) -> Any:
+    """Return a value as JSON contains it."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, pd.Timedelta | datetime.timedelta):
@@ -141,21 +141,24 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime.date | datetime.datetime) else value
 
 
-def _conditions(conditions: Any, what: str) -> tuple[tuple[str, Any], ...]:
+def _read_conditions(conditions: Any, what: str) -> tuple[tuple[str, Any], ...]:
     """Return conditions by column, ranges as tuples and lists as frozen ones."""
     if not isinstance(conditions, Mapping) or not conditions or not all(isinstance(name, str) for name in conditions):
         raise ParameterError(f"{what} of a rule must be a mapping of columns to values, lists or ranges (low, high)")
-    return tuple((name, _condition(condition, f"{what} of a rule: {name!r}")) for name, condition in conditions.items())
+    return tuple(
+        (name, _read_condition(condition, f"{what} of a rule: {name!r}")) for name, condition in conditions.items()
+    )
 
 
-def _condition(condition: Any, what: str) -> Any:
+def _read_condition(condition: Any, what: str) -> Any:
+    """Return the condition on one column, a range as a tuple and a list as a frozen one."""
     if isinstance(condition, Mapping):
         if set(condition) != {"between"} or not isinstance(condition["between"], list | tuple):
             raise ParameterError(f'{what} must be a value, a list, or {{"between": [low, high]}}')
-        return tuple(map(_plain, condition["between"]))
+        return tuple(map(_to_json_value, condition["between"]))
     if isinstance(condition, tuple):
-        return tuple(map(_plain, condition))
-    return _ListedValues(tuple(map(_plain, listed_values(condition, what))))
+        return tuple(map(_to_json_value, condition))
+    return _ListedValues(tuple(map(_to_json_value, listed_values(condition, what))))
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,8 @@ class _ListedValues:
         return repr(list(self.values))
 
 
-def _space(spaces: Mapping[str, Space], name: str) -> Space:
+def _ruled_space(spaces: Mapping[str, Space], name: str) -> Space:
+    """Return the space of a rule's column, or raise `ParameterError`."""
     if name not in spaces:
         raise ParameterError(
             f"rules name {name!r}, which is not a column with a declared space; declare spaces={{{name!r}: …}} or take "
@@ -205,8 +209,8 @@ class Implies(Rule):
     keys: ClassVar[tuple[str, ...]] = ("if", "then")
 
     def __init__(self, condition: Mapping[str, Any], then: Mapping[str, Any]) -> None:
-        object.__setattr__(self, "condition", _conditions(condition, "the condition"))
-        object.__setattr__(self, "then", _conditions(then, "then"))
+        object.__setattr__(self, "condition", _read_conditions(condition, "the condition"))
+        object.__setattr__(self, "then", _read_conditions(then, "then"))
         shared_names = {name for name, _ in self.condition} & {name for name, _ in self.then}
         if shared_names:
             raise ParameterError(
@@ -218,7 +222,7 @@ class Implies(Rule):
         sides = [
             {
                 name: CodeStretches.of(
-                    _space(spaces, name),
+                    _ruled_space(spaces, name),
                     list(condition.values) if isinstance(condition, _ListedValues) else condition,
                     f"rules: column {name!r}",
                 )
@@ -233,17 +237,20 @@ class Implies(Rule):
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as a JSON object."""
-        return {key: dict(_shown(side)) for key, side in zip(self.keys, (self.condition, self.then), strict=True)}
+        return {
+            key: dict(_condition_fields(side)) for key, side in zip(self.keys, (self.condition, self.then), strict=True)
+        }
 
 
-def _shown(side: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _condition_fields(side: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield conditions as JSON contains them, by column."""
     for name, condition in side:
         yield name, list(condition.values) if isinstance(condition, _ListedValues) else {"between": list(condition)}
 
 
 @dataclass(frozen=True, eq=False)
 class _Implication(BoundRule):
-    """`Implies` in codes; ``values`` are those of each column, beyond which is null."""
+    """`Implies` in codes; ``values`` are the numbers of values by column, above which is null."""
 
     condition: Mapping[str, CodeStretches]
     then: Mapping[str, CodeStretches]
@@ -287,7 +294,7 @@ class _Implication(BoundRule):
 
 @dataclass(frozen=True, init=False)
 class Follows(Rule):
-    """A column follows from another by a mapping that is given: the region of each city.
+    """A column follows from another by a public mapping: the region of each city.
 
     Parameters
     ----------
@@ -315,7 +322,7 @@ class Follows(Rule):
             raise ParameterError("a rule's column and of must be names of two columns")
         pairs = mapping.items() if isinstance(mapping, Mapping | pd.Series) else mapping
         try:
-            code_pairs = tuple((_plain(source), _plain(value)) for source, value in pairs)
+            code_pairs = tuple((_to_json_value(source), _to_json_value(value)) for source, value in pairs)
         except (TypeError, ValueError):
             code_pairs = ()
         if not code_pairs:
@@ -326,7 +333,7 @@ class Follows(Rule):
 
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
-        source_space, target_space = _space(spaces, self.of), _space(spaces, self.column)
+        source_space, target_space = _ruled_space(spaces, self.of), _ruled_space(spaces, self.column)
         if source_space.values > MOST_VALUES:
             raise ParameterError(
                 f"rules: column {self.of!r} has more than {MOST_VALUES:,} values, too many for a mapping"
@@ -340,7 +347,7 @@ class Follows(Rule):
             if target[code] not in (-1, target_code):
                 raise ParameterError(f"rules: the mapping names a value of {self.of!r} twice; name it once")
             target[code] = target_code
-        return _Mapped(self.column, self.of, target, target_space.values)
+        return _BoundMapping(self.column, self.of, target, target_space.values)
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as a JSON object."""
@@ -348,8 +355,8 @@ class Follows(Rule):
 
 
 @dataclass(frozen=True, eq=False)
-class _Mapped(BoundRule):
-    """`Follows` in codes: the code that follows from each, −1 for any."""
+class _BoundMapping(BoundRule):
+    """`Follows` in codes: the implied code for each code of the other column, −1 for any."""
 
     column: str
     of: str
@@ -360,17 +367,18 @@ class _Mapped(BoundRule):
     def names(self) -> tuple[str, ...]:
         return (self.column, self.of)
 
-    def _wanted(self, codes: Codes) -> IntArray:
+    def _target_codes(self, codes: Codes) -> IntArray:
+        """Return the implied code for each row, −1 for any."""
         source_codes = codes[self.of].astype(np.int64)
         has_target = source_codes < len(self.target)
         return np.where(has_target, self.target[np.where(has_target, source_codes, 0)], -1)
 
     def holds(self, codes: Codes) -> Flags:
-        column_codes, target_codes = codes[self.column].astype(np.int64), self._wanted(codes)
+        column_codes, target_codes = codes[self.column].astype(np.int64), self._target_codes(codes)
         return np.asarray((target_codes < 0) | (column_codes == target_codes) | (column_codes >= self.values))
 
     def mended(self, codes: Codes) -> Codes:
-        target_codes = self._wanted(codes)
+        target_codes = self._target_codes(codes)
         return {self.column: np.where(target_codes < 0, codes[self.column].astype(np.int64), target_codes)}
 
     def impossible(self, cells: Cells) -> Flags:
@@ -421,7 +429,7 @@ class Ordered(Rule):
 
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
-        low, high = (_space(spaces, name) for name in (self.low, self.high))
+        low, high = (_ruled_space(spaces, name) for name in (self.low, self.high))
         for name, space in ((self.low, low), (self.high, high)):
             if not space.is_numeric or space.is_listed:
                 raise ParameterError(f"rules: column {name!r} holds neither numbers nor times, which have an order")
@@ -434,8 +442,8 @@ class Ordered(Rule):
         return {"low": self.low, "high": self.high}
 
 
-def _values(space: Space, codes: npt.NDArray[Any]) -> FloatArray | IntArray:
-    """Return the numbers of codes, of times their nanoseconds."""
+def _code_values(space: Space, codes: npt.NDArray[Any]) -> FloatArray | IntArray:
+    """Return the numbers of codes, or the nanoseconds of times."""
     inner: Any = space.inner_space
     numbers = inner.numbers(np.minimum(codes.astype(np.int64), space.values - 1))
     if not inner.is_time:
@@ -460,13 +468,13 @@ class _BoundOrder(BoundRule):
     def holds(self, codes: Codes) -> Flags:
         low, high = codes[self.low], codes[self.high]
         null = (low >= self.lows.values) | (high >= self.highs.values)
-        return np.asarray(null | (_values(self.lows, low) <= _values(self.highs, high)))
+        return np.asarray(null | (_code_values(self.lows, low) <= _code_values(self.highs, high)))
 
     def mended(self, codes: Codes) -> Codes:
-        highs_needed = _first(self.highs, _values(self.lows, codes[self.low]))
+        highs_needed = _first_codes(self.highs, _code_values(self.lows, codes[self.low]))
         top = np.full(len(highs_needed), self.highs.values - 1)
         # The last code of the low column that is not above the highest value of the other.
-        low_limit = np.maximum(_first(self.lows, _values(self.highs, top), above=True) - 1, 0)
+        low_limit = np.maximum(_first_codes(self.lows, _code_values(self.highs, top), above=True) - 1, 0)
         return {
             self.high: np.minimum(highs_needed, top),
             self.low: np.minimum(codes[self.low].astype(np.int64), low_limit),
@@ -477,15 +485,15 @@ class _BoundOrder(BoundRule):
             return np.zeros((), dtype=np.bool_)
         (starts, _), (firsts, stops) = cells[self.low], cells[self.high]
         no_nulls = (starts < self.lows.values) & (firsts < self.highs.values)
-        return np.asarray(no_nulls & (_values(self.lows, starts) > _values(self.highs, stops - 1)))
+        return np.asarray(no_nulls & (_code_values(self.lows, starts) > _code_values(self.highs, stops - 1)))
 
 
-def _first(space: Space, values: npt.NDArray[Any], above: bool = False) -> IntArray:
-    """Return the first code whose number is at least, or above, each value; one beyond the last where none is."""
+def _first_codes(space: Space, values: npt.NDArray[Any], above: bool = False) -> IntArray:
+    """Return the first code whose number is at least, or above, each value; the number of values if there is none."""
     low, high = np.zeros(len(values), dtype=np.int64), np.full(len(values), space.values, dtype=np.int64)
     while (low < high).any():
         middle = (low + high) // 2
-        middle_values = _values(space, middle)
+        middle_values = _code_values(space, middle)
         is_past = (middle_values > values) if above else (middle_values >= values)
         low, high = np.where(is_past | (low >= high), low, middle + 1), np.where(is_past & (low < high), middle, high)
     return low
@@ -495,7 +503,7 @@ KINDS: tuple[type[Rule], ...] = (Implies, Follows, Ordered)
 
 
 def as_rule(given: Any) -> Rule:
-    """Return a rule, or make it from its JSON object; `ParameterError` for anything else."""
+    """Return a rule, or make it from its JSON object; raise `ParameterError` for anything else."""
     if isinstance(given, Rule):
         return given
     if isinstance(given, Mapping):
@@ -503,13 +511,13 @@ def as_rule(given: Any) -> Rule:
             if set(given) == set(kind.keys):
                 return kind.from_json(given)
     fields = " or ".join("{" + ", ".join(f'"{key}"' for key in kind.keys) + "}" for kind in KINDS)
-    raise ParameterError(f"a rule must be {_FORMS}; as JSON an object with {fields}")
+    raise ParameterError(f"a rule must be {_RULE_FORMS}; as JSON an object with {fields}")
 
 
 def as_rules(given: Any) -> tuple[Rule, ...]:
-    """Return rules; `ParameterError` unless it is a list of them."""
+    """Return rules; raise `ParameterError` unless the argument is a list of rules."""
     if isinstance(given, Rule | Mapping | str) or not isinstance(given, Iterable):
-        raise ParameterError(f"rules must be a list of {_FORMS}")
+        raise ParameterError(f"rules must be a list of {_RULE_FORMS}")
     return tuple(map(as_rule, given))
 
 
@@ -525,17 +533,17 @@ class BoundRules:
         """Bind rules to spaces."""
         bound = cls(tuple(rule.bind(spaces) for rule in rules), spaces)
         if bound.rules:
-            _ = bound._standing
+            _ = bound._fallback_row
         return bound
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns that rules are about."""
+        """The columns of the rules."""
         return tuple(dict.fromkeys(name for rule in self.rules for name in rule.names))
 
     @cached_property
     def thresholds(self) -> Mapping[str, tuple[int, ...]]:
-        """Codes at which bins of columns are to begin."""
+        """Codes at which bins of columns must begin."""
         pairs = [pair for rule in self.rules for pair in rule.thresholds()]
         return {
             name: tuple(sorted({code for name_of_code, code in pairs if name_of_code == name})) for name, _ in pairs
@@ -546,18 +554,18 @@ class BoundRules:
         return np.asarray(~reduce(np.logical_and, [rule.holds(codes) for rule in self.rules]))
 
     @cached_property
-    def _standing(self) -> Mapping[str, int]:
-        """A row that keeps all rules, which takes the place of one that cannot be mended rule by rule."""
+    def _fallback_row(self) -> Mapping[str, int]:
+        """A row that keeps all rules; it replaces rows that cannot be mended rule by rule."""
         generator = np.random.Generator(np.random.PCG64(0))
-        trial_rows = {name: generator.integers(0, self.spaces[name].values, _TRIED) for name in self.names}
-        trial_rows, broken = self._passes(trial_rows)
+        trial_rows = {name: generator.integers(0, self.spaces[name].values, _TRIAL_ROWS) for name in self.names}
+        trial_rows, broken = self._mend_repeatedly(trial_rows)
         if broken.all():
             raise ParameterError("rules contradict each other: no row was found that keeps them all; take one out")
         row = int(np.flatnonzero(~broken)[0])
         return {name: int(trial_rows[name][row]) for name in self.names}
 
-    def _passes(self, rows: dict[str, IntArray]) -> tuple[dict[str, IntArray], Flags]:
-        """Return rows mended rule by rule, and which of them still break one."""
+    def _mend_repeatedly(self, rows: dict[str, IntArray]) -> tuple[dict[str, IntArray], Flags]:
+        """Return rows mended rule by rule, and which rows still break a rule."""
         broken = self.breaks(rows)
         for _ in range(len(self.rules) + 1):
             if not broken.any():
@@ -570,7 +578,8 @@ class BoundRules:
         return rows, broken
 
     def mended(self, codes: Codes) -> Codes:
-        """Return rows that keep all rules: a function of each row by itself, which leaves those that do.
+        """Return rows that keep all rules: a function of each row by itself, which leaves rows that keep them
+        unchanged.
 
         ``codes``: one integer array per column, all of one length.
         """
@@ -579,17 +588,17 @@ class BoundRules:
         broken = np.flatnonzero(self.breaks(codes))
         if not len(broken):
             return codes
-        rows, still_broken = self._passes({name: codes[name][broken].astype(np.int64) for name in self.names})
+        rows, still_broken = self._mend_repeatedly({name: codes[name][broken].astype(np.int64) for name in self.names})
         mended = dict(codes)
         for name, column in rows.items():
-            column[still_broken] = self._standing[name]
+            column[still_broken] = self._fallback_row[name]
             column_codes = codes[name].copy()
             column_codes[broken] = column.astype(column_codes.dtype)
             mended[name] = column_codes
         return mended
 
     def impossible(self, cells: Cells) -> Flags | None:
-        """Return which cells of a joint no row can be in, with an axis for each column; None where no rule says so."""
+        """Return which cells of a joint no row can have, with an axis per column; None if no rule excludes a cell."""
         if set(self.names).isdisjoint(cells):
             return None
         shape = [len(starts) for starts, _ in cells.values()]

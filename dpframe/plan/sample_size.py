@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_SMALLEST = 1e-4
+_LEAST_SAMPLE_SHARE = 1e-4
 """Share of the rows at which a curve begins (tolerance)."""
 
-_FEW = 12
+_SEARCH_POINTS = 12
 """Points of the curve on which the best size is looked for (limit of time)."""
 
 Point = tuple[float, float, float, float]
@@ -39,7 +39,7 @@ Point = tuple[float, float, float, float]
 _BOUNDS = ["bound_printed", "bound"]
 _NO_BOUNDS = math.nan, math.nan
 
-_COARSE = 0.6
+_EVEN_POINT_SHARE = 0.6
 """Share of a curve's points that are spread evenly; the others close in on the best (tolerance)."""
 
 
@@ -56,7 +56,7 @@ def _is_listed(column: Column) -> bool:
     return column.space.size <= MOST_CELLS and not column.space.code_words
 
 
-def _joint(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
+def _joint_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
     """Return the mean square over the cells of a joint of uniform columns; those of a group are one factor."""
     names = [column.name for column in columns]
     parts: list[tuple[Mechanism, FloatArray]] = []
@@ -68,26 +68,26 @@ def _joint(units: Sequence[Randomised], columns: Sequence[Column], m: int, sampl
     return joint_errors(parts, m, sample_factor)[0] ** 2
 
 
-def _marginal(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
-    return float(np.mean([_joint(units, [column], m, sample_factor) for column in columns]))
+def _marginal_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
+    return float(np.mean([_joint_variance(units, [column], m, sample_factor) for column in columns]))
 
 
-def _mean(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
+def _mean_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
     (column,) = columns
     return mean_errors(column.space, column.mechanism, None, m, sample_factor)[0] ** 2
 
 
-def _support(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
+def _support_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
     # For a rare item, whose own variance is negligible next to the noise.
     squares = [support_errors(c.mechanism, m)[0] ** 2 for c in columns if c.space.holds_sets]
     return float(np.mean(squares))
 
 
 STATISTICS = {
-    "joint": _CurveStatistic(_is_listed, None, _joint),
-    "marginal": _CurveStatistic(_is_listed, None, _marginal),
-    "mean": _CurveStatistic(lambda column: column.space.is_numeric, 1, _mean),
-    "support": _CurveStatistic(lambda column: column.space.holds_sets, None, _support),
+    "joint": _CurveStatistic(_is_listed, None, _joint_variance),
+    "marginal": _CurveStatistic(_is_listed, None, _marginal_variance),
+    "mean": _CurveStatistic(lambda column: column.space.is_numeric, 1, _mean_variance),
+    "support": _CurveStatistic(lambda column: column.space.holds_sets, None, _support_variance),
 }
 
 
@@ -135,10 +135,10 @@ def sample_curve_of(
     sample
     477           2.681      0.046  True
     """
-    return _curve(plan.units, plan.terms, statistic, columns, points)
+    return _compute_curve(plan.units, plan.terms, statistic, columns, points)
 
 
-def _curve(
+def _compute_curve(
     units: Sequence[Randomised], terms: Terms, statistic: str, columns: Sequence[str] | None, points: int
 ) -> pd.DataFrame:
     """Return the curve for units whose shares are kept, under terms whose sample varies."""
@@ -149,7 +149,7 @@ def _curve(
     check_whole(points, "points", 3)
     if not terms.rows:
         raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) sets it")
-    curve_statistic, names = STATISTICS[statistic], _names(units, statistic, columns)
+    curve_statistic, names = STATISTICS[statistic], _check_statistic_columns(units, statistic, columns)
 
     holds = statistic == "joint" and _theorem_holds(units, terms, names)
 
@@ -164,10 +164,10 @@ def _curve(
         return (
             compose(unit.certified for unit in calibrated).epsilon,
             error,
-            *(_bounds(calibrated, m) if holds else _NO_BOUNDS),
+            *(_theorem_bounds(calibrated, m) if holds else _NO_BOUNDS),
         )
 
-    curve = _explore(point, terms.rows, points)
+    curve = _explore_sizes(point, terms.rows, points)
     results = ["row_epsilon", "std_error", *_BOUNDS]
     table = pd.DataFrame.from_dict(curve, orient="index", columns=results).sort_index()
     table = table.rename_axis("sample").replace({"std_error": {math.inf: math.nan}})
@@ -190,7 +190,7 @@ def _theorem_holds(units: Sequence[Randomised], terms: Terms, names: Sequence[st
     return is_only_unit and is_response and terms.secret and terms.shuffled_rows is None
 
 
-def _bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
+def _theorem_bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
     """Return Theorem III.4's bound of the ℓ₂ error, (c√K + 1)/√m, and (c + 1)/√m, with c = (γ + K − 1)/(γ − 1)."""
     channel = units[0].mechanism
     assert isinstance(channel, ResponseChannel)
@@ -198,7 +198,7 @@ def _bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
     return (c * math.sqrt(channel.size) + 1) / math.sqrt(m), (c + 1) / math.sqrt(m)
 
 
-def _names(units: Sequence[Randomised], statistic: str, columns: Sequence[str] | None) -> list[str]:
+def _check_statistic_columns(units: Sequence[Randomised], statistic: str, columns: Sequence[str] | None) -> list[str]:
     """Return the columns that a statistic is for, or raise `ParameterError`."""
     curve_statistic, all_columns = STATISTICS[statistic], _columns(units)
     fitting_names = [column.name for column in all_columns if curve_statistic.fits(column)]
@@ -235,15 +235,15 @@ def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
     for statistic, curve_statistic in STATISTICS.items():
         fitting_names = [column.name for column in _columns(units) if curve_statistic.fits(column)]
         if statistic != "joint" and fitting_names:
-            curve = _curve(units, terms, statistic, fitting_names[: curve_statistic.count], _FEW)
+            curve = _compute_curve(units, terms, statistic, fitting_names[: curve_statistic.count], _SEARCH_POINTS)
             best: Any = curve["std_error"].idxmin()
             return None if best == terms.rows else int(best)
     return None
 
 
-def _explore(point: Callable[[int], Point], rows: int, points: int) -> dict[int, Point]:
+def _explore_sizes(point: Callable[[int], Point], rows: int, points: int) -> dict[int, Point]:
     """Evaluate some sample sizes evenly on logarithms, then halve the wider gap next to the best so far."""
-    first_sizes = np.geomspace(max(1, int(rows * _SMALLEST)), rows, max(3, int(points * _COARSE)))
+    first_sizes = np.geomspace(max(1, int(rows * _LEAST_SAMPLE_SHARE)), rows, max(3, int(points * _EVEN_POINT_SHARE)))
     points_of = {m: point(m) for m in sorted({round(float(m)) for m in first_sizes})}
     while len(points_of) < points:
         sizes = sorted(points_of)

@@ -27,13 +27,13 @@ UNITS = {"D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milli
 MOST_LINES = 20
 """Lines of a plan's repr (limit of a page)."""
 
-_WIDEST = 200
+_LINE_LETTERS = 200
 """Letters of each of them (limit of a page)."""
 
 KEPT = "How the promise is kept"
 """What precedes the words of accounting."""
 
-_OF_ERRORS = (
+_ERRORS_NOTE = (
     "expected_error: mean error of one released value, of the worst; error_bound: the least of any mechanism at this "
     "epsilon. Answers err far less: plan.forecast() has their std_error, half of a ±"
 )
@@ -105,7 +105,7 @@ def plan_lines(plan: PlanData) -> list[str]:
     text = [
         f"Release: epsilon={promise.epsilon:g}, delta={promise.delta:g} (replace-one, per person with {people})",
         f"Local: {plan.local.stated()}, each row, even against someone who knows which output row it became",
-        f"Order: {_order(plan)}",
+        f"Order: {_order_text(plan)}",
     ]
     if plan.privacy_id is not None:
         rows = "1 row" if plan.contributions == 1 else f"{plan.contributions} rows"
@@ -176,7 +176,7 @@ def nearly_found_lines(plan: PlanData) -> list[str]:
     ]
 
 
-def _order(plan: PlanData) -> str:
+def _order_text(plan: PlanData) -> str:
     if not plan.shuffle:
         return "kept: positions are not protected"
     if plan.terms.shuffled_rows is None:
@@ -197,12 +197,12 @@ def plan_text(plan: PlanData) -> str:
 def table_text(plan: PlanData) -> str:
     """Return the table of the columns as text, and what its errors are of."""
     table = summary_of(plan).to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
-    return f"{table}\n{_OF_ERRORS}" if plan.columns else table
+    return f"{table}\n{_ERRORS_NOTE}" if plan.columns else table
 
 
 def on_a_screen(text: str) -> str:
     """Return a text cut to a screen: what inference measured may be thousands of numbers."""
-    lines = [_short(line, _WIDEST) for line in text.splitlines()]
+    lines = [_shorten(line, _LINE_LETTERS) for line in text.splitlines()]
     if len(lines) > MOST_LINES:
         hidden_count = len(lines) - MOST_LINES + 1
         lines[MOST_LINES - 1 :] = [
@@ -223,7 +223,7 @@ def summary_of(plan: PlanData) -> pd.DataFrame:
         rows.append(
             {
                 "column": unit.label,
-                "space": _short(repr(unit.space)),
+                "space": _shorten(repr(unit.space)),
                 "mechanism": label_of(unit.mechanism),
                 "epsilon": unit.mechanism.budget.epsilon,
                 "delta": unit.mechanism.budget.delta,
@@ -241,7 +241,7 @@ def digits(x: float) -> str:
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
 
 
-def _short(text: str, width: int = 60) -> str:
+def _shorten(text: str, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
