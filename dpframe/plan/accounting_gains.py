@@ -1,4 +1,4 @@
-"""What each lever of the accounting contributes to a plan: composition, secret sample, shuffling."""
+"""Contribution of each lever of the accounting to a plan: composition, secret sample, shuffling."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ORDER_METHODS = {
     "closed form": "the closed form for shuffling",
     "gaussian": "a Gaussian curve above their profile",
 }
-"""What a bound for a secret order rests on, in words."""
+"""Proof methods of a bound for a secret order, in words."""
 
 
 def _try_recalibrate(units: Sequence[Randomised], terms: Terms) -> tuple[Randomised, ...] | None:
-    """Return the units calibrated for other terms, or None where no noise reaches them."""
+    """Return the units calibrated for other terms, or None if no noise is large enough."""
     try:
         return recalibrate(tuple(units), terms)
     except ParameterError:
@@ -37,7 +37,7 @@ def _try_recalibrate(units: Sequence[Randomised], terms: Terms) -> tuple[Randomi
 
 
 def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mechanism]:
-    """Return the mechanisms that all columns would have if every group's share were divided over its columns."""
+    """Return the mechanisms of all columns if every group's share were divided over its columns."""
     makers: list[Maker] = []
     shares: list[float] = []
     fixed = [unit for unit in units if unit.mechanism.fixed]
@@ -54,6 +54,7 @@ def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mec
 
 
 def _column_maker(column: Column) -> Maker:
+    """Return the function that makes a column from its budget."""
     name, space = column.name, column.space
     tag = stand_in(space, "least_error" if space.is_listed else "laplace")
     return lambda epsilon, delta: Column(name, space, mechanism_for(space, epsilon, delta, tag))
@@ -101,7 +102,7 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
 
 
 def gain_lines(units: Sequence[Randomised], terms: Terms) -> list[str]:
-    """Return one line on what the secret order is worth, or what its absence costs."""
+    """Return one line on the gain of the secret order, or on the cost of its absence."""
     if not units or not terms.rows or terms.budget.delta == 0:
         return []
     ordered_terms = replace(terms, sample=None, secret=False, central=None if terms.shuffled_rows else terms.central)

@@ -364,7 +364,8 @@ def _calibrate_units(request: _Calibration, mechanisms: Mapping[str, Any]) -> Un
     by_error = is_one_of(allocation, ["error"])
     if by_error and delta_columns:
         raise ParameterError(
-            f'allocation="error" cannot weigh gaussian noise, which {name_list(delta_columns)} has; give {{column: share}}'
+            f'allocation="error" cannot weigh gaussian noise, which {name_list(delta_columns)} has; '
+            "give {column: share}"
         )
     if by_error:
         shares = shares_by_error(makers, weights, list(ready.values()), terms)

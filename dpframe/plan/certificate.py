@@ -1,11 +1,10 @@
-"""Certificates: what a plan's integers prove of its promise, apart from what only its curator can attest.
+"""Certificates: proofs of a plan's claims from its integers, and claims that only its curator can attest.
 
-Every claim is compared with a value computed anew from the tables that are sampled. Small channels are
-enumerated by sufficient sets (Holohan, Leith and Mason, categorical paper, Theorems 2 and 3, Corollaries 1 and 2),
-whatever closed form their mechanism has; products of small factors are proved factor by factor. For others the
-mechanism's own outward-rounded loss is taken, and compared with what the pairs of a few codes lose. A product
-sanitisation is as private as its one-row mechanism (metric-spaces paper, Lemma 3 and Theorem 5), so what holds for
-a row holds for the table.
+Every claim is compared with a value computed anew from the sampled tables. Small channels are enumerated by sufficient
+sets (Holohan, Leith and Mason, categorical paper, Theorems 2 and 3, Corollaries 1 and 2), in place of their mechanism's
+closed form. Products of small factors are proved factor by factor. Other channels have their mechanism's
+outward-rounded loss, compared with the losses of pairs of a few codes. A product sanitisation is as private as its
+one-row mechanism (metric-spaces paper, Lemma 3 and Theorem 5), so a row's loss holds for the table.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from dpframe.plan.notebook import notebook_html
 from dpframe.plan.proved_inference import prove_inference
 
 ENUMERATED = 256
-"""Most codes for which every pair of inputs is enumerated; with δ > 0, when it takes longer, half as many (limit of
-time)."""
+"""Most codes for which every pair of inputs is enumerated; half as many with δ > 0, which takes longer (limit of time).
+"""
 
 SAMPLED = 1 << 12
 """Most codes for which the pairs of a few codes are enumerated (limit of time)."""
@@ -47,18 +46,17 @@ Factor = tuple[tuple[int, ...], tuple[int, ...], int]
 """Weights of a factor's outcomes for one input and for the other, and how often the factor occurs."""
 
 _LARGEST_EXPONENT = 1000
-"""Beyond this exponent any δ above 0 grows to 1 (limit of the format)."""
+"""Exponent beyond which any δ above 0 grows to 1 (limit of the format)."""
 
 _LOSS_TOLERANCE = 1e-12
-"""Relative difference of two outward roundings of one loss; what lies beyond is a contradiction (tolerance)."""
+"""Relative difference of two outward roundings of one loss; a larger difference is a contradiction (tolerance)."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One unit's claim and the ε that its integers are proved to lose at the claimed δ.
+    """One unit's claim, and its proved ε at the claimed δ.
 
-    ``blanket`` is the mass Σ_y min_x P(y|x) that its laws are proved to share; ``failures`` is empty if the claim
-    holds.
+    ``blanket`` is the proved common mass Σ_y min_x P(y|x) of its laws; ``failures`` is empty if the claim holds.
     """
 
     unit: str
@@ -73,7 +71,7 @@ class Proof:
 
     @property
     def column_loss(self) -> ColumnLoss:
-        """What is proved for the accountant: ``law`` where the unit's kind has one, else its loss and blanket."""
+        """The proved loss for the accountant: ``law`` if the unit's kind has one, else its loss and blanket."""
         return ColumnLoss(self.epsilon, self.blanket) if self.law is None else self.law
 
     def __str__(self) -> str:
@@ -83,7 +81,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was proved of a promise, what is attested, what is not protected, and what failed.
+    """Proofs of a plan's budget, with attested claims, unprotected parts and failures.
 
     ``epsilon`` and ``delta`` are the certified totals per person, replace-one, and ``local`` is what each row loses
     on its own; ``claimed`` is None where no claim could be read, ``local`` where it is not proved. `Plan.verify`
@@ -236,7 +234,7 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
 
 
 def _unit_refusals(plan: PlanData, unit: Unit) -> list[str]:
-    """Return what spaces were found for less than the plan promises for; without a word, taken spaces for a row."""
+    """Return the refusals of spaces inferred for a weaker unit than the plan's; reused spaces need a row's."""
     inferences = [(plan.inferred, unit), (plan.reused, ROW)]
     refusals = [
         None if inferred is None else inferred.refusal(unit, unit_promised) for inferred, unit_promised in inferences
@@ -250,7 +248,7 @@ _LOCAL_CLAIM = "each row, even against someone who knows which output row it bec
 def _total_in_steps(
     plan: PlanData, proofs: Sequence[Proof], claimed: Budget, contributions: int, promise_delta: float
 ) -> tuple[float, float, str]:
-    """Return the (ε, δ) of a person by composing steps, from the losses and blankets that were proved, and how."""
+    """Return the (ε, δ) of a person by composition of steps, from the proved losses and blankets, and how."""
     try:
         central_steps = {}
         if plan.inferred is not None and plan.inferred.step is not None:
@@ -289,7 +287,7 @@ def _total_in_steps(
 
 
 def _rows_claim(plan: PlanData, claimed: Budget, contributions: int) -> Budget | None:
-    """Return what is claimed less what is subtracted of it, or None if inference leaves nothing of the claim."""
+    """Return the claim less a subtracted inference, or None if inference leaves nothing of the claim."""
     try:
         subtracted = plan.inferred is not None and plan.inferred.step is None
         rows = claimed.less(plan.inferred.budget) if plan.inferred is not None and subtracted else claimed
@@ -302,7 +300,7 @@ def _rows_claim(plan: PlanData, claimed: Budget, contributions: int) -> Budget |
 def _total_by_addition(
     terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int
 ) -> tuple[float, float, str]:
-    """Return the (ε, δ) of a person by basic composition, the secret sample outside the row, and how."""
+    """Return the (ε, δ) of a person by basic composition, with sampling applied to rows, and how."""
     spent = [(p.epsilon, p.claimed.delta) for p in proofs]
     row, failed = composed_for_person(spent, 1)
     if not terms.samples or not row < math.inf or failed == 1.0:
@@ -319,7 +317,7 @@ def _total_by_addition(
 def _total_of_stepped_rows(
     terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int
 ) -> tuple[float, float, str]:
-    """Return the δ at the claimed ε of rows some of whose units are steps, unshuffled, and how."""
+    """Return the δ at the claimed ε of unshuffled rows with steps among their units, and how."""
     terms = replace(terms, local=None)
     unstepped = [p for p in proofs if p.step is None]
     if not all(math.isfinite(p.epsilon) for p in proofs):
@@ -339,7 +337,7 @@ def _total_of_stepped_rows(
 
 
 def _scale_delta(value: float, terms: Terms, claimed: Budget) -> float:
-    """Return the δ of a person: what holds for a row within `sampled_budget` holds for them within the claim."""
+    """Return the δ of a person: the claim's δ, scaled by the row's δ over `sampled_budget`'s."""
     if value == terms.sampled_budget.delta:
         return claimed.delta
     return value / terms.sampled_budget.delta * claimed.delta if terms.sampled_budget.delta else math.inf
@@ -348,7 +346,7 @@ def _scale_delta(value: float, terms: Terms, claimed: Budget) -> float:
 def _total_by_accountant(
     terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int
 ) -> tuple[float, float, str]:
-    """Return the δ at the claimed ε, from nothing but the losses and blankets that were proved, and how."""
+    """Return the δ at the claimed ε, from only the proved losses and blankets, and how."""
     bound = terms.delta_of_losses([p.column_loss for p in proofs])
     delta = _scale_delta(bound.value, terms, claimed)
     sentences = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person"]
@@ -366,7 +364,7 @@ def _total_by_accountant(
 
 
 def prove(unit: str, mechanism: Mechanism) -> Proof:
-    """Return the ε that a channel is proved to lose at the δ it was made for."""
+    """Return the proved ε of a channel at the δ that it was made for."""
     claimed, size, outputs = mechanism.budget, mechanism.size, mechanism.outputs
     stated_epsilon = mechanism.loss.epsilon(claimed.delta)
     epsilon, method, failures = stated_epsilon, "bounded by its loss, rounded up", []
@@ -418,9 +416,9 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
 
 
 def _flip_factors(loss: FlipLoss) -> list[Factor]:
-    """Return the items that only the first, and only the second, of two sets holds, as many as there can be.
+    """Return the items that only the first, and only the second, of two sets contains, as many as possible.
 
-    Every item in which they differ is shown on its own; those that they share say nothing.
+    Every item in which they differ is released independently; common items reveal nothing.
     """
     item_count = min(loss.most, loss.items)
     held_weights, missing_weights = (loss.ones, loss.total - loss.ones), (loss.zeros, loss.total - loss.zeros)
@@ -431,13 +429,13 @@ def _flip_factors(loss: FlipLoss) -> list[Factor]:
 
 
 FACTORS: dict[type[PrivacyLoss], Callable[[Any], list[Factor]]] = {FlipLoss: _flip_factors}
-"""Losses of channels that are products of small ones, and how the worst pair of inputs is read off them."""
+"""Losses of channels that are products of small ones, and the functions from a loss to its worst pair's factors."""
 
 
 def _flip_law(loss: FlipLoss) -> ColumnLoss:
-    """Return the law of the items in which two sets differ, where that many can; else of a bit for each item.
+    """Return the law of the items in which two sets differ, if they may differ in all; else of a bit for each item.
 
-    For a set, take the least that an item can lose: its blanket is the least ratio of P to P' of an item that is held.
+    A set's blanket is from the least loss of an item: the least ratio of P to P' of an item in the set.
     """
     (held_weights, missing_weights, first_count), (_, _, second_count) = _flip_factors(loss)
     if first_count == second_count == loss.most:
@@ -463,11 +461,11 @@ def _power_rounded_down(share: Fraction, count: int) -> float:
 
 
 LAWS: dict[type[PrivacyLoss], Callable[[Any], ColumnLoss]] = {FlipLoss: _flip_law}
-"""Losses of channels for which the accountant uses more than ε and γ, and how it is read off their integers."""
+"""Losses of channels for which the accountant uses more than ε and γ, and the functions to laws from their integers."""
 
 
 def _product_epsilon(factors: list[Factor]) -> float:
-    """Return ln ∏ max(P/P')^count, rounded up: the pure loss of independent factors adds up."""
+    """Return ln ∏ max(P/P')^count, rounded up: the pure losses of independent factors add up."""
     with localcontext(Context(prec=80)):
         ratios = [
             (max(Fraction(p, q) for p, q in zip(weights, other_weights, strict=True)), k)
@@ -478,7 +476,7 @@ def _product_epsilon(factors: list[Factor]) -> float:
 
 
 def _enumerate_epsilon(mechanism: Mechanism, codes: Iterable[int]) -> float:
-    """Return the least ε over all pairs of the given inputs, by sufficient sets, from the integer weights."""
+    """Return the least ε over all pairs of these inputs, by sufficient sets, from the integer weights."""
     laws = [mechanism.weights(code) for code in codes]
     totals = {weight_total for _, weight_total in laws}
     if len(totals) != 1:
@@ -510,6 +508,7 @@ def composed_for_person(parts: Iterable[tuple[float, float]], contributions: int
 
 
 def _composition_line(contributions: int, epsilon: float, delta: float) -> str:
+    """Return the total of basic composition in words."""
     how = "epsilons and deltas of a row added up (basic composition)"
     if contributions > 1:
         how += f", times {contributions} rows of one person (group privacy)"
@@ -517,6 +516,7 @@ def _composition_line(contributions: int, epsilon: float, delta: float) -> str:
 
 
 def _attested_lines(plan: PlanData, contributions: int) -> list[str]:
+    """Return the claims that only the curator can attest."""
     rows = "one row" if contributions == 1 else f"{contributions} rows"
     lines = [
         "the key was secret, served only this table, and is gone",
@@ -538,8 +538,8 @@ def _attested_lines(plan: PlanData, contributions: int) -> list[str]:
         )
     for inference in () if plan.reused is None else plan.reused.each:
         lines.append(
-            f"spaces of {name_list(inference.columns)} were found for {(inference.unit or ROW).words}, with noise worth "
-            f"{_budget_text(inference.budget)} that was paid for apart"
+            f"spaces of {name_list(inference.columns)} were found for {(inference.unit or ROW).words}, "
+            f"with noise worth {_budget_text(inference.budget)} that was paid for apart"
         )
     if plan.measures:
         lines.append("the measured tables are exact counts of this table, with noise of the stated sigma2")
@@ -553,6 +553,7 @@ def _attested_lines(plan: PlanData, contributions: int) -> list[str]:
 
 
 def _unprotected_lines(plan: PlanData) -> list[str]:
+    """Return the parts of a release without protection."""
     lines = [] if plan.shuffle else ["the order of the rows: it was kept"]
     if plan.passthrough:
         lines.append("copied as they are: " + name_list(plan.passthrough))

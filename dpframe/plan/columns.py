@@ -49,7 +49,7 @@ class Randomised(ABC):
 
         @property
         def space(self) -> Space:
-            """What is randomised lies in it."""
+            """Space of the values that are randomised."""
 
         @property
         def mechanism(self) -> Mechanism:

@@ -1,6 +1,7 @@
-"""What a plan states: columns, order, totals and what is left unprotected, and what follows from these; and its JSON.
+"""Fields of a plan: columns, order, totals and unprotected parts, with the budgets that follow from them, and their
+JSON.
 
-What is read of that is each version's schema, and nothing of what a plan means.
+The JSON schema has a version of its own.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ MOST_PERSON_ROWS = 255
 """Most rows of a person that are chosen (limit of the format)."""
 
 _LARGEST_ROW_COUNT = (1 << 62) - 1
-"""Positions beyond it have no place in the keystream (limit of the format)."""
+"""Largest number of rows with a position in the keystream (limit of the format)."""
 
 
 @dataclass(frozen=True)
 class PlanData:
-    """The fields of a plan, checked once, and the budgets that follow from them; `Plan` says what each field is."""
+    """The fields of a plan, checked once, and the budgets that follow from them; `Plan` documents each field."""
 
     epsilon: float
     delta: float
@@ -134,7 +135,7 @@ class PlanData:
 
     @cached_property
     def released_spaces(self) -> Mapping[str, Space]:
-        """The space by which the released codes of each randomised column are values."""
+        """The space of the released codes of each randomised column."""
         return {column.name: column.released for column in self.columns}
 
     @cached_property
@@ -144,10 +145,11 @@ class PlanData:
 
     @cached_property
     def tables_step(self) -> Step | None:
-        """What the measured tables cost a person; None without tables."""
+        """The measured tables' cost per person; None without tables."""
         return measures_step(self.measures, self.spaces, self.contributions, self.delta)
 
     def _excess_message(self) -> str:
+        """Return the message for columns that lose more than the plan's budget."""
         row_budget, row_loss = self.terms.sampled_budget, self.local_sum
         return (
             f"the plan claims epsilon={self.epsilon}, delta={self.delta} but its columns add up to "
@@ -185,7 +187,7 @@ class PlanData:
 
     @property
     def unit(self) -> Unit:
-        """Whom the promise is for."""
+        """The unit of protection: a row or a person."""
         return Unit.promised(self.contributions, self.privacy_id)
 
     @property
@@ -201,7 +203,7 @@ class PlanData:
 
     @cached_property
     def units(self) -> tuple[Randomised, ...]:
-        """What is randomised on its own, in the columns' order: groups, and the columns outside them."""
+        """Units that are randomised independently, in the columns' order: groups, and the columns outside them."""
         groups_by_first_name = {group.names[0]: group for group in self.groups}
         grouped = {name for group in self.groups for name in group.names}
         return tuple(
@@ -211,17 +213,17 @@ class PlanData:
         )
 
     def group_of(self, name: str) -> Group | None:
-        """Return the group that a column is in, if any."""
+        """Return the group of a column, if any."""
         return next((group for group in self.groups if name in group.names), None)
 
     @cached_property
     def local_sum(self) -> Budget:
-        """The columns' certified losses added up: one row's loss by basic composition."""
+        """The sum of the columns' certified losses: one row's loss by basic composition."""
         return compose(unit.certified for unit in self.units) if self.units else Budget(5e-324)
 
     @cached_property
     def terms(self) -> Terms:
-        """What the promise rests on: the budget of a row, and whether its order and sample are secret."""
+        """The accountant's inputs: the budget of a row, and whether its order and sample are secret."""
         return terms_of(
             self.release,
             self.inferred,
@@ -235,45 +237,44 @@ class PlanData:
 
     @property
     def tells_of_rows(self) -> bool:
-        """Whether a release depends on the rows but for columns that pass through: not if each column has one value."""
+        """Whether a release depends on the rows, apart from copied columns: not if each column has one value."""
         inferred = self.inferred is not None or self.reused is not None
         return inferred or any(column.released.points > 1 for column in self.columns)
 
     @property
     def _secret(self) -> bool:
+        """Whether the order of the rows is secret."""
         return self.shuffle and not self.passthrough
 
     @cached_property
     def released(self) -> Budget:
-        """What the release of rows and tables may cost a person, without an inference that is paid for already."""
+        """The budget for rows and tables of one person, without an inference that is paid for already."""
         if self.inferred is None or self.inferred.step is None:
             return self.terms.budget
         return rows_budget(self.units, self.terms, self.steps)
 
     @cached_property
     def steps(self) -> dict[str, Step]:
-        """What each part of the release costs a person as a step: shuffled rows are one, unshuffled columns one
-        each.
-        """
+        """The cost of each part of the release as a step: shuffled rows are one, unshuffled columns one each."""
         return steps_of(self.units, self.terms, self.inferred, self.tables_step)
 
     @property
     def step(self) -> Step:
-        """What the release costs in all."""
+        """The total cost of the release."""
         return composed_steps(self.steps.values())
 
     @property
     def step_beside_inference(self) -> Step:
-        """What the release costs where its inference is paid for already."""
+        """The cost of the release if its inference is paid for already."""
         return composed_steps(step for name, step in self.steps.items() if name != "inference")
 
     def nulls_of(self, name: str) -> str:
-        """Return what a null in a column means: what inference chose a space for is coded without complaint."""
+        """Return the treatment of a null in a column: a column with an inferred space imputes it without an error."""
         return "impute" if name in self.imputed else self.nulls
 
     @property
     def imputed(self) -> tuple[str, ...]:
-        """The columns whose spaces inference gave: every value has a code."""
+        """The columns with inferred spaces: every value has a code."""
         inferences = [inference for inference in (self.inferred, self.reused) if inference is not None]
         return tuple(name for combined in inferences for inference in combined.each for name in inference.columns)
 
@@ -285,20 +286,20 @@ class PlanData:
 
     @property
     def inferred_rows(self) -> int | None:
-        """The rows whose counts inference measured: those of the plan, unless it was made for other ones afterwards."""
+        """The number of rows whose counts inference measured: the plan's, unless it was made for other rows afterwards."""
         return self.n if self.inferred is None or self.inferred.rows is None else self.inferred.rows
 
     @property
     def release(self) -> Budget:
-        """The promise for the release as a whole, replace-one, per person."""
+        """The budget of the whole release, replace-one, per person."""
         return Budget(self.epsilon, self.delta)
 
     @cached_property
     def local(self) -> Budget:
-        """The promise for each row, even against someone who knows which output row it became.
+        """The loss of each row, even to someone who knows which output row it became.
 
-        The columns' losses, composed, and what inference and measured tables spent: their counts are of this row as
-        well, and no order hides them. Where neither order nor sample earns credit it is the promise itself.
+        It composes the columns' losses with inference and measured tables: their counts include this row as well, and
+        no order hides them. If neither order nor sample earns credit it is the budget itself.
         """
         earns_no_credit = self.terms.shuffled_rows is None or any(unit.step for unit in self.units)
         if earns_no_credit and not self.terms.samples:
@@ -308,7 +309,7 @@ class PlanData:
 
     @property
     def located(self) -> Budget:
-        """What a person may lose to someone who knows which released rows are theirs: at least the promise."""
+        """The loss of a person to someone who knows which released rows are theirs: at least the budget."""
         if self.local == self.release:  # which speaks of a person already
             return self.release
         person_budget = compose([self.local] * self.contributions)
@@ -316,6 +317,7 @@ class PlanData:
 
     @cached_property
     def _central_budget(self) -> Budget | None:
+        """The budget of inference and measured tables together; None without them."""
         return central_budget(self.inferred, self.tables_step, self.delta)
 
     @property
@@ -330,7 +332,7 @@ class PlanData:
         return Budget(min(epsilon, basic.epsilon) or 5e-324, delta)
 
     def check_rows(self, n: int) -> None:
-        """Raise `PlanError` for a table of too few rows: the credit of the plan's order and sample needs them."""
+        """Raise `PlanError` if a table has too few rows for the credit of the plan's order and sample."""
         needed = self.sample is not None or self.terms.shuffled_rows is not None
         if needed and self.n is not None and n < self.n and not replace(self.terms, rows=None).allow(self.units):
             raise PlanError(
@@ -340,18 +342,18 @@ class PlanData:
 
 
 SCHEMA = 3
-"""Version of a plan's JSON; a plan of a newer one is refused (limit of the format)."""
+"""Version of a plan's JSON; a newer version is refused (limit of the format)."""
 
 
 def schema_of(plan: Any) -> int:
-    """Return the oldest schema that says all of a plan: 3 with rules, 2 with what came before them."""
+    """Return the oldest schema with all of a plan's fields: 3 with rules, 2 with the fields added before them."""
     needs_second_schema = plan.local_epsilon is not None or plan.reused is not None or bool(plan.measures)
     needs_second_schema |= (plan.inferred is not None and plan.inferred.step is not None) or plan.privacy_id is not None
     return SCHEMA if plan.rules else 2 if needs_second_schema else 1
 
 
 def fields_of(plan: Any) -> dict[str, Any]:
-    """Return a plan's fields as JSON has them: those that are not their default, public facts only."""
+    """Return a plan's fields for JSON, without defaults of later versions: public facts only."""
     data: dict[str, Any] = {
         "schema": schema_of(plan),
         "epsilon": plan.epsilon,
@@ -387,11 +389,11 @@ _OPTIONAL_FIELDS = (
     "rules",
     "groups",
 )
-"""Fields that are written where they say something; their order is that of the text, which a plan's digest is of."""
+"""Fields that are written if they differ from their defaults; the plan's digest depends on their order."""
 
 
 def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
-    """Return the fields of JSON text, its columns and groups as values."""
+    """Return the fields of JSON text, with columns and groups as values."""
     try:
         data = json.loads(text)
     except (ValueError, TypeError, RecursionError):
@@ -418,7 +420,7 @@ def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
 
 
 def read_parts(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields with what was measured and inferred as values; `ParameterError` where a part breaks its rule."""
+    """Return fields with measures and inferences as values; raise `ParameterError` if one is invalid."""
     parts: dict[str, Any] = {"measures": tuple(map(Measure.from_json, data["measures"]))}
     for name in ("inferred", "reused"):
         if data.get(name) is not None:

@@ -1,4 +1,4 @@
-"""A plan in plain words: what it means for one person, what it costs in accuracy, and what would help most."""
+"""A plan in plain words: its meaning for one person, its cost in accuracy, and the most helpful changes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LARGEST_USEFUL_FACTOR = 0.99
-"""A lever that leaves more of the errors is not worth a line (limit of a message)."""
+"""Largest factor on errors of a lever worth a line (limit of a message)."""
 _SUGGESTED_DELTA = 1e-6
 """Largest δ that a lever suggests (limit of a page)."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a plan means, costs and lacks; prints as text, and shows as HTML in a notebook.
+    """Meaning and cost of a plan, and changes that would help; prints as text, and shows as HTML in a notebook.
 
-    ``person``: what it means for one person, in sentences. ``levers``: what would change the errors: ``errors`` by
-    which factor, for typical statistics. ``gains``: see `Plan.accounting_gains`; None where the number of rows is not
-    known. ``forecast``: see `Plan.forecast`; None where the number of rows is not known.
+    ``person``: the plan's meaning for one person, in sentences. ``levers``: changes of the plan, with ``errors``, their
+    factor on typical statistics' errors. ``gains``: see `Plan.accounting_gains`; None if the number of rows is unknown.
+    ``forecast``: see `Plan.forecast`; None if the number of rows is unknown.
     """
 
     person: tuple[str, ...]
@@ -100,7 +100,7 @@ def explained(plan: PlanData) -> Explanation:
 
 
 def person_lines(plan: PlanData) -> Iterator[str]:
-    """Say what a plan's promise means for one person, in sentences."""
+    """Yield the meaning of a plan's budget for one person, in sentences."""
     yield _odds_sentence("Against anyone who sees the release, even if they know everybody else's row", plan.release)
     if plan.located != plan.release:
         yield _odds_sentence("Against someone who found out which released rows are the person's", plan.located)
@@ -120,6 +120,7 @@ def person_lines(plan: PlanData) -> Iterator[str]:
 
 
 def _odds_sentence(whom: str, budget: Budget) -> str:
+    """Return the best guess of a value under a budget, in a sentence."""
     delta = f", delta={budget.delta:.4g}; on average over what they may see" if budget.delta else ""
     return (
         f"{whom}: of two values that seem equally likely the best guess is right in {percent(best_guess(budget))} at "
@@ -128,7 +129,7 @@ def _odds_sentence(whom: str, budget: Budget) -> str:
 
 
 def _levers(plan: PlanData, setting: Setting) -> dict[str, Setting]:
-    """Return what may be changed of a plan, in words, and the setting that it leads to."""
+    """Return possible changes of a plan, in words, and the settings that they lead to."""
     promise = setting.promise
     levers = {
         f"twice the epsilon ({2 * plan.epsilon:g})": replace(
@@ -159,6 +160,6 @@ def _levers(plan: PlanData, setting: Setting) -> dict[str, Setting]:
 
 
 def _median_ratio(errors: pd.Series[float], base: pd.Series[float]) -> float:
-    """Return the typical factor between errors that both have."""
+    """Return the median ratio of errors to base errors over their common statistics."""
     shared_keys = base.index.intersection(errors.index)
     return float((errors[shared_keys] / base[shared_keys]).median())

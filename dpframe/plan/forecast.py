@@ -1,7 +1,7 @@
 """Standard errors to expect of a plan, in closed form and without data.
 
-For a type t (the shares of a column's codes) the released law is At, and the variance of an estimate per row
-is E[φ²] − t(f²), with φ the surrogate of f. It is linear in t, so the worst type is a single code.
+For a type t (the shares of a column's codes) the released law is At. The variance of an estimate per row is E[φ²] −
+t(f²), with φ the surrogate of f. It is linear in t, so the worst type is a single code.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ if TYPE_CHECKING:
 
 
 MOST_CELLS = 1_024
-"""Columns of more values have no marginal to speak of; a joint is forecast up to the square of it (limit of time)."""
+"""Most values of a column with a marginal; a joint is forecast up to the square of this number (limit of time)."""
 
 NOTHING = "share: no information"
-"""The unit of shares that are forecast an error above 1: such an error says nothing of a share."""
+"""Unit of shares with a forecast error above 1, which carries no information about a share."""
 
 FINEST = 1 << 12
-"""A finer grid is forecast by this one where values are taken as uniform: errors differ by 0.03 % at most
-(tolerance)."""
+"""Most cells of the grid that forecasts use for uniform values: errors differ by 0.03 % at most (tolerance)."""
 
 
 def marginal_errors(mechanism: Mechanism, shares: FloatArray, n: int, sampled: float = 0.0) -> tuple[float, float]:
     """Return the root mean square over cells of the standard error of a share: for a type, and the worst.
 
-    ``sampled`` is the part of the values' own variance that a sample of the table adds, (N−n)/(N−1).
+    ``sampled`` is the factor (N−n)/(N−1) on the values' own variance that a sample of the table adds.
     """
     return joint_errors([(mechanism, shares)], n, sampled)
 
 
 def joint_errors(parts: Sequence[tuple[Mechanism, FloatArray]], n: int, sampled: float = 0.0) -> tuple[float, float]:
-    """Return the same for the cells of a joint of independent columns.
+    """Return the root mean square over the cells of a joint of independent columns: for a type, and the worst.
 
     The second moment of a product of surrogates is the product of the columns' own.
     """
@@ -64,6 +63,7 @@ class _CellMoments:
 
 
 def _cell_moments(mechanism: Mechanism, shares: FloatArray) -> _CellMoments:
+    """Return the sums over a column's cells for a mechanism and shares."""
     squares = mechanism.invert(mechanism.apply(shares), squared=True)
     per_code = mechanism.apply(_surrogate_square_sums(mechanism), adjoint=True)
     sums = float(squares.sum()), float(per_code.max()), float(shares.sum()), float(shares @ shares)
@@ -71,6 +71,7 @@ def _cell_moments(mechanism: Mechanism, shares: FloatArray) -> _CellMoments:
 
 
 def _product_errors(parts: Sequence[_CellMoments], n: int, sampled: float) -> tuple[float, float]:
+    """Return the errors of a product of independent factors: for a type, and the worst."""
     typical_square, worst_square, share_sum, square_sum = (
         math.prod(values) for values in zip(*((p.typical, p.worst, p.own, p.alike) for p in parts), strict=True)
     )
@@ -112,7 +113,7 @@ def mean_errors(
 
 
 def support_errors(mechanism: Mechanism, n: int) -> tuple[float, float]:
-    """Return the standard error of the share of sets that hold an item: of a rare one, and the worst.
+    """Return the standard error of the share of sets with an item: of a rare item, and the worst.
 
     Nulls are taken as rare.
     """
@@ -124,7 +125,7 @@ def support_errors(mechanism: Mechanism, n: int) -> tuple[float, float]:
 def vector_errors(space: Space, mechanism: Mechanism, n: int) -> tuple[float, float]:
     """Return the standard error of a number of the mean vector, root mean square over numbers, and the worst.
 
-    Vectors are taken at 0, where it is largest; the rows' own spread is left out, which is small next to the noise.
+    Vectors are taken at 0, with the largest error; the rows' own spread, small next to the noise, is left out.
     """
     channel: Any = mechanism.inner
     at_centre, largest = channel.variances
@@ -133,7 +134,7 @@ def vector_errors(space: Space, mechanism: Mechanism, n: int) -> tuple[float, fl
 
 
 def vector_scale(space: Space) -> float:
-    """Return how much noise of 1 in every coordinate, in parts of the bound, is in a value's numbers."""
+    """Return the noise in a value's numbers, in parts of the bound, from noise of 1 in every coordinate."""
     vectors: Any = space.inner_space
     return float(np.sqrt((vectors.basis**2).sum(axis=1).mean()))
 
@@ -162,9 +163,9 @@ def forecast_table(
 ) -> pd.DataFrame:
     """Return the errors of every marginal, pair, group and mean.
 
-    ``columns`` have name, space and mechanism; ``groups`` have names and give the mechanism of some of these. With
-    groups there is one more column, ``split_error``: what ``std_error`` would be with the mechanisms in ``split``,
-    which every column has if no columns are grouped. ``population`` is the number of rows that the n are a sample of.
+    ``columns`` have name, space and mechanism; ``groups`` have names, and the mechanism of some of them. With groups
+    the table has one more column, ``split_error``: ``std_error`` with the mechanisms in ``split``, one for every column
+    without groups. ``population`` is the number of rows that the n are a sample of.
     """
     import pandas as pd
 
@@ -215,7 +216,7 @@ def forecast_table(
 
 
 def _share_unit(errors: tuple[float, float]) -> str:
-    """Return the unit of a share's errors, which says so if even the first of them is above 1."""
+    """Return the unit of a share's errors: `NOTHING` if even the first is above 1."""
     return "share" if errors[0] <= 1 else NOTHING
 
 
@@ -234,6 +235,7 @@ def _joint_factors(
 
 
 def _check_shares(name: str, value: Any, columns: Sequence[Any]) -> FloatArray:
+    """Return a type as an array of shares, or raise `ParameterError`."""
     column = next((c for c in columns if c.name == name), None)
     if column is None:
         raise ParameterError(f"types names {name!r}, which is not a randomised column")

@@ -1,4 +1,4 @@
-"""What measured tables add to a forecast: their noise is public, so their errors are known without data."""
+"""Forecasts with measured tables: their noise is public, so their errors are known without data."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ BINNED = (f"marginal{_BINNED_SUFFIX}", f"joint{_BINNED_SUFFIX}")
 """Statistics of numbers that tables count in bins, of one column and of two."""
 
 OF_PAIRS = "support of pairs"
-"""The statistic of pairs of items that tables count."""
+"""Statistic of the pairs of items that tables count."""
 
 BESIDE = "rows_alone"
-"""The column with the rows' own error."""
+"""Column with the error of the rows without tables."""
 
 
 def forecast_of(plan: PlanData, n_rows: int | None = None, types: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return the standard errors that a plan lets expect; see `Plan.forecast`."""
+    """Return the standard errors to expect of a plan; see `Plan.forecast`."""
     n = check_whole(plan.n if n_rows is None else n_rows, "n_rows", of="rows")
     mechanisms_without_groups = split_mechanisms(plan.units, plan.terms) if plan.groups else None
     if plan.sample is None or plan.n is None:
@@ -46,7 +46,7 @@ def forecast_of(plan: PlanData, n_rows: int | None = None, types: Mapping[str, A
 
 
 def together(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> pd.DataFrame:
-    """Return a forecast of rows and tables, with numbers in bins where tables count them so."""
+    """Return a forecast of rows and tables, with numbers in bins if tables count them in bins."""
     return in_bins(with_tables(forecast, measures, spaces, n), measures, spaces, n) if measures else forecast
 
 
@@ -55,8 +55,8 @@ def with_tables(
 ) -> pd.DataFrame:
     """Return a forecast with the errors of rows and tables together, and the rows' own in one more column.
 
-    As estimates by ``"inverse"`` have it: both are unbiased and independent, and are weighted by their precision.
-    What is not a mean of numbers that are cut into bins is from the rows only.
+    Estimates by ``"inverse"`` weight both by their precision, as both are unbiased and independent. Statistics of
+    numbers cut into bins, except means, are from the rows only.
     """
     tuples: set[tuple[str, ...]] = set()
     for measure in measures:
@@ -79,14 +79,14 @@ def with_tables(
 
 
 def single_values(key: tuple[str, str]) -> tuple[str, str]:
-    """Return the statistic of single values, and its columns, that one in bins is forecast for."""
+    """Return the statistic of single values, and its columns, for a statistic in bins."""
     return key[0].removesuffix(_BINNED_SUFFIX), key[1]
 
 
 def in_bins(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping[str, Space], n: int) -> pd.DataFrame:
-    """Return a forecast with the tables in which numbers are counted in bins, in place of their single values' shares.
+    """Return a forecast with tables of numbers in bins, in place of their single values' shares.
 
-    Shares of single values stay where they are forecast errors below 1. Pairs of items that are counted come last.
+    Shares of single values with errors below 1 stay. Measured pairs of items come last.
     """
     import pandas as pd
 
@@ -114,7 +114,7 @@ def in_bins(forecast: pd.DataFrame, measures: Sequence[Measure], spaces: Mapping
 def _table_precision(
     statistic: str, names: tuple[str, ...], measures: Sequence[Measure], spaces: Mapping[str, Space], n: int
 ) -> float:
-    """Return 1/variance of a statistic's cells by tables without the rows; 0 where tables say nothing about them."""
+    """Return 1/variance of a statistic's cells from tables without the rows; 0 without a table of the columns."""
     if statistic == "mean":
         space = spaces[names[0]]
         present = n * space.values / space.size  # of values, where null is one of them, that are uniform
@@ -138,4 +138,5 @@ def _table_precision(
 
 
 def _measures_of(kind: str, names: tuple[str, ...], measures: Sequence[Measure]) -> list[Measure]:
+    """Return the measures of a kind and of these columns."""
     return [measure for measure in measures if measure.kind == kind and measure.columns == names]

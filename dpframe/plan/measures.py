@@ -1,11 +1,11 @@
-"""Tables that are measured centrally in addition to the rows: what a plan asks for, and what a release holds of them.
+"""Tables that are measured centrally in addition to the rows: a plan's requests, and a release's noisy counts.
 
-A plan says what is measured and with how much noise, which is public before any data is seen. The noisy counts belong
-to one release: they are in its description, under its digest, and a plan is used again without them.
+A plan names the tables and their noise, which is public before any data is seen. The noisy counts belong to one
+release: they are in its description, under its digest, and a plan is used again without them.
 
-What a measure costs follows only from its σ², by the exact lattice law of the noise (`discrete_gaussian`): a replaced
-row leaves one cell of a table and enters another, moves a sum by the range of its codes at most (null adds nothing),
-changes the counts of at most twice as many items as are counted of a row, and those of these items' pairs.
+A measure's cost follows only from its σ², by the exact lattice law of the noise (`discrete_gaussian`). A replaced row
+leaves one cell of a table and enters another. It moves a sum by the range of its codes at most (null adds nothing). It
+changes the counts of at most twice as many items as are counted per row, and the counts of these items' pairs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from dpframe.spaces.cells import ball_of, cell_count, equal_starts, is_cut, item
 from dpframe.spaces.json_form import from_object, to_object
 
 OF_SETS = ("items", "sizes", "item_pairs")
-"""Kinds of sets' tables."""
+"""Kinds of tables of sets."""
 
 KINDS = ("one_way", "joint", "sum", *OF_SETS, "vectors")
 
@@ -55,15 +55,15 @@ SLACK = 1e-4
 """Share of δ that measured tables have as slack, for their noise's tails (tolerance)."""
 
 _MOST_UNCUT_CELLS = 1 << 26
-"""Most cells that are counted for a table before its numbers are cut (limit of memory)."""
+"""Most cells of a table before its numbers are cut (limit of memory)."""
 
 _MOST_LABELS = 6
-"""Tables of one kind that are named (limit of a sentence)."""
+"""Most tables of one kind that a line names (limit of a sentence)."""
 
 
 @lru_cache(maxsize=256)
 def _sampling_distance(sigma2: float) -> float:
-    """Return how far draws of a parameter are from their law, rounded up."""
+    """Return the distance of draws of a parameter from their law, rounded up."""
     return round_up(gaussian_table(sigma2).distance)
 
 
@@ -118,11 +118,11 @@ class Measure:
 
     @property
     def identity(self) -> tuple[str, frozenset[str], int]:
-        """What two measures of one table have in common; cells of equal width and a first level have the same words."""
+        """Key that two measures of one table share; cells of equal width and a first level have equal keys."""
         return self.kind, frozenset(self.columns), max(1, self.level)
 
     def noise(self, spaces: Mapping[str, Space]) -> IntegerNoise:
-        """Return what the accountant needs of the noise, of columns with these spaces."""
+        """Return the noise's parameters for the accountant, for columns with these spaces."""
         distance = _sampling_distance(self.sigma2)
         space = spaces[self.columns[0]]
         if self.kind == "sum":
@@ -140,7 +140,7 @@ class Measure:
         return IntegerNoise(self.sigma2, cells_changed, 1, distance)
 
     def shape(self, spaces: Mapping[str, Space]) -> tuple[int, ...]:
-        """Return the most cells that the table has, a number for each column; null is one of them."""
+        """Return the most cells of the table, a number for each column; null is one of them."""
         if self.kind == "sum":
             return (1,)
         if self.kind == "items":
@@ -171,7 +171,7 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTable:
-    """Noisy counts of one measure, as a release holds them.
+    """Noisy counts of one measure, as a release contains them.
 
     ``starts`` has for every column the first code of each cell, ascending from 0, or None where every value is a cell.
     Null, where the column's space has it, is the last cell in either case. For a level above the first ``starts`` has
@@ -185,7 +185,7 @@ class MeasuredTable:
     counts: npt.NDArray[np.int64]
 
     def __eq__(self, other: object) -> bool:
-        """Return whether measure, cells and counts are the same."""
+        """Return whether measures, cells and counts are equal."""
         if not isinstance(other, MeasuredTable):
             return NotImplemented
         identity, other_identity = (self.measure, self.starts), (other.measure, other.starts)
@@ -209,7 +209,7 @@ class MeasuredTable:
 
 
 def way_starts(measure: Measure, space: Space) -> tuple[int, ...] | None:
-    """Return the first codes of the cells of a one-way that covers a column, or None where each value is a cell."""
+    """Return the first codes of the cells of a column's one-way, or None if each value is a cell."""
     if not is_cut(space, measure.most):
         return None
     if measure.level:
@@ -249,7 +249,7 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
 
 
 def _check_cuts(joint: Measure, spaces: Mapping[str, Space], one_ways: Mapping[str, Measure]) -> None:
-    """Refuse numbers whose quantiles are not known, and joints too large to be counted before they are cut."""
+    """Refuse numbers without known quantiles, and joints too large to be counted before they are cut."""
     cells = 1
     for name in joint.columns:
         if is_cut(spaces[name], joint.most) and name not in one_ways:
@@ -262,6 +262,7 @@ def _check_cuts(joint: Measure, spaces: Mapping[str, Space], one_ways: Mapping[s
 
 
 def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
+    """Raise `ParameterError` unless a measure's columns have spaces of its kind."""
     for name in measure.columns:
         if name not in spaces:
             raise ParameterError(f"measure names {name!r}, which is not a randomised column")
@@ -272,8 +273,8 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
         for name in listed_columns:
             if spaces[name].code_words or not spaces[name].is_listed:
                 raise ParameterError(
-                    f"the sums of {vector_column!r} cannot be measured by column {name!r}, which has no list of values; "
-                    "name a listed column with it"
+                    f"the sums of {vector_column!r} cannot be measured by column {name!r}, which has no list of "
+                    "values; name a listed column with it"
                 )
         return
     for name in measure.columns:
@@ -295,7 +296,7 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
 def measures_step(
     measures: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float
 ) -> Step | None:
-    """Return what all measures together cost a person, at a promise with this δ; None without any."""
+    """Return the total cost of all measures per person, for a budget with this δ; None without measures."""
     if not measures:
         return None
     if delta == 0:
@@ -315,7 +316,7 @@ _KIND_NAMES = {
 
 
 def measure_parts(measures: Sequence[Measure]) -> list[str]:
-    """Return what is measured of each kind, and with how much noise, in plain words."""
+    """Return the measured tables of each kind, and their noise, in plain words."""
     parts = []
     for kind in KINDS:
         tables = [measure for measure in measures if measure.kind == kind]
@@ -325,6 +326,7 @@ def measure_parts(measures: Sequence[Measure]) -> list[str]:
             labels = list(dict.fromkeys(measure.label for measure in tables))  # levels of one number share its name
             more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
             parts.append(
-                f"{len(tables)} {_KIND_NAMES[kind][len(tables) > 1]} at sigma={noise} ({name_list(labels[:_MOST_LABELS])}{more})"
+                f"{len(tables)} {_KIND_NAMES[kind][len(tables) > 1]} at sigma={noise} "
+                f"({name_list(labels[:_MOST_LABELS])}{more})"
             )
     return parts

@@ -644,7 +644,7 @@ def _budget_part(table: Measure, lists: str) -> str:
 def _goal_shares(
     tables: Sequence[Measure], spaces: Mapping[str, Space], goals: Mapping[tuple[str, ...], float]
 ) -> list[float]:
-    """Return budget shares at which all tables with goals meet or miss them together; other tables have a small share."""
+    """Return budget shares at which all goals are met or missed together; tables without goals have a small share."""
     costs = _goal_costs(tables, spaces, goals)
     cost_sum = math.fsum(costs)
     return [cost / cost_sum if cost else _HELPER_SHARE for cost in costs]

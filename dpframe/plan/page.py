@@ -1,4 +1,4 @@
-"""A plan as one HTML page to try out: forecasts over ε and rows, made here and interpolated in the page. No data."""
+"""A plan as one HTML page to try out: forecasts over ε and rows, computed here and interpolated in the page. No data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dpframe.plan.words import UNITS
 from dpframe.spaces import Categorical
 
 Errors = dict[tuple[str, str], float]
-"""Standard errors by statistic and columns, as a forecast has them."""
+"""Standard errors by statistic and columns, from a forecast."""
 
 EPSILONS = (1 / 8, 8**-0.5, 1.0, 8**0.5, 8.0)
 """Multiples of the plan's own ε at which errors are forecast (limit of a page)."""
@@ -35,11 +35,10 @@ ROWS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 page)."""
 
 MANY = 24
-"""Columns beyond which every other point of the grid is left out: there a forecast takes most of a second (limit of
-time)."""
+"""Columns above which the grid leaves out every other point: a forecast then takes most of a second (limit of time)."""
 
 MOST_PAIRS = 300
-"""Pairs of columns that a page holds (limit of memory)."""
+"""Most pairs of columns on a page (limit of memory)."""
 
 _INTERVAL_HALF_WIDTH_SE = NormalDist().inv_cdf(0.975)
 """Standard errors of half a 95 % interval (theory: 97.5 % quantile of the normal law)."""
@@ -97,11 +96,12 @@ def plan_page(
 
 @cache
 def _read_template() -> str:
+    """Return the text of the page's template."""
     return files("dpframe.plan").joinpath("page.html").read_text(encoding="utf-8")
 
 
 def page_data(plan: PlanData) -> dict[str, Any]:
-    """Return what the page shows: half-widths of 95 % intervals, by statistic, over the grid of ε and rows."""
+    """Return the page's data: half-widths of 95 % intervals, by statistic, over the grid of ε and rows."""
     assert plan.n
     setting = Setting.of(plan)
     step = 1 if len(plan.columns) <= MANY else 2
@@ -131,7 +131,7 @@ def page_data(plan: PlanData) -> dict[str, Any]:
 
 
 def _forecast_errors(setting: Setting) -> Errors:
-    """Return the errors of a setting; none where no noise is large enough."""
+    """Return the errors of a setting; an empty mapping if no noise is large enough."""
     try:
         return cast(Errors, setting.forecast()["std_error"].to_dict())
     except ParameterError:
@@ -141,7 +141,7 @@ def _forecast_errors(setting: Setting) -> Errors:
 def _statistic_fields(
     plan: PlanData, grid: Sequence[Sequence[Errors]], planned: Errors, declared: Errors
 ) -> Iterator[dict[str, Any]]:
-    """Yield what is said of each statistic: its name, its range, its grid, and what inference makes of it."""
+    """Yield the fields of each statistic: its name, its range, its grid, and the factor of inference on its errors."""
     missing_columns, pairs = {entry.column for entry in plan.not_found}, 0
     labels = {" × ".join((entry, partner)): (entry, partner) for entry in plan.names for partner in plan.names}
     for key, error in planned.items():
@@ -164,15 +164,17 @@ def _statistic_fields(
 
 
 def _half_width(error: float | None) -> float | None:
+    """Return half of a 95 % interval, or None without a positive finite error."""
     return _round_figure(_INTERVAL_HALF_WIDTH_SE * error) if error and math.isfinite(error) else None
 
 
 def _round_figure(value: float) -> float:
+    """Return a number rounded to the page's digits."""
     return float(f"{value:.{_DIGITS}g}")
 
 
 def lost_columns(plan: PlanData, epsilons: Sequence[float], rows: Sequence[int]) -> dict[str, Any] | None:
-    """Return about how many columns inference would lose over a grid; None where the plan says nothing of its noise."""
+    """Return about how many columns inference would lose over a grid; None if the plan does not know its noise."""
     inference = plan.inferred
     if inference is None or not inference.asked or inference.step is None or not inference.step.mu:
         return None
@@ -186,7 +188,7 @@ def lost_columns(plan: PlanData, epsilons: Sequence[float], rows: Sequence[int])
 
 
 def _price_column(setting: Setting, declared: Errors) -> float | None:
-    """Return by which factor errors of the other columns would grow if a column of five categories came in addition."""
+    """Return the factor by which an additional column of five categories would raise the other columns' errors."""
     name, space = "one more", Categorical(tuple("abcde"))
     mean = math.fsum(unit.mechanism.epsilon for unit in setting.units) / len(setting.units)
     if name in setting.spaces:

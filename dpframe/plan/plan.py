@@ -117,6 +117,7 @@ class Plan(PlanData):
         return self if sample is None else self._recalibrate(replace(self.terms, sample=sample))
 
     def _recalibrate(self, terms: Terms) -> Plan:
+        """Return the plan calibrated for other terms, with its shares unchanged."""
         inference_step = None if self.inferred is None else self.inferred.step
         may_have_tables = self.terms.shuffled_rows is not None and not any(unit.step for unit in self.units)
         if self.local_epsilon is not None and inference_step is not None and may_have_tables:
@@ -130,15 +131,16 @@ class Plan(PlanData):
 
     @property
     def schema(self) -> int:
-        """The oldest schema that says all of the plan: its digest enters every key, and stays where nothing is new."""
+        """The oldest schema with all of the plan's fields; its digest enters every key, and stays equal without newer
+        fields.
+        """
         return schema_of(self)
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the plan's JSON; it enters every key that noise is drawn with.
+        """SHA-256 of the plan's JSON; it enters every key of the noise.
 
-        The ids and units of inferences are left out: they identify spends, and change nothing about how rows are
-        randomised.
+        The ids and units of inferences are left out: they identify spends, and do not change how rows are randomised.
         """
         parts = {"inferred": self.inferred, "reused": self.reused}
         nameless = {name: part.nameless.to_json() for name, part in parts.items() if part is not None}
@@ -152,7 +154,7 @@ class Plan(PlanData):
     @classmethod
     @one_thread
     def from_json(cls, text: str) -> Plan:
-        """Read a plan from JSON text, and check it.
+        """Read a plan from JSON text, and check the plan.
 
         Raises
         ------
@@ -172,7 +174,7 @@ class Plan(PlanData):
 
     @classmethod
     def read(cls, path: str | Path) -> Plan:
-        """Read a plan from a JSON file; `FileError` without one."""
+        """Read a plan from a JSON file; raise `FileError` without a file."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8-sig"))
         except FileNotFoundError:
@@ -244,7 +246,7 @@ class Plan(PlanData):
 
     @one_thread
     def accounting_gains(self) -> pd.DataFrame:
-        """Return what each lever of the accounting contributes, at the same promise.
+        """Return the contribution of each lever of the accounting, at an equal budget.
 
         Returns
         -------
@@ -256,7 +258,7 @@ class Plan(PlanData):
 
     @one_thread
     def explain(self) -> Explanation:
-        """Return what the plan means for one person, what it costs in accuracy, and what would help most.
+        """Return the plan's meaning for one person, its cost in accuracy, and the most helpful changes.
 
         Prints as text and shows as HTML in notebooks. Levers are found by forecasting other plans.
 
@@ -274,7 +276,7 @@ class Plan(PlanData):
     page = one_thread(plan_page)
 
     def lines(self) -> list[str]:
-        """Return how the promise is kept: both guarantees, the order of the rows, and what each part costs."""
+        """Return how the promise is kept: both guarantees, the order of the rows, and the cost of each part."""
         return plan_lines(self)
 
     def __str__(self) -> str:

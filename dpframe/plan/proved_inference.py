@@ -1,8 +1,8 @@
-"""What a plan's own numbers prove of private inference: that its noise costs no more than it claims, and that its
-spaces rest on the counts that were asked for.
+"""Proofs of private inference from a plan's numbers: its noise costs no more than claimed, and its spaces follow from
+the requested counts.
 
-Older plans say only what was measured, not what might have been asked: of them a lower bound of the cost is compared,
-and the rest is attested by their curator.
+Older plans contain only the measured histograms, not all possible requests. Their claims are compared with a lower
+bound of the cost, and the curator attests the rest.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dpframe.plan.kinds import is_asked, way_of
 from dpframe.spaces import Boolean, Datetime, Integer, Space
 
 TYPED: tuple[Space, ...] = (Boolean(), Integer(-128, 127), Integer(0, 255), Datetime("00:00", "23:59", "min"))
-"""Spaces that a type determines, so that nothing need be counted (theory: types)."""
+"""Spaces that a type determines, so that no counts are needed (theory: types)."""
 
 
 @dataclass(frozen=True)
 class ProvedInference:
-    """What was found of an inference: failures, what was proved, and what its curator attests."""
+    """Results for an inference: failures, proofs, and claims that its curator attests."""
 
     failures: tuple[str, ...]
     checks: tuple[str, ...]
@@ -33,7 +33,7 @@ class ProvedInference:
 
 
 def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mapping[str, Space]) -> ProvedInference:
-    """Compute what an inference cost anew from what it asked, and replay which of it the recorded counts answer."""
+    """Compute an inference's cost anew from its requests, and replay which requests the recorded counts answer."""
     if inferred is None:
         return ProvedInference((), (), ())
     failures: list[str] = []
@@ -65,7 +65,7 @@ _COUNTS_CLAIM = "no row counted under more cells than stated, and no counts left
 
 
 def _count_failures(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str]:
-    """Yield the columns whose recorded counts are not those that were asked for."""
+    """Yield the columns whose recorded counts are not the requested ones."""
     histograms_of, thresholds = dict(inferred.asked or ()), dict(inferred.thresholds)
     if not {m.column for m in inferred.measured} | thresholds.keys() | histograms_of.keys() <= set(inferred.columns):
         yield "inference has counts of columns that it does not name"
@@ -85,7 +85,7 @@ def _count_failures(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator
 
 
 def _find_difference(histograms: Sequence[Asked], recorded: Sequence[Measured], threshold: int) -> str | None:
-    """Return how recorded counts differ from those that the rule asks for, or None where they do not."""
+    """Return how recorded counts differ from the rule's requests, or None if they do not."""
     if not is_asked([(h.way, h.kind) for h in histograms]):
         return "no column is asked what the plan says of it"
     expected = _expected_histograms(histograms, recorded)
@@ -99,7 +99,7 @@ def _find_difference(histograms: Sequence[Asked], recorded: Sequence[Measured], 
 
 
 def _expected_histograms(histograms: Sequence[Asked], recorded: Sequence[Measured]) -> list[Asked]:
-    """Return the histograms that the rule asks for, where those before them came out as recorded."""
+    """Return the histograms that the rule requests, given the recorded ones before them."""
     ways = {h.way for h in histograms if h.way is not None}
     expected = [h for h in histograms if h.way is None]
     if ways and recorded and recorded[0].kind == "kinds":
@@ -114,9 +114,9 @@ def _expected_histograms(histograms: Sequence[Asked], recorded: Sequence[Measure
 
 
 def _noise_failures(inferred: Inferred, contributions: int) -> list[str]:
-    """Return whether the noise of the measured counts is less than what an older plan's inference claims.
+    """Return whether the measured counts have less noise than an older plan's inference claims.
 
-    Every histogram counts a row in one cell at least, so that what is added up here is the least that was spent.
+    Every histogram counts a row in one cell at least, so that the sum here is a lower bound of the cost.
     """
     spent, variances = inferred.budget, [histogram.variance for histogram in inferred.measured]
     if inferred.step is not None:
@@ -135,7 +135,7 @@ def _noise_failures(inferred: Inferred, contributions: int) -> list[str]:
 
 
 def _is_within_budget(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
-    """Return whether counts with discrete Gaussian noise of these variances keep an (ε, δ)."""
+    """Return whether counts with discrete Gaussian noise of these variances stay within an (ε, δ)."""
     if min(variances) < LEAST_SIGMA2:
         return False
     noises = [IntegerNoise(variance) for variance in variances]
@@ -147,9 +147,9 @@ _TAIL_DELTA_SHARE = 1e-5
 
 
 def _step_failures(inferred: Inferred, step: Step, contributions: int) -> list[str]:
-    """Return the same for inference that is a step: from the lattice law of its noise, and what thresholds let escape.
+    """Return failures of an inference by steps: from the lattice law of its noise, and the escape through thresholds.
 
-    For a value that only one person has: k rows of it and the noise reach the threshold with this chance.
+    A value of only one person escapes if k rows and the noise reach the threshold.
     """
     if inferred.columns and not inferred.measured:
         return ["inference names columns but no counts that their spaces rest on"]
@@ -172,7 +172,7 @@ def _step_failures(inferred: Inferred, step: Step, contributions: int) -> list[s
 
 
 _MU_ROUNDING_FACTOR = 1 + 1e-4
-"""Width to which a step's μ is rounded up (tolerance)."""
+"""Factor to which a step's μ is rounded up (tolerance)."""
 
 _LEAST_DELTA = 1e-300
-"""Least δ of the step that is searched for (tolerance)."""
+"""Least δ of a step in the search (tolerance)."""

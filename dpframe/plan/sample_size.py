@@ -1,7 +1,7 @@
-"""How large a secret sample should be: the error of a named statistic, forecast over the sample's size.
+"""Size of a secret sample: the error of a named statistic, forecast over the sample's size.
 
-A smaller sample lets each of its rows be randomised less for the same promise, but there are fewer of them, and which
-rows they are adds to the error. Where the balance lies depends on the statistic, the columns and the accounting.
+A smaller sample needs less noise in each of its rows for an equal budget. But there are fewer rows, and their choice
+adds to the error. The best size depends on the statistic, the columns and the accounting.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 
 _LEAST_SAMPLE_SHARE = 1e-4
-"""Share of the rows at which a curve begins (tolerance)."""
+"""Least share of the rows on a curve (tolerance)."""
 
 _SEARCH_POINTS = 12
-"""Points of the curve on which the best size is looked for (limit of time)."""
+"""Points of the curve in the search for the best size (limit of time)."""
 
 Point = tuple[float, float, float, float]
-"""What the columns of a row may lose, the error, and the theorem's bounds, NaN where it does not hold."""
+"""Loss of the columns of a row, the error, and the theorem's bounds, NaN if it does not hold."""
 
 _BOUNDS = ["bound_printed", "bound"]
 _NO_BOUNDS = math.nan, math.nan
 
 _EVEN_POINT_SHARE = 0.6
-"""Share of a curve's points that are spread evenly; the others close in on the best (tolerance)."""
+"""Share of a curve's points that are spread evenly; the others approach the best (tolerance)."""
 
 
 @dataclass(frozen=True)
 class _CurveStatistic:
-    """Which columns a statistic is for by default, how many it takes, and the square of its standard error."""
+    """Default columns of a statistic, their number, and the square of its standard error."""
 
     fits: Callable[[Column], bool]
     count: int | None
@@ -53,11 +53,12 @@ class _CurveStatistic:
 
 
 def _is_listed(column: Column) -> bool:
+    """Return whether a column has a marginal to forecast."""
     return column.space.size <= MOST_CELLS and not column.space.code_words
 
 
 def _joint_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
-    """Return the mean square over the cells of a joint of uniform columns; those of a group are one factor."""
+    """Return the mean square error over the cells of a joint of uniform columns; grouped columns are one factor."""
     names = [column.name for column in columns]
     parts: list[tuple[Mechanism, FloatArray]] = []
     for unit in units:
@@ -69,10 +70,12 @@ def _joint_variance(units: Sequence[Randomised], columns: Sequence[Column], m: i
 
 
 def _marginal_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
+    """Return the mean square error over the columns' marginals."""
     return float(np.mean([_joint_variance(units, [column], m, sample_factor) for column in columns]))
 
 
 def _mean_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
+    """Return the square error of a column's mean."""
     (column,) = columns
     return mean_errors(column.space, column.mechanism, None, m, sample_factor)[0] ** 2
 
@@ -94,7 +97,7 @@ STATISTICS = {
 def sample_curve_of(
     plan: PlanData, statistic: str = "joint", columns: Sequence[str] | None = None, points: int = 25
 ) -> pd.DataFrame:
-    """Return the error of a statistic for secret samples of any size, at the same promise, and which is best.
+    """Return the error of a statistic for secret samples of any size, at an equal budget, with the best size.
 
     Parameters
     ----------
@@ -141,7 +144,7 @@ def sample_curve_of(
 def _compute_curve(
     units: Sequence[Randomised], terms: Terms, statistic: str, columns: Sequence[str] | None, points: int
 ) -> pd.DataFrame:
-    """Return the curve for units whose shares are kept, under terms whose sample varies."""
+    """Return the curve for units with unchanged shares, under terms whose sample varies."""
     import pandas as pd
 
     if statistic not in STATISTICS:
@@ -181,8 +184,8 @@ def _compute_curve(
 def _theorem_holds(units: Sequence[Randomised], terms: Terms, names: Sequence[str]) -> bool:
     """Return whether Theorem III.4 holds for these units.
 
-    It is of one γ-diagonal channel on the asked columns and nothing else, with rows sampled in secret, and
-    without credit for the order that they leave in.
+    The theorem is for one γ-diagonal channel on the statistic's columns and no others, with rows sampled in secret, and
+    without credit for their order.
     """
     is_only_unit = len(units) == 1 and set(units[0].names) == set(names)
     channel = units[0].mechanism
@@ -199,7 +202,7 @@ def _theorem_bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
 
 
 def _check_statistic_columns(units: Sequence[Randomised], statistic: str, columns: Sequence[str] | None) -> list[str]:
-    """Return the columns that a statistic is for, or raise `ParameterError`."""
+    """Return the columns of a statistic, or raise `ParameterError`."""
     curve_statistic, all_columns = STATISTICS[statistic], _columns(units)
     fitting_names = [column.name for column in all_columns if curve_statistic.fits(column)]
     names = fitting_names if columns is None else [columns] if isinstance(columns, str) else list(columns)
@@ -217,7 +220,7 @@ def _check_statistic_columns(units: Sequence[Randomised], statistic: str, column
 
 
 def _columns(units: Sequence[Randomised]) -> list[Column]:
-    """Return all columns, those of a group with the channel that each sees."""
+    """Return all columns, grouped ones with their marginal channels."""
     columns: list[Column] = []
     for unit in units:
         if isinstance(unit, Group):
@@ -230,7 +233,7 @@ def _columns(units: Sequence[Randomised]) -> list[Column]:
 def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
     """Return the sample size of least forecast error of the columns' marginals, or None for all rows.
 
-    Where no column has a marginal to speak of, it is that of the first column's mean, or of the supports of items.
+    If no column has a marginal to forecast, the error is of the first column's mean, or of the supports of items.
     """
     for statistic, curve_statistic in STATISTICS.items():
         fitting_names = [column.name for column in _columns(units) if curve_statistic.fits(column)]
@@ -242,7 +245,7 @@ def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
 
 
 def _explore_sizes(point: Callable[[int], Point], rows: int, points: int) -> dict[int, Point]:
-    """Evaluate some sample sizes evenly on logarithms, then halve the wider gap next to the best so far."""
+    """Evaluate sample sizes evenly on logarithms, then halve the wider gap next to the best size so far."""
     first_sizes = np.geomspace(max(1, int(rows * _LEAST_SAMPLE_SHARE)), rows, max(3, int(points * _EVEN_POINT_SHARE)))
     points_of = {m: point(m) for m in sorted({round(float(m)) for m in first_sizes})}
     while len(points_of) < points:

@@ -1,4 +1,4 @@
-"""What a plan says of itself: its promise and what that does not cover, in lines, and a table of its columns."""
+"""Text of a plan: its promise and the limits of that promise, in lines, and a table of its columns."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UNORDERED = ("discrete", "product")
-"""Metrics in which values are equal or not."""
+"""Metrics in which values are equal or unequal."""
 
 UNITS = {"D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds"}
 """Resolutions of times, in words."""
 
 MOST_LINES = 20
-"""Lines of a plan's repr (limit of a page)."""
+"""Most lines of a plan's repr (limit of a page)."""
 
 _LINE_LETTERS = 200
-"""Letters of each of them (limit of a page)."""
+"""Most letters of a line of the repr (limit of a page)."""
 
 KEPT = "How the promise is kept"
-"""What precedes the words of accounting."""
+"""Title of the lines on accounting."""
 
 _ERRORS_NOTE = (
     "expected_error: mean error of one released value, of the worst; error_bound: the least of any mechanism at this "
@@ -44,7 +44,7 @@ _KNOWN_ROWS = "against someone who knows which rows are theirs"
 
 
 def promise_line(plan: PlanData) -> str:
-    """Return what a plan promises to a person, in one line.
+    """Return a plan's promise to a person, in one line.
 
     >>> from dpframe.plan import build_plan
     >>> promise_line(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0))
@@ -61,7 +61,7 @@ def promise_line(plan: PlanData) -> str:
 
 
 def mind_lines(plan: PlanData, left_out: Collection[str] = ()) -> list[str]:
-    """Return what users have to mind: what is not protected, and what inference did not find; often nothing.
+    """Return warnings on parts without protection and columns that inference did not find; often none.
 
     Columns that are ``left_out`` of a part of a release are not named, except for leaks: the plan has their spaces.
 
@@ -83,7 +83,7 @@ def mind_lines(plan: PlanData, left_out: Collection[str] = ()) -> list[str]:
 
 
 def introduction(plan: PlanData) -> list[str]:
-    """Return what a plan is of, what it promises and what to mind, without a word of accounting.
+    """Return a plan's subject, its promise and its warnings, without a word of accounting.
 
     >>> from dpframe.plan import build_plan
     >>> introduction(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0))[0]
@@ -98,7 +98,7 @@ def introduction(plan: PlanData) -> list[str]:
 
 
 def plan_lines(plan: PlanData) -> list[str]:
-    """Return how the promise is kept: both guarantees, the order of the rows, and what each part costs."""
+    """Return how the promise is kept: both guarantees, the order of the rows, and the cost of each part."""
     people = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
     people += "" if plan.unit.person is None else f", by column {plan.unit.person!r}"
     promise = plan.release
@@ -160,14 +160,14 @@ def plan_lines(plan: PlanData) -> list[str]:
 def nearly_found(plan: PlanData) -> dict[str, float]:
     """Return the columns that another run may find, each with the ε at which four runs in five find it.
 
-    Nothing is known of spaces that another plan found: its ε was another.
+    Spaces from another plan are left out: that plan's ε was another.
     """
     missing_columns = plan.not_found if plan.reused is None else ()
     return {column.column: plan.epsilon * column.times for column in missing_columns if column.times is not None}
 
 
 def nearly_found_lines(plan: PlanData) -> list[str]:
-    """Say the same, in one line for every ε."""
+    """Return the columns that another run may find, in one line for every ε."""
     epsilon_of = nearly_found(plan)
     return [
         f"would be found at about epsilon={epsilon:.3g}: "
@@ -177,6 +177,7 @@ def nearly_found_lines(plan: PlanData) -> list[str]:
 
 
 def _order_text(plan: PlanData) -> str:
+    """Return the order of the rows and its credit, in words."""
     if not plan.shuffle:
         return "kept: positions are not protected"
     if plan.terms.shuffled_rows is None:
@@ -190,18 +191,18 @@ def _order_text(plan: PlanData) -> str:
 
 
 def plan_text(plan: PlanData) -> str:
-    """Return what a plan is in plain words, the table of its columns, and how the promise is kept."""
+    """Return a plan in plain words, the table of its columns, and how the promise is kept."""
     return "\n".join([*introduction(plan), "", table_text(plan), "", f"{KEPT}:", *plan_lines(plan)])
 
 
 def table_text(plan: PlanData) -> str:
-    """Return the table of the columns as text, and what its errors are of."""
+    """Return the table of the columns as text, with a note on its errors."""
     table = summary_of(plan).to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
     return f"{table}\n{_ERRORS_NOTE}" if plan.columns else table
 
 
 def on_a_screen(text: str) -> str:
-    """Return a text cut to a screen: what inference measured may be thousands of numbers."""
+    """Return a text cut to a screen: an inference may have thousands of numbers."""
     lines = [_shorten(line, _LINE_LETTERS) for line in text.splitlines()]
     if len(lines) > MOST_LINES:
         hidden_count = len(lines) - MOST_LINES + 1
@@ -237,16 +238,17 @@ def summary_of(plan: PlanData) -> pd.DataFrame:
 
 
 def digits(x: float) -> str:
-    """Return a number as notebooks show it."""
+    """Return a number in the format of notebooks."""
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
 
 
 def _shorten(text: str, width: int = 60) -> str:
+    """Return a text cut to a width."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def first_digit(x: float) -> float:
-    """Return a positive number rounded up to its first digit, for what is known only about.
+    """Return a positive number rounded up to its first digit, for an approximate figure.
 
     >>> first_digit(5.9), first_digit(23.2), first_digit(14_300.0)
     (6.0, 30.0, 20000.0)
