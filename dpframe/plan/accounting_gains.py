@@ -40,6 +40,7 @@ def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mec
     """Return the mechanisms of all columns if every group's share were divided over its columns."""
     makers: list[Maker] = []
     shares: list[float] = []
+    # Ready mechanisms keep their losses, with or without groups.
     fixed = [unit for unit in units if unit.mechanism.fixed]
     for unit in units:
         if isinstance(unit, Group):
@@ -56,6 +57,7 @@ def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mec
 def _column_maker(column: Column) -> Maker:
     """Return the function that makes a column from its budget."""
     name, space = column.name, column.space
+    # The mechanism that a plan of single columns would try first.
     tag = stand_in(space, "least_error" if space.is_listed else "laplace")
     return lambda epsilon, delta: Column(name, space, mechanism_for(space, epsilon, delta, tag))
 
@@ -96,6 +98,7 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
             noise = _typical_noise(calibrated, (terms.rows if setting.sample is None else setting.sample) or 1)
         rows.append({"accounting": name, "row_epsilon": row_epsilon, "noise": noise})
     table = pd.DataFrame(rows).set_index("accounting")
+    # The last setting is the plan's own.
     table["noise"] /= table["noise"].iloc[-1]
     table["in_force"] = [False] * (len(table) - 1) + [True]
     return table

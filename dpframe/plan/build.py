@@ -76,6 +76,7 @@ def shares_by_error(
     def cost(x: Any) -> float:
         return _log_cost([curve.column_loss(v) for curve, v in zip(curves, x, strict=True)], terms)
 
+    # Every direction must cost as much as the uniform shares.
     uniform_cost = cost(start)
     search: Any = minimize  # its stubs know no SLSQP with one constraint
     optimum = search(
@@ -86,6 +87,7 @@ def shares_by_error(
         constraints={"type": "ineq", "fun": lambda x: uniform_cost - cost(x)},
         options={"maxiter": 200, "ftol": 1e-9},
     )
+    # The solver may end at a worse point if its line search fails.
     better = optimum.x if optimum.success and optimum.fun < error(start) else start
     # The search ends a little elsewhere on another machine, and the optimum is flat.
     factors = [math.exp(round(float(x) / _SHARE_LOG_STEP) * _SHARE_LOG_STEP) for x in better - start]
@@ -129,6 +131,7 @@ def _log_cost(parts: Sequence[ColumnLoss], terms: Terms) -> float:
     if terms.shuffled_rows is None:
         if terms.sampled_budget.delta == 0:
             return math.log(losses.sum())
+        # Advanced composition: the mean loss, and its deviation at δ.
         depth = math.sqrt(2 * math.log(1 / terms.sampled_budget.delta) * float(losses @ losses))
         return math.log(float(losses @ np.tanh(losses / 2)) + depth)
     squares = crossed = 0.0
@@ -197,6 +200,7 @@ def build_plan(
     _check_sample_size(sample, n)
     sample_size = None if isinstance(sample, str) else sample
     cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
+    # A copied column identifies rows, so that their order is no secret.
     secret = shuffle and not tuple(passthrough)
     check_measures(measures, as_spaces)
     tables = measures_step(measures, as_spaces, contributions, delta)
@@ -294,7 +298,7 @@ class _Calibration:
         return {name for names in self.joined for name in names}
 
 
-# The same table is planned for anew by every call that is not given its plan.
+# Every call without a plan makes the plan of its table anew.
 @lru_cache(maxsize=64)
 def _search_mechanisms(request: _Calibration) -> Units:
     """Return calibrated units with named mechanisms, or the best ones for columns without."""
@@ -324,6 +328,7 @@ def _calibrate_stand_ins(request: _Calibration) -> tuple[Units, Mapping[str, Any
     substitutes = {name: tag for name, tag in tags.items() if tag is not None}
     with contextlib.suppress(ParameterError):  # an ε too small for one of them
         units = _calibrate_units(request, {**mechanisms, **substitutes})
+        # Other kinds of noise were requested by name, and stay even if they err more.
         candidates = {name for name in substitutes if noise[name] == "least_error"}
         worse = {column.name for column in units[0] if column.name in candidates and errs_more(column)}
         accepted = {**mechanisms, **{name: tag for name, tag in substitutes.items() if name not in worse}}
@@ -340,7 +345,7 @@ def _calibrate_units(request: _Calibration, mechanisms: Mapping[str, Any]) -> Un
         if isinstance(mechanism, Mechanism)
     }
     columns_with_share = set(allocation) if isinstance(allocation, Mapping) else set()
-    # With central steps and no shuffling, no share may follow from what inference gave (`calibration`); channels that
+    # With central steps and no shuffling, no share may follow from the results of inference (`calibration`); channels
     # may fail are accounted for as unshuffled.
     delta_columns = [
         name for name, tag in mechanisms.items() if isinstance(tag, str) and _takes_delta(name, spaces[name], tag)
@@ -425,6 +430,7 @@ def _check_groups(groups: Any, spaces: Mapping[str, Space], mechanisms: Mapping[
                 raise ParameterError(f"groups name {name!r}, which is not a randomised column")
             if list(group).count(name) > 1:
                 raise ParameterError(f"groups name {name!r} twice in one group; name it once")
+            # A column in two groups would spend its budget twice.
             if any(name in names for names in name_tuples):
                 raise ParameterError(f"column {name!r} is in two groups; name it in one of them")
             if name in mechanisms:
@@ -449,6 +455,7 @@ def _name_by_unit(allocation: Any, name_groups: Sequence[tuple[str, ...]], space
     for key, share in allocation.items():
         names = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) and key not in spaces else key
         unit = groups.get(frozenset(names), key) if isinstance(names, tuple | frozenset) else key
+        # A column within a group has no share of its own.
         home = next((names for names in name_groups if unit in names), None)
         if home is not None:
             raise ParameterError(

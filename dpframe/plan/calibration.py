@@ -121,6 +121,7 @@ class Terms:
 
     def delta_of(self, units: Sequence[Randomised]) -> Bound:
         """Return the certified δ at `sampled_budget`'s ε of rows randomised by these units, with its method."""
+        # Without δ all units are pure, which the accounting of shuffled rows needs.
         slack = math.fsum(unit.mechanism.delta for unit in units)
         if slack == 0:
             return self.delta_of_losses([unit.column_loss for unit in units])
@@ -141,6 +142,7 @@ class Terms:
         Randomised response of ε that fails with chance δ dominates an (ε, δ) channel (`dominating_step`).
         """
         assert self.central is not None
+        # Rounded up for the product's float error; a step needs δ below 1.
         failure = Step(0.0, min(delta * self.contributions * (1 + 1e-12), 1 - 1e-9))
         return replace(self, central=composed_steps([self.central, failure]), secret=False, sample=None)
 
@@ -173,6 +175,7 @@ class Terms:
         is_pure = step == _NO_STEP
         cap = self.local.epsilon
         cap_delta = composed_delta(tuple(parts), cap) if is_pure else mixed_delta(parts, step, cap)
+        # In proportion, so that the searches see by how much a total exceeds the cap.
         excess = cap_delta / self.local.delta * self.sampled_budget.delta
         return Bound(min(1.0, max(bound.value, excess)), bound.method)
 
@@ -203,7 +206,7 @@ def _delta_with_central(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
     """Return the δ of rows composed with the central steps."""
     assert terms.central is not None
     if terms.shuffled_rows is None:
-        # Two outcomes of each column's own ε, whatever its space: what inference gave decides nothing of the bound.
+        # Two outcomes of each column's ε, for any space: the bound may not depend on the results of inference.
         losses = response_parts([part.epsilon for part in parts] * terms.contributions)
         return Bound(mixed_delta(losses, terms.central, terms.budget.epsilon), "composition")
     rows = rows_step(parts, terms)
@@ -215,6 +218,7 @@ def _delta_with_central(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
 @lru_cache(maxsize=4096)
 def _rows_cover(parts: tuple[ColumnLoss, ...], terms: Terms) -> Cover:
     """Return the Gaussian cover of shuffled rows, proved to a finer width if the coarse proof cannot decide."""
+    # Only a cover whose lower bound fits may still fit at a finer width.
     rough = rows_cover(parts, terms.permutation, terms.curve)
     return (
         rough
@@ -265,25 +269,25 @@ def calibrate(
     Only a single column without credit for its order has the whole δ, and columns with a part in ``slacks`` (by default
     none).
     """
-    row_budget = terms.sampled_budget
+    sampled_budget = terms.sampled_budget
     if not makers:
         return []
     any_takes_delta, rows_only = any(slacks), terms.central is None and terms.local is None
     if len(makers) == 1 and not ready and rows_only and (terms.shuffled_rows is None or any_takes_delta):
-        return [makers[0](row_budget.epsilon, row_budget.delta)]
+        return [makers[0](sampled_budget.epsilon, sampled_budget.delta)]
     if any_takes_delta:
         return _calibrate_steps(makers, shares, ready, terms, slacks)
     failure_probability = math.fsum(unit.mechanism.delta for unit in ready)
-    if row_budget.delta == 0 or (failure_probability > 0 and terms.central is None):
+    if sampled_budget.delta == 0 or (failure_probability > 0 and terms.central is None):
         budget = (
-            row_budget
+            sampled_budget
             if terms.local is None
-            else Budget(min(row_budget.epsilon, terms.local.epsilon), row_budget.delta)
+            else Budget(min(sampled_budget.epsilon, terms.local.epsilon), sampled_budget.delta)
         )
         remainder = budget.less(compose(unit.certified for unit in ready)) if ready else budget
         return [make(part.epsilon, 0.0) for make, part in zip(makers, remainder.split(shares), strict=True)]
-    if ready and terms.delta_of(ready).value >= row_budget.delta:
-        row_budget.less(compose(unit.certified for unit in ready))  # refuses, and says what they spend
+    if ready and terms.delta_of(ready).value >= sampled_budget.delta:
+        sampled_budget.less(compose(unit.certified for unit in ready))  # raises an error with their sum
         raise ParameterError(_READY_MESSAGE)
     model = _LossModel.beside(ready, shares, terms)
     if model.curved:
@@ -301,11 +305,13 @@ def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised
     adjustable = [unit for unit in units if not unit.mechanism.fixed]
     fixed = [unit for unit in units if unit.mechanism.fixed]
     epsilon_sum = math.fsum(unit.mechanism.epsilon for unit in adjustable)
+    # A unit's share is its part of the summed ε, which scales with the total.
     shares, slacks = (
         [u.mechanism.epsilon / epsilon_sum for u in adjustable],
         slacks_of([u.takes_delta for u in adjustable], terms),
     )
     calibrated = calibrate([u.remade for u in adjustable], shares, fixed, terms, slacks)
+    # Adjustable and fixed units return to their original order.
     by_names = {unit.names: unit for unit in [*calibrated, *fixed]}
     return tuple(by_names[unit.names] for unit in units)
 
@@ -373,23 +379,24 @@ def _calibrate_rows_only(
     Making units may take a second (linear programmes), so that the search tries few totals: each comes from a model of
     the units so far. Costs may leap (optima do); bisection of the bracket then takes over.
     """
-    row_budget, model = terms.sampled_budget, _LossModel.beside(ready, shares, terms)
+    sampled_budget, model = terms.sampled_budget, _LossModel.beside(ready, shares, terms)
     upper_limit = _LARGEST_COLUMN_LOSS / min(shares)
     best: list[Randomised] | None = None
-    low, high, total = 0.0, math.inf, model.largest(min(row_budget.epsilon, upper_limit / 2), upper_limit)
+    low, high, total = 0.0, math.inf, model.largest(min(sampled_budget.epsilon, upper_limit / 2), upper_limit)
     deltas: dict[float, float] = {}
-    basic_total = row_budget.epsilon
+    basic_total = sampled_budget.epsilon
     while True:
         total = _round_total(total, upper_limit)
         units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
         deltas[total] = value = terms.delta_of([*ready, *units]).value
-        if value <= row_budget.delta:
+        if value <= sampled_budget.delta:
             low, best = total, units
-            if value >= _ENOUGH_DELTA_SHARE * row_budget.delta or total >= upper_limit:
+            if value >= _ENOUGH_DELTA_SHARE * sampled_budget.delta or total >= upper_limit:
                 return units
         else:
             high = total
-        if high < row_budget.epsilon * 1e-9:
+        # Even vanishing losses exceed δ beside the ready units.
+        if high < sampled_budget.epsilon * 1e-9:
             raise ParameterError(_READY_MESSAGE)
         model.learn(total, [unit.column_loss for unit in units])
         width = low * (1 + (_SEARCH_WIDTH if model.known < _MODEL_TURNS else _LEAP_WIDTH))
@@ -397,12 +404,11 @@ def _calibrate_rows_only(
         if best is not None and min(high, total if previous == low else math.inf) <= width:
             return best
         if model.known >= _MODEL_TURNS or not low < total < high:
-            total = _interpolate_total(low, high, deltas, row_budget.delta) or _total_between(
+            total = _interpolate_total(low, high, deltas, sampled_budget.delta) or _total_between(
                 low, high, basic_total, upper_limit
             )
-            if (
-                _round_total(total, upper_limit) == previous
-            ):  # the basic total is rounded down to the one that was just tried
+            # The basic total is rounded down to the previous one, and has been tried.
+            if _round_total(total, upper_limit) == previous:
                 basic_total, total = 0.0, _total_between(low, high, 0.0, upper_limit)
 
 
@@ -426,7 +432,7 @@ def _calibrate_shuffled(
 
     A model proposes totals, and their units are then proved.
     """
-    row_budget, upper_limit = terms.sampled_budget, _LARGEST_COLUMN_LOSS / min(shares)
+    sampled_budget, upper_limit = terms.sampled_budget, _LARGEST_COLUMN_LOSS / min(shares)
     total, slope = _total_under_curve(tuple(shares), tuple(model.ready), model.terms, upper_limit)
     for _ in range(_UNPROVED_TOTALS):
         model.learn(total, [make(total * share, 0.0).column_loss for make, share in zip(makers, shares, strict=True)])
@@ -437,7 +443,7 @@ def _calibrate_shuffled(
         total = _round_total(total, upper_limit)
         units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
         ratio = _rows_cover(tuple(unit.column_loss for unit in [*ready, *units]), terms).ratio
-        fits = terms.delta_of([*ready, *units]).value <= row_budget.delta
+        fits = terms.delta_of([*ready, *units]).value <= sampled_budget.delta
         if fits:
             low, best = total, units
         else:
@@ -446,10 +452,12 @@ def _calibrate_shuffled(
         filled = fits and (ratio >= _ENOUGH_MU_SHARE or total >= upper_limit)
         if filled or capped or (best is not None and high <= low * (1 + _LEAP_WIDTH)):
             break
+        # ln μ is nearly linear in ln(total), so that a secant step lands near the limit.
         gap = math.log(min(max(ratio, 1e-6), 1e6)) + _MU_LOG_MARGIN
         if previous[0] and abs(math.log(total / previous[0])) > _LEAP_WIDTH:
             slope = min(max((gap - previous[1]) / math.log(total / previous[0]), 0.5), 4 * _MU_SLOPE)
         previous = total, gap
+        # A ratio within 1 whose δ does not fit is over the cap of each row: step back a little.
         candidate = total * (math.exp(-gap / slope) if fits or ratio > 1 else 1 - 10 * _LEAP_WIDTH)
         total = min(candidate, upper_limit) if low < candidate < high else math.sqrt(low * high) if low else high / 2
     if best is None:
@@ -570,6 +578,7 @@ class _LossModel:
         elif len(self._seen) == 1:
             rates, odds = next(iter(self._seen.values()))
         else:
+            # A partner on the other side of the total interpolates rather than extrapolates.
             nearest = sorted(self._seen, key=lambda point: abs(math.log(point / total)))
             anchor, partner = (
                 nearest[0],
@@ -581,6 +590,7 @@ class _LossModel:
             rates, odds = (a + share * (b - a) for a, b in zip(self._seen[anchor], self._seen[partner], strict=True))
         losses = np.maximum(rates, 0.0) * total
         logs = np.minimum(0.0, -np.logaddexp(0.0, odds + _log_expm1(np.maximum(losses, 1e-300))))
+        # A blanket is at least e^−ε.
         masses = np.maximum(np.exp(np.maximum(logs, -losses)), _LEAST_PROBABILITY)
         return [k.at(float(loss), float(mass)) for k, loss, mass in zip(self._kinds, losses, masses, strict=True)]
 
@@ -650,7 +660,8 @@ def _find_root(
     """Return about the root of an increasing function, by regula falsi (Illinois) from two points of its graph."""
     (x, below), (y, above) = low, high
     while y - x > _SEARCH_WIDTH / 2:
-        gap = above - below  # 0 where halves of the tiniest numbers vanish
+        gap = above - below  # 0 if halves of the tiniest numbers vanish
+        # The secant; a step too close to either end becomes a bisection.
         middle = x - below * (y - x) / gap if gap > 0 else x
         if not x + 0.01 * (y - x) < middle < y - 0.01 * (y - x):
             middle = (x + y) / 2

@@ -84,7 +84,7 @@ class Certificate:
     """Proofs of a plan's budget, with attested claims, unprotected parts and failures.
 
     ``epsilon`` and ``delta`` are the certified totals per person, replace-one, and ``local`` is what each row loses
-    on its own; ``claimed`` is None where no claim could be read, ``local`` where it is not proved. `Plan.verify`
+    on its own; ``claimed`` is None if no claim could be read, ``local`` if it is not proved. `Plan.verify`
     makes a certificate from a plan, `dpframe.verify` from a release. ``unit`` is whom the totals are for. They are
     for rows that are replaced: a release shows how many rows there are, so nothing is promised for one that is added or
     removed (`Queries` has ``neighbours="add_remove"``).
@@ -178,7 +178,7 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
 
     ``claimed`` and ``contributions`` replace the plan's own claims: a total, rows per person.
     """
-    own = claimed is None
+    has_own_claim = claimed is None
     claimed = plan.release if claimed is None else claimed
     contributions = plan.contributions if contributions is None else contributions
     proofs = tuple(prove(unit.label, unit.mechanism) for unit in plan.units)
@@ -187,14 +187,14 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
     failures += inference.failures
     unit = Unit.promised(contributions, plan.privacy_id)
     failures += _unit_refusals(plan, unit)
-    # It is composed of losses that the proofs, where none failed, found no integer to exceed.
-    local = plan.local if own and not failures else None
+    # It is composed of losses that no integer exceeds, if no proof failed.
+    local = plan.local if has_own_claim and not failures else None
     pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
     rows = _rows_claim(plan, claimed, contributions)
     if rows is None:
         epsilon, delta, how = math.inf, 1.0, "total: inference of spaces spent more than is claimed"
     elif plan.measures or (plan.inferred is not None and plan.inferred.step is not None):
-        # Tables' slack is a share of the whole promise's δ, whatever is subtracted of it.
+        # Tables' slack is a share of the whole claim's δ, before any subtraction.
         epsilon, delta, how = _total_in_steps(plan, proofs, rows, contributions, claimed.delta)
     else:
         terms = replace(plan.terms, budget=rows, contributions=contributions)
@@ -210,8 +210,8 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
     if plan.inferred is not None and plan.inferred.step is None:
         spent = plan.inferred.budget
         epsilon, delta = (
-            round_up(Fraction(own) + Fraction(other)) if math.isfinite(own) else own
-            for own, other in ((epsilon, spent.epsilon), (delta, spent.delta))
+            round_up(Fraction(loss) + Fraction(inference_loss)) if math.isfinite(loss) else loss
+            for loss, inference_loss in ((epsilon, spent.epsilon), (delta, spent.delta))
         )
     if epsilon > claimed.epsilon or delta > claimed.delta:
         failures.append(
@@ -258,6 +258,7 @@ def _total_in_steps(
     except ParameterError:
         return math.inf, 1.0, "total: measured tables need more than the delta of the claim"
     central = composed_steps(parts.values())
+    # The cap on each row is no part of the claimed total.
     terms = replace(plan.terms, budget=claimed, contributions=contributions, local=None, central=central)
     if not all(math.isfinite(p.epsilon) for p in proofs):
         return math.inf, 1.0, "total: a unit's loss is not bounded"
@@ -308,6 +309,7 @@ def _total_by_addition(
         return epsilon, delta, _composition_line(contributions, epsilon, delta)
     assert terms.sample is not None
     assert terms.rows is not None
+    # The smallest float represents a row that loses nothing.
     sampled_row = sampled(row or 5e-324, failed, terms.sample, terms.rows)
     epsilon, delta = composed_for_person([sampled_row], contributions)
     sample_text = f"{terms.sample:,} of {terms.rows:,} rows chosen in secret, of epsilon={row:.9g} each"
@@ -369,6 +371,7 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
     stated_epsilon = mechanism.loss.epsilon(claimed.delta)
     epsilon, method, failures = stated_epsilon, "bounded by its loss, rounded up", []
     try:
+        # Enumeration costs the square of the codes, and more with δ > 0.
         if outputs <= (ENUMERATED if claimed.delta == 0 else ENUMERATED // 2):
             epsilon, method = _enumerate_epsilon(mechanism, range(size)), f"every pair of {size} codes enumerated"
         elif type(mechanism.loss) in FACTORS and claimed.delta == 0:
@@ -395,6 +398,7 @@ def prove(unit: str, mechanism: Mechanism) -> Proof:
         )
     blanket = mechanism.blanket
     if outputs <= ENUMERATED:
+        # The common mass needs every law, which only small channels allow.
         laws = [mechanism.weights(code) for code in range(mechanism.size)]
         common_mass = round_down(
             Fraction(sum(map(min, zip(*(weights for weights, _ in laws), strict=True))), laws[0][1])
@@ -467,6 +471,7 @@ LAWS: dict[type[PrivacyLoss], Callable[[Any], ColumnLoss]] = {FlipLoss: _flip_la
 def _product_epsilon(factors: list[Factor]) -> float:
     """Return ln ∏ max(P/P')^count, rounded up: the pure losses of independent factors add up."""
     with localcontext(Context(prec=80)):
+        # Exact fractions: a quotient of floats could be rounded down.
         ratios = [
             (max(Fraction(p, q) for p, q in zip(weights, other_weights, strict=True)), k)
             for weights, other_weights, k in factors
@@ -500,7 +505,7 @@ def composed_for_person(parts: Iterable[tuple[float, float]], contributions: int
         with localcontext(Context(prec=60)):
             row_decimal = Decimal(row.numerator) / row.denominator
             steps = (row_decimal * contributions).exp() - 1
-            # Where e^ε − 1 would lose its digits, the last term bounds every other.
+            # If e^ε − 1 would lose its digits, the last term bounds every other.
             last_term = contributions * (row_decimal * (contributions - 1)).exp()
             factor = steps / (row_decimal.exp() - 1) if row > Fraction(1, 10**20) else last_term
             delta *= Fraction(factor * (1 + Decimal(10) ** -30))

@@ -118,6 +118,7 @@ class Randomised(ABC):
         """
         target, space = self.mechanism.budget, self.space
         likelihood_ratio, success = math.exp(min(target.epsilon, 700.0)), 1 - target.delta
+        # Capped, as sets have more codes than a float can count.
         other_codes = math.exp(min(math.log(max(space.points - 1, 1)), 700.0))
         seventh = (
             success * space.min_distance * other_codes / (other_codes + likelihood_ratio) if space.size > 1 else 0.0
@@ -148,7 +149,7 @@ def _code_count_text(size: int) -> str:
 class Column(Randomised):
     """A randomised column: its name, its space and the channel on the space's codes.
 
-    The mechanism of a column in a group is what the group's channel does to this column by itself.
+    The mechanism of a grouped column is the marginal of the group's channel.
     """
 
     name: str
@@ -166,6 +167,7 @@ class Column(Randomised):
             raise PlanError(f"column {self.name!r}: the mechanism has {mechanism_codes} codes, the space {space_codes}")
         if self.mechanism.code_words != self.space.code_words:
             raise PlanError(f"column {self.name!r}: mechanism {self.mechanism.tag} is not for space {self.space.tag}")
+        # Raises an error if released codes are no values.
         _ = self.released
         if not self.mechanism.inner.reads(self.space.inner_space):
             raise PlanError(
@@ -204,6 +206,7 @@ class Column(Randomised):
         If δ is 0, a mechanism that needs δ > 0 keeps its own.
         """
         family = MECHANISMS[self.mechanism.tag]
+        # A calibration for pure columns gives δ = 0 to all of them.
         delta = delta or (self.mechanism.delta if family.takes_delta else 0.0)
         space = self.space if self.mechanism.fixed else family.space_for(self.space, epsilon, delta)
         return Column(self.name, space, self.mechanism.recalibrated(space, epsilon, delta))
@@ -456,6 +459,7 @@ def support_error(mechanism: Mechanism, space: Space) -> float:
     """
     sets: Any = space.inner_space
     channel: Any = mechanism
+    # The variance is linear in the support, from a rare item to one in every set.
     rare, common = channel.sets.support_variances
     return math.sqrt(rare + max(common - rare, 0.0) * sets.most / sets.count)
 

@@ -102,7 +102,7 @@ class PlanData:
             check_measures(self.measures, self.spaces)
             composed = self.inferred is not None and self.inferred.step is not None
             if composed and self.terms.shuffled_rows is None:
-                # Unshuffled, what inference gave may not decide which tables are measured (`terms_of`).
+                # For unshuffled rows inference may not decide which tables are measured (`terms_of`).
                 raise ParameterError("measures with inference that is composed need a secret order; make the plan anew")
         if not self.terms.allow(self.units):
             raise PlanError(self._excess_message())
@@ -150,18 +150,19 @@ class PlanData:
 
     def _excess_message(self) -> str:
         """Return the message for columns that lose more than the plan's budget."""
-        row_budget, row_loss = self.terms.sampled_budget, self.local_sum
+        sampled_budget, row_loss = self.terms.sampled_budget, self.local_sum
         return (
             f"the plan claims epsilon={self.epsilon}, delta={self.delta} but its columns add up to "
             f"epsilon={row_loss.epsilon * self.contributions}, delta={row_loss.delta} per row, which costs "
-            f"delta={self.terms.delta_of(self.units).value:.4g} at epsilon={row_budget.epsilon:.6g} where "
-            f"{row_budget.delta:.4g} is allowed; raise the claim or lower a column's epsilon"
+            f"delta={self.terms.delta_of(self.units).value:.4g} at epsilon={sampled_budget.epsilon:.6g} where "
+            f"{sampled_budget.delta:.4g} is allowed; raise the claim or lower a column's epsilon"
         )
 
     def _check_names(self) -> None:
         for name in [*self.names, *self.drop, *self.passthrough, *self.leaks]:
             if not isinstance(name, str) or not name:
                 raise PlanError("a column's name must be a string that is not empty")
+            # A lone surrogate cannot be written as UTF-8.
             if any("\ud800" <= letter <= "\udfff" for letter in name):
                 raise PlanError(f"column name {name!r} is not valid Unicode; rename it")
         earlier_names: set[str] = set()
@@ -286,7 +287,7 @@ class PlanData:
 
     @property
     def inferred_rows(self) -> int | None:
-        """The number of rows whose counts inference measured: the plan's, unless it was made for other rows afterwards."""
+        """The number of rows that inference measured: the plan's, unless it was made for other rows afterwards."""
         return self.n if self.inferred is None or self.inferred.rows is None else self.inferred.rows
 
     @property
@@ -323,7 +324,7 @@ class PlanData:
     @property
     def _local_rows(self) -> Budget:
         """The columns' losses composed: basically, or by their privacy-loss distributions at the δ of the rows."""
-        # Not `less`: the ε of inference on its own may be above the promise, where little is left for the rows.
+        # Not `less`: the ε of inference on its own may be above the promise, if little is left for the rows.
         spent = Fraction(0) if self._central_budget is None else Fraction(self._central_budget.delta)
         basic, delta = self.local_sum, round_down(Fraction(self.delta) - spent)
         if basic.delta > 0 or delta == 0:
@@ -401,6 +402,7 @@ def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise PlanError(f"this is no plan, as it is no JSON object; {_WRITERS_NOTE}")
     schema = data.pop("schema", None)
+    # JSON's true is an int in Python.
     if type(schema) is not int or schema < 1:
         raise PlanError(f'this is no plan, as it has no "schema" number; {_WRITERS_NOTE}')
     if schema > SCHEMA:
@@ -413,6 +415,7 @@ def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
         raise PlanError("groups must be a list of groups")
     data["groups"] = tuple(group_from_json(group, data["columns"]) for group in data["groups"])
     data["columns"] = tuple(column_from_json(column, data["groups"]) for column in data["columns"])
+    # Plans written by hand may leave δ out.
     data.setdefault("delta", 0.0)
     if not isinstance(data.setdefault("measures", []), list):
         raise PlanError("measures must be a list of measures")
@@ -421,6 +424,7 @@ def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
 
 def read_parts(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return fields with measures and inferences as values; raise `ParameterError` if one is invalid."""
+    # Values are made after the fields, so that errors name the invalid part.
     parts: dict[str, Any] = {"measures": tuple(map(Measure.from_json, data["measures"]))}
     for name in ("inferred", "reused"):
         if data.get(name) is not None:

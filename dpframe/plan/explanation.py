@@ -75,6 +75,7 @@ def explained(plan: PlanData) -> Explanation:
     error_factors: dict[str, float] = {}
     if has_rows:
         setting = Setting.of(plan)
+        # A setting's own forecast: neither side of the ratio has a proof.
         std_errors = setting.forecast()["std_error"]
         for lever, lever_setting in _levers(plan, setting).items():
             try:
@@ -138,6 +139,7 @@ def _levers(plan: PlanData, setting: Setting) -> dict[str, Setting]:
         f"twice the rows ({2 * setting.n:,})": replace(setting, n=2 * setting.n),
     }
     if plan.delta == 0:
+        # Below 1/n: else a δ would allow whole rows to be revealed.
         delta = min(_SUGGESTED_DELTA, setting.n**-1.5)
         shuffled = replace(setting, promise=Budget(promise.epsilon, delta), shuffle=True)
         levers[f"delta={delta:.2g}, which the credit of a secret order needs"] = shuffled
@@ -153,6 +155,7 @@ def _levers(plan: PlanData, setting: Setting) -> dict[str, Setting]:
         levers["all rows instead of a sample"] = replace(setting, sample=None)
     if len(plan.units) > 1:
         units = [unit.names for unit in plan.units]
+        # Groups stay whole.
         half_of_columns = [name for unit in units[: (len(units) + 1) // 2] for name in unit]
         what = f"half of the columns left out, of those that stay ({', '.join(map(repr, half_of_columns))})"
         levers[what] = setting.of_columns(half_of_columns)

@@ -83,7 +83,7 @@ def _product_errors(parts: Sequence[_CellMoments], n: int, sampled: float) -> tu
 
 def _surrogate_square_sums(mechanism: Mechanism) -> FloatArray:
     """Return Σ_v Φ[y, v]² for every released code y."""
-    if isinstance(mechanism, ResponseChannel):  # symmetric, and of too many codes for a matrix where tuples are
+    if isinstance(mechanism, ResponseChannel):  # symmetric, and of too many codes for a matrix if they are tuples
         return mechanism.invert(np.ones(mechanism.size), squared=True)
     return np.asarray(mechanism.invert(np.eye(mechanism.size), squared=True).sum(axis=0))
 
@@ -100,14 +100,17 @@ def mean_errors(
         mechanism = mechanism.recalibrated(coarse_space, mechanism.epsilon, mechanism.delta)
         values = FINEST + 1
     numbers = np.append(np.linspace(-0.5, 0.5, values), np.zeros(int(null)))
+    # Null is the last code, and not part of the mean.
     present = np.append(np.ones(values), np.zeros(int(null)))
     t = np.full(len(present), 1 / len(present)) if shares is None else shares
     share = float(t @ present)
     residual = np.where(present > 0, numbers - float(t @ numbers) / max(share, 1e-300), 0.0)
+    # The mean is a ratio of two sums, which its residual linearises (delta method).
     squared = mechanism.surrogate(residual) ** 2
     typical = float(mechanism.apply(t) @ squared) - float(t @ residual**2)
     worst = float((mechanism.apply(squared, adjoint=True) - residual**2).max())
     unit, sampling_variance = width * line_of(space)[1], sampled * float(t @ residual**2)
+    # Rounding may bring a variance of nearly 0 below it.
     errors = [math.sqrt((max(v, 0) + sampling_variance) / n) / max(share, 1e-300) * unit for v in (typical, worst)]
     return errors[0], errors[1]
 
@@ -146,6 +149,7 @@ def typical_error(column: Any, n: int) -> float:
         return support_errors(mechanism, n)[0]
     if space.holds_vectors:
         return vector_errors(space, mechanism, n)[0] / vector_scale(space)
+    # Codes beyond the bounds have no share to forecast.
     if space.size <= MOST_CELLS and not mechanism.widens:
         return marginal_errors(mechanism, np.full(space.size, 1 / space.size), n)[0]
     if not space.is_numeric:
@@ -180,6 +184,7 @@ def forecast_table(
     name_tuples = [(c.name,) for c in listed] + [(a.name, b.name) for a, b in combinations(listed, 2)]
     for group in groups:
         cells = math.prod(c.space.size for c in columns if c.name in group.names)
+        # Pairs of a group are among the pairs of columns already.
         if len(group.names) > 2 and cells <= MOST_CELLS**2 and set(group.names) <= set(shares):
             name_tuples.append(group.names)
     mechanism_of = {c.name: c.mechanism for c in columns}

@@ -48,7 +48,7 @@ def breaks(space: Space) -> IntArray:
     """Return the codes that begin a cell on every level: the space's bounds and zero are cells of their own."""
     codes = {1, space.values - 1}
     first = float(np.asarray(space.numbers(np.array([0])), dtype=np.float64)[0])
-    # As floats are: where zero is half way between two values, cells of releases stay what they are.
+    # In floats, as in earlier releases: zero may be half way between two values, and cells must stay equal.
     place = -first / (first + float(space.step) - first)
     if not space.is_time and 0 < place < space.values - 1:
         codes |= {round(place), round(place) + 1}
@@ -66,6 +66,7 @@ def level_sizes(space: Space) -> tuple[int, ...]:
 def cells_between(space: Space, size: int, low: int, high: int) -> IntArray:
     """Return the first codes of a level's cells from one code, which begins a cell, to below another."""
     values = space.values
+    # Integers, so that every machine finds equal cells.
     places = np.arange(low * size // values, -(-high * size // values) + 1, dtype=np.int64)
     starts = np.concatenate([[low], -(-places * values // size), breaks(space)])
     starts = np.sort(starts[(starts >= low) & (starts < high)])
@@ -95,6 +96,7 @@ def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np
     values = space.values
     if size >= values:
         return codes.astype(np.intp, copy=False)
+    # Products of codes and sizes may exceed 31 bits.
     wide_codes = codes.astype(np.uint64) if values * size > 1 << 31 else codes.astype(np.int64)
     integer = wide_codes.dtype.type
     places = (wide_codes * integer(size) // integer(values)).astype(np.intp)

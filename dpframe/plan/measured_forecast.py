@@ -73,6 +73,7 @@ def with_tables(
         column: 1 / np.sqrt(np.maximum(forecast[column].to_numpy(dtype=np.float64), 1e-150) ** -2.0 + precisions)
         for column in ("std_error", "worst")
     }
+    # Tables may bring an error below 1 that is above 1 for rows.
     becomes_informative = (forecast["unit"] == NOTHING) & (together["std_error"] <= 1)
     unit = forecast["unit"].mask(becomes_informative, "share")
     return forecast.assign(**{BESIDE: forecast["std_error"], "unit": unit}, **together)
@@ -117,7 +118,7 @@ def _table_precision(
     """Return 1/variance of a statistic's cells from tables without the rows; 0 without a table of the columns."""
     if statistic == "mean":
         space = spaces[names[0]]
-        present = n * space.values / space.size  # of values, where null is one of them, that are uniform
+        present = n * space.values / space.size  # rows with a value, if null is as frequent as a value
         step = line_of(space)[1]
         return sum(present**2 / (m.sigma2 * step**2) for m in _measures_of("sum", names, measures))
     if statistic == "mean curve":

@@ -71,7 +71,7 @@ def _sampling_distance(sigma2: float) -> float:
 class Measure:
     """One table to measure: its kind, the names of its columns, and σ² of the discrete Gaussian noise on its numbers.
 
-    ``"one_way"`` counts a column's values, or a number's cells (`dpframe.plan.levels`); ``"joint"`` those of two or
+    ``"one_way"`` counts a column's values, or a number's cells (`dpframe.plan.levels`); ``"joint"`` the cells of two or
     more columns, numbers cut at quantiles of their noisy one-way; ``"sum"`` adds a number's codes, of the rows that are
     not null; ``"items"`` counts in how many rows each item of a set lies, rows cut to ``most``, ``"item_pairs"`` each
     pair of items; ``"sizes"`` sets of each size, large ones in cells (`dpframe.spaces.cells.size_starts`);
@@ -79,7 +79,7 @@ class Measure:
     second column.
 
     ``most``: cells of a number, or items of a row. ``level``: for a one-way of a number 1 for the first level, 2 and
-    more for those that divide the cells that exceed their noise on the one before; 0 for values, and where all cells
+    more for levels that divide the cells above their noise on the level before; 0 for values, and if all cells
     have equal width, as in plans before there were levels.
     """
 
@@ -98,6 +98,7 @@ class Measure:
         least_columns, most_columns, columns = _COLUMN_COUNTS.get(self.kind, (1, 1, "one column"))
         if not least_columns <= len(names) <= most_columns or len(set(names)) < len(names):
             raise ParameterError(f"a measure of kind {self.kind} has {columns}, each once")
+        # bool is an int in Python.
         is_number = isinstance(self.sigma2, int | float) and not isinstance(self.sigma2, bool)
         if not is_number or not LEAST_SIGMA2 <= self.sigma2 <= LARGEST_SCALE**2:
             raise ParameterError("sigma2 of a measure must lie between 1/4 and 2^80")
@@ -134,6 +135,7 @@ class Measure:
             return BallNoise(self.sigma2, 2 * (ball.length + 1), ball.room * ball.move, distance)
         cells_changed = 2
         if self.kind == "items":
+            # A replaced row changes the counts of its former and of its new items.
             cells_changed = min(2 * self.most, item_count(space))
         if self.kind == "item_pairs":
             cells_changed = pairs_moved(item_count(space), self.most)
@@ -173,9 +175,9 @@ class Measure:
 class MeasuredTable:
     """Noisy counts of one measure, as a release contains them.
 
-    ``starts`` has for every column the first code of each cell, ascending from 0, or None where every value is a cell.
-    Null, where the column's space has it, is the last cell in either case. For a level above the first ``starts`` has
-    the first codes of the cells of the one before that it divides, and there is no count of nulls. ``counts`` has a
+    ``starts`` has for every column the first code of each cell, ascending from 0, or None if every value is a cell.
+    Null, if the column's space has it, is the last cell in either case. For a level above the first ``starts`` has
+    the first codes of the cells of the level before that it divides, and there is no count of nulls. ``counts`` has a
     dimension for each column; of a sum it has the one number, of items one for each item, of pairs of items one for
     each, (0, 1), (0, 2) … (1, 2) …, of sizes one for each cell. Counts may be negative.
     """
@@ -219,6 +221,7 @@ def way_starts(measure: Measure, space: Space) -> tuple[int, ...] | None:
 
 def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> None:
     """Raise `ParameterError` unless each measure can be made of columns with these spaces, once."""
+    # Quantiles of the one-way or of the first level cut a number in joints.
     one_ways = {measure.columns[0]: measure for measure in measures if measure.kind == "one_way" and measure.level < 2}
     identities = set()
     for measure in measures:
@@ -301,6 +304,7 @@ def measures_step(
         return None
     if delta == 0:
         raise ParameterError("measured tables need delta above 0; raise delta, or pass measure=None")
+    # All tables share one slack, so that each more costs only μ.
     return noise_step([measure.noise(spaces) for measure in measures], contributions, SLACK * delta)
 
 

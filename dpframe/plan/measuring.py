@@ -174,6 +174,7 @@ class Wish:
 
     def most(self, promise: Budget, inference: Step | None) -> Step:
         """Return the upper limit of the tables' cost after inference: public before anything is measured."""
+        # Exact up to the root, then rounded down: tables and rows together stay within the budget.
         square_left_over = promise_step(promise).square - (0 if inference is None else inference.square)
         return Step(
             math.sqrt(max(0.0, float(square_left_over * Fraction(self.taken)))) * (1 - 1e-12), SLACK * promise.delta
@@ -214,6 +215,7 @@ class Wish:
         # Vectors are counted with a weight, other rows with 1.
         units = [ball_of(spaces[m.columns[0]]).last if m.kind == "vectors" else 1 for m in measured_tables or ()]
         counts = [m.sigma2 / unit**2 for m, unit in zip(measured_tables or (), units, strict=True) if m.kind != "sum"]
+        # Sums are in steps of a number: their variance does not compare with a count's.
         lowest_variance = min(counts, default=math.inf)
         if measured_tables is None and not auto:
             if not self.paid:
@@ -327,6 +329,7 @@ def _default_tables(spaces: Mapping[str, Space], bins: int = BINS) -> Iterator[M
     cells_available, paired_columns = LARGEST_TABLE, set[str]()
     pairs = []
     for column, partner in sorted(combinations(plain, 2), key=lambda pair: cells[pair[0]] * cells[pair[1]]):
+        # The smallest pairs come first, so that one large pair does not displace many.
         size = cells[column] * cells[partner]
         if min(cells[column], cells[partner]) > 1 and size <= cells_available:
             cells_available -= size
@@ -380,6 +383,7 @@ def _choose_defaults(
 
 def _raise_noise(tables: Sequence[Measure]) -> list[Measure]:
     """Return tables with the normal law's noise, raised by twice the largest excess of the lattice law in tests."""
+    # Small variances have the largest relative excess of the lattice law.
     factor = 1.001 + 0.05 / min(table.sigma2 for table in tables)
     return [replace(table, sigma2=factor * table.sigma2) for table in tables]
 
@@ -402,7 +406,7 @@ def _fit_to_noise(
     )
     if not extras:
         return defaults, weights
-    # Finer levels have cells only where counts exceed their noise.
+    # Finer levels have cells only in cells above their noise.
     cell_tables = [table for table in defaults if table.level <= 1]
     sizes = _split_by_cells([*cell_tables, *extras], spaces, 1.0, _L1_COST_POWER)
     default_share = math.fsum(sizes[: len(cell_tables)])
@@ -434,6 +438,7 @@ def _choose_tables(tables: Sequence[Measure], spaces: Mapping[str, Space], n: in
         defaults = list(_add_one_ways(tables, spaces))
         return defaults, _budget_shares(defaults, _BUDGET_PARTS_OF_FEW, "one_way")
     defaults = list(_add_item_pairs(_bin_tables(tables, spaces, n), tables, spaces, n))
+    # Their noise follows from the pairs before item pairs and triples are added.
     triples = _clear_triples(tables, defaults, spaces, n)
     is_above_noise = _rows_per_noise(tables, n) > _ONE_WAYS_FROM_ROWS_PER_NOISE
     has_numbers = any(table.kind == "one_way" and table.most for table in defaults)
@@ -483,6 +488,7 @@ def _split_by_cells(tables: Sequence[Measure], spaces: Mapping[str, Space], shar
     The L1 distance of raw counts, 0.8·cells·σ/n, has its least sum at the power 2/3. Costs are rounded to half a
     doubling, so that few noises differ.
     """
+    # Each distinct variance needs its own noise table.
     roots = [2 ** (round(2 * power * math.log2(math.prod(table.shape(spaces)))) / 2) for table in tables]
     root_sum = math.fsum(roots)
     return [share * root / root_sum for root in roots]
@@ -539,7 +545,7 @@ def _clear_triples(
         else cell_count(space, FEW)
         for space in (spaces[name] for name in names)
     ]
-    # Elementary symmetric sums: those of wide tables are never listed.
+    # Elementary symmetric sums: wide tables' triples are too many to list.
     triple_cells, uncut_triple_cells = _sum_of_triples(cells), _sum_of_triples(uncut_cells)
     largest_triple = math.prod(sorted(cells)[-3:])
     if triple_cells > _MOST_TRIPLE_CELLS or uncut_triple_cells > _MOST_UNCUT_CELLS or largest_triple > LARGEST_TABLE:
@@ -667,7 +673,7 @@ def _goal_costs(
             costs.append(0.0)
             continue
         space = spaces[table.columns[0]]
-        # What 1 in a table's numbers is, over the rows, in the unit of its goal.
+        # Size of 1 in a table's numbers, over the rows, in the unit of its goal.
         unit = line_of(space)[1] if table.kind == "sum" else 1.0
         unit = vector_scale(space) / ball_of(space).last if table.kind == "vectors" else unit
         costs.append(noise.moves * (noise.span / (goal / unit)) ** 2)
@@ -690,6 +696,7 @@ def _find_least_noise(
     delta: float,
 ) -> list[Measure] | None:
     """Return the tables with about the least noise of a step (exact if ``proved``) within μ; None if there is none."""
+    # Below this slack the distance of noise from its law counts.
     if not mu > 0 or delta * SLACK < FAINTEST:
         return None
 

@@ -1,4 +1,4 @@
-"""A plan as one HTML page to try out: forecasts over ε and rows, computed here and interpolated in the page. No data."""
+"""A plan as one HTML page to try out: forecasts over ε and rows, interpolated in the page. No data."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def plan_page(
 ) -> str:
     """Return the plan as one HTML page to try out other ε and numbers of rows; written to a file if one is named.
 
-    Sliders move the expected errors of columns, means and pairs, what inference would lose and the lines to copy.
+    Sliders move the expected errors of columns, means and pairs, the columns lost by inference and the lines to copy.
     The page holds no data, loads nothing and sends nothing. Its forecasts are made for a grid of 5 ε and 5 numbers
-    of rows and interpolated in between; at the plan's own they are those of `forecast`.
+    of rows and interpolated in between; at the plan's own they equal `forecast`.
 
     Parameters
     ----------
@@ -104,8 +104,10 @@ def page_data(plan: PlanData) -> dict[str, Any]:
     """Return the page's data: half-widths of 95 % intervals, by statistic, over the grid of ε and rows."""
     assert plan.n
     setting = Setting.of(plan)
+    # Every other point of the grid keeps its ends and its middle.
     step = 1 if len(plan.columns) <= MANY else 2
     epsilons = [plan.epsilon * factor for factor in EPSILONS[::step]]
+    # Small plans may round two multiples to one number.
     rows = sorted({max(2, round(plan.n * factor)) for factor in ROWS[::step]})
     grid = [[_forecast_errors(replace(setting, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
     plan_errors, setting_errors = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast_errors(setting)
@@ -146,6 +148,7 @@ def _statistic_fields(
     labels = {" × ".join((entry, partner)): (entry, partner) for entry in plan.names for partner in plan.names}
     for key, error in planned.items():
         kind, label = entry = single_values(key)
+        # A column's own name may contain " × ".
         names = labels.get(label, (label,)) if kind == "joint" else (label,)
         pairs += kind == "joint"
         if kind not in _STATISTICS or set(names) & missing_columns or (kind == "joint" and pairs > MOST_PAIRS):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan(PlanData):
-    """How a table is randomised: columns, order, totals, and what is left unprotected.
+    """How a table is randomised: columns, order, totals, and unprotected parts.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ class Plan(PlanData):
     columns
         The randomised columns, in the table's order.
     n
-        Rows the plan was made for, where known.
+        Rows the plan was made for, if known.
     shuffle
         Whether rows leave in a secret, uniformly random order.
     contributions
         Rows that one person may own.
     nulls
-        ``"error"`` or ``"impute"``: what to do with a null in a column whose space holds none.
+        ``"error"`` or ``"impute"``: the treatment of a null in a column whose space has none.
     drop, passthrough
         Columns that are left out, and that are copied *unprotected*.
     leaks
@@ -61,15 +61,15 @@ class Plan(PlanData):
     sample
         Rows that are chosen in secret and released, of the ``n`` there are; None for all.
     inferred
-        What private inference of spaces spent of the promise, and what it measured.
+        Cost of private inference of spaces within the promise, and its measured counts.
     keeps_index
         Whether a DataFrame's index, which may name persons, is copied *unprotected*; only rows in their order have it.
     local_epsilon
         The most that `local` may be, for those who will not rest everything on the secrecy of the order.
     reused
-        What the inference of another plan cost whose spaces were taken, without its counts: a ledger enters it once.
+        Cost of another plan's inference, whose spaces are reused, without its counts: a ledger enters it once.
     measures
-        Tables that are measured in addition to the rows, of all rows of the table even where a sample is released:
+        Tables that are measured in addition to the rows, of all rows of the table even if a sample is released:
         they lie outside the sample, and it earns them no credit.
     privacy_id
         The column that names the person of a row, if rows are chosen by it: ``contributions`` of every person. It does
@@ -97,7 +97,7 @@ class Plan(PlanData):
 
     @one_thread
     def replan(self, n: int) -> Plan:
-        """Return the plan for another number of rows: the same promise and shares, calibrated anew.
+        """Return the plan for another number of rows: promise and shares unchanged, calibrated anew.
 
         A sample keeps its share of the rows.
 
@@ -109,6 +109,7 @@ class Plan(PlanData):
         [1.9, 5.1]
         """
         n = check_whole(n, "n", of="rows")
+        # A sample of no rows would have no release.
         sample = None if self.sample is None or not self.n else max(1, self.sample * n // self.n)
         return self._recalibrate(replace(self.terms, rows=n, sample=sample))
 
@@ -121,7 +122,7 @@ class Plan(PlanData):
         inference_step = None if self.inferred is None else self.inferred.step
         may_have_tables = self.terms.shuffled_rows is not None and not any(unit.step for unit in self.units)
         if self.local_epsilon is not None and inference_step is not None and may_have_tables:
-            # Which tables there are follows from what inference gave: rows have what all that is left would leave.
+            # Inference decides which tables there are: rows have the cap beside the largest cost of tables.
             square_left_over = max(0.0, float(promise_step(self.release).square - inference_step.square))
             table_limit = Step(math.sqrt(square_left_over) * (1 - 1e-12), SLACK * self.delta)
             terms = replace(terms, local=row_cap(self.release, self.inferred, table_limit, self.local_epsilon))
@@ -131,9 +132,7 @@ class Plan(PlanData):
 
     @property
     def schema(self) -> int:
-        """The oldest schema with all of the plan's fields; its digest enters every key, and stays equal without newer
-        fields.
-        """
+        """The oldest schema with all of the plan's fields: it keeps the digest, which enters every key, stable."""
         return schema_of(self)
 
     @cached_property
@@ -165,6 +164,7 @@ class Plan(PlanData):
         data = read_fields(text, [field.name for field in parameters(cls)])
         try:
             plan = cls(**read_parts(data))
+            # Lone surrogates pass as JSON escapes, and fail only when they are encoded.
             plan.to_json().encode()
             return plan
         except UnicodeEncodeError:
@@ -187,7 +187,7 @@ class Plan(PlanData):
 
         ``expected_error`` is the worst expected distance between a value and its release, in ``unit``
         (for unordered columns the chance that a value changes); ``error_bound`` is the least that any
-        mechanism could have at the same budget (metric-spaces paper, Theorems 6 and 7). For a column whose space
+        mechanism could have at this budget (metric-spaces paper, Theorems 6 and 7). For a column whose space
         inference did not find both are NaN, and ``unit`` is ``"not found"``.
         """
         return summary_of(self)
@@ -201,20 +201,20 @@ class Plan(PlanData):
         n_rows
             Rows of the table; by default those that the plan was made for.
         types
-            ``{column: shares of its values}`` where they are known; otherwise values are taken as uniform,
+            ``{column: shares of its values}`` if they are known; otherwise values are taken as uniform,
             and the columns of a joint as independent.
 
         Returns
         -------
         DataFrame indexed by statistic (``marginal``, ``joint`` of two columns, ``mean``) and columns, with
         the ``std_error`` for that type and the ``worst`` over all types. For shares it is the root mean square
-        over the cells, for the unbiased inverse and the table as target, and where it is above 1 ``unit`` says
+        over the cells, for the unbiased inverse and the table as target, and if it is above 1 ``unit`` says
         "no information"; means are in ``unit``. With groups
-        there are the joint of all columns of each, and ``split_error``: what ``std_error`` would be if the same
-        promise were kept with every group's share split evenly over its columns. Grouping pays where it is larger.
-        With measured tables errors are of rows and tables together, and ``rows_alone`` is what rows would have; of
-        numbers that tables count in bins the statistics are ``marginal in bins`` and ``joint in bins``, of pairs
-        of items ``support of pairs``.
+        there are the joint of all columns of each, and ``split_error``: the ``std_error`` at an equal
+        promise with every group's share split evenly over its columns. Grouping pays if it is larger.
+        With measured tables errors are of rows and tables together, and ``rows_alone`` is the error of rows without
+        tables. Numbers that tables count in bins have the statistics ``marginal in bins`` and ``joint in bins``,
+        pairs of items ``support of pairs``.
 
         Raises
         ------

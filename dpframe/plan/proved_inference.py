@@ -51,6 +51,7 @@ def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mappi
     if failures:
         return ProvedInference(tuple(failures), (), ())
     counted_columns = [name for name, histograms in inferred.asked if histograms]
+    # Columns without requests have the space that their type determines.
     typed_columns = [name for name in inferred.columns if name not in counted_columns]
     checks = (
         [f"inference: the noise on all that {name_list(counted_columns)} could be asked"] if counted_columns else []
@@ -156,6 +157,7 @@ def _step_failures(inferred: Inferred, step: Step, contributions: int) -> list[s
     noises = [IntegerNoise(max(histogram.variance, LEAST_SIGMA2)) for histogram in inferred.measured]
     lowest_step = noise_step(noises, contributions, max(step.delta, _LEAST_DELTA)) if noises else Step(0.0)
     thresholds = dict(inferred.thresholds)
+    # The last histogram of a column applies its threshold.
     final_counts = {m.column: m for m in inferred.measured if m.column in thresholds}
     escape = math.fsum(
         gaussian_tail(histogram.variance, thresholds[name] - contributions) for name, histogram in final_counts.items()

@@ -51,6 +51,7 @@ class CodeStretches:
             low, high = between(space, wanted, what)
             return cls(np.array([low]), np.array([high + 1]))
         codes = np.array(sorted({code_of(space, value, what) for value in listed_values(wanted, what)}))
+        # Consecutive codes form one stretch, so that nearest codes need one search.
         gaps = np.flatnonzero(np.diff(codes) > 1)
         return cls(codes[np.append(0, gaps + 1)], codes[np.append(gaps, len(codes) - 1)] + 1)
 
@@ -178,6 +179,7 @@ def _ruled_space(spaces: Mapping[str, Space], name: str) -> Space:
             f"rules name {name!r}, which is not a column with a declared space; declare spaces={{{name!r}: …}} or take "
             f"it out ({name_list(list(spaces))} have one)"
         )
+    # Sets and vectors have no single value to compare.
     if spaces[name].code_words or spaces[name].holds_vectors:
         raise ParameterError(f"rules name {name!r}, which holds {spaces[name].noun}; rules are of single values")
     return spaces[name]
@@ -192,8 +194,8 @@ class Implies(Rule):
     condition, then
         By column a value, a list of values, or ``(low, high)`` with both ends in it (None for no end).
 
-    A row that breaks it has the columns of ``then`` set to the nearest value that is allowed; of categories, whose
-    order is that of their declaration.
+    A row that breaks it has the columns of ``then`` set to the nearest value that is allowed; of categories, in the
+    order of their declaration.
 
     Examples
     --------
@@ -262,6 +264,7 @@ class _Implication(BoundRule):
 
     def holds(self, codes: Codes) -> Flags:
         applies = reduce(np.logical_and, [stretches.holds(codes[name]) for name, stretches in self.condition.items()])
+        # A null keeps the rule.
         is_met = [
             stretches.holds(codes[name]) | (codes[name] >= self.values[name]) for name, stretches in self.then.items()
         ]
@@ -303,7 +306,7 @@ class Follows(Rule):
     mapping
         Its value for values of the other; those that are left out go with any.
 
-    A row that breaks it has ``column`` set to what the mapping says. The mapping is never learned from rows.
+    A row that breaks it has ``column`` set to the mapped value. The mapping is never learned from rows.
 
     Examples
     --------
@@ -344,6 +347,7 @@ class Follows(Rule):
             if code >= source_space.values:
                 raise ParameterError(f"rules: the mapping of {self.of!r} names null, from which nothing follows")
             target_code = code_of(target_space, value, f"rules: column {self.column!r}")
+            # An identical pair twice is harmless.
             if target[code] not in (-1, target_code):
                 raise ParameterError(f"rules: the mapping names a value of {self.of!r} twice; name it once")
             target[code] = target_code
@@ -389,7 +393,7 @@ class _BoundMapping(BoundRule):
         place = place.reshape(starts.shape)
         cell_stops = np.zeros(len(cell_starts), dtype=np.int64)
         cell_stops[place] = stops
-        # What follows from the codes of each cell, in one sorted array.
+        # The targets of the codes of each cell, in one sorted array.
         span = self.values + 1
         cell_targets = [np.unique(self.target[start:stop]) for start, stop in zip(cell_starts, cell_stops, strict=True)]
         keys = np.concatenate([cell * span + 1 + targets for cell, targets in enumerate(cell_targets)])
@@ -471,6 +475,7 @@ class _BoundOrder(BoundRule):
         return np.asarray(null | (_code_values(self.lows, low) <= _code_values(self.highs, high)))
 
     def mended(self, codes: Codes) -> Codes:
+        # `high` is raised first; `low` falls only if `high` cannot rise enough.
         highs_needed = _first_codes(self.highs, _code_values(self.lows, codes[self.low]))
         top = np.full(len(highs_needed), self.highs.values - 1)
         # The last code of the low column that is not above the highest value of the other.
@@ -491,6 +496,7 @@ class _BoundOrder(BoundRule):
 def _first_codes(space: Space, values: npt.NDArray[Any], above: bool = False) -> IntArray:
     """Return the first code whose number is at least, or above, each value; the number of values if there is none."""
     low, high = np.zeros(len(values), dtype=np.int64), np.full(len(values), space.values, dtype=np.int64)
+    # Bisection of all values at once: numbers increase with their codes.
     while (low < high).any():
         middle = (low + high) // 2
         middle_values = _code_values(space, middle)
@@ -556,6 +562,7 @@ class BoundRules:
     @cached_property
     def _fallback_row(self) -> Mapping[str, int]:
         """A row that keeps all rules; it replaces rows that cannot be mended rule by rule."""
+        # A fixed seed: every machine must mend a row in an equal way.
         generator = np.random.Generator(np.random.PCG64(0))
         trial_rows = {name: generator.integers(0, self.spaces[name].values, _TRIAL_ROWS) for name in self.names}
         trial_rows, broken = self._mend_repeatedly(trial_rows)
@@ -567,6 +574,7 @@ class BoundRules:
     def _mend_repeatedly(self, rows: dict[str, IntArray]) -> tuple[dict[str, IntArray], Flags]:
         """Return rows mended rule by rule, and which rows still break a rule."""
         broken = self.breaks(rows)
+        # Mending by one rule may break another; a chain of all rules ends after as many passes.
         for _ in range(len(self.rules) + 1):
             if not broken.any():
                 break
@@ -606,5 +614,6 @@ class BoundRules:
         cell_grid = {
             name: (bounds[0][at], bounds[1][at]) for (name, bounds), at in zip(cells.items(), grid, strict=True)
         }
+        # Rules of some of the columns broadcast over the others.
         never = np.broadcast_to(reduce(np.logical_or, [rule.impossible(cell_grid) for rule in self.rules]), shape)
         return never if never.any() else None

@@ -115,13 +115,13 @@ def sample_curve_of(
     together, ``std_error`` as `forecast` has it, for uniform values and the table as target, and ``best``.
     ``curve["std_error"].plot(loglog=True)`` draws it.
 
-    Where the sampling paper's Theorem III.4 holds, of the joint of all columns of a plan that are one group (or a
+    If the sampling paper's Theorem III.4 holds, for the joint of all columns of a plan that are one group (or a
     single column) under randomised response, at δ = 0 and so without credit for the order, ``attrs["theorem"]``
     is the size that it finds best, and two columns bound the expected ℓ₂ error of the K cells' shares (as a root
     mean square over cells, ``std_error`` is √K smaller): ``bound_printed``, (c√K + 1)/√m as in the paper, and
     ``bound``, (c + 1)/√m, with c = (γ + K − 1)/(γ − 1). Proof of the latter: c is the norm of the channel's
     inverse on vectors that sum to 0, and of m rows the released types are within 1/√m of their law, in mean
-    square, as are those of the sample of the table's.
+    square, as are the sample's types of the table's.
 
     Raises
     ------
@@ -160,7 +160,9 @@ def _compute_curve(
         try:
             calibrated = recalibrate(tuple(units), replace(terms, sample=None if m == terms.rows else m))
         except ParameterError:
+            # No noise is large enough for this size: the search moves on.
             return math.nan, math.inf, *_NO_BOUNDS
+        # Finite-population correction: a sample of all rows adds nothing.
         sample_factor = (terms.rows - m) / max(terms.rows - 1, 1) if terms.rows else 0.0
         statistic_columns = [column for name in names for column in _columns(calibrated) if column.name == name]
         error = math.sqrt(curve_statistic.squared(calibrated, statistic_columns, m, sample_factor))
@@ -252,6 +254,7 @@ def _explore_sizes(point: Callable[[int], Point], rows: int, points: int) -> dic
         sizes = sorted(points_of)
         i = min(range(len(sizes)), key=lambda j: points_of[sizes[j]][1])
         pairs = [(sizes[j], sizes[j + 1]) for j in (i - 1, i) if 0 <= j < len(sizes) - 1]
+        # On logarithms: the error is a smooth function of the ratio of sizes.
         gaps = [(high / low, round(math.sqrt(low * high))) for low, high in pairs if high > low + 1]
         new_sizes = [(width, m) for width, m in gaps if m not in points_of]
         if not new_sizes:

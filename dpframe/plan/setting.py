@@ -56,6 +56,7 @@ class Setting:
             bool(plan.passthrough),
             plan.contributions,
             plan.local_epsilon,
+            # A list of tables belongs to one number of rows; the default adapts to others.
             "auto" if plan.measures else None,
         )
 
@@ -70,6 +71,7 @@ class Setting:
     def with_units(self, change: Callable[[Any], Any]) -> Setting:
         """Return the setting with changed units, such as by `with_square_wave`; the setting itself if none changes."""
         units = tuple(map(change, self.units))
+        # Identity, so that a caller sees whether a lever changes anything.
         unchanged = all(unit is new_unit for unit, new_unit in zip(units, self.units, strict=True))
         return self if unchanged else replace(self, units=units)
 
@@ -77,6 +79,7 @@ class Setting:
         """Return the standard errors to expect, as `Plan.forecast` does."""
         wish, secret = Wish(self.measure), self.shuffle and not self.copied
         measures = wish.measures(self.spaces, self.promise, None, self.n, self.contributions, proved=False)
+        # The cap of each row is beside the largest cost of tables, as in a plan.
         tables = wish.most(self.promise, None) if measures else None
         terms = terms_of(self.promise, None, self.n, self.sample, secret, self.contributions, self.local, tables)
         units = likely_units(self.units, terms)

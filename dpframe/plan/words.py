@@ -69,6 +69,7 @@ def mind_lines(plan: PlanData, left_out: Collection[str] = ()) -> list[str]:
     >>> mind_lines(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0, passthrough=["id"]))
     ['NOT PROTECTED, copied as they are: id']
     """
+    # Leaks are named in any part: the plan has their spaces.
     passed = [name for name in plan.passthrough if name not in left_out]
     copied = [*passed, *(["the index of the rows"] if plan.keeps_index else [])]
     missing = [missing_column.column for missing_column in plan.not_found if missing_column.column not in left_out]
@@ -219,7 +220,9 @@ def summary_of(plan: PlanData) -> pd.DataFrame:
     not_found = {missing.column for missing in plan.not_found}
     rows = []
     for unit in plan.units:
+        # A group with one column not found has no error to state.
         missed = any(name in not_found for name in unit.names)
+        # Unordered values have no unit: their error is a probability.
         changes = "chance of change" if unit.space.metric in UNORDERED else ""
         rows.append(
             {
@@ -253,5 +256,6 @@ def first_digit(x: float) -> float:
     >>> first_digit(5.9), first_digit(23.2), first_digit(14_300.0)
     (6.0, 30.0, 20000.0)
     """
+    # Rounded up: a figure too small would not suffice.
     size = 10.0 ** math.floor(math.log10(x))
     return math.ceil(x / size) * size
