@@ -345,8 +345,8 @@ def _calibrate_units(request: _Calibration, mechanisms: Mapping[str, Any]) -> Un
         if isinstance(mechanism, Mechanism)
     }
     columns_with_share = set(allocation) if isinstance(allocation, Mapping) else set()
-    # With central steps and no shuffling, no share may follow from the results of inference (`calibration`); channels
-    # may fail are accounted for as unshuffled.
+    # With central steps and no shuffling, no share may follow from the results of inference (`calibration`).
+    # Channels that may fail are accounted for as unshuffled.
     delta_columns = [
         name for name, tag in mechanisms.items() if isinstance(tag, str) and _takes_delta(name, spaces[name], tag)
     ]

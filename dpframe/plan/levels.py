@@ -47,9 +47,9 @@ def has_levels(space: Space) -> bool:
 def breaks(space: Space) -> IntArray:
     """Return the codes that begin a cell on every level: the space's bounds and zero are cells of their own."""
     codes = {1, space.values - 1}
-    first = float(np.asarray(space.numbers(np.array([0])), dtype=np.float64)[0])
+    lowest_number = float(np.asarray(space.numbers(np.array([0])), dtype=np.float64)[0])
     # In floats, as in earlier releases: zero may be half way between two values, and cells must stay equal.
-    place = -first / (first + float(space.step) - first)
+    place = -lowest_number / (lowest_number + float(space.step) - lowest_number)
     if not space.is_time and 0 < place < space.values - 1:
         codes |= {round(place), round(place) + 1}
     return np.array(sorted(start for start in codes if 0 < start < space.values), dtype=np.int64)

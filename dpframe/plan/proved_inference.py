@@ -115,7 +115,7 @@ def _expected_histograms(histograms: Sequence[Asked], recorded: Sequence[Measure
 
 
 def _noise_failures(inferred: Inferred, contributions: int) -> list[str]:
-    """Return whether the measured counts have less noise than an older plan's inference claims.
+    """Return the failure of an older plan's inference whose counts have less noise than it claims, if any.
 
     Every histogram counts a row in one cell at least, so that the sum here is a lower bound of the cost.
     """

@@ -56,7 +56,7 @@ class Setting:
             bool(plan.passthrough),
             plan.contributions,
             plan.local_epsilon,
-            # A list of tables belongs to one number of rows; the default adapts to others.
+            # Measured tables suit one number of rows; default tables adapt to others.
             "auto" if plan.measures else None,
         )
 
@@ -72,7 +72,7 @@ class Setting:
         """Return the setting with changed units, such as by `with_square_wave`; the setting itself if none changes."""
         units = tuple(map(change, self.units))
         # Identity, so that a caller sees whether a lever changes anything.
-        unchanged = all(unit is new_unit for unit, new_unit in zip(units, self.units, strict=True))
+        unchanged = all(new_unit is unit for new_unit, unit in zip(units, self.units, strict=True))
         return self if unchanged else replace(self, units=units)
 
     def forecast(self) -> pd.DataFrame:
