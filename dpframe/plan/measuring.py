@@ -24,8 +24,8 @@ from dpframe.spaces.cells import ball_of, cell_count, is_cut, item_count, larges
 from dpframe.totals.least_noise import FAINTEST, least_noise
 
 BINS = 12
-"""Cells of a number in a listed joint table, and in a default one if σ of a pair is n/385
-(`_ROWS_PER_NOISE_AT_12_BINS`; tuned; effect not measured)."""
+"""Cells of a number in a listed joint table, and in a default one at `_ROWS_PER_NOISE_AT_12_BINS` (tuned; effect not
+measured)."""
 FEWEST_BINS, MOST_BINS = 8, 48
 """Least and most cells of a number in default tables (tuned; effect not measured)."""
 _ROWS_PER_NOISE_AT_12_BINS = 385.0
