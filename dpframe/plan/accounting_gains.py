@@ -1,4 +1,4 @@
-"""What each lever of the accounting contributes to a plan: composition, secret sample, shuffling."""
+"""Contribution of each lever of the accounting to a plan: composition, secret sample, shuffling."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ORDER_METHODS = {
     "closed form": "the closed form for shuffling",
     "gaussian": "a Gaussian curve above their profile",
 }
-"""What a bound for a secret order rests on, in words."""
+"""Proof methods of a bound for a secret order, in words."""
 
 
-def _units_under(units: Sequence[Randomised], terms: Terms) -> tuple[Randomised, ...] | None:
-    """Return the units calibrated for other terms, or None where no noise reaches them."""
+def _try_recalibrate(units: Sequence[Randomised], terms: Terms) -> tuple[Randomised, ...] | None:
+    """Return the units calibrated for other terms, or None if no noise is large enough."""
     try:
         return recalibrate(tuple(units), terms)
     except ParameterError:
@@ -37,9 +37,10 @@ def _units_under(units: Sequence[Randomised], terms: Terms) -> tuple[Randomised,
 
 
 def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mechanism]:
-    """Return the mechanisms that all columns would have if every group's share were divided over its columns."""
+    """Return the mechanisms of all columns if every group's share were divided over its columns."""
     makers: list[Maker] = []
     shares: list[float] = []
+    # Ready mechanisms keep their losses, with or without groups.
     fixed = [unit for unit in units if unit.mechanism.fixed]
     for unit in units:
         if isinstance(unit, Group):
@@ -48,18 +49,20 @@ def split_mechanisms(units: Sequence[Randomised], terms: Terms) -> dict[str, Mec
         elif not unit.mechanism.fixed:
             makers.append(unit.remade)
             shares.append(unit.mechanism.epsilon)
-    total = math.fsum(shares)
-    made = calibrate(makers, [share / total for share in shares], fixed, terms)
-    return {unit.names[0]: unit.mechanism for unit in [*made, *fixed]}
+    share_sum = math.fsum(shares)
+    calibrated = calibrate(makers, [share / share_sum for share in shares], fixed, terms)
+    return {unit.names[0]: unit.mechanism for unit in [*calibrated, *fixed]}
 
 
 def _column_maker(column: Column) -> Maker:
+    """Return the function that makes a column from its budget."""
     name, space = column.name, column.space
+    # The mechanism that a plan of single columns would try first.
     tag = stand_in(space, "least_error" if space.is_listed else "laplace")
     return lambda epsilon, delta: Column(name, space, mechanism_for(space, epsilon, delta, tag))
 
 
-def _noise(units: Sequence[Randomised], rows: int) -> float:
+def _typical_noise(units: Sequence[Randomised], rows: int) -> float:
     """Return the geometric mean over columns of their typical standard errors."""
     columns = [c for unit in units for c in (map(unit.column, unit.names) if isinstance(unit, Group) else [unit])]
     return math.exp(float(np.mean([math.log(max(typical_error(c, rows), 1e-300)) for c in columns])))
@@ -69,13 +72,15 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
     """Return a row per accounting; see `Plan.accounting_gains`."""
     import pandas as pd
 
-    pure = replace(terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None)
+    pure_composition = replace(
+        terms, budget=Budget(terms.budget.epsilon), sample=None, secret=False, central=None, local=None
+    )
     # Without shuffling nothing would be measured: tables would leave unshuffled rows next to nothing.
     central = None if terms.shuffled_rows is not None else terms.central
-    plain = replace(terms, sample=None, secret=False, local=None, central=central)
-    settings = {"basic composition": pure}
+    composition_only = replace(terms, sample=None, secret=False, local=None, central=central)
+    settings = {"basic composition": pure_composition}
     if terms.budget.delta > 0:
-        settings["optimal composition"] = plain
+        settings["optimal composition"] = composition_only
     if terms.shuffled_rows is not None:
         settings["secret order"] = replace(terms, sample=None, local=None)
     if terms.samples:
@@ -86,31 +91,38 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
     if any(unit.step for unit in units):  # which no order hides
         settings.pop("secret order", None)
     for name, setting in settings.items():
-        calibrated = tuple(units) if setting == terms else _units_under(units, setting)
-        lost = noise = math.nan
+        calibrated = tuple(units) if setting == terms else _try_recalibrate(units, setting)
+        row_epsilon = noise = math.nan
         if calibrated is not None and terms.rows:
-            lost = compose(unit.certified for unit in calibrated).epsilon
-            noise = _noise(calibrated, (terms.rows if setting.sample is None else setting.sample) or 1)
-        rows.append({"accounting": name, "row_epsilon": lost, "noise": noise})
+            row_epsilon = compose(unit.certified for unit in calibrated).epsilon
+            noise = _typical_noise(calibrated, (terms.rows if setting.sample is None else setting.sample) or 1)
+        rows.append({"accounting": name, "row_epsilon": row_epsilon, "noise": noise})
     table = pd.DataFrame(rows).set_index("accounting")
+    # The last setting is the plan's own.
     table["noise"] /= table["noise"].iloc[-1]
     table["in_force"] = [False] * (len(table) - 1) + [True]
     return table
 
 
 def gain_lines(units: Sequence[Randomised], terms: Terms) -> list[str]:
-    """Return one line on what the secret order is worth, or what its absence costs."""
+    """Return one line on the gain of the secret order, or on the cost of its absence."""
     if not units or not terms.rows or terms.budget.delta == 0:
         return []
-    kept = replace(terms, sample=None, secret=False, central=None if terms.shuffled_rows else terms.central)
+    ordered_terms = replace(terms, sample=None, secret=False, central=None if terms.shuffled_rows else terms.central)
     if terms.shuffled_rows is not None:
-        others, says = kept, "With the order kept (shuffle=False) about {:.2g} times more noise would be needed"
+        compared_terms, sentence = (
+            ordered_terms,
+            "With the order kept (shuffle=False) about {:.2g} times more noise would be needed",
+        )
     else:
-        others = replace(terms, secret=True)
-        says = "Without the credit of a secret order about {:.2g} times more noise is needed"
-    calibrated = _units_under(units, others)
+        compared_terms = replace(terms, secret=True)
+        sentence = "Without the credit of a secret order about {:.2g} times more noise is needed"
+    calibrated = _try_recalibrate(units, compared_terms)
     if calibrated is None:
         return []
-    own, other = _noise(units, terms.sample or terms.rows), _noise(calibrated, others.sample or terms.rows)
-    ratio = other / own if terms.shuffled_rows is not None else own / other
-    return [says.format(ratio)] if ratio > 1.05 else []
+    noise, compared_noise = (
+        _typical_noise(units, terms.sample or terms.rows),
+        _typical_noise(calibrated, compared_terms.sample or terms.rows),
+    )
+    ratio = compared_noise / noise if terms.shuffled_rows is not None else noise / compared_noise
+    return [sentence.format(ratio)] if ratio > 1.05 else []

@@ -40,29 +40,29 @@ from dpframe.plan.steps import terms_of
 from dpframe.spaces import Product, Space, as_space
 from dpframe.spaces.arrays import FloatArray
 
-_STEPS = np.linspace(-3.0, 3.0, 9)
+_EPSILON_LOG2_STEPS = np.linspace(-3.0, 3.0, 9)
 """Powers of two about the uniform share at which a column's error is computed (tolerance)."""
 
 
-_GRID = 1 / 64
+_SHARE_LOG_STEP = 1 / 64
 """Grid of a share's logarithm (tolerance)."""
 
-_FACTORS = 200
-"""Laws at most that bound a column of many bits (limit of time)."""
+_MOST_LAWS = 200
+"""Most laws that bound a column of many bits (limit of time)."""
 
 
 def shares_by_error(
     makers: Sequence[Maker], weights: Sequence[int], ready: Sequence[Randomised], terms: Terms
 ) -> list[float]:
-    """Return the shares of least total normalised error: expected error by diameter, a group's for each column.
+    """Return the shares of least total normalised error: expected error by diameter, a group's once for each column.
 
     Errors and costs are interpolated on logarithms, at nine budgets about the uniform one. The shares are only a
-    direction; how far to go in it is decided by the accountant itself.
+    direction; the accountant decides the size.
     """
     from scipy.optimize import minimize
 
-    whole = sum(weights)
-    uniform = [weight / whole for weight in weights]
+    weight_sum = sum(weights)
+    uniform = [weight / weight_sum for weight in weights]
     if len(makers) < 2:
         return uniform
     equal = calibrate(makers, uniform, ready, terms)
@@ -74,28 +74,35 @@ def shares_by_error(
         return float(factor @ [curve.error(v) for curve, v in zip(curves, x, strict=True)])
 
     def cost(x: Any) -> float:
-        return _cost([curve.column_loss(v) for curve, v in zip(curves, x, strict=True)], terms)
+        return _log_cost([curve.column_loss(v) for curve, v in zip(curves, x, strict=True)], terms)
 
-    most = cost(start)
+    # Every direction must cost as much as the uniform shares.
+    uniform_cost = cost(start)
     search: Any = minimize  # its stubs know no SLSQP with one constraint
     optimum = search(
         error,
         start,
         method="SLSQP",
-        bounds=[(x + math.log(2) * _STEPS[0], x + math.log(2) * _STEPS[-1]) for x in start],
-        constraints={"type": "ineq", "fun": lambda x: most - cost(x)},
+        bounds=[(x + math.log(2) * _EPSILON_LOG2_STEPS[0], x + math.log(2) * _EPSILON_LOG2_STEPS[-1]) for x in start],
+        constraints={"type": "ineq", "fun": lambda x: uniform_cost - cost(x)},
         options={"maxiter": 200, "ftol": 1e-9},
     )
+    # The solver may end at a worse point if its line search fails.
     better = optimum.x if optimum.success and optimum.fun < error(start) else start
     # The search ends a little elsewhere on another machine, and the optimum is flat.
-    moved = [math.exp(round(float(x) / _GRID) * _GRID) for x in better - start]
-    epsilons = [unit.mechanism.epsilon * factor for unit, factor in zip(equal, moved, strict=True)]
+    factors = [math.exp(round(float(x) / _SHARE_LOG_STEP) * _SHARE_LOG_STEP) for x in better - start]
+    epsilons = [unit.mechanism.epsilon * factor for unit, factor in zip(equal, factors, strict=True)]
     shares = [fewer_digits_down(epsilon / math.fsum(epsilons)) for epsilon in epsilons]
     # The cost above approximates the accountant's, and small gains may be its error.
-    return shares if _total(calibrate(makers, shares, ready, terms), factor) < _total(equal, factor) else uniform
+    return (
+        shares
+        if _total_error(calibrate(makers, shares, ready, terms), factor) < _total_error(equal, factor)
+        else uniform
+    )
 
 
-def _total(units: Sequence[Randomised], factor: FloatArray) -> float:
+def _total_error(units: Sequence[Randomised], factor: FloatArray) -> float:
+    """Return the total normalised error of units, weighted by their factors."""
     return float(factor @ [unit.expected_error / (unit.space.diameter or 1.0) for unit in units])
 
 
@@ -103,29 +110,32 @@ class _ErrorCurve:
     """Normalised error and blanket of a column, as functions of ln ε."""
 
     def __init__(self, make: Maker, centre: float) -> None:
-        self._x = centre + math.log(2) * _STEPS
+        self._x = centre + math.log(2) * _EPSILON_LOG2_STEPS
         units = [make(float(epsilon), 0.0) for epsilon in np.exp(self._x)]
         self._error = np.log([max(unit.expected_error, 1e-300) / (unit.space.diameter or 1.0) for unit in units])
         self._kind = units[0].column_loss
         self._blanket = np.log([max(unit.column_loss.blanket, 1e-300) for unit in units])
 
     def error(self, x: float) -> float:
+        """Return the normalised error at ln ε."""
         return math.exp(float(np.interp(x, self._x, self._error)))
 
     def column_loss(self, x: float) -> ColumnLoss:
+        """Return the column loss at ln ε."""
         return self._kind.at(math.exp(x), min(1.0, math.exp(float(np.interp(x, self._x, self._blanket)))))
 
 
-def _cost(parts: Sequence[ColumnLoss], terms: Terms) -> float:
-    """Return the logarithm of what a row costs, up to a constant."""
+def _log_cost(parts: Sequence[ColumnLoss], terms: Terms) -> float:
+    """Return the logarithm of a row's cost, up to a constant."""
     losses = np.array([part.epsilon for part in parts])
     if terms.shuffled_rows is None:
         if terms.sampled_budget.delta == 0:
             return math.log(losses.sum())
+        # Advanced composition: the mean loss, and its deviation at δ.
         depth = math.sqrt(2 * math.log(1 / terms.sampled_budget.delta) * float(losses @ losses))
         return math.log(float(losses @ np.tanh(losses / 2)) + depth)
     squares = crossed = 0.0
-    for law in (law.enlarged for law in factors(parts, _FACTORS)):
+    for law in (law.enlarged for law in factors(parts, _MOST_LAWS)):
         squares += math.log(law.square)
         crossed += math.log(law.product)
     return squares + math.log(max(-math.expm1(crossed - squares), 1e-300))
@@ -134,17 +144,16 @@ def _cost(parts: Sequence[ColumnLoss], terms: Terms) -> float:
 GROUPED_METRICS = ("discrete", "line", "nullable line")
 """Metrics of the spaces whose codes are a list."""
 
-_NOTHING = 1e-9
-"""The ε of a column of a single possible value, about which there is nothing to learn: no share of the budget
-(tolerance)."""
+_CONSTANT_EPSILON = 1e-9
+"""The ε of a column of a single possible value, which reveals nothing: no share of the budget (tolerance)."""
 
 
 Units = tuple[tuple[Column, ...], tuple[Group, ...]]
-"""The columns of a plan, those of a group with the channel that they see, and its groups."""
+"""The columns of a plan, grouped ones with their marginal channels, and its groups."""
 
 
 def default_delta(n: int | None) -> float:
-    """Return min(1e-6, n^−1.5), the δ of a plan where none is given; 0 where n is not known."""
+    """Return min(1e-6, n^−1.5), the default δ of a plan; 0 if n is unknown."""
     return 0.0 if n is None else min(1e-6, max(n, 1) ** -1.5)
 
 
@@ -178,24 +187,25 @@ def build_plan(
     """Divide a budget over columns with known spaces and calibrate their mechanisms to the least noise.
 
     The columns' losses are the largest, in the proportion of their shares, for which the whole release keeps (ε, δ).
-    ``mechanisms`` names other mechanisms than the spaces' own by their tags, or gives ready ones, which cost what they
-    are certified to lose. A group's share is that of all its columns, unless ``allocation={("sex", "income"): 0.4}``
-    says otherwise. ``sample="optimal"`` takes the rows at which the forecast error of the columns' marginals is least
-    (see `Plan.sample_curve`). ``most`` is what tables might have cost, where inference decided which are measured:
-    `local_epsilon` then leaves the rows what it would beside those. See `Plan` for the other parameters.
+    ``mechanisms`` names mechanisms by tags in place of the spaces' defaults, or contains ready ones, which cost their
+    certified losses. A group's share is the sum of its columns' shares, unless ``allocation={("sex", "income"): 0.4}``
+    sets it. ``sample="optimal"`` takes the sample size of least forecast error of the columns' marginals (see
+    `Plan.sample_curve`). ``most`` is the upper limit of the tables' cost, if inference decided which tables are
+    measured: `local_epsilon` then leaves rows as much as with tables of this cost. See `Plan` for the other parameters.
     """
     delta = default_delta(n) if delta is None else check_delta(delta)
     if n is not None and n > 1 and delta > 1 / n:
         warn(f"delta={delta:g} is above 1/n, so that whole rows may be revealed; take less", DpframeWarning)
-    known = {name: as_space(spec) for name, spec in spaces.items()}
+    as_spaces = {name: as_space(spec) for name, spec in spaces.items()}
     _check_sample_size(sample, n)
-    chosen = None if isinstance(sample, str) else sample
+    sample_size = None if isinstance(sample, str) else sample
     cap = None if local_epsilon is None else check_epsilon(local_epsilon, "local_epsilon")
+    # A copied column identifies rows, so that their order is no secret.
     secret = shuffle and not tuple(passthrough)
-    check_measures(measures, known)
-    tables = measures_step(measures, known, contributions, delta)
-    terms = terms_of(Budget(epsilon, delta), inferred, n, chosen, secret, contributions, cap, tables, most)
-    columns, joined = build_units(known, terms, allocation, mechanisms, groups, numbers, ordinals, sets)
+    check_measures(measures, as_spaces)
+    tables = measures_step(measures, as_spaces, contributions, delta)
+    terms = terms_of(Budget(epsilon, delta), inferred, n, sample_size, secret, contributions, cap, tables, most)
+    columns, name_groups = build_units(as_spaces, terms, allocation, mechanisms, groups, numbers, ordinals, sets)
     plan = Plan(
         epsilon=epsilon,
         delta=delta,
@@ -207,8 +217,8 @@ def build_plan(
         drop=tuple(drop),
         passthrough=tuple(passthrough),
         leaks=tuple(leaks),
-        groups=joined,
-        sample=chosen,
+        groups=name_groups,
+        sample=sample_size,
         inferred=inferred,
         local_epsilon=cap,
         reused=reused,
@@ -220,9 +230,10 @@ def build_plan(
 
 
 def _check_sample_size(sample: Any, n: int | None) -> None:
-    whole = isinstance(sample, int) and not isinstance(sample, bool)
-    best = is_one_of(sample, ["optimal"]) and bool(n)
-    if sample is not None and not best and not (whole and n is not None and 1 <= sample <= n):
+    """Raise `ParameterError` unless a sample is None, "optimal" or a number of rows up to n."""
+    is_whole = isinstance(sample, int) and not isinstance(sample, bool)
+    is_optimal = is_one_of(sample, ["optimal"]) and bool(n)
+    if sample is not None and not is_optimal and not (is_whole and n is not None and 1 <= sample <= n):
         rows = "" if n is None else f" to {n:,}"
         raise ParameterError(f'sample must be a whole number of rows from 1{rows}, or "optimal"')
 
@@ -237,13 +248,14 @@ def build_units(
     ordinals: str = "least_error",
     sets: str = "least_error",
 ) -> Units:
-    """Divide what a release may cost over columns and groups, and calibrate their mechanisms.
+    """Divide a release's budget over columns and groups, and calibrate their mechanisms.
 
-    Where no mechanism is named, numbers have what ``numbers`` says. By default ranks have the square wave or Laplace
-    noise, whichever is forecast to err less, and sets whole-set response if that is forecast to be clearly better.
+    Numbers without a named mechanism have the noise of ``numbers``. By default ranks have the square wave or Laplace
+    noise, whichever has the smaller forecast error. Sets have whole-set response if its forecast error is clearly
+    smaller.
     """
-    found = as_mechanisms(mechanisms)
-    for name in found:
+    mechanism_map = as_mechanisms(mechanisms)
+    for name in mechanism_map:
         if isinstance(name, tuple):
             raise ParameterError(
                 f"mechanisms names the group {tuple_label(name)}, and a group has gamma_diagonal, of which each column "
@@ -251,15 +263,15 @@ def build_units(
             )
         if name not in known:
             raise ParameterError(f"mechanisms names {name!r}, which is not a randomised column")
-    chosen = dict(found)
-    joined = _check_groups(groups, known, chosen)
-    noise = [check_noise(*one) for one in (("numbers", numbers), ("ordinals", ordinals), ("sets", sets))]
-    return _searched(_Calibration(dict(known), terms, allocation, chosen, joined, *noise))
+    mechanism_of = dict(mechanism_map)
+    name_groups = _check_groups(groups, known, mechanism_of)
+    noise = [check_noise(*option) for option in (("numbers", numbers), ("ordinals", ordinals), ("sets", sets))]
+    return _search_mechanisms(_Calibration(dict(known), terms, allocation, mechanism_of, name_groups, *noise))
 
 
 @dataclass(frozen=True)
 class _Calibration:
-    """What is calibrated, distinguished by how it is written: equal values 1 and 1.0 release different numbers."""
+    """Inputs of a calibration, with their JSON text as key: equal values 1 and 1.0 release different numbers."""
 
     known: Mapping[str, Space] = field(compare=False)
     terms: Terms
@@ -273,9 +285,12 @@ class _Calibration:
 
     def __post_init__(self) -> None:
         spaces = [[name, space.to_json()] for name, space in self.known.items()]
-        named = [[name, one.to_json() if isinstance(one, Mechanism) else one] for name, one in self.chosen.items()]
+        mechanism_pairs = [
+            [name, mechanism.to_json() if isinstance(mechanism, Mechanism) else mechanism]
+            for name, mechanism in self.chosen.items()
+        ]
         shares = repr(list(self.allocation.items()) if isinstance(self.allocation, Mapping) else self.allocation)
-        object.__setattr__(self, "text", json.dumps([spaces, named, shares, self.joined]))
+        object.__setattr__(self, "text", json.dumps([spaces, mechanism_pairs, shares, self.joined]))
 
     @cached_property
     def grouped(self) -> set[str]:
@@ -283,68 +298,87 @@ class _Calibration:
         return {name for names in self.joined for name in names}
 
 
-# The same table is planned for anew by every call that is not given its plan.
+# Every call without a plan makes the plan of its table anew.
 @lru_cache(maxsize=64)
-def _searched(request: _Calibration) -> Units:
-    """Return calibrated units, of mechanisms that are named or else chosen."""
-    made, chosen = _with_stand_ins(request)
-    for column in made[0]:
-        rival = None if column.name in chosen else promising_rival(column, request.sets)
+def _search_mechanisms(request: _Calibration) -> Units:
+    """Return calibrated units with named mechanisms, or the best ones for columns without."""
+    calibrated, mechanisms = _calibrate_stand_ins(request)
+    for column in calibrated[0]:
+        rival = None if column.name in mechanisms else promising_rival(column, request.sets)
         if rival is None:
             continue
         with contextlib.suppress(ParameterError):
-            trial = _calibrated(request, {**chosen, column.name: rival})
-            mine = [next(one for one in units if one.name == column.name) for units in (trial[0], made[0])]
-            if request.sets == "randomized_response" or is_clearly_better(*mine):
-                made, chosen = trial, {**chosen, column.name: rival}
-    return made
+            rival_units = _calibrate_units(request, {**mechanisms, column.name: rival})
+            rival_and_default = [
+                next(entry for entry in units if entry.name == column.name) for units in (rival_units[0], calibrated[0])
+            ]
+            if request.sets == "randomized_response" or is_clearly_better(*rival_and_default):
+                calibrated, mechanisms = rival_units, {**mechanisms, column.name: rival}
+    return calibrated
 
 
-def _with_stand_ins(request: _Calibration) -> tuple[Units, Mapping[str, Any]]:
-    """Return calibrated units, and the chosen mechanisms with those that replace additive noise."""
-    known, chosen = request.known, request.chosen
-    free = {name: space for name, space in known.items() if name not in chosen and name not in request.grouped}
-    noise = {name: request.ordinals if space.is_listed else request.numbers for name, space in free.items()}
-    tags = {name: stand_in(space, noise[name]) for name, space in free.items()}
-    tried = {name: tag for name, tag in tags.items() if tag is not None}
+def _calibrate_stand_ins(request: _Calibration) -> tuple[Units, Mapping[str, Any]]:
+    """Return calibrated units, and their mechanisms, with stand-ins for additive noise."""
+    spaces, mechanisms = request.known, request.chosen
+    default_spaces = {
+        name: space for name, space in spaces.items() if name not in mechanisms and name not in request.grouped
+    }
+    noise = {name: request.ordinals if space.is_listed else request.numbers for name, space in default_spaces.items()}
+    tags = {name: stand_in(space, noise[name]) for name, space in default_spaces.items()}
+    substitutes = {name: tag for name, tag in tags.items() if tag is not None}
     with contextlib.suppress(ParameterError):  # an ε too small for one of them
-        made = _calibrated(request, {**chosen, **tried})
-        judged = {name for name in tried if noise[name] == "least_error"}
-        worse = {column.name for column in made[0] if column.name in judged and errs_more(column)}
-        kept = {**chosen, **{name: tag for name, tag in tried.items() if name not in worse}}
-        return (_calibrated(request, kept) if worse else made), kept
-    return _calibrated(request, chosen), chosen
+        units = _calibrate_units(request, {**mechanisms, **substitutes})
+        # Other kinds of noise were requested by name, and stay even if they err more.
+        candidates = {name for name in substitutes if noise[name] == "least_error"}
+        worse = {column.name for column in units[0] if column.name in candidates and errs_more(column)}
+        accepted = {**mechanisms, **{name: tag for name, tag in substitutes.items() if name not in worse}}
+        return (_calibrate_units(request, accepted) if worse else units), accepted
+    return _calibrate_units(request, mechanisms), mechanisms
 
 
-def _calibrated(request: _Calibration, chosen: Mapping[str, Any]) -> Units:
-    """Return calibrated columns and groups, once mechanisms are chosen."""
-    known, terms, allocation, joined = request.known, request.terms, request.allocation, request.joined
-    ready = {name: Column(name, known[name], given) for name, given in chosen.items() if isinstance(given, Mechanism)}
-    named = set(allocation) if isinstance(allocation, Mapping) else set()
-    # With central steps and no shuffling, no share may follow from what inference gave (`calibration`); channels that
-    # may fail are accounted for as unshuffled.
-    taking = [name for name, tag in chosen.items() if isinstance(tag, str) and _takes_delta(name, known[name], tag)]
-    fails = bool(taking) or any(column.mechanism.delta > 0 for column in ready.values())
-    moving = terms.central is None or (terms.shuffled_rows is not None and not fails)
-    for name in known:
-        if moving and known[name].size == 1 and name not in {*ready, *request.grouped, *named, *chosen}:
-            ready[name] = Column(name, known[name], mechanism_for(known[name], _NOTHING, 0.0, None))
-    rest: list[Any] = [*joined, *(name for name in known if name not in ready and name not in request.grouped)]
-    makers: list[Maker] = [_maker(unit, known, chosen) for unit in rest]
+def _calibrate_units(request: _Calibration, mechanisms: Mapping[str, Any]) -> Units:
+    """Return calibrated columns and groups with these mechanisms."""
+    spaces, terms, allocation, groups = request.known, request.terms, request.allocation, request.joined
+    ready = {
+        name: Column(name, spaces[name], mechanism)
+        for name, mechanism in mechanisms.items()
+        if isinstance(mechanism, Mechanism)
+    }
+    columns_with_share = set(allocation) if isinstance(allocation, Mapping) else set()
+    # With central steps and no shuffling, no share may follow from the results of inference (`calibration`).
+    # Channels that may fail are accounted for as unshuffled.
+    delta_columns = [
+        name for name, tag in mechanisms.items() if isinstance(tag, str) and _takes_delta(name, spaces[name], tag)
+    ]
+    may_fail = bool(delta_columns) or any(column.mechanism.delta > 0 for column in ready.values())
+    adapts_to_space = terms.central is None or (terms.shuffled_rows is not None and not may_fail)
+    for name in spaces:
+        if (
+            adapts_to_space
+            and spaces[name].size == 1
+            and name not in {*ready, *request.grouped, *columns_with_share, *mechanisms}
+        ):
+            ready[name] = Column(name, spaces[name], mechanism_for(spaces[name], _CONSTANT_EPSILON, 0.0, None))
+    units_to_make: list[Any] = [
+        *groups,
+        *(name for name in spaces if name not in ready and name not in request.grouped),
+    ]
+    makers: list[Maker] = [_unit_maker(unit, spaces, mechanisms) for unit in units_to_make]
     # A group has its columns' shares together, so that grouping leaves the budget of the others as it was.
-    weights = [len(unit) if isinstance(unit, tuple) else 1 for unit in rest]
+    weights = [len(unit) if isinstance(unit, tuple) else 1 for unit in units_to_make]
     by_error = is_one_of(allocation, ["error"])
-    if by_error and taking:
+    if by_error and delta_columns:
         raise ParameterError(
-            f'allocation="error" cannot weigh gaussian noise, which {name_list(taking)} has; give {{column: share}}'
+            f'allocation="error" cannot weigh gaussian noise, which {name_list(delta_columns)} has; '
+            "give {column: share}"
         )
     if by_error:
         shares = shares_by_error(makers, weights, list(ready.values()), terms)
     else:
-        shares = shares_of(rest, _by_unit(allocation, joined, known), weights)
-    slacks = slacks_of([unit in taking for unit in rest], terms)
-    made = calibrate(makers, shares, list(ready.values()), terms, slacks)
-    return parted([*ready.values(), *made], known)
+        shares = shares_of(units_to_make, _name_by_unit(allocation, groups, spaces), weights)
+    slacks = slacks_of([unit in delta_columns for unit in units_to_make], terms)
+    calibrated = calibrate(makers, shares, list(ready.values()), terms, slacks)
+    return parted([*ready.values(), *calibrated], spaces)
 
 
 def _takes_delta(name: str, space: Space, tag: str) -> bool:
@@ -355,11 +389,11 @@ def _takes_delta(name: str, space: Space, tag: str) -> bool:
         raise ParameterError(f"column {name!r}: {error}") from None
 
 
-def _maker(unit: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> Maker:
-    """Return what makes a column, or the group of a tuple of names, from its budget."""
+def _unit_maker(unit: Any, spaces: Mapping[str, Space], mechanisms: Mapping[str, Any]) -> Maker:
+    """Return the function that makes a column, or the group of a tuple of names, from its budget."""
     if isinstance(unit, tuple):
-        return _group_maker(unit, known)
-    space, tag = known[unit], chosen.get(unit)
+        return _group_maker(unit, spaces)
+    space, tag = spaces[unit], mechanisms.get(unit)
 
     def make(epsilon: float, delta: float) -> Column:
         try:
@@ -371,53 +405,58 @@ def _maker(unit: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> 
 
 
 def as_mechanisms(given: Any) -> Mapping[Any, str | Mechanism]:
-    """Return mechanisms by column, none for None; raise `ParameterError` for what is no such mapping."""
-    found = {} if given is None else given
-    if not isinstance(found, Mapping) or not all(isinstance(value, str | Mechanism) for value in found.values()):
+    """Return mechanisms by column, an empty mapping for None; raise `ParameterError` for anything else."""
+    mechanisms = {} if given is None else given
+    if not isinstance(mechanisms, Mapping) or not all(
+        isinstance(value, str | Mechanism) for value in mechanisms.values()
+    ):
         raise ParameterError("mechanisms must be a mapping {column: tag or mechanism}")
-    return found
+    return mechanisms
 
 
-def _check_groups(groups: Any, known: Mapping[str, Space], chosen: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _check_groups(groups: Any, spaces: Mapping[str, Space], mechanisms: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return groups as tuples of names, or raise `ParameterError`."""
     example = 'e.g. groups=[("sex", "income")]'
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise ParameterError(f"groups must be a list of groups of column names, {example}")
-    checked: list[tuple[str, ...]] = []
+    name_tuples: list[tuple[str, ...]] = []
     for group in groups:
         if not isinstance(group, list | tuple) or not all(isinstance(name, str) for name in group):
             raise ParameterError(f"groups must be a list of groups of column names, {example}")
         if len(group) < 2:
             raise ParameterError("a group must name two or more columns; a single one needs no group")
         for name in group:
-            if name not in known:
+            if name not in spaces:
                 raise ParameterError(f"groups name {name!r}, which is not a randomised column")
             if list(group).count(name) > 1:
                 raise ParameterError(f"groups name {name!r} twice in one group; name it once")
-            if any(name in other for other in checked):
+            # A column in two groups would spend its budget twice.
+            if any(name in names for names in name_tuples):
                 raise ParameterError(f"column {name!r} is in two groups; name it in one of them")
-            if name in chosen:
+            if name in mechanisms:
                 raise ParameterError(
                     f"mechanisms names {name!r}, which is in a group and has its mechanism; leave one of them out"
                 )
-            if known[name].metric not in GROUPED_METRICS:
-                raise ParameterError(f"column {name!r}: space {known[name].tag} has no list of values to group")
-        checked.append(tuple(group))
-    return checked
+            if spaces[name].metric not in GROUPED_METRICS:
+                raise ParameterError(f"column {name!r}: space {spaces[name].tag} has no list of values to group")
+        name_tuples.append(tuple(group))
+    return name_tuples
 
 
-def _by_unit(allocation: Any, joined: Sequence[tuple[str, ...]], known: Mapping[str, Space]) -> Any:
-    """Return an allocation whose groups are named as in ``groups``.
+def _name_by_unit(allocation: Any, name_groups: Sequence[tuple[str, ...]], spaces: Mapping[str, Space]) -> Any:
+    """Return an allocation with group names as in ``groups``.
 
-    They may be given in another order, or (where keys must be text) joined by commas.
+    Its groups may be in another order, or (if keys must be text) joined by commas.
     """
     if not isinstance(allocation, Mapping):
         return allocation
-    groups = {frozenset(names): names for names in joined}
+    groups = {frozenset(names): names for names in name_groups}
     shares_of: dict[Any, float] = {}
     for key, share in allocation.items():
-        names = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) and key not in known else key
+        names = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) and key not in spaces else key
         unit = groups.get(frozenset(names), key) if isinstance(names, tuple | frozenset) else key
-        home = next((names for names in joined if unit in names), None)
+        # A column within a group has no share of its own.
+        home = next((names for names in name_groups if unit in names), None)
         if home is not None:
             raise ParameterError(
                 f"allocation names {unit!r}, which is in a group; give the group's share as {{{home!r}: …}}"
@@ -428,15 +467,16 @@ def _by_unit(allocation: Any, joined: Sequence[tuple[str, ...]], known: Mapping[
     return shares_of
 
 
-def _group_maker(names: tuple[str, ...], known: Mapping[str, Space]) -> Maker:
-    label, sizes = tuple_label(names), [known[name].size for name in names]
+def _group_maker(names: tuple[str, ...], spaces: Mapping[str, Space]) -> Maker:
+    """Return the function that makes a group from its budget; raise `ParameterError` for too many tuples."""
+    label, sizes = tuple_label(names), [spaces[name].size for name in names]
     if math.prod(sizes) > LARGEST_PRODUCT:
         largest = names[sizes.index(max(sizes))]
         raise ParameterError(
             f"group {label} has {math.prod(sizes):,} tuples, more than {LARGEST_PRODUCT:,}; leave {largest!r} "
             f"({max(sizes):,} values) out of it, or declare coarser spaces"
         )
-    space = Product(*(known[name] for name in names))
+    space = Product(*(spaces[name] for name in names))
 
     def make(epsilon: float, delta: float) -> Group:
         try:

@@ -1,4 +1,4 @@
-"""From the promise of a whole release to what each column may lose, and back."""
+"""Calibrates columns' losses to the budget of a whole release, and computes the δ of columns' losses."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ from dpframe.plan.columns import Randomised
 from dpframe.spaces.arrays import FloatArray
 
 Maker = Callable[[float, float], Randomised]
-"""Makes a column or group from the (ε, δ) that it may lose."""
+"""Makes a column or group from its (ε, δ)."""
 
-_MOST = 42.0
-"""Loss of a column beyond which its tables are as fine as they get (limit of the format)."""
-_USED = 0.999
-"""Share of δ that is enough to stop at (tolerance)."""
-_FILLED, _AIM = 0.985, 0.004
-"""Part of a curve's μ that is enough to stop at, and what is aimed at below all of it: 2e-3 and 5e-4 of a loss
+_LARGEST_COLUMN_LOSS = 42.0
+"""Loss of a column beyond which its tables get no finer (limit of the format)."""
+_ENOUGH_DELTA_SHARE = 0.999
+"""Share of δ at which a search stops (tolerance)."""
+_ENOUGH_MU_SHARE, _MU_LOG_MARGIN = 0.985, 0.004
+"""Share of a curve's μ at which a search stops, and its target's log distance below μ: 2e-3 and 5e-4 of a loss
 (tolerance)."""
-_STEEP = 7.5
+_MU_SLOPE = 7.5
 """About d ln μ/d ln(total loss) of shuffled rows (tolerance)."""
 _CURVED_TURNS = 24
-"""Guesses of a total under a curve (limit of time)."""
-_FINE = 4e-4
-"""Relative width to which μ is proved where a coarser proof leaves open whether rows fit (tolerance)."""
-_FAR = 10.0
-"""The factor of μ by which a guess is moved at the most (tolerance)."""
-_GUESSES = 2
+"""Most candidates of a total under a curve (limit of time)."""
+_FINE_MU_WIDTH = 4e-4
+"""Relative width of a second proof of μ, if a coarser one cannot decide whether rows fit (tolerance)."""
+_LARGEST_MU_FACTOR = 10.0
+"""Largest factor of μ by which one step moves a total (tolerance)."""
+_UNPROVED_TOTALS = 2
 """Totals that units are made for before any is proved (limit of time)."""
-_WIDTH = 1e-6
-"""Relative width at which the search for the columns' losses stops, where their cost is steep (tolerance)."""
-_LEAP = 2e-4
-"""The same once guesses between two totals have taken over, because their cost leaps over δ (tolerance)."""
-_AWAY = 0.3
-"""Part of the way between two totals that a guess keeps from either (tolerance)."""
-_TURNS = 4
-"""Totals that are found by the model before these take over (limit of time)."""
-_FLOOR = 1e-300
+_SEARCH_WIDTH = 1e-6
+"""Relative width at which the search for the columns' losses stops (tolerance)."""
+_LEAP_WIDTH = 2e-4
+"""Relative width at which the search stops after a leap of the cost over δ (tolerance)."""
+_LEAST_BRACKET_FRACTION = 0.3
+"""Least distance of a candidate from either end of its bracket, as a fraction of the bracket (tolerance)."""
+_MODEL_TURNS = 4
+"""Totals from the model before interpolation takes over (limit of time)."""
+_LEAST_PROBABILITY = 1e-300
 """Least probability that has a logarithm (tolerance)."""
 _NO_STEP = Step(0.0)
 """The step that loses nothing (theory: zero)."""
-_ROUNDED = 1 + Fraction(1, 10**12)
-"""Up to which losses that were divided in floats are taken for their sum (tolerance)."""
+_SUM_ROUNDING_FACTOR = 1 + Fraction(1, 10**12)
+"""Factor on a sum of losses that division in floats may add (tolerance)."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a promise rests on.
+    """Inputs of the accountant: budget, number of rows, sample, shuffling, contributions, and other parts of the
+    release.
 
-    ``budget`` is of a person, for the whole release; for only the rows where nothing is ``central``. ``sample`` is how
-    many rows are chosen in secret, ``secret`` whether rows are shuffled, and nothing else in the output
-    undoes it: else neither order nor sampling earns credit, as a row's position would reveal the choice. ``central``
-    is what is released in addition to the rows, as one step for a person (`gaussian_dp`); ``local`` what each row may
-    lose on top of it, even to someone who knows its place.
+    ``budget`` is a person's, for the whole release; without ``central`` for the rows. ``sample`` is the number of rows
+    chosen in secret. ``secret`` is whether rows are shuffled and no other output reveals their order: otherwise neither
+    order nor sampling earns credit. ``central`` is the step of everything released in addition to the rows, for one
+    person (`gaussian_dp`). ``local`` is the limit of each row's loss, even to someone who knows its position.
     """
 
     budget: Budget
@@ -84,10 +84,10 @@ class Terms:
 
     @cached_property
     def sampled_budget(self) -> Budget:
-        """What δ is compared with: without central steps what one sampled row may cost, else the whole promise.
+        """The budget that δ is compared with: of one sampled row without central steps, else of the whole release.
 
-        Sampling is applied last, and k rows of a person are k times one row (`Budget.per_row`). Beside what is
-        central both are done to the profile of the rows instead, point by point (`secret_order`).
+        Sampling is applied last, and k rows of a person are k times one row (`Budget.per_row`). With central steps both
+        act on the profile of the rows instead, point by point (`secret_order`).
         """
         if self.central is not None:
             return self.budget
@@ -98,20 +98,20 @@ class Terms:
 
     @property
     def shuffled_rows(self) -> int | None:
-        """Rows that are shuffled together, if that earns credit: it needs δ > 0 and a known number of rows."""
+        """Rows that are shuffled together, if shuffling earns credit: it needs δ > 0 and a known number of rows."""
         if not self.secret or not self.rows or self.budget.delta == 0:
             return None
         return self.rows if self.sample is None else self.sample
 
     @cached_property
     def curve(self) -> Step:
-        """The step that shuffled rows may take in addition to what is central, or else the whole one.
+        """The step for shuffled rows: the whole budget's step, less the central one.
 
-        It follows from public facts only. One of several curves, chosen by what inference gave, would not keep the
-        promise: the mean over outcomes of profiles that each keep it apart may exceed it.
+        It follows from public facts only. A curve chosen by the results of inference would not keep the budget: the
+        mean of profiles within the budget over outcomes may exceed it.
         """
-        whole = promise_step(self.budget)
-        return whole if self.central is None else remaining_step(whole, self.central)
+        promise = promise_step(self.budget)
+        return promise if self.central is None else remaining_step(promise, self.central)
 
     @property
     def permutation(self) -> ShuffledRows:
@@ -120,86 +120,93 @@ class Terms:
         return ShuffledRows(self.rows, self.sample, self.contributions)
 
     def delta_of(self, units: Sequence[Randomised]) -> Bound:
-        """Return the δ at `sampled_budget`'s ε of rows randomised by these units, certified, and how it was proved."""
+        """Return the certified δ at `sampled_budget`'s ε of rows randomised by these units, with its method."""
+        # Without δ all units are pure, which the accounting of shuffled rows needs.
         slack = math.fsum(unit.mechanism.delta for unit in units)
         if slack == 0:
             return self.delta_of_losses([unit.column_loss for unit in units])
         if any(unit.step for unit in units):
-            return self.delta_of_steps(*_told(units))
+            return self.delta_of_steps(*_split_steps(units))
         parts = response_parts([unit.certified.epsilon for unit in units])
         if self.central is None:
             # The theory of shuffling and of privacy-loss distributions here is for pure columns.
-            total = compose(unit.certified for unit in units)
-            bound = Bound(total.delta if total.epsilon <= self.sampled_budget.epsilon else 1.0, "composition")
+            composed = compose(unit.certified for unit in units)
+            bound = Bound(composed.delta if composed.epsilon <= self.sampled_budget.epsilon else 1.0, "composition")
         else:
             bound = replace(self, local=None).failing(slack).delta_of_losses(parts)
-        return self._capped(bound, parts, Step(0.0, slack))
+        return self._cap_bound(bound, parts, Step(0.0, slack))
 
     def failing(self, delta: float) -> Terms:
-        """Return the terms of pure unshuffled channels, together with channels that fail with this probability in all.
+        """Return the terms for pure unshuffled channels, together with channels that fail with this total probability.
 
-        An (ε, δ) channel is dominated by randomised response of ε that fails with chance δ (`dominating_step`).
+        Randomised response of ε that fails with chance δ dominates an (ε, δ) channel (`dominating_step`).
         """
         assert self.central is not None
-        more = Step(0.0, min(delta * self.contributions * (1 + 1e-12), 1 - 1e-9))
-        return replace(self, central=composed_steps([self.central, more]), secret=False, sample=None)
+        # Rounded up for the product's float error; a step needs δ below 1.
+        failure = Step(0.0, min(delta * self.contributions * (1 + 1e-12), 1 - 1e-9))
+        return replace(self, central=composed_steps([self.central, failure]), secret=False, sample=None)
 
     def delta_of_steps(self, steps: Sequence[Step], epsilons: Sequence[float], slack: float = 0.0) -> Bound:
-        """Return the same for unshuffled rows whose columns are steps, and others that lose so much.
+        """Return the certified δ of unshuffled rows, from the steps of some columns and the pure losses of others.
 
-        ``slack`` is the chance that one of the others fails.
+        ``slack`` is the chance that one of the other columns fails.
         """
-        parts, own = response_parts(epsilons), [*steps, Step(0.0, slack)]
+        parts, row_steps = response_parts(epsilons), [*steps, Step(0.0, slack)]
         if self.central is None:
-            total = mixed_delta(parts, composed_steps(own), self.sampled_budget.epsilon)
+            delta = mixed_delta(parts, composed_steps(row_steps), self.sampled_budget.epsilon)
         else:
             k = self.contributions
-            total = mixed_delta(parts * k, composed_steps([self.central, *own * k]), self.budget.epsilon)
-        return self._capped(Bound(total, "composition"), parts, composed_steps(own))
+            delta = mixed_delta(parts * k, composed_steps([self.central, *row_steps * k]), self.budget.epsilon)
+        return self._cap_bound(Bound(delta, "composition"), parts, composed_steps(row_steps))
 
-    def _capped(self, bound: Bound, parts: Sequence[ColumnLoss], beside: Step = _NO_STEP) -> Bound:
-        """Return a bound that is above δ where a row loses more than ``local``, in proportion.
+    def _cap_bound(self, bound: Bound, parts: Sequence[ColumnLoss], step: Step = _NO_STEP) -> Bound:
+        """Return a bound, raised above δ in proportion if a row loses more than ``local``.
 
-        ``parts`` are the row's pure losses, ``beside`` is what else its columns lose.
+        ``parts`` are the row's pure losses, ``step`` is the loss of its other columns.
         """
-        if self.local is None or not (parts or beside.mu or beside.delta):
+        if self.local is None or not (parts or step.mu or step.delta):
             return bound
         if self.local.delta == 0:
-            whole = sum((Fraction(part.epsilon) for part in parts), Fraction(0))
-            kept = not (beside.mu or beside.delta) and whole <= Fraction(self.local.epsilon) * _ROUNDED
-            return bound if kept else Bound(1.0, bound.method)
-        alone = beside == _NO_STEP
+            epsilon_sum = sum((Fraction(part.epsilon) for part in parts), Fraction(0))
+            is_within = (
+                not (step.mu or step.delta) and epsilon_sum <= Fraction(self.local.epsilon) * _SUM_ROUNDING_FACTOR
+            )
+            return bound if is_within else Bound(1.0, bound.method)
+        is_pure = step == _NO_STEP
         cap = self.local.epsilon
-        own = composed_delta(tuple(parts), cap) if alone else mixed_delta(parts, beside, cap)
-        excess = own / self.local.delta * self.sampled_budget.delta
+        cap_delta = composed_delta(tuple(parts), cap) if is_pure else mixed_delta(parts, step, cap)
+        # In proportion, so that the searches see by how much a total exceeds the cap.
+        excess = cap_delta / self.local.delta * self.sampled_budget.delta
         return Bound(min(1.0, max(bound.value, excess)), bound.method)
 
     def delta_of_losses(self, parts: Sequence[ColumnLoss]) -> Bound:
-        """Return the same for pure columns, from what the accountant knows."""
+        """Return the certified δ of pure columns from their column losses."""
         losses = tuple(parts)
         if self.central is None:
-            bound = _cost(losses, self.shuffled_rows, self.sampled_budget.epsilon)
+            bound = _rows_delta(losses, self.shuffled_rows, self.sampled_budget.epsilon)
         else:
-            bound = _cost_beside(losses, self)
-        return self._capped(bound, losses)
+            bound = _delta_with_central(losses, self)
+        return self._cap_bound(bound, losses)
 
     def allow(self, units: Sequence[Randomised]) -> bool:
-        """Return whether the promise is kept by these units."""
+        """Return whether these units stay within the budget."""
         return not units or self.delta_of(units).value <= self.sampled_budget.delta
 
 
 @lru_cache(maxsize=4096)
-def _cost(parts: tuple[ColumnLoss, ...], permuted: int | None, epsilon: float) -> Bound:
+def _rows_delta(parts: tuple[ColumnLoss, ...], permuted: int | None, epsilon: float) -> Bound:
+    """Return the δ of rows without central steps, shuffled if their number is given."""
     if permuted is None:
         return Bound(composed_delta(parts, epsilon), "composition")
     return shuffled_delta(parts, permuted, epsilon)
 
 
 @lru_cache(maxsize=4096)
-def _cost_beside(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
+def _delta_with_central(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
+    """Return the δ of rows composed with the central steps."""
     assert terms.central is not None
     if terms.shuffled_rows is None:
-        # Two outcomes of each column's own ε, whatever its space: what inference gave decides nothing of the bound.
+        # Two outcomes of each column's ε, for any space: the bound may not depend on the results of inference.
         losses = response_parts([part.epsilon for part in parts] * terms.contributions)
         return Bound(mixed_delta(losses, terms.central, terms.budget.epsilon), "composition")
     rows = rows_step(parts, terms)
@@ -209,38 +216,44 @@ def _cost_beside(parts: tuple[ColumnLoss, ...], terms: Terms) -> Bound:
 
 
 @lru_cache(maxsize=4096)
-def _cover(parts: tuple[ColumnLoss, ...], terms: Terms) -> Cover:
+def _rows_cover(parts: tuple[ColumnLoss, ...], terms: Terms) -> Cover:
+    """Return the Gaussian cover of shuffled rows, proved to a finer width if the coarse proof cannot decide."""
+    # Only a cover whose lower bound fits may still fit at a finer width.
     rough = rows_cover(parts, terms.permutation, terms.curve)
-    return rough if rough.ratio <= 1 or rough.least > 1 else rows_cover(parts, terms.permutation, terms.curve, _FINE)
+    return (
+        rough
+        if rough.ratio <= 1 or rough.least > 1
+        else rows_cover(parts, terms.permutation, terms.curve, _FINE_MU_WIDTH)
+    )
 
 
-def _needed(parts: Sequence[ColumnLoss], terms: Terms) -> float:
-    """Return about the μ that rows need, relative to what they may take: a glance at a few nodes, no proof."""
+def _relative_mu(parts: Sequence[ColumnLoss], terms: Terms) -> float:
+    """Return about the μ of shuffled rows, relative to the curve's: from a few nodes, without proof."""
     return rows_cover(parts, terms.permutation, terms.curve, tolerance=math.inf).least
 
 
 def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step | None:
-    """Return the least step, about, of shuffled rows with these columns; None where none could be proved."""
-    cover = _cover(parts, terms)
+    """Return about the least step of shuffled rows with these columns; None without a proof."""
+    cover = _rows_cover(parts, terms)
     return cover.step if math.isfinite(cover.ratio) else None
 
 
-def _told(units: Sequence[Randomised]) -> tuple[list[Step], list[float], float]:
-    """Return the units' steps, what the others lose, and the chance that one of these fails."""
-    others = [unit for unit in units if unit.step is None]
+def _split_steps(units: Sequence[Randomised]) -> tuple[list[Step], list[float], float]:
+    """Return the units' steps, the pure losses of units without one, and the chance that one of these fails."""
+    unstepped = [unit for unit in units if unit.step is None]
     steps = [unit.step for unit in units if unit.step is not None]
-    return steps, [unit.certified.epsilon for unit in others], math.fsum(unit.mechanism.delta for unit in others)
+    return steps, [unit.certified.epsilon for unit in unstepped], math.fsum(unit.mechanism.delta for unit in unstepped)
 
 
-_TAKEN = 0.5
-"""Part of δ that columns share whose noise needs some of their own (tuned; effect not measured)."""
+_DELTA_SHARE = 0.5
+"""Share of δ for columns whose noise needs δ > 0 (tuned; effect not measured)."""
 
 
 def slacks_of(taking: Sequence[bool], terms: Terms) -> list[float]:
-    """Return the δ of each column: equal parts of half of what a row may have for those whose noise needs some."""
+    """Return the δ of each column: half of a row's δ in equal parts for columns whose noise needs δ, else 0."""
     count = sum(taking)
     rows = terms.contributions if terms.central is not None else 1
-    return [terms.sampled_budget.delta * _TAKEN / count / rows if takes else 0.0 for takes in taking]
+    return [terms.sampled_budget.delta * _DELTA_SHARE / count / rows if takes else 0.0 for takes in taking]
 
 
 def calibrate(
@@ -250,246 +263,278 @@ def calibrate(
     terms: Terms,
     slacks: Sequence[float] = (),
 ) -> list[Randomised]:
-    """Return the units with the largest losses, in the proportion of their shares, that keep the promise.
+    """Return the units with the largest losses within the budget, in the proportion of their shares.
 
-    ``ready`` units have their losses already. Columns are pure, whatever δ: it buys more in the accounting of the
-    whole. Only a single column without credit for its order takes δ itself, and those that have a part of it in
-    ``slacks`` (by default none).
+    ``ready`` units have fixed losses. Columns are pure, for any δ: it buys more in the accounting of the whole release.
+    Only a single column without credit for its order has the whole δ, and columns with a part in ``slacks`` (by default
+    none).
     """
-    inside = terms.sampled_budget
+    sampled_budget = terms.sampled_budget
     if not makers:
         return []
-    taking, alone = any(slacks), terms.central is None and terms.local is None
-    if len(makers) == 1 and not ready and alone and (terms.shuffled_rows is None or taking):
-        return [makers[0](inside.epsilon, inside.delta)]
-    if taking:
-        return _with_steps(makers, shares, ready, terms, slacks)
-    failing = math.fsum(unit.mechanism.delta for unit in ready)
-    if inside.delta == 0 or (failing > 0 and terms.central is None):
-        whole = inside if terms.local is None else Budget(min(inside.epsilon, terms.local.epsilon), inside.delta)
-        rest = whole.less(compose(unit.certified for unit in ready)) if ready else whole
-        return [make(part.epsilon, 0.0) for make, part in zip(makers, rest.split(shares), strict=True)]
-    if ready and terms.delta_of(ready).value >= inside.delta:
-        inside.less(compose(unit.certified for unit in ready))  # refuses, and says what they spend
-        raise ParameterError(_READY)
+    any_takes_delta, rows_only = any(slacks), terms.central is None and terms.local is None
+    if len(makers) == 1 and not ready and rows_only and (terms.shuffled_rows is None or any_takes_delta):
+        return [makers[0](sampled_budget.epsilon, sampled_budget.delta)]
+    if any_takes_delta:
+        return _calibrate_steps(makers, shares, ready, terms, slacks)
+    failure_probability = math.fsum(unit.mechanism.delta for unit in ready)
+    if sampled_budget.delta == 0 or (failure_probability > 0 and terms.central is None):
+        budget = (
+            sampled_budget
+            if terms.local is None
+            else Budget(min(sampled_budget.epsilon, terms.local.epsilon), sampled_budget.delta)
+        )
+        remainder = budget.less(compose(unit.certified for unit in ready)) if ready else budget
+        return [make(part.epsilon, 0.0) for make, part in zip(makers, remainder.split(shares), strict=True)]
+    if ready and terms.delta_of(ready).value >= sampled_budget.delta:
+        sampled_budget.less(compose(unit.certified for unit in ready))  # raises an error with their sum
+        raise ParameterError(_READY_MESSAGE)
     model = _LossModel.beside(ready, shares, terms)
     if model.curved:
-        return _curved(makers, shares, ready, terms, model)
-    return _largest(makers, shares, ready, terms) if terms.central is None else _beside(makers, shares, terms, model)
+        return _calibrate_shuffled(makers, shares, ready, terms, model)
+    return (
+        _calibrate_rows_only(makers, shares, ready, terms)
+        if terms.central is None
+        else _calibrate_unshuffled(makers, shares, terms, model)
+    )
 
 
 @lru_cache(maxsize=256)
 def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
-    """Return units calibrated for other terms, in their order: their shares are kept, and so are fixed channels."""
-    moving = [unit for unit in units if not unit.mechanism.fixed]
+    """Return units calibrated for other terms, in their order, with their shares and fixed channels unchanged."""
+    adjustable = [unit for unit in units if not unit.mechanism.fixed]
     fixed = [unit for unit in units if unit.mechanism.fixed]
-    total = math.fsum(unit.mechanism.epsilon for unit in moving)
-    shares, slacks = [u.mechanism.epsilon / total for u in moving], slacks_of([u.takes_delta for u in moving], terms)
-    made = calibrate([u.remade for u in moving], shares, fixed, terms, slacks)
-    by_names = {unit.names: unit for unit in [*made, *fixed]}
+    epsilon_sum = math.fsum(unit.mechanism.epsilon for unit in adjustable)
+    # A unit's share is its part of the summed ε, which scales with the total.
+    shares, slacks = (
+        [u.mechanism.epsilon / epsilon_sum for u in adjustable],
+        slacks_of([u.takes_delta for u in adjustable], terms),
+    )
+    calibrated = calibrate([u.remade for u in adjustable], shares, fixed, terms, slacks)
+    # Adjustable and fixed units return to their original order.
+    by_names = {unit.names: unit for unit in [*calibrated, *fixed]}
     return tuple(by_names[unit.names] for unit in units)
 
 
 def likely_units(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
-    """Return about the units of `recalibrate`, their losses within 2 % of its own, without proof: for forecasts."""
+    """Return about the units of `recalibrate`, with losses within 2 % of its own, without proof: for forecasts."""
     if any(unit.mechanism.fixed or unit.takes_delta for unit in units):
         return recalibrate(units, terms)
-    total = math.fsum(unit.mechanism.epsilon for unit in units)
-    shares = [unit.mechanism.epsilon / total for unit in units]
+    epsilon_sum = math.fsum(unit.mechanism.epsilon for unit in units)
+    shares = [unit.mechanism.epsilon / epsilon_sum for unit in units]
     model = _LossModel.beside([], shares, terms)
     if not model.curved:
         return recalibrate(units, terms)
-    model.learn(total, [unit.column_loss for unit in units])
-    guess = model.under_curve(_MOST / min(shares))[0]
+    model.learn(epsilon_sum, [unit.column_loss for unit in units])
+    guess = model.under_curve(_LARGEST_COLUMN_LOSS / min(shares))[0]
     return tuple(unit.remade(guess * share, 0.0) for unit, share in zip(units, shares, strict=True))
 
 
-_CENTRAL = "epsilon is too small for what is spent centrally; raise it, or declare spaces"
-_READY = (
+_CENTRAL_MESSAGE = "epsilon is too small for what is spent centrally; raise it, or declare spaces"
+_READY_MESSAGE = (
     "epsilon is too small for the mechanisms that are given ready; raise it, or spend less elsewhere (infer_share, "
     "measure_share)"
 )
 
 
-_SOME = 1e-3
-"""Part of ε that is to be left for the columns that are not given ready (tolerance)."""
+_RESERVE_SHARE = 1e-3
+"""Share of ε that ready mechanisms must leave for the other columns (tolerance)."""
 
 
 def check_ready(ready: Sequence[Mechanism], terms: Terms) -> None:
-    """Raise `ParameterError` if ready mechanisms leave nothing for what is central: before that is spent."""
+    """Raise `ParameterError` if ready mechanisms leave nothing for central steps, before these are spent."""
     if not ready or terms.central is None:
         return
-    failing, some = math.fsum(m.delta for m in ready), response_parts([terms.budget.epsilon * _SOME])
+    failure_probability, reserve = (
+        math.fsum(m.delta for m in ready),
+        response_parts([terms.budget.epsilon * _RESERVE_SHARE]),
+    )
     if any(m.loss.step for m in ready):
         steps = [m.loss.step for m in ready if m.loss.step is not None]
-        others = [m for m in ready if m.loss.step is None]
-        losses_of = [m.loss.epsilon(m.delta) or 5e-324 for m in others]
-        slack = math.fsum(m.delta for m in others)
-        if terms.delta_of_steps(steps, [*losses_of, terms.budget.epsilon * _SOME], slack).value > terms.budget.delta:
-            raise ParameterError(_READY)
+        other_mechanisms = [m for m in ready if m.loss.step is None]
+        losses_of = [m.loss.epsilon(m.delta) or 5e-324 for m in other_mechanisms]
+        slack = math.fsum(m.delta for m in other_mechanisms)
+        if (
+            terms.delta_of_steps(steps, [*losses_of, terms.budget.epsilon * _RESERVE_SHARE], slack).value
+            > terms.budget.delta
+        ):
+            raise ParameterError(_READY_MESSAGE)
         return
-    if failing:
-        allowed, losses = terms.failing(failing), response_parts([m.loss.epsilon(m.delta) or 5e-324 for m in ready])
+    if failure_probability:
+        accounting, losses = (
+            terms.failing(failure_probability),
+            response_parts([m.loss.epsilon(m.delta) or 5e-324 for m in ready]),
+        )
     else:
-        allowed, losses = terms, [m.column_loss for m in ready]
-    if allowed.delta_of_losses([*losses, *some]).value > terms.budget.delta:
-        raise ParameterError(_READY)
+        accounting, losses = terms, [m.column_loss for m in ready]
+    if accounting.delta_of_losses([*losses, *reserve]).value > terms.budget.delta:
+        raise ParameterError(_READY_MESSAGE)
 
 
-def _largest(
+def _calibrate_rows_only(
     makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms
 ) -> list[Randomised]:
-    """Return units with nearly the largest total loss that keeps the promise; their own cost has been computed.
+    """Return units with nearly the largest total loss within the budget, without central steps.
 
-    Making units may take a second (linear programmes), so that few totals are tried: each is what a model of the
-    units made so far says. Their cost may leap (optima do), which guesses between two totals close in on.
+    Making units may take a second (linear programmes), so that the search tries few totals: each comes from a model of
+    the units so far. Costs may leap (optima do); bisection of the bracket then takes over.
     """
-    inside, model = terms.sampled_budget, _LossModel.beside(ready, shares, terms)
-    most = _MOST / min(shares)
+    sampled_budget, model = terms.sampled_budget, _LossModel.beside(ready, shares, terms)
+    upper_limit = _LARGEST_COLUMN_LOSS / min(shares)
     best: list[Randomised] | None = None
-    low, high, total = 0.0, math.inf, model.largest(min(inside.epsilon, most / 2), most)
-    seen: dict[float, float] = {}
-    basic = inside.epsilon
+    low, high, total = 0.0, math.inf, model.largest(min(sampled_budget.epsilon, upper_limit / 2), upper_limit)
+    deltas: dict[float, float] = {}
+    basic_total = sampled_budget.epsilon
     while True:
-        total = _alike(total, most)
+        total = _round_total(total, upper_limit)
         units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
-        seen[total] = value = terms.delta_of([*ready, *units]).value
-        if value <= inside.delta:
+        deltas[total] = value = terms.delta_of([*ready, *units]).value
+        if value <= sampled_budget.delta:
             low, best = total, units
-            if value >= _USED * inside.delta or total >= most:
+            if value >= _ENOUGH_DELTA_SHARE * sampled_budget.delta or total >= upper_limit:
                 return units
         else:
             high = total
-        if high < inside.epsilon * 1e-9:
-            raise ParameterError(_READY)
+        # Even vanishing losses exceed δ beside the ready units.
+        if high < sampled_budget.epsilon * 1e-9:
+            raise ParameterError(_READY_MESSAGE)
         model.learn(total, [unit.column_loss for unit in units])
-        width = low * (1 + (_WIDTH if model.known < _TURNS else _LEAP))
-        last, total = total, model.largest(total, most)
-        if best is not None and min(high, total if last == low else math.inf) <= width:
+        width = low * (1 + (_SEARCH_WIDTH if model.known < _MODEL_TURNS else _LEAP_WIDTH))
+        previous, total = total, model.largest(total, upper_limit)
+        if best is not None and min(high, total if previous == low else math.inf) <= width:
             return best
-        if model.known >= _TURNS or not low < total < high:
-            total = _straight(low, high, seen, inside.delta) or _between(low, high, basic, most)
-            if _alike(total, most) == last:  # the basic total is rounded down to the one that was just tried
-                basic, total = 0.0, _between(low, high, 0.0, most)
+        if model.known >= _MODEL_TURNS or not low < total < high:
+            total = _interpolate_total(low, high, deltas, sampled_budget.delta) or _total_between(
+                low, high, basic_total, upper_limit
+            )
+            # The basic total is rounded down to the previous one, and has been tried.
+            if _round_total(total, upper_limit) == previous:
+                basic_total, total = 0.0, _total_between(low, high, 0.0, upper_limit)
 
 
-def _alike(total: float, most: float) -> float:
-    """Return a total loss to make units for that every machine comes to: it fits where a larger one does."""
-    return fewer_digits_down(total) if total < most else most
+def _round_total(total: float, upper_limit: float) -> float:
+    """Return a total loss rounded to few digits, so that every machine finds an equal one."""
+    return fewer_digits_down(total) if total < upper_limit else upper_limit
 
 
-def _straight(low: float, high: float, seen: Mapping[float, float], delta: float) -> float | None:
-    """Return where a straight line through the logarithms of δ at both bounds is at a promise's δ, if there is one."""
-    if not (0 < seen.get(low, 0.0) <= delta < seen.get(high, 0.0)):
+def _interpolate_total(low: float, high: float, deltas: Mapping[float, float], delta: float) -> float | None:
+    """Return the total at δ on a straight line through the bracket's log δ, or None without such a line."""
+    if not (0 < deltas.get(low, 0.0) <= delta < deltas.get(high, 0.0)):
         return None
-    part = math.log(delta / seen[low]) / math.log(seen[high] / seen[low])
-    return low + (high - low) * min(max(part, _AWAY), 1 - _AWAY)
+    fraction = math.log(delta / deltas[low]) / math.log(deltas[high] / deltas[low])
+    return low + (high - low) * min(max(fraction, _LEAST_BRACKET_FRACTION), 1 - _LEAST_BRACKET_FRACTION)
 
 
-def _curved(
+def _calibrate_shuffled(
     makers: Sequence[Maker], shares: Sequence[float], ready: Sequence[Randomised], terms: Terms, model: _LossModel
 ) -> list[Randomised]:
-    """Return the same for shuffled rows with central steps: the model says where, units are then proved."""
-    inside, most = terms.sampled_budget, _MOST / min(shares)
-    total, slope = _under_curve(tuple(shares), tuple(model.ready), model.terms, most)
-    for _ in range(_GUESSES):
+    """Return units with nearly the largest total loss within the budget, for shuffled rows with central steps.
+
+    A model proposes totals, and their units are then proved.
+    """
+    sampled_budget, upper_limit = terms.sampled_budget, _LARGEST_COLUMN_LOSS / min(shares)
+    total, slope = _total_under_curve(tuple(shares), tuple(model.ready), model.terms, upper_limit)
+    for _ in range(_UNPROVED_TOTALS):
         model.learn(total, [make(total * share, 0.0).column_loss for make, share in zip(makers, shares, strict=True)])
-        total, slope = model.under_curve(most)
+        total, slope = model.under_curve(upper_limit)
     best: list[Randomised] | None = None
-    low, high, last = 0.0, math.inf, (0.0, 0.0)
+    low, high, previous = 0.0, math.inf, (0.0, 0.0)
     for _ in range(_CURVED_TURNS):
-        total = _alike(total, most)
+        total = _round_total(total, upper_limit)
         units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
-        ratio = _cover(tuple(unit.column_loss for unit in [*ready, *units]), terms).ratio
-        fits = terms.delta_of([*ready, *units]).value <= inside.delta
+        ratio = _rows_cover(tuple(unit.column_loss for unit in [*ready, *units]), terms).ratio
+        fits = terms.delta_of([*ready, *units]).value <= sampled_budget.delta
         if fits:
             low, best = total, units
         else:
             high = total
-        capped = fits and terms.local is not None and ratio < _FILLED
-        filled = fits and (ratio >= _FILLED or total >= most)
-        if filled or capped or (best is not None and high <= low * (1 + _LEAP)):
+        capped = fits and terms.local is not None and ratio < _ENOUGH_MU_SHARE
+        filled = fits and (ratio >= _ENOUGH_MU_SHARE or total >= upper_limit)
+        if filled or capped or (best is not None and high <= low * (1 + _LEAP_WIDTH)):
             break
-        gap = math.log(min(max(ratio, 1e-6), 1e6)) + _AIM
-        if last[0] and abs(math.log(total / last[0])) > _LEAP:
-            slope = min(max((gap - last[1]) / math.log(total / last[0]), 0.5), 4 * _STEEP)
-        last = total, gap
-        trial = total * (math.exp(-gap / slope) if fits or ratio > 1 else 1 - 10 * _LEAP)
-        total = min(trial, most) if low < trial < high else math.sqrt(low * high) if low else high / 2
+        # ln μ is nearly linear in ln(total), so that a secant step lands near the limit.
+        gap = math.log(min(max(ratio, 1e-6), 1e6)) + _MU_LOG_MARGIN
+        if previous[0] and abs(math.log(total / previous[0])) > _LEAP_WIDTH:
+            slope = min(max((gap - previous[1]) / math.log(total / previous[0]), 0.5), 4 * _MU_SLOPE)
+        previous = total, gap
+        # A ratio within 1 whose δ does not fit is over the cap of each row: step back a little.
+        candidate = total * (math.exp(-gap / slope) if fits or ratio > 1 else 1 - 10 * _LEAP_WIDTH)
+        total = min(candidate, upper_limit) if low < candidate < high else math.sqrt(low * high) if low else high / 2
     if best is None:
-        raise ParameterError(_READY if any(unit.mechanism.fixed for unit in ready) else _CENTRAL)
+        raise ParameterError(_READY_MESSAGE if any(unit.mechanism.fixed for unit in ready) else _CENTRAL_MESSAGE)
     return best
 
 
-def _beside(makers: Sequence[Maker], shares: Sequence[float], terms: Terms, model: _LossModel) -> list[Randomised]:
+def _calibrate_unshuffled(
+    makers: Sequence[Maker], shares: Sequence[float], terms: Terms, model: _LossModel
+) -> list[Randomised]:
     """Return unshuffled units with central steps: their losses follow from public facts, not from their spaces.
 
-    Units lose what is asked of them at the most, and the bound grows with that. Were it to follow what inference gave,
-    the mean over outcomes could exceed δ though every outcome keeps it.
+    Units lose at most their requested ε, and the bound grows with ε. A bound from the results of inference could exceed
+    δ in the mean over outcomes, though every outcome is within it.
     """
-    allowed, most = model.terms, _MOST / min(shares)
+    accounting, upper_limit = model.terms, _LARGEST_COLUMN_LOSS / min(shares)
 
     def losses(total: float) -> list[ColumnLoss]:
         return [*model.ready, *response_parts([total * share for share in shares])]
 
     def fits(total: float) -> bool:
-        return allowed.delta_of_losses(losses(total)).value <= allowed.budget.delta
+        return accounting.delta_of_losses(losses(total)).value <= accounting.budget.delta
 
-    total = _last_total(fits, allowed.budget.epsilon, most, bool(model.ready))
+    total = _last_total(fits, accounting.budget.epsilon, upper_limit, bool(model.ready))
     return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
 
 
-def _last_total(fits: Callable[[float], bool], start: float, most: float, ready: bool) -> float:
-    """Return nearly the largest total loss that fits; where none does, say that too much is ready, or central."""
-    low, high = 0.0, min(start, most)
-    while high < most and fits(high):
-        low, high = high, min(2 * high, most)
-    total = _alike(bisected(fits, low, high, _WIDTH, start * 1e-9), most)
+def _last_total(fits: Callable[[float], bool], start: float, upper_limit: float, ready: bool) -> float:
+    """Return nearly the largest total loss that fits; raise `ParameterError` if none does."""
+    low, high = 0.0, min(start, upper_limit)
+    while high < upper_limit and fits(high):
+        low, high = high, min(2 * high, upper_limit)
+    total = _round_total(bisected(fits, low, high, _SEARCH_WIDTH, start * 1e-9), upper_limit)
     if total == 0:
-        raise ParameterError(_READY if ready else _CENTRAL)
+        raise ParameterError(_READY_MESSAGE if ready else _CENTRAL_MESSAGE)
     return total
 
 
-def _with_steps(
+def _calibrate_steps(
     makers: Sequence[Maker],
     shares: Sequence[float],
     ready: Sequence[Randomised],
     terms: Terms,
     slacks: Sequence[float],
 ) -> list[Randomised]:
-    """Return unshuffled units with steps among them: what is lost follows only from what is asked of them.
+    """Return unshuffled units with steps among them: losses follow only from their requested (ε, δ).
 
-    As in `_beside`. A unit with a δ of its own is made for the largest step within its (ε, δ).
+    As in `_calibrate_unshuffled`. A unit with its own δ is accounted for as the largest step within its (ε, δ).
     """
-    steps, losses, failing = _told(ready)
+    steps, losses, failure_probability = _split_steps(ready)
     pairs = list(zip(shares, slacks, strict=True))
 
     def fits(total: float) -> bool:
-        taken = [promise_step(Budget(total * share, slack)) for share, slack in pairs if slack]
-        pure = [total * share for share, slack in pairs if not slack]
-        bound = terms.delta_of_steps([*steps, *taken], [*losses, *pure], failing)
+        delta_steps = [promise_step(Budget(total * share, slack)) for share, slack in pairs if slack]
+        pure_losses = [total * share for share, slack in pairs if not slack]
+        bound = terms.delta_of_steps([*steps, *delta_steps], [*losses, *pure_losses], failure_probability)
         return bound.value <= terms.sampled_budget.delta
 
-    total = _last_total(fits, terms.sampled_budget.epsilon, _MOST / min(shares), bool(ready))
+    total = _last_total(fits, terms.sampled_budget.epsilon, _LARGEST_COLUMN_LOSS / min(shares), bool(ready))
     return [make(total * share, slack) for make, (share, slack) in zip(makers, pairs, strict=True)]
 
 
-def _between(low: float, high: float, start: float, most: float) -> float:
-    """Return a total between bounds to try: first the one that basic composition allows, where δ may leap from 0."""
-    if low < start < high:
-        return start
+def _total_between(low: float, high: float, basic_total: float, upper_limit: float) -> float:
+    """Return a candidate between two totals: first the total of basic composition, at which δ may leap from 0."""
+    if low < basic_total < high:
+        return basic_total
     if high == math.inf:
-        return min(1.1 * low, most)
+        return min(1.1 * low, upper_limit)
     return math.sqrt(low * high) if low else high / 2
 
 
 class _LossModel:
-    """Parts as functions of the total loss, from those of units that were made.
+    """Predicts column losses from a total loss, by the losses of units made so far.
 
-    1/γ − 1 is (e^ε − 1)/size for randomised response and about e^(ε/2) for grids, so that the logarithm of its
-    ratio to e^ε − 1 is nearly linear; so is ε in the total, but for the rounding of tables. Before any is made they
-    are taken as grids. ``ready`` are the losses of units that are made already, and ``terms`` take channels that
-    may fail into account.
+    1/γ − 1 is (e^ε − 1)/size for randomised response and about e^(ε/2) for grids. So the logarithm of its ratio to e^ε
+    − 1 is nearly linear; so is ε in the total, up to the rounding of tables. Before any unit is made all are taken as
+    grids. ``ready`` are the losses of fixed units, and ``terms`` account for channels that may fail.
     """
 
     def __init__(self, shares: Sequence[float], ready: Sequence[ColumnLoss], terms: Terms) -> None:
@@ -500,52 +545,61 @@ class _LossModel:
 
     @classmethod
     def beside(cls, ready: Sequence[Randomised], shares: Sequence[float], terms: Terms) -> _LossModel:
-        """Return a model of units together with others that are made already, whose δ, if any, is a chance to fail."""
-        failing = math.fsum(unit.mechanism.delta for unit in ready)
-        if failing == 0:
+        """Return a model of units with ready units, whose δ is a chance to fail."""
+        failure_probability = math.fsum(unit.mechanism.delta for unit in ready)
+        if failure_probability == 0:
             return cls(shares, [unit.column_loss for unit in ready], terms)
-        return cls(shares, response_parts([unit.certified.epsilon for unit in ready]), terms.failing(failing))
+        return cls(
+            shares, response_parts([unit.certified.epsilon for unit in ready]), terms.failing(failure_probability)
+        )
 
     @property
     def curved(self) -> bool:
-        """Whether the rows are to lie under a curve."""
+        """Whether the rows must lie under a curve."""
         return self.terms.central is not None and self.terms.shuffled_rows is not None
 
     @property
     def known(self) -> int:
-        """Totals that units were made for."""
+        """Number of totals that units were made for."""
         return len(self._seen)
 
     def learn(self, total: float, parts: Sequence[ColumnLoss]) -> None:
-        """Take in the parts of units that were made for a total loss."""
+        """Record the column losses of units at this total."""
         self._kinds = list(parts)
         losses = np.array([max(part.epsilon, 1e-300) for part in parts])
         masses = np.array([part.blanket for part in parts])
-        odds = np.log(np.maximum(1 - masses, _FLOOR)) - np.log(masses)
+        odds = np.log(np.maximum(1 - masses, _LEAST_PROBABILITY)) - np.log(masses)
         self._seen[total] = losses / total, odds - _log_expm1(losses)
 
     def parts(self, total: float) -> list[ColumnLoss]:
-        """Return what is expected of units made for a total loss, by the two nearest totals known."""
+        """Return the expected column losses at a total, interpolated between the two nearest recorded totals."""
         if not self._seen:
             rates, odds = self._shares, -np.logaddexp(0.0, self._shares * total / 2)
         elif len(self._seen) == 1:
             rates, odds = next(iter(self._seen.values()))
         else:
-            near = sorted(self._seen, key=lambda seen: abs(math.log(seen / total)))
-            one, two = near[0], next((other for other in near[1:] if (other > total) != (near[0] > total)), near[1])
-            share = (total - one) / (two - one)
-            rates, odds = (a + share * (b - a) for a, b in zip(self._seen[one], self._seen[two], strict=True))
+            # A partner on the other side of the total interpolates rather than extrapolates.
+            nearest = sorted(self._seen, key=lambda point: abs(math.log(point / total)))
+            anchor, partner = (
+                nearest[0],
+                next(
+                    (candidate for candidate in nearest[1:] if (candidate > total) != (nearest[0] > total)), nearest[1]
+                ),
+            )
+            share = (total - anchor) / (partner - anchor)
+            rates, odds = (a + share * (b - a) for a, b in zip(self._seen[anchor], self._seen[partner], strict=True))
         losses = np.maximum(rates, 0.0) * total
         logs = np.minimum(0.0, -np.logaddexp(0.0, odds + _log_expm1(np.maximum(losses, 1e-300))))
-        masses = np.maximum(np.exp(np.maximum(logs, -losses)), _FLOOR)
+        # A blanket is at least e^−ε.
+        masses = np.maximum(np.exp(np.maximum(logs, -losses)), _LEAST_PROBABILITY)
         return [k.at(float(loss), float(mass)) for k, loss, mass in zip(self._kinds, losses, masses, strict=True)]
 
-    def largest(self, start: float, most: float) -> float:
-        """Return the total at which the model's cost is just below δ, searched for about a start.
+    def largest(self, start: float, upper_limit: float) -> float:
+        """Return the total at which the model's cost is just below δ, searched from a start.
 
         Regula falsi (Illinois) on logarithms, in which δ of the total is nearly straight.
         """
-        target = math.log(self.terms.sampled_budget.delta) + math.log((1 + _USED) / 2)
+        target = math.log(self.terms.sampled_budget.delta) + math.log((1 + _ENOUGH_DELTA_SHARE) / 2)
 
         def excess(x: float) -> float:
             value = self.terms.delta_of_losses([*self.ready, *self.parts(math.exp(x))]).value
@@ -554,54 +608,65 @@ class _LossModel:
         x = math.log(start)
         height, step = excess(x), 0.02 if len(self._seen) > 1 else math.log(2)
         while True:
-            near, at_near = x, height
+            previous, previous_height = x, height
             x += math.copysign(step, -height)
-            if x >= math.log(most):
-                return most
+            if x >= math.log(upper_limit):
+                return upper_limit
             height, step = excess(x), 2 * step
-            if (height <= 0) != (at_near <= 0) or x < math.log(start) - 50:
+            if (height <= 0) != (previous_height <= 0) or x < math.log(start) - 50:
                 break
-        near_enough = (1 - _USED) / 5 if self.known > 1 else 0.03
-        low, high = sorted([(near, at_near), (x, height)])
-        return math.exp(_root(excess, low, high, near_enough))
+        tolerance = (1 - _ENOUGH_DELTA_SHARE) / 5 if self.known > 1 else 0.03
+        low, high = sorted([(previous, previous_height), (x, height)])
+        return math.exp(_find_root(excess, low, high, tolerance))
 
-    def under_curve(self, most: float) -> tuple[float, float]:
-        """Return about the largest total whose rows lie under the curve and within the local cap, and how μ grows."""
-        terms, total = self.terms, most
+    def under_curve(self, upper_limit: float) -> tuple[float, float]:
+        """Return about the largest total of rows under the curve and within the local cap, and the slope of ln μ."""
+        terms, total = self.terms, upper_limit
         local = terms.local
         if local is not None:
 
             def fits(total: float) -> bool:
                 return composed_delta([*self.ready, *self.parts(total)], local.epsilon) <= local.delta
 
-            total = bisected(fits, 0.0, most, _LEAP / 2) or math.ulp(0.0)
-        least = [*self.ready, *self.parts(total)]
-        if total < most and _needed(least, terms) <= 1:
-            return total, _STEEP
+            total = bisected(fits, 0.0, upper_limit, _LEAP_WIDTH / 2) or math.ulp(0.0)
+        losses = [*self.ready, *self.parts(total)]
+        if total < upper_limit and _relative_mu(losses, terms) <= 1:
+            return total, _MU_SLOPE
         cap = total
         total, slope = likely_total(lambda x: [*self.ready, *self.parts(x)], terms.permutation, terms.curve, cap)
-        gap = math.log(min(max(_needed([*self.ready, *self.parts(total)], terms), 1 / _FAR), _FAR)) + _AIM
+        gap = (
+            math.log(
+                min(
+                    max(_relative_mu([*self.ready, *self.parts(total)], terms), 1 / _LARGEST_MU_FACTOR),
+                    _LARGEST_MU_FACTOR,
+                )
+            )
+            + _MU_LOG_MARGIN
+        )
         return min(total * math.exp(-gap / slope), cap), slope
 
 
 @lru_cache(maxsize=1024)
-def _under_curve(
-    shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, most: float
+def _total_under_curve(
+    shares: tuple[float, ...], ready: tuple[ColumnLoss, ...], terms: Terms, upper_limit: float
 ) -> tuple[float, float]:
-    """Return `_LossModel.under_curve` of units that are not made yet: plans of as many columns begin alike."""
-    return _LossModel(shares, ready, terms).under_curve(most)
+    """Return `_LossModel.under_curve` of units before any is made, cached for plans with equal shares."""
+    return _LossModel(shares, ready, terms).under_curve(upper_limit)
 
 
-def _root(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], near: float) -> float:
-    """Return where an increasing function is nearly 0, by regula falsi (Illinois), from two points of its graph."""
+def _find_root(
+    excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], tolerance: float
+) -> float:
+    """Return about the root of an increasing function, by regula falsi (Illinois) from two points of its graph."""
     (x, below), (y, above) = low, high
-    while y - x > _WIDTH / 2:
-        gap = above - below  # 0 where halves of the tiniest numbers vanish
+    while y - x > _SEARCH_WIDTH / 2:
+        gap = above - below  # 0 if halves of the tiniest numbers vanish
+        # The secant; a step too close to either end becomes a bisection.
         middle = x - below * (y - x) / gap if gap > 0 else x
         if not x + 0.01 * (y - x) < middle < y - 0.01 * (y - x):
             middle = (x + y) / 2
         height = excess(middle)
-        if abs(height) < near:
+        if abs(height) < tolerance:
             return middle
         if height <= 0:
             x, below, above = middle, height, above / 2
@@ -611,4 +676,5 @@ def _root(excess: Callable[[float], float], low: tuple[float, float], high: tupl
 
 
 def _log_expm1(x: FloatArray) -> FloatArray:
+    """Return ln(e^x − 1) without overflow."""
     return np.asarray(x + np.log(-np.expm1(-x)))

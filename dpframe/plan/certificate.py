@@ -1,11 +1,10 @@
-"""Certificates: what a plan's integers prove of its promise, apart from what only its curator can attest.
+"""Certificates: proofs of a plan's claims from its integers, and claims that only its curator can attest.
 
-Every claim is compared with a value computed anew from the tables that are sampled. Small channels are
-enumerated by sufficient sets (Holohan, Leith and Mason, categorical paper, Theorems 2 and 3, Corollaries 1 and 2),
-whatever closed form their mechanism has; products of small factors are proved factor by factor. For others the
-mechanism's own outward-rounded loss is taken, and compared with what the pairs of a few codes lose. A product
-sanitisation is as private as its one-row mechanism (metric-spaces paper, Lemma 3 and Theorem 5), so what holds for
-a row holds for the table.
+Every claim is compared with a value computed anew from the sampled tables. Small channels are enumerated by sufficient
+sets (Holohan, Leith and Mason, categorical paper, Theorems 2 and 3, Corollaries 1 and 2), in place of their mechanism's
+closed form. Products of small factors are proved factor by factor. Other channels have their mechanism's
+outward-rounded loss, compared with the losses of pairs of a few codes. A product sanitisation is as private as its
+one-row mechanism (metric-spaces paper, Lemma 3 and Theorem 5), so a row's loss holds for the table.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from dpframe.plan.notebook import notebook_html
 from dpframe.plan.proved_inference import prove_inference
 
 ENUMERATED = 256
-"""Most codes for which every pair of inputs is enumerated; with δ > 0, when it takes longer, half as many (limit of
-time)."""
+"""Most codes for which every pair of inputs is enumerated; half as many with δ > 0, which takes longer (limit of time).
+"""
 
 SAMPLED = 1 << 12
 """Most codes for which the pairs of a few codes are enumerated (limit of time)."""
@@ -46,19 +45,18 @@ SAMPLED = 1 << 12
 Factor = tuple[tuple[int, ...], tuple[int, ...], int]
 """Weights of a factor's outcomes for one input and for the other, and how often the factor occurs."""
 
-_STEEPEST = 1000
-"""Beyond this exponent any δ above 0 grows to 1 (limit of the format)."""
+_LARGEST_EXPONENT = 1000
+"""Exponent beyond which any δ above 0 grows to 1 (limit of the format)."""
 
-_ALIKE = 1e-12
-"""Relative difference of two outward roundings of one loss; what lies beyond is a contradiction (tolerance)."""
+_LOSS_TOLERANCE = 1e-12
+"""Relative difference of two outward roundings of one loss; a larger difference is a contradiction (tolerance)."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One unit's claim and the ε that its integers are proved to lose at the claimed δ.
+    """One unit's claim, and its proved ε at the claimed δ.
 
-    ``blanket`` is the mass Σ_y min_x P(y|x) that its laws are proved to share; ``failures`` is empty if the claim
-    holds.
+    ``blanket`` is the proved common mass Σ_y min_x P(y|x) of its laws; ``failures`` is empty if the claim holds.
     """
 
     unit: str
@@ -73,7 +71,7 @@ class Proof:
 
     @property
     def column_loss(self) -> ColumnLoss:
-        """What is proved for the accountant: ``law`` where the unit's kind has one, else its loss and blanket."""
+        """The proved loss for the accountant: ``law`` if the unit's kind has one, else its loss and blanket."""
         return ColumnLoss(self.epsilon, self.blanket) if self.law is None else self.law
 
     def __str__(self) -> str:
@@ -83,10 +81,10 @@ class Proof:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was proved of a promise, what is attested, what is not protected, and what failed.
+    """Proofs of a plan's budget, with attested claims, unprotected parts and failures.
 
     ``epsilon`` and ``delta`` are the certified totals per person, replace-one, and ``local`` is what each row loses
-    on its own; ``claimed`` is None where no claim could be read, ``local`` where it is not proved. `Plan.verify`
+    on its own; ``claimed`` is None if no claim could be read, ``local`` if it is not proved. `Plan.verify`
     makes a certificate from a plan, `dpframe.verify` from a release. ``unit`` is whom the totals are for. They are
     for rows that are replaced: a release shows how many rows there are, so nothing is promised for one that is added or
     removed (`Queries` has ``neighbours="add_remove"``).
@@ -134,7 +132,7 @@ class Certificate:
     def _title(self) -> str:
         people = "one row" if self.contributions == 1 else f"up to {self.contributions} rows"
         verdict = "VERIFIED" if self.ok else "NOT VERIFIED"
-        claim = "no claim that can be read" if self.claimed is None else _pair(self.claimed)
+        claim = "no claim that can be read" if self.claimed is None else _budget_text(self.claimed)
         by = "" if self.unit.person is None else f", by column {self.unit.person!r}"
         return f"{verdict}: {claim}, replace-one, per person with {people}{by}"
 
@@ -180,7 +178,7 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
 
     ``claimed`` and ``contributions`` replace the plan's own claims: a total, rows per person.
     """
-    own = claimed is None
+    has_own_claim = claimed is None
     claimed = plan.release if claimed is None else claimed
     contributions = plan.contributions if contributions is None else contributions
     proofs = tuple(prove(unit.label, unit.mechanism) for unit in plan.units)
@@ -188,26 +186,32 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
     inference = prove_inference(plan.inferred, contributions, plan.spaces)
     failures += inference.failures
     unit = Unit.promised(contributions, plan.privacy_id)
-    failures += _of_less(plan, unit)
-    # It is composed of losses that the proofs, where none failed, found no integer to exceed.
-    local = plan.local if own and not failures else None
+    failures += _unit_refusals(plan, unit)
+    # It is composed of losses that no integer exceeds, if no proof failed.
+    local = plan.local if has_own_claim and not failures else None
     pure = all(math.isfinite(p.epsilon) and p.claimed.delta == 0 for p in proofs)
-    rows = _released(plan, claimed, contributions)
+    rows = _rows_claim(plan, claimed, contributions)
     if rows is None:
         epsilon, delta, how = math.inf, 1.0, "total: inference of spaces spent more than is claimed"
     elif plan.measures or (plan.inferred is not None and plan.inferred.step is not None):
-        # Tables' slack is a share of the whole promise's δ, whatever is subtracted of it.
-        epsilon, delta, how = _in_steps(plan, proofs, rows, contributions, claimed.delta)
+        # Tables' slack is a share of the whole claim's δ, before any subtraction.
+        epsilon, delta, how = _total_in_steps(plan, proofs, rows, contributions, claimed.delta)
     else:
         terms = replace(plan.terms, budget=rows, contributions=contributions)
         stepped = any(p.step for p in proofs)
-        certified = _stepped if stepped else _accounted if pure and rows.delta > 0 else _added
+        certified = (
+            _total_of_stepped_rows
+            if stepped
+            else _total_by_accountant
+            if pure and rows.delta > 0
+            else _total_by_addition
+        )
         epsilon, delta, how = certified(terms, proofs, rows, contributions)
     if plan.inferred is not None and plan.inferred.step is None:
         spent = plan.inferred.budget
         epsilon, delta = (
-            round_up(Fraction(own) + Fraction(other)) if math.isfinite(own) else own
-            for own, other in ((epsilon, spent.epsilon), (delta, spent.delta))
+            round_up(Fraction(loss) + Fraction(inference_loss)) if math.isfinite(loss) else loss
+            for loss, inference_loss in ((epsilon, spent.epsilon), (delta, spent.delta))
         )
     if epsilon > claimed.epsilon or delta > claimed.delta:
         failures.append(
@@ -220,68 +224,71 @@ def certify(plan: PlanData, claimed: Budget | None = None, contributions: int | 
         epsilon=epsilon,
         delta=delta,
         proofs=proofs,
-        checks=(how, *inference.checks, *(() if local is None else (f"local: {local.stated()} of {_LOCAL}",))),
-        attested=(*_attested(plan, contributions), *inference.attested),
-        unprotected=tuple(_unprotected(plan)),
+        checks=(how, *inference.checks, *(() if local is None else (f"local: {local.stated()} of {_LOCAL_CLAIM}",))),
+        attested=(*_attested_lines(plan, contributions), *inference.attested),
+        unprotected=tuple(_unprotected_lines(plan)),
         failures=tuple(failures),
         local=local,
         unit=unit,
     )
 
 
-def _of_less(plan: PlanData, unit: Unit) -> list[str]:
-    """Return what spaces were found for less than the plan promises for; without a word, taken spaces for a row."""
-    found = [(plan.inferred, unit), (plan.reused, ROW)]
-    refusals = [None if inferred is None else inferred.refusal(unit, own) for inferred, own in found]
+def _unit_refusals(plan: PlanData, unit: Unit) -> list[str]:
+    """Return the refusals of spaces inferred for a weaker unit than the plan's; reused spaces need a row's."""
+    inferences = [(plan.inferred, unit), (plan.reused, ROW)]
+    refusals = [
+        None if inferred is None else inferred.refusal(unit, unit_promised) for inferred, unit_promised in inferences
+    ]
     return [refusal for refusal in refusals if refusal is not None]
 
 
-_LOCAL = "each row, even against someone who knows which output row it became"
+_LOCAL_CLAIM = "each row, even against someone who knows which output row it became"
 
 
-def _in_steps(
-    plan: PlanData, proofs: Sequence[Proof], claimed: Budget, contributions: int, whole: float
+def _total_in_steps(
+    plan: PlanData, proofs: Sequence[Proof], claimed: Budget, contributions: int, promise_delta: float
 ) -> tuple[float, float, str]:
-    """Return the (ε, δ) of a person by composing steps, from the losses and blankets that were proved, and how."""
+    """Return the (ε, δ) of a person by composition of steps, from the proved losses and blankets, and how."""
     try:
-        found = {}
+        central_steps = {}
         if plan.inferred is not None and plan.inferred.step is not None:
-            found["inference"] = plan.inferred.step
-        tables = measures_step(plan.measures, plan.spaces, contributions, whole)
-        parts = found if tables is None else found | {"tables": tables}
+            central_steps["inference"] = plan.inferred.step
+        tables = measures_step(plan.measures, plan.spaces, contributions, promise_delta)
+        parts = central_steps if tables is None else central_steps | {"tables": tables}
     except ParameterError:
         return math.inf, 1.0, "total: measured tables need more than the delta of the claim"
     central = composed_steps(parts.values())
+    # The cap on each row is no part of the claimed total.
     terms = replace(plan.terms, budget=claimed, contributions=contributions, local=None, central=central)
     if not all(math.isfinite(p.epsilon) for p in proofs):
         return math.inf, 1.0, "total: a unit's loss is not bounded"
     if any(p.step for p in proofs):
-        return _stepped(terms, proofs, claimed, contributions)
+        return _total_of_stepped_rows(terms, proofs, claimed, contributions)
     failing = math.fsum(p.claimed.delta for p in proofs)
     if failing:
         terms = terms.failing(failing)
     losses = response_parts([p.epsilon for p in proofs]) if failing else [p.column_loss for p in proofs]
     try:
-        alone = Bound(step_delta(central, claimed.epsilon), "gaussian")
-        bound = terms.delta_of_losses(losses) if losses else alone
+        central_bound = Bound(step_delta(central, claimed.epsilon), "gaussian")
+        bound = terms.delta_of_losses(losses) if losses else central_bound
     except ParameterError:
         return math.inf, 1.0, "total: what is spent on other things than the rows exceeds the claim"
-    how = [
+    sentences = [
         f"total: delta={bound.value:.4g} at epsilon={claimed.epsilon:g} per person",
         ", ".join(f"{name} (mu={step.mu:.6g}, slack={step.delta:.3g})" for name, step in parts.items())
         + " composed with the rows by Gaussian differential privacy (mu, and a slack, which is part of delta)",
     ]
     if terms.shuffled_rows is not None:
-        how.append(f"{terms.shuffled_rows:,} rows in secret order: their profile lies under a Gaussian curve")
+        sentences.append(f"{terms.shuffled_rows:,} rows in secret order: their profile lies under a Gaussian curve")
     if terms.samples:
-        how.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
+        sentences.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
     if contributions > 1:
-        how.append(f"up to {contributions} rows of a person, point by point of the profile")
-    return claimed.epsilon, bound.value, "; ".join(how)
+        sentences.append(f"up to {contributions} rows of a person, point by point of the profile")
+    return claimed.epsilon, bound.value, "; ".join(sentences)
 
 
-def _released(plan: PlanData, claimed: Budget, contributions: int) -> Budget | None:
-    """Return what is claimed less what is subtracted of it, or None if inference leaves nothing of the claim."""
+def _rows_claim(plan: PlanData, claimed: Budget, contributions: int) -> Budget | None:
+    """Return the claim less a subtracted inference, or None if inference leaves nothing of the claim."""
     try:
         subtracted = plan.inferred is not None and plan.inferred.step is None
         rows = claimed.less(plan.inferred.budget) if plan.inferred is not None and subtracted else claimed
@@ -291,153 +298,192 @@ def _released(plan: PlanData, claimed: Budget, contributions: int) -> Budget | N
     return rows
 
 
-def _added(terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int) -> tuple[float, float, str]:
-    """Return the (ε, δ) of a person by basic composition, the secret sample outside the row, and how."""
+def _total_by_addition(
+    terms: Terms, proofs: Sequence[Proof], _: Budget, contributions: int
+) -> tuple[float, float, str]:
+    """Return the (ε, δ) of a person by basic composition, with sampling applied to rows, and how."""
     spent = [(p.epsilon, p.claimed.delta) for p in proofs]
     row, failed = composed_for_person(spent, 1)
     if not terms.samples or not row < math.inf or failed == 1.0:
         epsilon, delta = composed_for_person(spent, contributions)
-        return epsilon, delta, _composition(contributions, epsilon, delta)
+        return epsilon, delta, _composition_line(contributions, epsilon, delta)
     assert terms.sample is not None
     assert terms.rows is not None
-    once = sampled(row or 5e-324, failed, terms.sample, terms.rows)
-    epsilon, delta = composed_for_person([once], contributions)
-    drawn = f"{terms.sample:,} of {terms.rows:,} rows chosen in secret, of epsilon={row:.9g} each"
-    return epsilon, delta, f"{_composition(contributions, epsilon, delta)}; {drawn}"
+    # The smallest float represents a row that loses nothing.
+    sampled_row = sampled(row or 5e-324, failed, terms.sample, terms.rows)
+    epsilon, delta = composed_for_person([sampled_row], contributions)
+    sample_text = f"{terms.sample:,} of {terms.rows:,} rows chosen in secret, of epsilon={row:.9g} each"
+    return epsilon, delta, f"{_composition_line(contributions, epsilon, delta)}; {sample_text}"
 
 
-def _stepped(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
-    """Return the δ at the claimed ε of rows some of whose units are steps, unshuffled, and how."""
+def _total_of_stepped_rows(
+    terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int
+) -> tuple[float, float, str]:
+    """Return the δ at the claimed ε of unshuffled rows with steps among their units, and how."""
     terms = replace(terms, local=None)
-    others = [p for p in proofs if p.step is None]
+    unstepped = [p for p in proofs if p.step is None]
     if not all(math.isfinite(p.epsilon) for p in proofs):
         return math.inf, 1.0, "total: a unit's loss is not bounded"
     steps = [p.step for p in proofs if p.step is not None]
-    failing = math.fsum(p.claimed.delta for p in others)
-    bound = terms.delta_of_steps(steps, [p.epsilon for p in others], failing)
-    delta = _in_proportion(bound.value, terms, claimed)
-    how = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person; losses of a row's columns composed"]
-    how += [f"{p.unit} (mu={p.step.mu:.6g}, slack={p.step.delta:.3g})" for p in proofs if p.step is not None]
-    how.append("the order of rows earns nothing where they have gaussian noise")
+    failure_probability = math.fsum(p.claimed.delta for p in unstepped)
+    bound = terms.delta_of_steps(steps, [p.epsilon for p in unstepped], failure_probability)
+    delta = _scale_delta(bound.value, terms, claimed)
+    sentences = [
+        f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person; losses of a row's columns composed"
+    ]
+    sentences += [f"{p.unit} (mu={p.step.mu:.6g}, slack={p.step.delta:.3g})" for p in proofs if p.step is not None]
+    sentences.append("the order of rows earns nothing where they have gaussian noise")
     if contributions > 1:
-        how.append(f"{contributions} rows of one person")
-    return claimed.epsilon, min(1.0, delta), "; ".join(how)
+        sentences.append(f"{contributions} rows of one person")
+    return claimed.epsilon, min(1.0, delta), "; ".join(sentences)
 
 
-def _in_proportion(value: float, terms: Terms, claimed: Budget) -> float:
-    """Return the δ of a person: what holds for a row within `sampled_budget` holds for them within the claim."""
+def _scale_delta(value: float, terms: Terms, claimed: Budget) -> float:
+    """Return the δ of a person: the claim's δ, scaled by the row's δ over `sampled_budget`'s."""
     if value == terms.sampled_budget.delta:
         return claimed.delta
     return value / terms.sampled_budget.delta * claimed.delta if terms.sampled_budget.delta else math.inf
 
 
-def _accounted(terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int) -> tuple[float, float, str]:
-    """Return the δ at the claimed ε, from nothing but the losses and blankets that were proved, and how."""
+def _total_by_accountant(
+    terms: Terms, proofs: Sequence[Proof], claimed: Budget, contributions: int
+) -> tuple[float, float, str]:
+    """Return the δ at the claimed ε, from only the proved losses and blankets, and how."""
     bound = terms.delta_of_losses([p.column_loss for p in proofs])
-    delta = _in_proportion(bound.value, terms, claimed)
-    how = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person"]
+    delta = _scale_delta(bound.value, terms, claimed)
+    sentences = [f"total: delta={delta:.4g} at epsilon={claimed.epsilon:g} per person"]
     if terms.shuffled_rows is None:
-        how.append("losses of a row's columns composed by their privacy-loss distributions")
+        sentences.append("losses of a row's columns composed by their privacy-loss distributions")
     else:
-        how.append(
+        sentences.append(
             f"{terms.shuffled_rows:,} rows in secret order: {ORDER_METHODS.get(bound.method, 'only composition')}"
         )
     if terms.samples:
-        how.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
+        sentences.append(f"{terms.sample:,} of {terms.rows:,} rows chosen in secret")
     if contributions > 1:
-        how.append(f"{contributions} rows of one person (group privacy)")
-    return claimed.epsilon, min(1.0, delta), "; ".join(how)
+        sentences.append(f"{contributions} rows of one person (group privacy)")
+    return claimed.epsilon, min(1.0, delta), "; ".join(sentences)
 
 
 def prove(unit: str, mechanism: Mechanism) -> Proof:
-    """Return the ε that a channel is proved to lose at the δ it was made for."""
-    claimed, size, seen = mechanism.budget, mechanism.size, mechanism.outputs
-    stated = mechanism.loss.epsilon(claimed.delta)
-    epsilon, method, failures = stated, "bounded by its loss, rounded up", []
+    """Return the proved ε of a channel at the δ that it was made for."""
+    claimed, size, outputs = mechanism.budget, mechanism.size, mechanism.outputs
+    stated_epsilon = mechanism.loss.epsilon(claimed.delta)
+    epsilon, method, failures = stated_epsilon, "bounded by its loss, rounded up", []
     try:
-        if seen <= (ENUMERATED if claimed.delta == 0 else ENUMERATED // 2):
-            epsilon, method = _exact(mechanism, range(size)), f"every pair of {size} codes enumerated"
+        # Enumeration costs the square of the codes, and more with δ > 0.
+        if outputs <= (ENUMERATED if claimed.delta == 0 else ENUMERATED // 2):
+            epsilon, method = _enumerate_epsilon(mechanism, range(size)), f"every pair of {size} codes enumerated"
         elif type(mechanism.loss) in FACTORS and claimed.delta == 0:
             factors = FACTORS[type(mechanism.loss)](mechanism.loss)
-            epsilon, method = _product(factors), f"factor by factor, {sum(k for *_, k in factors)} of which may differ"
-        elif seen <= SAMPLED:
-            few = sorted({0, 1, size // 2, size - 2, size - 1})
-            epsilon, method = max(stated, _exact(mechanism, few)), f"{method}; pairs of {len(few)} codes enumerated"
+            epsilon, method = (
+                _product_epsilon(factors),
+                f"factor by factor, {sum(k for *_, k in factors)} of which may differ",
+            )
+        elif outputs <= SAMPLED:
+            sample_codes = sorted({0, 1, size // 2, size - 2, size - 1})
+            epsilon, method = (
+                max(stated_epsilon, _enumerate_epsilon(mechanism, sample_codes)),
+                f"{method}; pairs of {len(sample_codes)} codes enumerated",
+            )
     except ParameterError as error:
         epsilon, method = math.inf, "its weights are no law"
         failures.append(f"column {unit!r}: {error}")
-    if math.isfinite(epsilon) and stated < epsilon * (1 - _ALIKE):
-        failures.append(f"column {unit!r} states a loss of epsilon={stated!r}; its integers lose {epsilon!r}")
+    if math.isfinite(epsilon) and stated_epsilon < epsilon * (1 - _LOSS_TOLERANCE):
+        failures.append(f"column {unit!r} states a loss of epsilon={stated_epsilon!r}; its integers lose {epsilon!r}")
     if epsilon > claimed.epsilon:
         failures.append(
             f"column {unit!r} claims epsilon={claimed.epsilon!r}, delta={claimed.delta!r} but its integers lose "
             f"epsilon={epsilon!r} at that delta"
         )
     blanket = mechanism.blanket
-    if seen <= ENUMERATED:
+    if outputs <= ENUMERATED:
+        # The common mass needs every law, which only small channels allow.
         laws = [mechanism.weights(code) for code in range(mechanism.size)]
-        shared = round_down(Fraction(sum(map(min, zip(*(weights for weights, _ in laws), strict=True))), laws[0][1]))
-        if blanket > shared:
-            failures.append(f"column {unit!r} states a blanket mass of {blanket!r}; its laws share {shared!r}")
-        blanket = shared
+        common_mass = round_down(
+            Fraction(sum(map(min, zip(*(weights for weights, _ in laws), strict=True))), laws[0][1])
+        )
+        if blanket > common_mass:
+            failures.append(f"column {unit!r} states a blanket mass of {blanket!r}; its laws share {common_mass!r}")
+        blanket = common_mass
     law = None
     if type(mechanism.loss) in LAWS and claimed.delta == 0:
-        law, said = LAWS[type(mechanism.loss)](mechanism.loss), mechanism.column_loss
-        nearly = said.epsilon >= law.epsilon * (1 - _ALIKE) and said.blanket <= law.blanket * (1 + _ALIKE)
-        if not nearly or said != law.at(said.epsilon, said.blanket):
-            failures.append(f"column {unit!r} states the law {said!r} to the accountant; its integers have {law!r}")
+        law, stated_law = LAWS[type(mechanism.loss)](mechanism.loss), mechanism.column_loss
+        is_close = stated_law.epsilon >= law.epsilon * (1 - _LOSS_TOLERANCE) and stated_law.blanket <= law.blanket * (
+            1 + _LOSS_TOLERANCE
+        )
+        if not is_close or stated_law != law.at(stated_law.epsilon, stated_law.blanket):
+            failures.append(
+                f"column {unit!r} states the law {stated_law!r} to the accountant; its integers have {law!r}"
+            )
     return Proof(unit, mechanism.tag, claimed, epsilon, blanket, method, tuple(failures), law, mechanism.loss.step)
 
 
 def _flip_factors(loss: FlipLoss) -> list[Factor]:
-    """Return the items that only the first, and only the second, of two sets holds, as many as there can be.
+    """Return the items that only the first, and only the second, of two sets contains, as many as possible.
 
-    Every item in which they differ is shown on its own; those that they share say nothing.
+    Every item in which they differ is released independently; common items reveal nothing.
     """
-    first = min(loss.most, loss.items)
-    held, missing = (loss.ones, loss.total - loss.ones), (loss.zeros, loss.total - loss.zeros)
-    return [(held, missing, first), (missing, held, min(loss.most, loss.items - first))]
+    item_count = min(loss.most, loss.items)
+    held_weights, missing_weights = (loss.ones, loss.total - loss.ones), (loss.zeros, loss.total - loss.zeros)
+    return [
+        (held_weights, missing_weights, item_count),
+        (missing_weights, held_weights, min(loss.most, loss.items - item_count)),
+    ]
 
 
 FACTORS: dict[type[PrivacyLoss], Callable[[Any], list[Factor]]] = {FlipLoss: _flip_factors}
-"""Losses of channels that are products of small ones, and how the worst pair of inputs is read off them."""
+"""Losses of channels that are products of small ones, and the functions from a loss to its worst pair's factors."""
 
 
 def _flip_law(loss: FlipLoss) -> ColumnLoss:
-    """Return the law of the items in which two sets differ, where that many can; else of a bit for each item.
+    """Return the law of the items in which two sets differ, if they may differ in all; else of a bit for each item.
 
-    For a set, take the least that an item can lose: its blanket is the least ratio of P to P' of an item that is held.
+    A set's blanket is from the least loss of an item: the least ratio of P to P' of an item in the set.
     """
-    (held, missing, first), (_, _, second) = _flip_factors(loss)
-    if first == second == loss.most:
-        least = min(Fraction(p, q) for p, q in zip(held, missing, strict=True))
-        return ItemsLoss(_product(_flip_factors(loss)), _power(least, first), first)
-    pure = max(_product([(held, missing, loss.items)]), _product([(missing, held, loss.items)]))
-    return BitsLoss(pure, _power(Fraction(sum(map(min, held, missing)), loss.total), loss.items), loss.items)
+    (held_weights, missing_weights, first_count), (_, _, second_count) = _flip_factors(loss)
+    if first_count == second_count == loss.most:
+        lowest_ratio = min(Fraction(p, q) for p, q in zip(held_weights, missing_weights, strict=True))
+        return ItemsLoss(
+            _product_epsilon(_flip_factors(loss)), _power_rounded_down(lowest_ratio, first_count), first_count
+        )
+    pure = max(
+        _product_epsilon([(held_weights, missing_weights, loss.items)]),
+        _product_epsilon([(missing_weights, held_weights, loss.items)]),
+    )
+    return BitsLoss(
+        pure,
+        _power_rounded_down(Fraction(sum(map(min, held_weights, missing_weights)), loss.total), loss.items),
+        loss.items,
+    )
 
 
-def _power(share: Fraction, count: int) -> float:
+def _power_rounded_down(share: Fraction, count: int) -> float:
     """Return the power of a number, rounded down."""
     with localcontext(Context(prec=80)):
         return round_down((Decimal(share.numerator) / share.denominator) ** count * (1 - Decimal(10) ** -70))
 
 
 LAWS: dict[type[PrivacyLoss], Callable[[Any], ColumnLoss]] = {FlipLoss: _flip_law}
-"""Losses of channels for which the accountant uses more than ε and γ, and how it is read off their integers."""
+"""Losses of channels for which the accountant uses more than ε and γ, and the functions to laws from their integers."""
 
 
-def _product(factors: list[Factor]) -> float:
-    """Return ln ∏ max(P/P')^count, rounded up: the pure loss of independent factors adds up."""
+def _product_epsilon(factors: list[Factor]) -> float:
+    """Return ln ∏ max(P/P')^count, rounded up: the pure losses of independent factors add up."""
     with localcontext(Context(prec=80)):
-        ratios = [(max(Fraction(p, q) for p, q in zip(one, other, strict=True)), k) for one, other, k in factors]
-        exact = sum(((Decimal(r.numerator) / r.denominator).ln() * k for r, k in ratios), Decimal(0))
-        return round_up(exact * (1 + Decimal(10) ** -70))
+        # Exact fractions: a quotient of floats could be rounded down.
+        ratios = [
+            (max(Fraction(p, q) for p, q in zip(weights, other_weights, strict=True)), k)
+            for weights, other_weights, k in factors
+        ]
+        loss = sum(((Decimal(r.numerator) / r.denominator).ln() * k for r, k in ratios), Decimal(0))
+        return round_up(loss * (1 + Decimal(10) ** -70))
 
 
-def _exact(mechanism: Mechanism, codes: Iterable[int]) -> float:
-    """Return the least ε over all pairs of the given inputs, by sufficient sets, from the integer weights."""
+def _enumerate_epsilon(mechanism: Mechanism, codes: Iterable[int]) -> float:
+    """Return the least ε over all pairs of these inputs, by sufficient sets, from the integer weights."""
     laws = [mechanism.weights(code) for code in codes]
-    totals = {total for _, total in laws}
+    totals = {weight_total for _, weight_total in laws}
     if len(totals) != 1:
         raise ParameterError("laws of different inputs must have one total")
     return tight_epsilon([weights for weights, _ in laws], totals.pop(), mechanism.delta)
@@ -453,27 +499,29 @@ def composed_for_person(parts: Iterable[tuple[float, float]], contributions: int
         return math.inf, 1.0
     row = sum((Fraction(epsilon) for epsilon, _ in spent), Fraction(0))
     delta = sum((Fraction(part) for _, part in spent), Fraction(0))
-    if contributions > 1 and delta and row * (contributions - 1) > _STEEPEST:
+    if contributions > 1 and delta and row * (contributions - 1) > _LARGEST_EXPONENT:
         return round_up(row * contributions), 1.0
     if contributions > 1 and delta:
         with localcontext(Context(prec=60)):
-            exact = Decimal(row.numerator) / row.denominator
-            steps = (exact * contributions).exp() - 1
-            # Where e^ε − 1 would lose its digits, the last term bounds every other.
-            last = contributions * (exact * (contributions - 1)).exp()
-            factor = steps / (exact.exp() - 1) if row > Fraction(1, 10**20) else last
+            row_decimal = Decimal(row.numerator) / row.denominator
+            steps = (row_decimal * contributions).exp() - 1
+            # If e^ε − 1 would lose its digits, the last term bounds every other.
+            last_term = contributions * (row_decimal * (contributions - 1)).exp()
+            factor = steps / (row_decimal.exp() - 1) if row > Fraction(1, 10**20) else last_term
             delta *= Fraction(factor * (1 + Decimal(10) ** -30))
     return round_up(row * contributions), min(1.0, round_up(delta))
 
 
-def _composition(contributions: int, epsilon: float, delta: float) -> str:
+def _composition_line(contributions: int, epsilon: float, delta: float) -> str:
+    """Return the total of basic composition in words."""
     how = "epsilons and deltas of a row added up (basic composition)"
     if contributions > 1:
         how += f", times {contributions} rows of one person (group privacy)"
     return f"total: epsilon={epsilon:.9g}, delta={delta:g} per person; {how}"
 
 
-def _attested(plan: PlanData, contributions: int) -> list[str]:
+def _attested_lines(plan: PlanData, contributions: int) -> list[str]:
+    """Return the claims that only the curator can attest."""
     rows = "one row" if contributions == 1 else f"{contributions} rows"
     lines = [
         "the key was secret, served only this table, and is gone",
@@ -489,14 +537,14 @@ def _attested(plan: PlanData, contributions: int) -> list[str]:
     if plan.inferred is not None:
         spent = plan.inferred.budget
         lines[-1] = (
-            f"spaces of {name_list(plan.inferred.columns)} were found with noise worth {_pair(spent)} for "
+            f"spaces of {name_list(plan.inferred.columns)} were found with noise worth {_budget_text(spent)} for "
             f"{(plan.inferred.unit or Unit.promised(contributions, plan.privacy_id)).words}, and the others declared "
             "without looking at the data"
         )
-    for one in () if plan.reused is None else plan.reused.each:
+    for inference in () if plan.reused is None else plan.reused.each:
         lines.append(
-            f"spaces of {name_list(one.columns)} were found for {(one.unit or ROW).words}, with noise worth "
-            f"{_pair(one.budget)} that was paid for apart"
+            f"spaces of {name_list(inference.columns)} were found for {(inference.unit or ROW).words}, "
+            f"with noise worth {_budget_text(inference.budget)} that was paid for apart"
         )
     if plan.measures:
         lines.append("the measured tables are exact counts of this table, with noise of the stated sigma2")
@@ -509,7 +557,8 @@ def _attested(plan: PlanData, contributions: int) -> list[str]:
     return lines
 
 
-def _unprotected(plan: PlanData) -> list[str]:
+def _unprotected_lines(plan: PlanData) -> list[str]:
+    """Return the parts of a release without protection."""
     lines = [] if plan.shuffle else ["the order of the rows: it was kept"]
     if plan.passthrough:
         lines.append("copied as they are: " + name_list(plan.passthrough))
@@ -520,7 +569,7 @@ def _unprotected(plan: PlanData) -> list[str]:
     return lines
 
 
-def _pair(budget: Budget) -> str:
+def _budget_text(budget: Budget) -> str:
     return f"epsilon={budget.epsilon:g}, delta={budget.delta:g}"
 
 

@@ -1,6 +1,6 @@
-"""What a plan randomises on its own: a column, or a group of columns that share one channel.
+"""Units of a plan that are randomised independently: columns, and groups of columns that share one channel.
 
-A column that names no mechanism may be better off with another than its space's own: that is judged by forecasts.
+A column without a named mechanism may have another than its space's default: forecasts decide.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Codes = npt.NDArray[np.integer]
 
 
 class Randomised(ABC):
-    """What columns and groups share: names, a space, a channel on its codes, and what that loses.
+    """Common part of columns and groups: names, a space, a channel on its codes, and the channel's loss.
 
     The units of a row are randomised independently of each other.
     """
@@ -49,7 +49,7 @@ class Randomised(ABC):
 
         @property
         def space(self) -> Space:
-            """What is randomised lies in it."""
+            """Space of the values that are randomised."""
 
         @property
         def mechanism(self) -> Mechanism:
@@ -74,20 +74,20 @@ class Randomised(ABC):
 
     @cached_property
     def certified(self) -> Budget:
-        """The loss of the integers that are sampled, at the δ that was asked for."""
-        asked = self.mechanism.budget
+        """The certified loss of the sampled integers, at the requested δ."""
+        target = self.mechanism.budget
         # A channel that reveals nothing has no budget to speak of; the smallest float represents 0.
-        return Budget(self.mechanism.loss.epsilon(asked.delta) or 5e-324, asked.delta)
+        return Budget(self.mechanism.loss.epsilon(target.delta) or 5e-324, target.delta)
 
     @property
     def takes_delta(self) -> bool:
-        """Whether there are such mechanisms only with δ > 0, so that this one has part of a plan's."""
+        """Whether the unit's kind of mechanism needs δ > 0, so that the unit has part of a plan's δ."""
         family = MECHANISMS.get(self.mechanism.tag)
         return family is not None and family.takes_delta
 
     @property
     def step(self) -> Step | None:
-        """What the unit costs a row as a step, where its channel is made for one."""
+        """The unit's cost per row as a step, if its channel is made for a step."""
         return self.mechanism.loss.step
 
     @property
@@ -97,12 +97,12 @@ class Randomised(ABC):
 
     @property
     def blanket(self) -> float:
-        """γ, the share of a release that says nothing of its row, rounded down."""
+        """γ, the share of a release that is independent of its row, rounded down."""
         return self.mechanism.blanket
 
     @cached_property
     def column_loss(self) -> ColumnLoss:
-        """What the accountant of the whole release needs."""
+        """The loss for the accountant of the whole release."""
         return self.mechanism.column_loss
 
     @property
@@ -112,15 +112,18 @@ class Randomised(ABC):
 
     @property
     def error_bounds(self) -> tuple[float, float]:
-        """Least expected errors that any mechanism can have at this budget, in the space's unit (metric-spaces paper).
+        """Least expected errors of any mechanism at this budget, in the space's unit (metric-spaces paper).
 
         Theorem 6: (1−δ)·diam/(2(1+e^ε)); for m+1 points at least κ apart Theorem 7: (1−δ)·κm/(m+e^ε).
         """
-        asked, space = self.mechanism.budget, self.space
-        odds, kept = math.exp(min(asked.epsilon, 700.0)), 1 - asked.delta
-        others = math.exp(min(math.log(max(space.points - 1, 1)), 700.0))
-        seventh = kept * space.min_distance * others / (others + odds) if space.size > 1 else 0.0
-        return kept * space.diameter / (2 * (1 + odds)) if space.size > 1 else 0.0, seventh
+        target, space = self.mechanism.budget, self.space
+        likelihood_ratio, success = math.exp(min(target.epsilon, 700.0)), 1 - target.delta
+        # Capped, as sets have more codes than a float can count.
+        other_codes = math.exp(min(math.log(max(space.points - 1, 1)), 700.0))
+        seventh = (
+            success * space.min_distance * other_codes / (other_codes + likelihood_ratio) if space.size > 1 else 0.0
+        )
+        return success * space.diameter / (2 * (1 + likelihood_ratio)) if space.size > 1 else 0.0, seventh
 
     @property
     def error_bound(self) -> float:
@@ -129,23 +132,24 @@ class Randomised(ABC):
 
 
 def _check_name(name: Any) -> None:
+    """Raise `PlanError` unless a column's name is a string that is not empty."""
     if not isinstance(name, str) or not name:
         raise PlanError("a column's name must be a string that is not empty")
 
 
-def _shown(size: int) -> str:
+def _code_count_text(size: int) -> str:
     """Return a number of codes as text; Python writes no integer of thousands of digits."""
     if size < 1 << 64:
         return str(size)
-    items = size.bit_length() - 1
-    return f"2^{items}" + (f" + {size - (1 << items)}" if size > 1 << items else "")
+    exponent = size.bit_length() - 1
+    return f"2^{exponent}" + (f" + {size - (1 << exponent)}" if size > 1 << exponent else "")
 
 
 @dataclass(frozen=True)
 class Column(Randomised):
     """A randomised column: its name, its space and the channel on the space's codes.
 
-    The mechanism of a column in a group is what the group's channel does to this column by itself.
+    The mechanism of a grouped column is the marginal of the group's channel.
     """
 
     name: str
@@ -159,10 +163,11 @@ class Column(Randomised):
                 f"column {self.name!r}: Product is for several columns; declare each and name them in groups"
             )
         if self.mechanism.size != self.space.size:
-            mine, other = _shown(self.mechanism.size), _shown(self.space.size)
-            raise PlanError(f"column {self.name!r}: the mechanism has {mine} codes, the space {other}")
+            mechanism_codes, space_codes = _code_count_text(self.mechanism.size), _code_count_text(self.space.size)
+            raise PlanError(f"column {self.name!r}: the mechanism has {mechanism_codes} codes, the space {space_codes}")
         if self.mechanism.code_words != self.space.code_words:
             raise PlanError(f"column {self.name!r}: mechanism {self.mechanism.tag} is not for space {self.space.tag}")
+        # Raises an error if released codes are no values.
         _ = self.released
         if not self.mechanism.inner.reads(self.space.inner_space):
             raise PlanError(
@@ -172,12 +177,12 @@ class Column(Randomised):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Only the name."""
+        """The name as a tuple."""
         return (self.name,)
 
     @cached_property
     def released(self) -> Space:
-        """The space by which released codes are values: the column's own, unless noise goes beyond its bounds."""
+        """The space of released codes: the column's own, unless noise goes beyond its bounds."""
         return self.mechanism.released(self.space)
 
     def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
@@ -190,25 +195,26 @@ class Column(Randomised):
 
     @classmethod
     def calibrated(cls, name: str, space: Space, epsilon: float, delta: float, tag: str | None = None) -> Column:
-        """Return the column with the space's own mechanism or that of a tag, on a grid that suits its noise."""
+        """Return the column with its space's default mechanism, or a tag's, on a grid that suits the noise."""
         family = family_for(space, tag)
         suited = family.space_for(space, epsilon, delta)
         return cls(name, suited, family.calibrate(suited, epsilon, delta))
 
     def remade(self, epsilon: float, delta: float) -> Column:
-        """Return the column with its mechanism calibrated anew; one that is fixed stays.
+        """Return the column with its mechanism calibrated anew; a fixed mechanism stays.
 
-        Without a δ to give, a mechanism that needs δ > 0 keeps the one it has.
+        If δ is 0, a mechanism that needs δ > 0 keeps its own.
         """
         family = MECHANISMS[self.mechanism.tag]
+        # A calibration for pure columns gives δ = 0 to all of them.
         delta = delta or (self.mechanism.delta if family.takes_delta else 0.0)
         space = self.space if self.mechanism.fixed else family.space_for(self.space, epsilon, delta)
         return Column(self.name, space, self.mechanism.recalibrated(space, epsilon, delta))
 
     def to_json(self, grouped: bool = False) -> dict[str, Any]:
         """Return the column as a JSON object; one in a group has no mechanism of its own."""
-        own = {} if grouped else {"mechanism": self.mechanism.to_json()}
-        return {"name": self.name, "space": self.space.to_json(), **own}
+        mechanism_fields = {} if grouped else {"mechanism": self.mechanism.to_json()}
+        return {"name": self.name, "space": self.space.to_json(), **mechanism_fields}
 
 
 @dataclass(frozen=True)
@@ -259,11 +265,11 @@ class Group(Randomised):
         return self.mechanism.marginal(sorted(self.names.index(name) for name in names))
 
     def column(self, name: str) -> Column:
-        """Return a column of the group with the channel that it sees."""
+        """Return a column of the group with its marginal channel."""
         return Column(name, self.space.spaces[self.names.index(name)], self.marginal([name]))
 
     def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
-        """Randomise the columns' codes together, by the stream of the first of them."""
+        """Randomise the columns' codes together, by the stream of the first column."""
         columns = [codes[name] for name in self.names]
         released = self.mechanism.sample_columns(columns, stream.column(self.names[0]), first_row)
         return dict(zip(self.names, released, strict=True))
@@ -277,22 +283,22 @@ class Group(Randomised):
         return Group(self.names, self.space, GammaDiagonal.calibrate(self.space, epsilon, delta))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the group as a JSON object; the spaces are those of its columns."""
+        """Return the group as a JSON object; its columns have the spaces."""
         return {"names": list(self.names), "mechanism": self.mechanism.to_json()}
 
 
 def parted(units: Iterable[Randomised], names: Iterable[str]) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
-    """Return the columns of units in the order of some names, those of a group as they see it, and the groups."""
-    made = tuple(units)
-    groups = tuple(unit for unit in made if isinstance(unit, Group))
-    columns = {unit.name: unit for unit in made if isinstance(unit, Column)}
+    """Return the columns of units in the order of names, grouped ones with their marginal channels, and the groups."""
+    randomised_units = tuple(units)
+    groups = tuple(unit for unit in randomised_units if isinstance(unit, Group))
+    columns = {unit.name: unit for unit in randomised_units if isinstance(unit, Column)}
     columns |= {name: group.column(name) for group in groups for name in group.names}
     return tuple(columns[name] for name in names), groups
 
 
 def column_from_json(data: Any, groups: Sequence[Group]) -> Column:
-    """Read a column back; those in a group take their channel from it."""
-    name, space = _named_space(data)
+    """Read a column back; a grouped column has its channel from the group."""
+    name, space = _read_space(data)
     group = next((group for group in groups if name in group.names), None)
     if group is not None:
         if {"mechanism", "epsilon", "delta"} & set(data):
@@ -301,13 +307,14 @@ def column_from_json(data: Any, groups: Sequence[Group]) -> Column:
             )
         return group.column(name)
     try:
-        mechanism = _mechanism_of(data, space)
+        mechanism = _read_mechanism(data, space)
     except (ParameterError, PlanError, ColumnError) as error:
         raise PlanError(f"column {name!r}: {error}") from None
     return Column(name, space, mechanism)
 
 
-def _named_space(data: Any) -> tuple[str, Space]:
+def _read_space(data: Any) -> tuple[str, Space]:
+    """Return the name and the space of a column's JSON object, or raise `PlanError`."""
     if not isinstance(data, Mapping) or not {"name", "space"} <= set(data):
         raise PlanError("every column needs a name, a space, and a mechanism or an epsilon")
     unknown = sorted(set(data) - {"name", "space", "mechanism", "epsilon", "delta"})
@@ -327,13 +334,13 @@ def group_from_json(data: Any, columns: Sequence[Any]) -> Group:
     names = data.get("names")
     if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
         raise PlanError("every group needs a list of two or more column names")
-    spaces = dict(map(_named_space, columns))
+    spaces = dict(map(_read_space, columns))
     unknown = [name for name in names if name not in spaces]
     if unknown:
         raise PlanError(f"groups name {unknown[0]!r}, which is not a randomised column")
     try:
         space = Product(*(spaces[name] for name in names))
-        mechanism = _mechanism_of(data, space)
+        mechanism = _read_mechanism(data, space)
     except (ParameterError, PlanError) as error:
         raise PlanError(f"group {tuple_label(names)}: {error}") from None
     if not isinstance(mechanism, GammaDiagonal):
@@ -341,7 +348,8 @@ def group_from_json(data: Any, columns: Sequence[Any]) -> Group:
     return Group(tuple(names), space, mechanism)
 
 
-def _mechanism_of(data: Mapping[str, Any], space: Space) -> Mechanism:
+def _read_mechanism(data: Mapping[str, Any], space: Space) -> Mechanism:
+    """Return the mechanism of a JSON object for a space, or raise `PlanError`."""
     if ("mechanism" in data) == ("epsilon" in data):
         raise PlanError("give a mechanism or an epsilon, one of them")
     if "epsilon" in data:
@@ -357,17 +365,18 @@ RIVALS: Mapping[str, str] = {
     "symmetric difference": "set_response",
     "nullable symmetric difference": "nullable_set_response",
 }
-"""Mechanisms that may replace a space's own, by its metric."""
+"""Mechanisms that may replace a space's default, by its metric."""
 
 ADDITIVE = ("geometric", "nullable_geometric")
-"""Spaces' own mechanisms that add noise of one law to every value."""
+"""Default mechanisms that add noise of one law to every value."""
 
-_CLEARLY = 0.8
-"""Part of the own mechanism's error below which a rival takes its place (tuned; effect not measured)."""
+_RIVAL_ERROR_RATIO = 0.8
+"""Largest ratio of errors, rival's over default's, at which the rival replaces the default (tuned; effect not
+measured)."""
 
-_MORE = 1.5
-"""How much more a plan may let a rival lose, about: a trial of it that would not pay at so much is spared (limit of
-time)."""
+_RIVAL_EPSILON_FACTOR = 1.5
+"""About the largest factor on a column's ε that a plan may give a rival: a rival too weak at this ε is not tried (limit
+of time)."""
 
 
 NOISE: Mapping[str, tuple[str, ...]] = {
@@ -375,7 +384,7 @@ NOISE: Mapping[str, tuple[str, ...]] = {
     "ordinals": ("least_error", "laplace", "square_wave"),
     "sets": ("least_error", "bitflip", "randomized_response"),
 }
-"""What columns may have where no mechanism is named, by the option that says so; the first is the default."""
+"""Kinds of noise for columns without a named mechanism, by option; the first is the default."""
 
 
 def check_noise(option: str, noise: Any) -> str:
@@ -388,35 +397,36 @@ def check_noise(option: str, noise: Any) -> str:
 def stand_in(space: Space, noise: str) -> str | None:
     """Return the tag of the mechanism that a plan tries first on a space of numbers or ranks, or None.
 
-    ``noise`` is Laplace noise, the square wave, or what is forecast to err less. What was spread by a smooth law is
-    drawn out of it with large errors; the edges of a square wave stay sharp. At one loss its means have 0.15 to 0.95 of
-    the error that they have by Laplace noise, squares 0.1 to 0.5, shares of a twelfth of the grid about a tenth.
+    ``noise`` is Laplace noise, the square wave, or the one of least forecast error. Inverting a smooth law has large
+    errors; the edges of a square wave stay sharp. At one loss the square wave has 0.15 to 0.95 of Laplace noise's error
+    for means, 0.1 to 0.5 for squares, and about a tenth for shares of a twelfth of the grid.
     """
     fits = space.mechanism in ADDITIVE and 2 <= space.values <= LARGEST_SPAN + 1
     return "staircase" if fits and noise != "laplace" else None
 
 
 def errs_more(column: Column) -> bool:
-    """Return whether a column would be better off with its space's own mechanism at the same loss.
+    """Return whether a column's mechanism errs more than its space's default at an equal loss.
 
-    What is compared is the forecast error of shares for ranks, of the mean for numbers.
+    The forecast error is of shares for ranks, of the mean for numbers.
     """
-    space, given = column.space, column.mechanism
+    space, mechanism = column.space, column.mechanism
     try:
-        own = mechanism_for(space, given.epsilon, given.delta)
+        default_mechanism = mechanism_for(space, mechanism.epsilon, mechanism.delta)
     except ParameterError:  # an ε too small for it
         return False
-    return _line_error(given, space) > _line_error(own, space)
+    return _line_error(mechanism, space) > _line_error(default_mechanism, space)
 
 
 def _line_error(mechanism: Mechanism, space: Space) -> float:
+    """Return the forecast error per row of shares for ranks, of the mean for numbers."""
     if space.is_listed:
         return marginal_errors(mechanism, np.full(space.size, 1 / space.size), 1)[0]
     return mean_errors(space, mechanism, None, 1)[0]
 
 
 def promising_rival(column: Column, sets: str = "least_error") -> str | None:
-    """Return the tag of a mechanism that a plan might better give a column of sets, or None.
+    """Return the tag of a mechanism that may err less than a set column's own, or None.
 
     >>> from dpframe.spaces import Subset
     >>> for space, epsilon in [(Subset(["art", "chess", "yoga"]), 4.0), (Subset(range(100), max_size=6), 4.0)]:
@@ -424,41 +434,42 @@ def promising_rival(column: Column, sets: str = "least_error") -> str | None:
     set_response
     None
     """
-    space, own = column.space, column.mechanism
+    space, mechanism = column.space, column.mechanism
     tag = RIVALS.get(space.metric)
     if tag is None or sets == "bitflip":
         return None
     if sets == "randomized_response":
         return tag
     try:
-        rival = mechanism_for(space, own.epsilon * _MORE, own.delta, tag)
+        rival = mechanism_for(space, mechanism.epsilon * _RIVAL_EPSILON_FACTOR, mechanism.delta, tag)
     except ParameterError:  # too many sets, or an ε too small for so many
         return None
-    return tag if support_error(rival, space) < _CLEARLY * support_error(own, space) else None
+    return tag if support_error(rival, space) < _RIVAL_ERROR_RATIO * support_error(mechanism, space) else None
 
 
 def is_clearly_better(rival: Column, own: Column) -> bool:
-    """Return whether a plan with one mechanism for a column of sets errs clearly less than one with another."""
-    return support_error(rival.mechanism, rival.space) < _CLEARLY * support_error(own.mechanism, own.space)
+    """Return whether the rival's support error is clearly below the error of the column's own mechanism."""
+    return support_error(rival.mechanism, rival.space) < _RIVAL_ERROR_RATIO * support_error(own.mechanism, own.space)
 
 
 def support_error(mechanism: Mechanism, space: Space) -> float:
-    """Return the root mean square over items of a support's error per row, where every set is as large as may be.
+    """Return the root mean square over items of a support's error per row, for sets of the largest size.
 
     An item's variance is linear in its support, and supports add up to the mean size.
     """
     sets: Any = space.inner_space
     channel: Any = mechanism
+    # The variance is linear in the support, from a rare item to one in every set.
     rare, common = channel.sets.support_variances
     return math.sqrt(rare + max(common - rare, 0.0) * sets.most / sets.count)
 
 
 def padded_tags(space: Space) -> list[str]:
-    """Return the mechanisms for a space that can act under a pad, the one that is taken by default first.
+    """Return the mechanisms for a space that can act under a pad, the default first.
 
     >>> from dpframe.spaces import as_space
     >>> padded_tags(as_space((0, 120))), padded_tags(as_space(["F", "M"]))
     (['wrapped_geometric', 'randomized_response'], ['randomized_response'])
     """
-    fitting = [f.tag for f in MECHANISMS.values() if space.metric in f.metrics and f.adds_in_group]
-    return sorted(fitting, key=lambda tag: (tag == "randomized_response") == space.is_numeric)
+    tags = [f.tag for f in MECHANISMS.values() if space.metric in f.metrics and f.adds_in_group]
+    return sorted(tags, key=lambda tag: (tag == "randomized_response") == space.is_numeric)

@@ -1,6 +1,7 @@
-"""What a plan states: columns, order, totals and what is left unprotected, and what follows from these; and its JSON.
+"""Fields of a plan: columns, order, totals and unprotected parts, with the budgets that follow from them, and their
+JSON.
 
-What is read of that is each version's schema, and nothing of what a plan means.
+The JSON schema has a version of its own.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ NULLS = ("error", "impute")
 MOST_PERSON_ROWS = 255
 """Most rows of a person that are chosen (limit of the format)."""
 
-_MOST_ROWS = (1 << 62) - 1
-"""Positions beyond it have no place in the keystream (limit of the format)."""
+_LARGEST_ROW_COUNT = (1 << 62) - 1
+"""Largest number of rows with a position in the keystream (limit of the format)."""
 
 
 @dataclass(frozen=True)
 class PlanData:
-    """The fields of a plan, checked once, and the budgets that follow from them; `Plan` says what each field is."""
+    """The fields of a plan, checked once, and the budgets that follow from them; `Plan` documents each field."""
 
     epsilon: float
     delta: float
@@ -63,8 +64,8 @@ class PlanData:
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "passthrough", "leaks", "groups", "measures"):
             if not isinstance(getattr(self, name), list | tuple):
-                own = name in ("columns", "groups", "measures")
-                raise PlanError(f"{name} must be a list of {name if own else 'column names'}")
+                holds_objects = name in ("columns", "groups", "measures")
+                raise PlanError(f"{name} must be a list of {name if holds_objects else 'column names'}")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         budget = Budget(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", budget.epsilon)
@@ -78,7 +79,7 @@ class PlanData:
         if self.local_epsilon is not None:
             object.__setattr__(self, "local_epsilon", check_epsilon(self.local_epsilon, "local_epsilon"))
         if self.n is not None and (
-            isinstance(self.n, bool) or not isinstance(self.n, int) or not 0 <= self.n <= _MOST_ROWS
+            isinstance(self.n, bool) or not isinstance(self.n, int) or not 0 <= self.n <= _LARGEST_ROW_COUNT
         ):
             raise ParameterError("n must be a number of rows, below 2^62, or None")
         rows = check_whole(self.contributions, "contributions", of="rows per person")
@@ -87,8 +88,8 @@ class PlanData:
         self._check_groups()
         self._check_persons()
         # Without a unit of its own, as older versions wrote them, an inference is none that a plan can be refused for.
-        for found in (self.inferred, self.reused):
-            refusal = None if found is None else found.refusal(self.unit, self.unit)
+        for inference in (self.inferred, self.reused):
+            refusal = None if inference is None else inference.refusal(self.unit, self.unit)
             if refusal is not None:
                 raise PlanError(refusal)
         object.__setattr__(self, "rules", as_rules(self.rules))
@@ -101,10 +102,10 @@ class PlanData:
             check_measures(self.measures, self.spaces)
             composed = self.inferred is not None and self.inferred.step is not None
             if composed and self.terms.shuffled_rows is None:
-                # Unshuffled, what inference gave may not decide which tables are measured (`terms_of`).
+                # For unshuffled rows inference may not decide which tables are measured (`terms_of`).
                 raise ParameterError("measures with inference that is composed need a secret order; make the plan anew")
         if not self.terms.allow(self.units):
-            raise PlanError(self._excess())
+            raise PlanError(self._excess_message())
 
     def _check_sample(self, sample: int) -> None:
         if isinstance(sample, bool) or not isinstance(sample, int) or sample < 1:
@@ -134,7 +135,7 @@ class PlanData:
 
     @cached_property
     def released_spaces(self) -> Mapping[str, Space]:
-        """The space by which the released codes of each randomised column are values."""
+        """The space of the released codes of each randomised column."""
         return {column.name: column.released for column in self.columns}
 
     @cached_property
@@ -144,48 +145,50 @@ class PlanData:
 
     @cached_property
     def tables_step(self) -> Step | None:
-        """What the measured tables cost a person; None without tables."""
+        """The measured tables' cost per person; None without tables."""
         return measures_step(self.measures, self.spaces, self.contributions, self.delta)
 
-    def _excess(self) -> str:
-        inside, lost = self.terms.sampled_budget, self.local_sum
+    def _excess_message(self) -> str:
+        """Return the message for columns that lose more than the plan's budget."""
+        sampled_budget, row_loss = self.terms.sampled_budget, self.local_sum
         return (
             f"the plan claims epsilon={self.epsilon}, delta={self.delta} but its columns add up to "
-            f"epsilon={lost.epsilon * self.contributions}, delta={lost.delta} per row, which costs "
-            f"delta={self.terms.delta_of(self.units).value:.4g} at epsilon={inside.epsilon:.6g} where "
-            f"{inside.delta:.4g} is allowed; raise the claim or lower a column's epsilon"
+            f"epsilon={row_loss.epsilon * self.contributions}, delta={row_loss.delta} per row, which costs "
+            f"delta={self.terms.delta_of(self.units).value:.4g} at epsilon={sampled_budget.epsilon:.6g} where "
+            f"{sampled_budget.delta:.4g} is allowed; raise the claim or lower a column's epsilon"
         )
 
     def _check_names(self) -> None:
         for name in [*self.names, *self.drop, *self.passthrough, *self.leaks]:
             if not isinstance(name, str) or not name:
                 raise PlanError("a column's name must be a string that is not empty")
+            # A lone surrogate cannot be written as UTF-8.
             if any("\ud800" <= letter <= "\udfff" for letter in name):
                 raise PlanError(f"column name {name!r} is not valid Unicode; rename it")
-        seen: set[str] = set()
+        earlier_names: set[str] = set()
         for name in [*self.names, *self.drop, *self.passthrough]:
-            if name in seen:
+            if name in earlier_names:
                 raise PlanError(f"column {name!r} appears twice among columns, drop and passthrough")
-            seen.add(name)
+            earlier_names.add(name)
         stray = [name for name in self.leaks if name not in self.names]
         if stray:
             raise PlanError(f"leaks names {stray[0]!r}, which is not a randomised column")
 
     def _check_groups(self) -> None:
-        seen: set[str] = set()
+        earlier_names: set[str] = set()
         for group in self.groups:
             for name in group.names:
                 if name not in self.names:
                     raise PlanError(f"groups name {name!r}, which is not a randomised column")
-                if name in seen:
+                if name in earlier_names:
                     raise PlanError(f"column {name!r} is in two groups; name it in one of them")
-                seen.add(name)
+                earlier_names.add(name)
                 if self[name] != group.column(name):
                     raise PlanError(f"column {name!r} must have the space and the channel of its group {group.label}")
 
     @property
     def unit(self) -> Unit:
-        """Whom the promise is for."""
+        """The unit of protection: a row or a person."""
         return Unit.promised(self.contributions, self.privacy_id)
 
     @property
@@ -201,23 +204,27 @@ class PlanData:
 
     @cached_property
     def units(self) -> tuple[Randomised, ...]:
-        """What is randomised on its own, in the columns' order: groups, and the columns outside them."""
-        first = {group.names[0]: group for group in self.groups}
+        """Units that are randomised independently, in the columns' order: groups, and the columns outside them."""
+        groups_by_first_name = {group.names[0]: group for group in self.groups}
         grouped = {name for group in self.groups for name in group.names}
-        return tuple(first.get(c.name, c) for c in self.columns if c.name in first or c.name not in grouped)
+        return tuple(
+            groups_by_first_name.get(c.name, c)
+            for c in self.columns
+            if c.name in groups_by_first_name or c.name not in grouped
+        )
 
     def group_of(self, name: str) -> Group | None:
-        """Return the group that a column is in, if any."""
+        """Return the group of a column, if any."""
         return next((group for group in self.groups if name in group.names), None)
 
     @cached_property
     def local_sum(self) -> Budget:
-        """The columns' certified losses added up: one row's loss by basic composition."""
+        """The sum of the columns' certified losses: one row's loss by basic composition."""
         return compose(unit.certified for unit in self.units) if self.units else Budget(5e-324)
 
     @cached_property
     def terms(self) -> Terms:
-        """What the promise rests on: the budget of a row, and whether its order and sample are secret."""
+        """The accountant's inputs: the budget of a row, and whether its order and sample are secret."""
         return terms_of(
             self.release,
             self.inferred,
@@ -231,47 +238,46 @@ class PlanData:
 
     @property
     def tells_of_rows(self) -> bool:
-        """Whether a release depends on the rows but for columns that pass through: not if each column has one value."""
+        """Whether a release depends on the rows, apart from copied columns: not if each column has one value."""
         inferred = self.inferred is not None or self.reused is not None
         return inferred or any(column.released.points > 1 for column in self.columns)
 
     @property
     def _secret(self) -> bool:
+        """Whether the order of the rows is secret."""
         return self.shuffle and not self.passthrough
 
     @cached_property
     def released(self) -> Budget:
-        """What the release of rows and tables may cost a person, without an inference that is paid for already."""
+        """The budget for rows and tables of one person, without an inference that is paid for already."""
         if self.inferred is None or self.inferred.step is None:
             return self.terms.budget
         return rows_budget(self.units, self.terms, self.steps)
 
     @cached_property
     def steps(self) -> dict[str, Step]:
-        """What each part of the release costs a person as a step: shuffled rows are one, unshuffled columns one
-        each.
-        """
+        """The cost of each part of the release as a step: shuffled rows are one, unshuffled columns one each."""
         return steps_of(self.units, self.terms, self.inferred, self.tables_step)
 
     @property
     def step(self) -> Step:
-        """What the release costs in all."""
+        """The total cost of the release."""
         return composed_steps(self.steps.values())
 
     @property
     def step_beside_inference(self) -> Step:
-        """What the release costs where its inference is paid for already."""
+        """The cost of the release if its inference is paid for already."""
         return composed_steps(step for name, step in self.steps.items() if name != "inference")
 
     def nulls_of(self, name: str) -> str:
-        """Return what a null in a column means: what inference chose a space for is coded without complaint."""
+        """Return the treatment of a null in a column: a column with an inferred space imputes it without an error."""
         return "impute" if name in self.imputed else self.nulls
 
     @property
     def imputed(self) -> tuple[str, ...]:
-        """The columns whose spaces inference gave: every value has a code."""
-        found = [one for one in (self.inferred, self.reused) if one is not None]
-        return tuple(name for whole in found for one in whole.each for name in one.columns)
+        """The columns with inferred spaces: every value has a code."""
+        inferences = [inference for inference in (self.inferred, self.reused) if inference is not None]
+        return tuple(name for combined in inferences for inference in combined.each for name in inference.columns)
 
     @cached_property
     def not_found(self) -> tuple[NotFound, ...]:
@@ -281,44 +287,45 @@ class PlanData:
 
     @property
     def inferred_rows(self) -> int | None:
-        """The rows whose counts inference measured: those of the plan, unless it was made for other ones afterwards."""
+        """The number of rows that inference measured: the plan's, unless it was made for other rows afterwards."""
         return self.n if self.inferred is None or self.inferred.rows is None else self.inferred.rows
 
     @property
     def release(self) -> Budget:
-        """The promise for the release as a whole, replace-one, per person."""
+        """The budget of the whole release, replace-one, per person."""
         return Budget(self.epsilon, self.delta)
 
     @cached_property
     def local(self) -> Budget:
-        """The promise for each row, even against someone who knows which output row it became.
+        """The loss of each row, even to someone who knows which output row it became.
 
-        The columns' losses, composed, and what inference and measured tables spent: their counts are of this row as
-        well, and no order hides them. Where neither order nor sample earns credit it is the promise itself.
+        It composes the columns' losses with inference and measured tables: their counts include this row as well, and
+        no order hides them. If neither order nor sample earns credit it is the budget itself.
         """
-        kept = self.terms.shuffled_rows is None or any(unit.step for unit in self.units)
-        if kept and not self.terms.samples:
+        earns_no_credit = self.terms.shuffled_rows is None or any(unit.step for unit in self.units)
+        if earns_no_credit and not self.terms.samples:
             cap = math.inf if self.local_epsilon is None else self.local_epsilon
             return Budget(min(self.epsilon, cap), self.delta)
-        return self._local_rows if self._beside is None else compose([self._local_rows, self._beside])
+        return self._local_rows if self._central_budget is None else compose([self._local_rows, self._central_budget])
 
     @property
     def located(self) -> Budget:
-        """What a person may lose to someone who knows which released rows are theirs: at least the promise."""
+        """The loss of a person to someone who knows which released rows are theirs: at least the budget."""
         if self.local == self.release:  # which speaks of a person already
             return self.release
-        theirs = compose([self.local] * self.contributions)
-        return theirs if theirs.epsilon > self.release.epsilon else self.release
+        person_budget = compose([self.local] * self.contributions)
+        return person_budget if person_budget.epsilon > self.release.epsilon else self.release
 
     @cached_property
-    def _beside(self) -> Budget | None:
+    def _central_budget(self) -> Budget | None:
+        """The budget of inference and measured tables together; None without them."""
         return central_budget(self.inferred, self.tables_step, self.delta)
 
     @property
     def _local_rows(self) -> Budget:
         """The columns' losses composed: basically, or by their privacy-loss distributions at the δ of the rows."""
-        # Not `less`: the ε of inference on its own may be above the promise, where little is left for the rows.
-        spent = Fraction(0) if self._beside is None else Fraction(self._beside.delta)
+        # Not `less`: the ε of inference on its own may be above the promise, if little is left for the rows.
+        spent = Fraction(0) if self._central_budget is None else Fraction(self._central_budget.delta)
         basic, delta = self.local_sum, round_down(Fraction(self.delta) - spent)
         if basic.delta > 0 or delta == 0:
             return basic
@@ -326,7 +333,7 @@ class PlanData:
         return Budget(min(epsilon, basic.epsilon) or 5e-324, delta)
 
     def check_rows(self, n: int) -> None:
-        """Raise `PlanError` for a table of too few rows: the credit of the plan's order and sample needs them."""
+        """Raise `PlanError` if a table has too few rows for the credit of the plan's order and sample."""
         needed = self.sample is not None or self.terms.shuffled_rows is not None
         if needed and self.n is not None and n < self.n and not replace(self.terms, rows=None).allow(self.units):
             raise PlanError(
@@ -336,18 +343,18 @@ class PlanData:
 
 
 SCHEMA = 3
-"""Version of a plan's JSON; a plan of a newer one is refused (limit of the format)."""
+"""Version of a plan's JSON; a newer version is refused (limit of the format)."""
 
 
 def schema_of(plan: Any) -> int:
-    """Return the oldest schema that says all of a plan: 3 with rules, 2 with what came before them."""
-    new = plan.local_epsilon is not None or plan.reused is not None or bool(plan.measures)
-    new |= (plan.inferred is not None and plan.inferred.step is not None) or plan.privacy_id is not None
-    return SCHEMA if plan.rules else 2 if new else 1
+    """Return the oldest schema with all of a plan's fields: 3 with rules, 2 with the fields added before them."""
+    needs_second_schema = plan.local_epsilon is not None or plan.reused is not None or bool(plan.measures)
+    needs_second_schema |= (plan.inferred is not None and plan.inferred.step is not None) or plan.privacy_id is not None
+    return SCHEMA if plan.rules else 2 if needs_second_schema else 1
 
 
 def fields_of(plan: Any) -> dict[str, Any]:
-    """Return a plan's fields as JSON has them: those that are not their default, public facts only."""
+    """Return a plan's fields for JSON, without defaults of later versions: public facts only."""
     data: dict[str, Any] = {
         "schema": schema_of(plan),
         "epsilon": plan.epsilon,
@@ -361,7 +368,7 @@ def fields_of(plan: Any) -> dict[str, Any]:
         "passthrough": list(plan.passthrough),
         "leaks": list(plan.leaks),
     }
-    for name in _LATER:
+    for name in _OPTIONAL_FIELDS:
         value = getattr(plan, name)
         if value is None or value is False or value == ():
             continue
@@ -372,21 +379,32 @@ def fields_of(plan: Any) -> dict[str, Any]:
     return data
 
 
-_LATER = ("sample", "inferred", "keeps_index", "local_epsilon", "reused", "measures", "privacy_id", "rules", "groups")
-"""Fields that are written where they say something; their order is that of the text, which a plan's digest is of."""
+_OPTIONAL_FIELDS = (
+    "sample",
+    "inferred",
+    "keeps_index",
+    "local_epsilon",
+    "reused",
+    "measures",
+    "privacy_id",
+    "rules",
+    "groups",
+)
+"""Fields that are written if they differ from their defaults; the plan's digest depends on their order."""
 
 
 def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
-    """Return the fields of JSON text, its columns and groups as values."""
+    """Return the fields of JSON text, with columns and groups as values."""
     try:
         data = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise PlanError(f"this is no plan, as it is no JSON object; {_WRITERS}")
+        raise PlanError(f"this is no plan, as it is no JSON object; {_WRITERS_NOTE}")
     schema = data.pop("schema", None)
+    # JSON's true is an int in Python.
     if type(schema) is not int or schema < 1:
-        raise PlanError(f'this is no plan, as it has no "schema" number; {_WRITERS}')
+        raise PlanError(f'this is no plan, as it has no "schema" number; {_WRITERS_NOTE}')
     if schema > SCHEMA:
         raise PlanError(f"the plan has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
     unknown = sorted(set(data) - set(known))
@@ -397,6 +415,7 @@ def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
         raise PlanError("groups must be a list of groups")
     data["groups"] = tuple(group_from_json(group, data["columns"]) for group in data["groups"])
     data["columns"] = tuple(column_from_json(column, data["groups"]) for column in data["columns"])
+    # Plans written by hand may leave δ out.
     data.setdefault("delta", 0.0)
     if not isinstance(data.setdefault("measures", []), list):
         raise PlanError("measures must be a list of measures")
@@ -404,7 +423,8 @@ def read_fields(text: str, known: Collection[str]) -> dict[str, Any]:
 
 
 def read_parts(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields with what was measured and inferred as values; `ParameterError` where a part breaks its rule."""
+    """Return fields with measures and inferences as values; raise `ParameterError` if one is invalid."""
+    # Values are made after the fields, so that errors name the invalid part.
     parts: dict[str, Any] = {"measures": tuple(map(Measure.from_json, data["measures"]))}
     for name in ("inferred", "reused"):
         if data.get(name) is not None:
@@ -412,4 +432,4 @@ def read_parts(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, **parts}
 
 
-_WRITERS = "plan.to_json() and dpframe plan write them"
+_WRITERS_NOTE = "plan.to_json() and dpframe plan write them"

@@ -1,4 +1,4 @@
-"""A plan in plain words: what it means for one person, what it costs in accuracy, and what would help most."""
+"""A plan in plain words: its meaning for one person, its cost in accuracy, and the most helpful changes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from dpframe.plan.words import digits
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEAST_GAIN = 0.99
-"""A lever that leaves more of the errors is not worth a line (limit of a message)."""
-_DELTA = 1e-6
+_LARGEST_USEFUL_FACTOR = 0.99
+"""Largest factor on errors of a lever worth a line (limit of a message)."""
+_SUGGESTED_DELTA = 1e-6
 """Largest δ that a lever suggests (limit of a page)."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a plan means, costs and lacks; prints as text, and shows as HTML in a notebook.
+    """Meaning and cost of a plan, and changes that would help; prints as text, and shows as HTML in a notebook.
 
-    ``person``: what it means for one person, in sentences. ``levers``: what would change the errors: ``errors`` by
-    which factor, for typical statistics. ``gains``: see `Plan.accounting_gains`; None where the number of rows is not
-    known. ``forecast``: see `Plan.forecast`; None where the number of rows is not known.
+    ``person``: the plan's meaning for one person, in sentences. ``levers``: changes of the plan, with ``errors``, their
+    factor on typical statistics' errors. ``gains``: see `Plan.accounting_gains`; None if the number of rows is unknown.
+    ``forecast``: see `Plan.forecast`; None if the number of rows is unknown.
     """
 
     person: tuple[str, ...]
@@ -62,57 +62,66 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        first = notebook_html("What this plan means", [("", self.person)], self.forecast, digits)
+        forecast_html = notebook_html("What this plan means", [("", self.person)], self.forecast, digits)
         lists = [("What would help, most first", self._lines)]
-        return first + notebook_html("What the accounting contributes", lists, self.gains, digits)
+        return forecast_html + notebook_html("What the accounting contributes", lists, self.gains, digits)
 
 
 def explained(plan: PlanData) -> Explanation:
     """Return the explanation of a plan."""
     import pandas as pd
 
-    known = bool(plan.n and plan.columns)
-    found: dict[str, float] = {}
-    if known:
-        own = Setting.of(plan)
-        base = own.forecast()["std_error"]
-        for lever, other in _levers(plan, own).items():
+    has_rows = bool(plan.n and plan.columns)
+    error_factors: dict[str, float] = {}
+    if has_rows:
+        setting = Setting.of(plan)
+        # A setting's own forecast: neither side of the ratio has a proof.
+        std_errors = setting.forecast()["std_error"]
+        for lever, lever_setting in _levers(plan, setting).items():
             try:
-                found[lever] = _ratio(other.forecast()["std_error"], base)
+                error_factors[lever] = _median_ratio(lever_setting.forecast()["std_error"], std_errors)
             except ParameterError:
                 continue
         if plan.inferred is not None:
             declared = "spaces that are declared, so that finding them costs nothing"
-            found[declared] = _ratio(base, forecast_of(plan)["std_error"])
-    worth = {lever: factor for lever, factor in sorted(found.items(), key=lambda item: item[1]) if factor < _LEAST_GAIN}
-    table = pd.DataFrame({"errors": worth}, dtype=np.float64)
+            error_factors[declared] = _median_ratio(std_errors, forecast_of(plan)["std_error"])
+    helpful_levers = {
+        lever: factor
+        for lever, factor in sorted(error_factors.items(), key=lambda item: item[1])
+        if factor < _LARGEST_USEFUL_FACTOR
+    }
+    table = pd.DataFrame({"errors": helpful_levers}, dtype=np.float64)
     table.index.name = "lever"
     return Explanation(
         tuple(person_lines(plan)),
         table,
-        gains_table(plan.units, plan.terms) if known else None,
-        forecast_of(plan) if known else None,
+        gains_table(plan.units, plan.terms) if has_rows else None,
+        forecast_of(plan) if has_rows else None,
     )
 
 
 def person_lines(plan: PlanData) -> Iterator[str]:
-    """Say what a plan's promise means for one person, in sentences."""
-    yield _odds("Against anyone who sees the release, even if they know everybody else's row", plan.release)
+    """Yield the meaning of a plan's budget for one person, in sentences."""
+    yield _odds_sentence("Against anyone who sees the release, even if they know everybody else's row", plan.release)
     if plan.located != plan.release:
-        yield _odds("Against someone who found out which released rows are the person's", plan.located)
+        yield _odds_sentence("Against someone who found out which released rows are the person's", plan.located)
     rows = "one row" if plan.contributions == 1 else f"{plan.contributions} rows"
-    owned = f"A person owns {rows} at most, which is believed"
-    chosen = f"Of each person, by column {plan.privacy_id!r}, {rows} counted, however many they own"
-    yield f"{chosen if plan.privacy_id else owned}; what is true of people in general may be learnt of anyone."
-    written = [column.name for column in plan.columns if plan.nulls == "impute" and not column.space.has_null]
-    if written:
+    ownership_sentence = f"A person owns {rows} at most, which is believed"
+    chosen_sentence = f"Of each person, by column {plan.privacy_id!r}, {rows} counted, however many they own"
+    yield (
+        f"{chosen_sentence if plan.privacy_id else ownership_sentence}; "
+        "what is true of people in general may be learnt of anyone."
+    )
+    imputed_columns = [column.name for column in plan.columns if plan.nulls == "impute" and not column.space.has_null]
+    if imputed_columns:
         yield (
-            f"A null in {name_list(written)} becomes the middle of the bounds, or 'other' or the first category "
-            '(nulls="impute"), and counts as such in every statistic.'
+            f"A null in {name_list(imputed_columns)} becomes the middle of the bounds, or 'other' or the first "
+            'category (nulls="impute"), and counts as such in every statistic.'
         )
 
 
-def _odds(whom: str, budget: Budget) -> str:
+def _odds_sentence(whom: str, budget: Budget) -> str:
+    """Return the best guess of a value under a budget, in a sentence."""
     delta = f", delta={budget.delta:.4g}; on average over what they may see" if budget.delta else ""
     return (
         f"{whom}: of two values that seem equally likely the best guess is right in {percent(best_guess(budget))} at "
@@ -120,36 +129,40 @@ def _odds(whom: str, budget: Budget) -> str:
     )
 
 
-def _levers(plan: PlanData, own: Setting) -> dict[str, Setting]:
-    """Return what may be changed of a plan, in words, and the setting that it leads to."""
-    promise = own.promise
+def _levers(plan: PlanData, setting: Setting) -> dict[str, Setting]:
+    """Return possible changes of a plan, in words, and the settings that they lead to."""
+    promise = setting.promise
     levers = {
-        f"twice the epsilon ({2 * plan.epsilon:g})": replace(own, promise=Budget(2 * promise.epsilon, promise.delta)),
-        f"twice the rows ({2 * own.n:,})": replace(own, n=2 * own.n),
+        f"twice the epsilon ({2 * plan.epsilon:g})": replace(
+            setting, promise=Budget(2 * promise.epsilon, promise.delta)
+        ),
+        f"twice the rows ({2 * setting.n:,})": replace(setting, n=2 * setting.n),
     }
     if plan.delta == 0:
-        delta = min(_DELTA, own.n**-1.5)
-        shuffled = replace(own, promise=Budget(promise.epsilon, delta), shuffle=True)
+        # Below 1/n: else a δ would allow whole rows to be revealed.
+        delta = min(_SUGGESTED_DELTA, setting.n**-1.5)
+        shuffled = replace(setting, promise=Budget(promise.epsilon, delta), shuffle=True)
         levers[f"delta={delta:.2g}, which the credit of a secret order needs"] = shuffled
     elif not plan.shuffle:
-        levers["rows in a secret order (shuffle=True)"] = replace(own, shuffle=True)
+        levers["rows in a secret order (shuffle=True)"] = replace(setting, shuffle=True)
     if not plan.measures and plan.delta > 0 and plan.shuffle and not plan.passthrough:
-        levers['tables measured in addition to the rows (measure="auto")'] = replace(own, measure="auto")
-    if (square := own.with_units(with_square_wave)) is not own:
+        levers['tables measured in addition to the rows (measure="auto")'] = replace(setting, measure="auto")
+    if (square := setting.with_units(with_square_wave)) is not setting:
         levers['the square wave for numbers (numbers="square_wave")'] = square
-    if (laplace := own.with_units(with_bounded_noise)) is not own:
+    if (laplace := setting.with_units(with_bounded_noise)) is not setting:
         levers['laplace in place of gaussian noise on numbers (mechanisms={column: "laplace"})'] = laplace
     if plan.sample is not None:
-        levers["all rows instead of a sample"] = replace(own, sample=None)
+        levers["all rows instead of a sample"] = replace(setting, sample=None)
     if len(plan.units) > 1:
         units = [unit.names for unit in plan.units]
-        kept = [name for unit in units[: (len(units) + 1) // 2] for name in unit]
-        what = f"half of the columns left out, of those that stay ({', '.join(map(repr, kept))})"
-        levers[what] = own.of_columns(kept)
+        # Groups stay whole.
+        half_of_columns = [name for unit in units[: (len(units) + 1) // 2] for name in unit]
+        what = f"half of the columns left out, of those that stay ({', '.join(map(repr, half_of_columns))})"
+        levers[what] = setting.of_columns(half_of_columns)
     return levers
 
 
-def _ratio(other: pd.Series[float], base: pd.Series[float]) -> float:
-    """Return the typical factor between errors that both have."""
-    both = base.index.intersection(other.index)
-    return float((other[both] / base[both]).median())
+def _median_ratio(errors: pd.Series[float], base: pd.Series[float]) -> float:
+    """Return the median ratio of errors to base errors over their common statistics."""
+    shared_keys = base.index.intersection(errors.index)
+    return float((errors[shared_keys] / base[shared_keys]).median())

@@ -1,11 +1,10 @@
 """Levels: nested cells in which a number is counted, from 64 cells of about equal width down to single codes.
 
 Real columns have heaps (40 hours), spikes (nine tenths zeros) and long tails, which cells of equal width hide. So the
-cells of a level that exceed their noise are divided again on the next one. A row lies in one cell of a level
-however many cells there are, so that a finer level costs no more than a coarse one (parallel composition within a
-histogram).
+next level divides the cells that exceed their noise. A row is in one cell of a level however many cells there are. So a
+finer level costs no more than a coarse one (parallel composition within a histogram).
 
-The bounds of the space and zero are cells of their own on every level: public, and where most spikes are.
+The bounds of the space and zero are cells of their own on every level: public, and the most frequent spikes.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from dpframe.spaces import Space
 from dpframe.spaces.arrays import IntArray
 
 FIRST = 64
-"""Cells of equal width of the first level (tuned; effect not measured)."""
+"""Cells of equal width on the first level (tuned; effect not measured)."""
 
 FEW = 128
-"""Values up to which a number is counted by its codes, and has no levels (tuned; effect not measured)."""
+"""Most values of a number that is counted by its codes, without levels (tuned; effect not measured)."""
 
 SPLIT = 16
-"""Cells that one of the level before is divided into; on the last level up to twice as many (tuned; effect not
+"""Cells that a cell of the level before is divided into; on the last level up to twice as many (tuned; effect not
 measured)."""
 
 MOST_PARENTS = 64
-"""Cells of a level that are divided at most: the heaviest (limit of memory)."""
+"""Most cells of a level that are divided: the heaviest (limit of memory)."""
 
 STANDS_OUT = 4.0
-"""Standard deviations of the noise from which on a cell is divided: of a thousand empty ones hardly any is (tuned;
+"""Standard deviations of the noise above which a cell is divided: hardly any of a thousand empty cells is (tuned;
 effect not measured)."""
 
 FINEST = 1 << 20
-"""Cells of equal width of the last level at most, for which exact counts are held in memory (limit of memory)."""
+"""Most cells of equal width on the last level, whose exact counts are in memory (limit of memory)."""
 
 
 def has_levels(space: Space) -> bool:
@@ -47,17 +46,17 @@ def has_levels(space: Space) -> bool:
 
 def breaks(space: Space) -> IntArray:
     """Return the codes that begin a cell on every level: the space's bounds and zero are cells of their own."""
-    found = {1, space.values - 1}
-    first = float(np.asarray(space.numbers(np.array([0])), dtype=np.float64)[0])
-    # As floats are: where zero is half way between two values, cells of releases stay what they are.
-    place = -first / (first + float(space.step) - first)
+    codes = {1, space.values - 1}
+    lowest_number = float(np.asarray(space.numbers(np.array([0])), dtype=np.float64)[0])
+    # In floats, as in earlier releases: zero may be half way between two values, and cells must stay equal.
+    place = -lowest_number / (lowest_number + float(space.step) - lowest_number)
     if not space.is_time and 0 < place < space.values - 1:
-        found |= {round(place), round(place) + 1}
-    return np.array(sorted(code for code in found if 0 < code < space.values), dtype=np.int64)
+        codes |= {round(place), round(place) + 1}
+    return np.array(sorted(start for start in codes if 0 < start < space.values), dtype=np.int64)
 
 
 def level_sizes(space: Space) -> tuple[int, ...]:
-    """Return the number of cells of equal width of every level, the breaks not counted."""
+    """Return the number of cells of equal width of every level, without the breaks."""
     finest, sizes = min(space.values, FINEST), [FIRST]
     while sizes[-1] * SPLIT * 2 <= finest:
         sizes.append(sizes[-1] * SPLIT)
@@ -65,8 +64,9 @@ def level_sizes(space: Space) -> tuple[int, ...]:
 
 
 def cells_between(space: Space, size: int, low: int, high: int) -> IntArray:
-    """Return the first codes of a level's cells from one code, where a cell begins, to below another."""
+    """Return the first codes of a level's cells from one code, which begins a cell, to below another."""
     values = space.values
+    # Integers, so that every machine finds equal cells.
     places = np.arange(low * size // values, -(-high * size // values) + 1, dtype=np.int64)
     starts = np.concatenate([[low], -(-places * values // size), breaks(space)])
     starts = np.sort(starts[(starts >= low) & (starts < high)])
@@ -75,15 +75,15 @@ def cells_between(space: Space, size: int, low: int, high: int) -> IntArray:
 
 
 def stops_of(space: Space, size: int, starts: npt.ArrayLike) -> IntArray:
-    """Return where a level's cells end that begin at some codes: the code after their last."""
-    first, values = np.asarray(starts, dtype=np.int64), space.values
-    ends = -(-(first * size // values + 1) * values // size)
-    after = np.append(breaks(space), values)
-    return np.asarray(np.minimum(ends, after[np.searchsorted(after, first, side="right")]))
+    """Return the ends of a level's cells that begin at these codes: the code after their last."""
+    first_codes, values = np.asarray(starts, dtype=np.int64), space.values
+    ends = -(-(first_codes * size // values + 1) * values // size)
+    next_breaks = np.append(breaks(space), values)
+    return np.asarray(np.minimum(ends, next_breaks[np.searchsorted(next_breaks, first_codes, side="right")]))
 
 
 def children(space: Space, level: int, parents: Sequence[int]) -> IntArray:
-    """Return the first codes of the cells of a level, 2 or more, into which cells of the one before are divided."""
+    """Return the first codes of a level's cells, 2 or more, within the divided cells of the level before."""
     sizes = level_sizes(space)
     before, size = sizes[level - 2], sizes[level - 1]
     ends = stops_of(space, before, list(parents)).tolist()
@@ -92,25 +92,26 @@ def children(space: Space, level: int, parents: Sequence[int]) -> IntArray:
 
 
 def place_of(codes: npt.NDArray[Any], space: Space, size: int) -> npt.NDArray[np.intp]:
-    """Return the place of each code's cell among the cells of a level in order; null's is the one after the last."""
+    """Return the position of each code's cell among a level's cells; null's position is one after the last."""
     values = space.values
     if size >= values:
         return codes.astype(np.intp, copy=False)
-    wide = codes.astype(np.uint64) if values * size > 1 << 31 else codes.astype(np.int64)
-    kind = wide.dtype.type
-    found = (wide * kind(size) // kind(values)).astype(np.intp)
-    own = breaks(space)
+    # Products of codes and sizes may exceed 31 bits.
+    wide_codes = codes.astype(np.uint64) if values * size > 1 << 31 else codes.astype(np.int64)
+    integer = wide_codes.dtype.type
+    places = (wide_codes * integer(size) // integer(values)).astype(np.intp)
+    level_breaks = breaks(space)
     # Those breaks at which no cell of equal width begins.
-    own = own[-(-(own * size // values) * values // size) != own]
-    for code in own.tolist():
-        found += codes >= code
+    level_breaks = level_breaks[-(-(level_breaks * size // values) * values // size) != level_breaks]
+    for code in level_breaks.tolist():
+        places += codes >= code
     if space.has_null:
-        found[codes == values] = size + len(own)
-    return found
+        places[codes == values] = size + len(level_breaks)
+    return places
 
 
 def divided(counts: npt.NDArray[Any], starts: IntArray, stops: IntArray, sigma: float) -> IntArray:
     """Return the first codes of the cells that the next level divides, the heaviest that exceed their noise."""
-    chosen = np.flatnonzero((stops - starts > 1) & (counts >= STANDS_OUT * sigma))
-    heaviest = chosen[np.argsort(-counts[chosen], kind="stable")[:MOST_PARENTS]]
+    candidates = np.flatnonzero((stops - starts > 1) & (counts >= STANDS_OUT * sigma))
+    heaviest = candidates[np.argsort(-counts[candidates], kind="stable")[:MOST_PARENTS]]
     return np.asarray(starts[np.sort(heaviest)])

@@ -1,11 +1,11 @@
-"""Tables that are measured centrally in addition to the rows: what a plan asks for, and what a release holds of them.
+"""Tables that are measured centrally in addition to the rows: a plan's requests, and a release's noisy counts.
 
-A plan says what is measured and with how much noise, which is public before any data is seen. The noisy counts belong
-to one release: they are in its description, under its digest, and a plan is used again without them.
+A plan names the tables and their noise, which is public before any data is seen. The noisy counts belong to one
+release: they are in its description, under its digest, and a plan is used again without them.
 
-What a measure costs follows only from its σ², by the exact lattice law of the noise (`discrete_gaussian`): a replaced
-row leaves one cell of a table and enters another, moves a sum by the range of its codes at most (null adds nothing),
-changes the counts of at most twice as many items as are counted of a row, and those of these items' pairs.
+A measure's cost follows only from its σ², by the exact lattice law of the noise (`discrete_gaussian`). A replaced row
+leaves one cell of a table and enters another. It moves a sum by the range of its codes at most (null adds nothing). It
+changes the counts of at most twice as many items as are counted per row, and the counts of these items' pairs.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from dpframe.spaces.cells import ball_of, cell_count, equal_starts, is_cut, item
 from dpframe.spaces.json_form import from_object, to_object
 
 OF_SETS = ("items", "sizes", "item_pairs")
-"""Kinds of sets' tables."""
+"""Kinds of tables of sets."""
 
 KINDS = ("one_way", "joint", "sum", *OF_SETS, "vectors")
 
-_COLUMNS = {"joint": (2, 1 << 16, "two or more columns"), "vectors": (1, 2, "one or two columns")}
+_COLUMN_COUNTS = {"joint": (2, 1 << 16, "two or more columns"), "vectors": (1, 2, "one or two columns")}
 """Least and most columns of some kinds, in words too (limit of the format)."""
 
 LARGEST_TABLE = 200_000
@@ -54,16 +54,16 @@ LARGEST_TABLE = 200_000
 SLACK = 1e-4
 """Share of δ that measured tables have as slack, for their noise's tails (tolerance)."""
 
-_FINEST = 1 << 26
-"""Most cells that are counted for a table before its numbers are cut (limit of memory)."""
+_MOST_UNCUT_CELLS = 1 << 26
+"""Most cells of a table before its numbers are cut (limit of memory)."""
 
-_SHOWN = 6
-"""Tables of one kind that are named (limit of a sentence)."""
+_MOST_LABELS = 6
+"""Most tables of one kind that a line names (limit of a sentence)."""
 
 
 @lru_cache(maxsize=256)
-def _distance(sigma2: float) -> float:
-    """Return how far draws of a parameter are from their law, rounded up."""
+def _sampling_distance(sigma2: float) -> float:
+    """Return the distance of draws of a parameter from their law, rounded up."""
     return round_up(gaussian_table(sigma2).distance)
 
 
@@ -71,7 +71,7 @@ def _distance(sigma2: float) -> float:
 class Measure:
     """One table to measure: its kind, the names of its columns, and σ² of the discrete Gaussian noise on its numbers.
 
-    ``"one_way"`` counts a column's values, or a number's cells (`dpframe.plan.levels`); ``"joint"`` those of two or
+    ``"one_way"`` counts a column's values, or a number's cells (`dpframe.plan.levels`); ``"joint"`` the cells of two or
     more columns, numbers cut at quantiles of their noisy one-way; ``"sum"`` adds a number's codes, of the rows that are
     not null; ``"items"`` counts in how many rows each item of a set lies, rows cut to ``most``, ``"item_pairs"`` each
     pair of items; ``"sizes"`` sets of each size, large ones in cells (`dpframe.spaces.cells.size_starts`);
@@ -79,7 +79,7 @@ class Measure:
     second column.
 
     ``most``: cells of a number, or items of a row. ``level``: for a one-way of a number 1 for the first level, 2 and
-    more for those that divide the cells that exceed their noise on the one before; 0 for values, and where all cells
+    more for levels that divide the cells above their noise on the level before; 0 for values, and if all cells
     have equal width, as in plans before there were levels.
     """
 
@@ -95,15 +95,16 @@ class Measure:
         names = self.columns
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
             raise ParameterError("columns of a measure must be names of columns")
-        least_columns, most_columns, columns = _COLUMNS.get(self.kind, (1, 1, "one column"))
+        least_columns, most_columns, columns = _COLUMN_COUNTS.get(self.kind, (1, 1, "one column"))
         if not least_columns <= len(names) <= most_columns or len(set(names)) < len(names):
             raise ParameterError(f"a measure of kind {self.kind} has {columns}, each once")
-        number = isinstance(self.sigma2, int | float) and not isinstance(self.sigma2, bool)
-        if not number or not LEAST_SIGMA2 <= self.sigma2 <= LARGEST_SCALE**2:
+        # bool is an int in Python.
+        is_number = isinstance(self.sigma2, int | float) and not isinstance(self.sigma2, bool)
+        if not is_number or not LEAST_SIGMA2 <= self.sigma2 <= LARGEST_SCALE**2:
             raise ParameterError("sigma2 of a measure must lie between 1/4 and 2^80")
-        least = {"items": 1, "item_pairs": 2}.get(self.kind, 0)
-        if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < least:
-            raise ParameterError(f"most of a measure must be a whole number, at least {least}")
+        lowest_most = {"items": 1, "item_pairs": 2}.get(self.kind, 0)
+        if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < lowest_most:
+            raise ParameterError(f"most of a measure must be a whole number, at least {lowest_most}")
         if isinstance(self.level, bool) or not isinstance(self.level, int) or self.level < 0:
             raise ParameterError("level of a measure must be a whole number, at least 0")
         if self.level and self.kind != "one_way":
@@ -118,12 +119,12 @@ class Measure:
 
     @property
     def identity(self) -> tuple[str, frozenset[str], int]:
-        """What two measures of one table have in common; cells of equal width and a first level have the same words."""
+        """Key that two measures of one table share; cells of equal width and a first level have equal keys."""
         return self.kind, frozenset(self.columns), max(1, self.level)
 
     def noise(self, spaces: Mapping[str, Space]) -> IntegerNoise:
-        """Return what the accountant needs of the noise, of columns with these spaces."""
-        distance = _distance(self.sigma2)
+        """Return the noise's parameters for the accountant, for columns with these spaces."""
+        distance = _sampling_distance(self.sigma2)
         space = spaces[self.columns[0]]
         if self.kind == "sum":
             return IntegerNoise(self.sigma2, 1, space.values - 1, distance)
@@ -132,15 +133,16 @@ class Measure:
             # ‖u − u'‖ alone, and neither is more than `move`.
             ball = ball_of(space)
             return BallNoise(self.sigma2, 2 * (ball.length + 1), ball.room * ball.move, distance)
-        changed = 2
+        cells_changed = 2
         if self.kind == "items":
-            changed = min(2 * self.most, item_count(space))
+            # A replaced row changes the counts of its former and of its new items.
+            cells_changed = min(2 * self.most, item_count(space))
         if self.kind == "item_pairs":
-            changed = pairs_moved(item_count(space), self.most)
-        return IntegerNoise(self.sigma2, changed, 1, distance)
+            cells_changed = pairs_moved(item_count(space), self.most)
+        return IntegerNoise(self.sigma2, cells_changed, 1, distance)
 
     def shape(self, spaces: Mapping[str, Space]) -> tuple[int, ...]:
-        """Return the most cells that the table has, a number for each column; null is one of them."""
+        """Return the most cells of the table, a number for each column; null is one of them."""
         if self.kind == "sum":
             return (1,)
         if self.kind == "items":
@@ -171,11 +173,11 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTable:
-    """Noisy counts of one measure, as a release holds them.
+    """Noisy counts of one measure, as a release contains them.
 
-    ``starts`` has for every column the first code of each cell, ascending from 0, or None where every value is a cell.
-    Null, where the column's space has it, is the last cell in either case. For a level above the first ``starts`` has
-    the first codes of the cells of the one before that it divides, and there is no count of nulls. ``counts`` has a
+    ``starts`` has for every column the first code of each cell, ascending from 0, or None if every value is a cell.
+    Null, if the column's space has it, is the last cell in either case. For a level above the first ``starts`` has
+    the first codes of the cells of the level before that it divides, and there is no count of nulls. ``counts`` has a
     dimension for each column; of a sum it has the one number, of items one for each item, of pairs of items one for
     each, (0, 1), (0, 2) … (1, 2) …, of sizes one for each cell. Counts may be negative.
     """
@@ -185,11 +187,11 @@ class MeasuredTable:
     counts: npt.NDArray[np.int64]
 
     def __eq__(self, other: object) -> bool:
-        """Return whether measure, cells and counts are the same."""
+        """Return whether measures, cells and counts are equal."""
         if not isinstance(other, MeasuredTable):
             return NotImplemented
-        mine, others = (self.measure, self.starts), (other.measure, other.starts)
-        return mine == others and np.array_equal(self.counts, other.counts)
+        identity, other_identity = (self.measure, self.starts), (other.measure, other.starts)
+        return identity == other_identity and np.array_equal(self.counts, other.counts)
 
     def __hash__(self) -> int:
         """Return a hash of measure and counts."""
@@ -197,19 +199,19 @@ class MeasuredTable:
 
     def to_observation(self, space: Space) -> Observation:
         """Return the counts of a number's one-way or level as an observation of its codes, without null."""
-        measure, own = self.measure, self.starts[0]
+        measure, cell_starts = self.measure, self.starts[0]
         if measure.level > 1:
-            starts = children(space, measure.level, own or ())
+            starts = children(space, measure.level, cell_starts or ())
             stops = stops_of(space, level_sizes(space)[measure.level - 1], starts)
         else:
-            starts = np.arange(space.values) if own is None else np.array(own, dtype=np.int64)
+            starts = np.arange(space.values) if cell_starts is None else np.array(cell_starts, dtype=np.int64)
             stops = np.append(starts[1:], space.values)
         counts = self.counts[: len(starts)].astype(np.float64)
         return Observation(Runs(starts, stops, space.values), counts, np.full(len(starts), measure.sigma2))
 
 
 def way_starts(measure: Measure, space: Space) -> tuple[int, ...] | None:
-    """Return the first codes of the cells of a one-way that covers a column, or None where each value is a cell."""
+    """Return the first codes of the cells of a column's one-way, or None if each value is a cell."""
     if not is_cut(space, measure.most):
         return None
     if measure.level:
@@ -219,19 +221,20 @@ def way_starts(measure: Measure, space: Space) -> tuple[int, ...] | None:
 
 def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> None:
     """Raise `ParameterError` unless each measure can be made of columns with these spaces, once."""
-    counted = {measure.columns[0]: measure for measure in measures if measure.kind == "one_way" and measure.level < 2}
-    seen = set()
+    # Quantiles of the one-way or of the first level cut a number in joints.
+    one_ways = {measure.columns[0]: measure for measure in measures if measure.kind == "one_way" and measure.level < 2}
+    identities = set()
     for measure in measures:
-        if measure.identity in seen:
+        if measure.identity in identities:
             raise ParameterError(f"the {measure.kind} of {measure.label} is measured twice; name it once")
-        seen.add(measure.identity)
+        identities.add(measure.identity)
         _check_columns(measure, spaces)
         if measure.level:
-            name, first = measure.columns[0], counted.get(measure.columns[0])
+            name, one_way = measure.columns[0], one_ways.get(measure.columns[0])
             sizes = level_sizes(spaces[name]) if has_levels(spaces[name]) else ()
             if measure.level > len(sizes) or measure.most != sizes[measure.level - 1]:
                 raise ParameterError(f"a level of column {name!r} must be one of the {len(sizes)} of its space")
-            if first is None or first.level != 1:
+            if one_way is None or one_way.level != 1:
                 raise ParameterError(f"level {measure.level} of column {name!r} needs the first; measure both")
         cells = math.prod(measure.shape(spaces))
         if cells > LARGEST_TABLE:
@@ -241,39 +244,40 @@ def check_measures(measures: Sequence[Measure], spaces: Mapping[str, Space]) -> 
             )
     for measure in measures:
         if measure.kind == "joint":
-            _check_cuts(measure, spaces, counted)
-        if measure.kind == "item_pairs" and ("sizes", frozenset(measure.columns), 1) not in seen:
+            _check_cuts(measure, spaces, one_ways)
+        if measure.kind == "item_pairs" and ("sizes", frozenset(measure.columns), 1) not in identities:
             raise ParameterError(
                 f"the item_pairs of {measure.label} needs its sizes, which show what the cut takes; measure both"
             )
 
 
-def _check_cuts(joint: Measure, spaces: Mapping[str, Space], counted: Mapping[str, Measure]) -> None:
-    """Refuse numbers whose quantiles are not known, and joints too large to be counted before they are cut."""
+def _check_cuts(joint: Measure, spaces: Mapping[str, Space], one_ways: Mapping[str, Measure]) -> None:
+    """Refuse numbers without known quantiles, and joints too large to be counted before they are cut."""
     cells = 1
     for name in joint.columns:
-        if is_cut(spaces[name], joint.most) and name not in counted:
+        if is_cut(spaces[name], joint.most) and name not in one_ways:
             raise ParameterError(
                 f"the joint of {joint.label} needs the one_way of {name!r}, whose quantiles cut it; measure both"
             )
-        cells *= counted[name].shape(spaces)[0] if is_cut(spaces[name], joint.most) else cell_count(spaces[name], 0)
-    if cells > _FINEST:
+        cells *= one_ways[name].shape(spaces)[0] if is_cut(spaces[name], joint.most) else cell_count(spaces[name], 0)
+    if cells > _MOST_UNCUT_CELLS:
         raise ParameterError(f"the joint of {joint.label} is counted in {cells:,} cells before it is cut; use fewer")
 
 
 def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
+    """Raise `ParameterError` unless a measure's columns have spaces of its kind."""
     for name in measure.columns:
         if name not in spaces:
             raise ParameterError(f"measure names {name!r}, which is not a randomised column")
     if measure.kind == "vectors":
-        first, *others = measure.columns
-        if not spaces[first].holds_vectors:
-            raise ParameterError(f"column {first!r} holds no vectors, and has no sums of them")
-        for name in others:
+        vector_column, *listed_columns = measure.columns
+        if not spaces[vector_column].holds_vectors:
+            raise ParameterError(f"column {vector_column!r} holds no vectors, and has no sums of them")
+        for name in listed_columns:
             if spaces[name].code_words or not spaces[name].is_listed:
                 raise ParameterError(
-                    f"the sums of {first!r} cannot be measured by column {name!r}, which has no list of values; name a "
-                    "listed column with it"
+                    f"the sums of {vector_column!r} cannot be measured by column {name!r}, which has no list of "
+                    "values; name a listed column with it"
                 )
         return
     for name in measure.columns:
@@ -295,15 +299,16 @@ def _check_columns(measure: Measure, spaces: Mapping[str, Space]) -> None:
 def measures_step(
     measures: Sequence[Measure], spaces: Mapping[str, Space], contributions: int, delta: float
 ) -> Step | None:
-    """Return what all measures together cost a person, at a promise with this δ; None without any."""
+    """Return the total cost of all measures per person, for a budget with this δ; None without measures."""
     if not measures:
         return None
     if delta == 0:
         raise ParameterError("measured tables need delta above 0; raise delta, or pass measure=None")
+    # All tables share one slack, so that each more costs only μ.
     return noise_step([measure.noise(spaces) for measure in measures], contributions, SLACK * delta)
 
 
-_NAMES = {
+_KIND_NAMES = {
     "one_way": ("table of one column", "tables of one column"),
     "joint": ("joint table", "joint tables"),
     "sum": ("number's sum, in steps", "numbers' sums, in steps"),
@@ -315,16 +320,17 @@ _NAMES = {
 
 
 def measure_parts(measures: Sequence[Measure]) -> list[str]:
-    """Return what is measured of each kind, and with how much noise, in plain words."""
+    """Return the measured tables of each kind, and their noise, in plain words."""
     parts = []
     for kind in KINDS:
-        own = [measure for measure in measures if measure.kind == kind]
-        if own:
-            sigmas = sorted({f"{math.sqrt(measure.sigma2):.4g}" for measure in own}, key=float)
+        tables = [measure for measure in measures if measure.kind == kind]
+        if tables:
+            sigmas = sorted({f"{math.sqrt(measure.sigma2):.4g}" for measure in tables}, key=float)
             noise = sigmas[0] if len(sigmas) == 1 else f"{sigmas[0]} to {sigmas[-1]}"
-            labels = list(dict.fromkeys(measure.label for measure in own))  # levels of one number share its name
-            more = f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else ""
+            labels = list(dict.fromkeys(measure.label for measure in tables))  # levels of one number share its name
+            more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
             parts.append(
-                f"{len(own)} {_NAMES[kind][len(own) > 1]} at sigma={noise} ({name_list(labels[:_SHOWN])}{more})"
+                f"{len(tables)} {_KIND_NAMES[kind][len(tables) > 1]} at sigma={noise} "
+                f"({name_list(labels[:_MOST_LABELS])}{more})"
             )
     return parts

@@ -1,4 +1,4 @@
-"""A plan as one HTML page to try out: forecasts over ε and rows, made here and interpolated in the page. No data."""
+"""A plan as one HTML page to try out: forecasts over ε and rows, interpolated in the page. No data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dpframe.plan.words import UNITS
 from dpframe.spaces import Categorical
 
 Errors = dict[tuple[str, str], float]
-"""Standard errors by statistic and columns, as a forecast has them."""
+"""Standard errors by statistic and columns, from a forecast."""
 
 EPSILONS = (1 / 8, 8**-0.5, 1.0, 8**0.5, 8.0)
 """Multiples of the plan's own ε at which errors are forecast (limit of a page)."""
@@ -35,13 +35,12 @@ ROWS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 page)."""
 
 MANY = 24
-"""Columns beyond which every other point of the grid is left out: there a forecast takes most of a second (limit of
-time)."""
+"""Columns above which the grid leaves out every other point: a forecast then takes most of a second (limit of time)."""
 
 MOST_PAIRS = 300
-"""Pairs of columns that a page holds (limit of memory)."""
+"""Most pairs of columns on a page (limit of memory)."""
 
-_Z = NormalDist().inv_cdf(0.975)
+_INTERVAL_HALF_WIDTH_SE = NormalDist().inv_cdf(0.975)
 """Standard errors of half a 95 % interval (theory: 97.5 % quantile of the normal law)."""
 _STATISTICS = ("marginal", "joint", "mean", "support", "mean curve")
 _DIGITS = 4
@@ -53,9 +52,9 @@ def plan_page(
 ) -> str:
     """Return the plan as one HTML page to try out other ε and numbers of rows; written to a file if one is named.
 
-    Sliders move the expected errors of columns, means and pairs, what inference would lose and the lines to copy.
+    Sliders move the expected errors of columns, means and pairs, the columns lost by inference and the lines to copy.
     The page holds no data, loads nothing and sends nothing. Its forecasts are made for a grid of 5 ε and 5 numbers
-    of rows and interpolated in between; at the plan's own they are those of `forecast`.
+    of rows and interpolated in between; at the plan's own they equal `forecast`.
 
     Parameters
     ----------
@@ -84,29 +83,34 @@ def plan_page(
         )
     if path is not None:
         check_named(path, *WEB_PAGE)
-    named = page_data(plan) | {"files": {"source": source, "plan": plan_file}}
-    data = json.dumps(named, ensure_ascii=False, allow_nan=False)
+    page_fields = page_data(plan) | {"files": {"source": source, "plan": plan_file}}
+    data = json.dumps(page_fields, ensure_ascii=False, allow_nan=False)
     # Nothing of a name may end the script's element.
-    text = _template().replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
+    text = _read_template().replace(
+        "@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
+    )
     if path is not None:
         write_text(path, text)
     return text
 
 
 @cache
-def _template() -> str:
+def _read_template() -> str:
+    """Return the text of the page's template."""
     return files("dpframe.plan").joinpath("page.html").read_text(encoding="utf-8")
 
 
 def page_data(plan: PlanData) -> dict[str, Any]:
-    """Return what the page shows: half-widths of 95 % intervals, by statistic, over the grid of ε and rows."""
+    """Return the page's data: half-widths of 95 % intervals, by statistic, over the grid of ε and rows."""
     assert plan.n
-    own = Setting.of(plan)
+    setting = Setting.of(plan)
+    # Every other point of the grid keeps its ends and its middle.
     step = 1 if len(plan.columns) <= MANY else 2
     epsilons = [plan.epsilon * factor for factor in EPSILONS[::step]]
+    # Small plans may round two multiples to one number.
     rows = sorted({max(2, round(plan.n * factor)) for factor in ROWS[::step]})
-    grid = [[_forecast(replace(own, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
-    planned, declared = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast(own)
+    grid = [[_forecast_errors(replace(setting, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
+    plan_errors, setting_errors = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast_errors(setting)
     options = {
         "shuffle": None if plan.shuffle else False,
         "contributions": plan.contributions if plan.contributions > 1 else None,
@@ -120,74 +124,81 @@ def page_data(plan: PlanData) -> dict[str, Any]:
         "plan": {"epsilon": plan.epsilon, "delta": plan.delta, "rows": plan.n, "shuffled": plan.shuffle},
         "epsilons": epsilons,
         "rows": rows,
-        "statistics": list(_statistics(plan, grid, planned, declared)),
-        "notFound": [one.column for one in plan.not_found],
+        "statistics": list(_statistic_fields(plan, grid, plan_errors, setting_errors)),
+        "notFound": [missing_column.column for missing_column in plan.not_found],
         "inference": lost_columns(plan, epsilons, rows),
-        "oneMore": _one_more(own, declared),
+        "oneMore": _price_column(setting, setting_errors),
         "options": {name: value for name, value in options.items() if value is not None},
     }
 
 
-def _forecast(setting: Setting) -> Errors:
-    """Return the errors of a setting; none where no noise is large enough."""
+def _forecast_errors(setting: Setting) -> Errors:
+    """Return the errors of a setting; an empty mapping if no noise is large enough."""
     try:
         return cast(Errors, setting.forecast()["std_error"].to_dict())
     except ParameterError:
         return {}
 
 
-def _statistics(
+def _statistic_fields(
     plan: PlanData, grid: Sequence[Sequence[Errors]], planned: Errors, declared: Errors
 ) -> Iterator[dict[str, Any]]:
-    """Yield what is said of each statistic: its name, its range, its grid, and what inference makes of it."""
-    missing, pairs = {one.column for one in plan.not_found}, 0
-    labels = {" × ".join((one, other)): (one, other) for one in plan.names for other in plan.names}
+    """Yield the fields of each statistic: its name, its range, its grid, and the factor of inference on its errors."""
+    missing_columns, pairs = {entry.column for entry in plan.not_found}, 0
+    labels = {" × ".join((entry, partner)): (entry, partner) for entry in plan.names for partner in plan.names}
     for key, error in planned.items():
-        kind, label = one = single_values(key)
+        kind, label = entry = single_values(key)
+        # A column's own name may contain " × ".
         names = labels.get(label, (label,)) if kind == "joint" else (label,)
         pairs += kind == "joint"
-        if kind not in _STATISTICS or set(names) & missing or (kind == "joint" and pairs > MOST_PAIRS):
+        if kind not in _STATISTICS or set(names) & missing_columns or (kind == "joint" and pairs > MOST_PAIRS):
             continue
         of_range = kind.startswith("mean")
-        whole = float(plan[label].space.diameter) or 1.0 if of_range else 1.0
+        diameter = float(plan[label].space.diameter) or 1.0 if of_range else 1.0
         factor = error / declared[key] if declared.get(key) else 1.0
         yield {
             "kind": kind,
             "columns": list(names),
-            "range": _rounded(whole) if of_range else None,
+            "range": _round_figure(diameter) if of_range else None,
             "unit": UNITS.get(plan[label].space.unit, plan[label].space.unit) if of_range else "",
-            "inferred": _rounded(factor),
-            "grid": [[_half_width(errors.get(key, errors.get(one))) for errors in line] for line in grid],
+            "inferred": _round_figure(factor),
+            "grid": [[_half_width(errors.get(key, errors.get(entry))) for errors in line] for line in grid],
         }
 
 
 def _half_width(error: float | None) -> float | None:
-    return _rounded(_Z * error) if error and math.isfinite(error) else None
+    """Return half of a 95 % interval, or None without a positive finite error."""
+    return _round_figure(_INTERVAL_HALF_WIDTH_SE * error) if error and math.isfinite(error) else None
 
 
-def _rounded(value: float) -> float:
+def _round_figure(value: float) -> float:
+    """Return a number rounded to the page's digits."""
     return float(f"{value:.{_DIGITS}g}")
 
 
 def lost_columns(plan: PlanData, epsilons: Sequence[float], rows: Sequence[int]) -> dict[str, Any] | None:
-    """Return about how many columns inference would lose over a grid; None where the plan says nothing of its noise."""
-    found = plan.inferred
-    if found is None or not found.asked or found.step is None or not found.step.mu:
+    """Return about how many columns inference would lose over a grid; None if the plan does not know its noise."""
+    inference = plan.inferred
+    if inference is None or not inference.asked or inference.step is None or not inference.step.mu:
         return None
-    whole = promise_step(Budget(plan.epsilon, plan.delta)).mu
-    noises = [whole / promise_step(Budget(epsilon, plan.delta)).mu for epsilon in epsilons]
+    promise_mu = promise_step(Budget(plan.epsilon, plan.delta)).mu
+    noises = [promise_mu / promise_step(Budget(epsilon, plan.delta)).mu for epsilon in epsilons]
     floats = [name for name, space in plan.spaces.items() if space.inner_space.tag == "real"]
-    lost = [[_rounded(expected_losses(found.asked, n, noise, floats)[0]) for n in rows] for noise in noises]
-    return {"columns": len(found.asked), "lost": lost}
+    column_losses = [
+        [_round_figure(expected_losses(inference.asked, n, noise, floats)[0]) for n in rows] for noise in noises
+    ]
+    return {"columns": len(inference.asked), "lost": column_losses}
 
 
-def _one_more(own: Setting, declared: Errors) -> float | None:
-    """Return by which factor errors of the other columns would grow if a column of five categories came in addition."""
+def _price_column(setting: Setting, declared: Errors) -> float | None:
+    """Return the factor by which an additional column of five categories would raise the other columns' errors."""
     name, space = "one more", Categorical(tuple("abcde"))
-    mean = math.fsum(unit.mechanism.epsilon for unit in own.units) / len(own.units)
-    if name in own.spaces:
+    mean = math.fsum(unit.mechanism.epsilon for unit in setting.units) / len(setting.units)
+    if name in setting.spaces:
         return None
-    more = Column(name, space, mechanism_for(space, mean, 0.0, "randomized_response"))
-    other = _forecast(replace(own, units=(*own.units, more), spaces={**own.spaces, name: space}))
-    factors = [other[key] / error for key, error in declared.items() if error and key in other]
-    return _rounded(median(factors)) if factors else None
+    added_column = Column(name, space, mechanism_for(space, mean, 0.0, "randomized_response"))
+    wider_errors = _forecast_errors(
+        replace(setting, units=(*setting.units, added_column), spaces={**setting.spaces, name: space})
+    )
+    factors = [wider_errors[key] / error for key, error in declared.items() if error and key in wider_errors]
+    return _round_figure(median(factors)) if factors else None

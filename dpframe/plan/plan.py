@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan(PlanData):
-    """How a table is randomised: columns, order, totals, and what is left unprotected.
+    """How a table is randomised: columns, order, totals, and unprotected parts.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ class Plan(PlanData):
     columns
         The randomised columns, in the table's order.
     n
-        Rows the plan was made for, where known.
+        Rows the plan was made for, if known.
     shuffle
         Whether rows leave in a secret, uniformly random order.
     contributions
         Rows that one person may own.
     nulls
-        ``"error"`` or ``"impute"``: what to do with a null in a column whose space holds none.
+        ``"error"`` or ``"impute"``: the treatment of a null in a column whose space has none.
     drop, passthrough
         Columns that are left out, and that are copied *unprotected*.
     leaks
@@ -61,15 +61,15 @@ class Plan(PlanData):
     sample
         Rows that are chosen in secret and released, of the ``n`` there are; None for all.
     inferred
-        What private inference of spaces spent of the promise, and what it measured.
+        Cost of private inference of spaces within the promise, and its measured counts.
     keeps_index
         Whether a DataFrame's index, which may name persons, is copied *unprotected*; only rows in their order have it.
     local_epsilon
         The most that `local` may be, for those who will not rest everything on the secrecy of the order.
     reused
-        What the inference of another plan cost whose spaces were taken, without its counts: a ledger enters it once.
+        Cost of another plan's inference, whose spaces are reused, without its counts: a ledger enters it once.
     measures
-        Tables that are measured in addition to the rows, of all rows of the table even where a sample is released:
+        Tables that are measured in addition to the rows, of all rows of the table even if a sample is released:
         they lie outside the sample, and it earns them no credit.
     privacy_id
         The column that names the person of a row, if rows are chosen by it: ``contributions`` of every person. It does
@@ -97,7 +97,7 @@ class Plan(PlanData):
 
     @one_thread
     def replan(self, n: int) -> Plan:
-        """Return the plan for another number of rows: the same promise and shares, calibrated anew.
+        """Return the plan for another number of rows: promise and shares unchanged, calibrated anew.
 
         A sample keeps its share of the rows.
 
@@ -109,36 +109,37 @@ class Plan(PlanData):
         [1.9, 5.1]
         """
         n = check_whole(n, "n", of="rows")
+        # A sample of no rows would have no release.
         sample = None if self.sample is None or not self.n else max(1, self.sample * n // self.n)
-        return self._recalibrated(replace(self.terms, rows=n, sample=sample))
+        return self._recalibrate(replace(self.terms, rows=n, sample=sample))
 
     def resampled(self, sample: int | None) -> Plan:
         """Return the plan for another sample, calibrated anew; the plan itself for None."""
-        return self if sample is None else self._recalibrated(replace(self.terms, sample=sample))
+        return self if sample is None else self._recalibrate(replace(self.terms, sample=sample))
 
-    def _recalibrated(self, terms: Terms) -> Plan:
-        own = None if self.inferred is None else self.inferred.step
-        measured = self.terms.shuffled_rows is not None and not any(unit.step for unit in self.units)
-        if self.local_epsilon is not None and own is not None and measured:
-            # Which tables there are follows from what inference gave: rows have what all that is left would leave.
-            left = max(0.0, float(promise_step(self.release).square - own.square))
-            most = Step(math.sqrt(left) * (1 - 1e-12), SLACK * self.delta)
-            terms = replace(terms, local=row_cap(self.release, self.inferred, most, self.local_epsilon))
+    def _recalibrate(self, terms: Terms) -> Plan:
+        """Return the plan calibrated for other terms, with its shares unchanged."""
+        inference_step = None if self.inferred is None else self.inferred.step
+        may_have_tables = self.terms.shuffled_rows is not None and not any(unit.step for unit in self.units)
+        if self.local_epsilon is not None and inference_step is not None and may_have_tables:
+            # Inference decides which tables there are: rows have the cap beside the largest cost of tables.
+            square_left_over = max(0.0, float(promise_step(self.release).square - inference_step.square))
+            table_limit = Step(math.sqrt(square_left_over) * (1 - 1e-12), SLACK * self.delta)
+            terms = replace(terms, local=row_cap(self.release, self.inferred, table_limit, self.local_epsilon))
         columns, groups = parted(recalibrate(self.units, terms), self.names)
         inferred = None if self.inferred is None else self.inferred.replanned(self.n, terms.rows)
         return replace(self, n=terms.rows, sample=terms.sample, columns=columns, groups=groups, inferred=inferred)
 
     @property
     def schema(self) -> int:
-        """The oldest schema that says all of the plan: its digest enters every key, and stays where nothing is new."""
+        """The oldest schema with all of the plan's fields: it keeps the digest, which enters every key, stable."""
         return schema_of(self)
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the plan's JSON; it enters every key that noise is drawn with.
+        """SHA-256 of the plan's JSON; it enters every key of the noise.
 
-        The ids and units of inferences are left out: they identify spends, and change nothing about how rows are
-        randomised.
+        The ids and units of inferences are left out: they identify spends, and do not change how rows are randomised.
         """
         parts = {"inferred": self.inferred, "reused": self.reused}
         nameless = {name: part.nameless.to_json() for name, part in parts.items() if part is not None}
@@ -152,7 +153,7 @@ class Plan(PlanData):
     @classmethod
     @one_thread
     def from_json(cls, text: str) -> Plan:
-        """Read a plan from JSON text, and check it.
+        """Read a plan from JSON text, and check the plan.
 
         Raises
         ------
@@ -163,6 +164,7 @@ class Plan(PlanData):
         data = read_fields(text, [field.name for field in parameters(cls)])
         try:
             plan = cls(**read_parts(data))
+            # Lone surrogates pass as JSON escapes, and fail only when they are encoded.
             plan.to_json().encode()
             return plan
         except UnicodeEncodeError:
@@ -172,7 +174,7 @@ class Plan(PlanData):
 
     @classmethod
     def read(cls, path: str | Path) -> Plan:
-        """Read a plan from a JSON file; `FileError` without one."""
+        """Read a plan from a JSON file; raise `FileError` without a file."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8-sig"))
         except FileNotFoundError:
@@ -185,7 +187,7 @@ class Plan(PlanData):
 
         ``expected_error`` is the worst expected distance between a value and its release, in ``unit``
         (for unordered columns the chance that a value changes); ``error_bound`` is the least that any
-        mechanism could have at the same budget (metric-spaces paper, Theorems 6 and 7). For a column whose space
+        mechanism could have at this budget (metric-spaces paper, Theorems 6 and 7). For a column whose space
         inference did not find both are NaN, and ``unit`` is ``"not found"``.
         """
         return summary_of(self)
@@ -199,20 +201,20 @@ class Plan(PlanData):
         n_rows
             Rows of the table; by default those that the plan was made for.
         types
-            ``{column: shares of its values}`` where they are known; otherwise values are taken as uniform,
+            ``{column: shares of its values}`` if they are known; otherwise values are taken as uniform,
             and the columns of a joint as independent.
 
         Returns
         -------
         DataFrame indexed by statistic (``marginal``, ``joint`` of two columns, ``mean``) and columns, with
         the ``std_error`` for that type and the ``worst`` over all types. For shares it is the root mean square
-        over the cells, for the unbiased inverse and the table as target, and where it is above 1 ``unit`` says
+        over the cells, for the unbiased inverse and the table as target, and if it is above 1 ``unit`` says
         "no information"; means are in ``unit``. With groups
-        there are the joint of all columns of each, and ``split_error``: what ``std_error`` would be if the same
-        promise were kept with every group's share split evenly over its columns. Grouping pays where it is larger.
-        With measured tables errors are of rows and tables together, and ``rows_alone`` is what rows would have; of
-        numbers that tables count in bins the statistics are ``marginal in bins`` and ``joint in bins``, of pairs
-        of items ``support of pairs``.
+        there are the joint of all columns of each, and ``split_error``: the ``std_error`` at an equal
+        promise with every group's share split evenly over its columns. Grouping pays if it is larger.
+        With measured tables errors are of rows and tables together, and ``rows_alone`` is the error of rows without
+        tables. Numbers that tables count in bins have the statistics ``marginal in bins`` and ``joint in bins``,
+        pairs of items ``support of pairs``.
 
         Raises
         ------
@@ -244,7 +246,7 @@ class Plan(PlanData):
 
     @one_thread
     def accounting_gains(self) -> pd.DataFrame:
-        """Return what each lever of the accounting contributes, at the same promise.
+        """Return the contribution of each lever of the accounting, at an equal budget.
 
         Returns
         -------
@@ -256,7 +258,7 @@ class Plan(PlanData):
 
     @one_thread
     def explain(self) -> Explanation:
-        """Return what the plan means for one person, what it costs in accuracy, and what would help most.
+        """Return the plan's meaning for one person, its cost in accuracy, and the most helpful changes.
 
         Prints as text and shows as HTML in notebooks. Levers are found by forecasting other plans.
 
@@ -274,7 +276,7 @@ class Plan(PlanData):
     page = one_thread(plan_page)
 
     def lines(self) -> list[str]:
-        """Return how the promise is kept: both guarantees, the order of the rows, and what each part costs."""
+        """Return how the promise is kept: both guarantees, the order of the rows, and the cost of each part."""
         return plan_lines(self)
 
     def __str__(self) -> str:
@@ -284,5 +286,5 @@ class Plan(PlanData):
         return on_a_screen(str(self))
 
     def _repr_html_(self) -> str:
-        kept = [f"{KEPT}:", *self.lines()]
-        return notebook_html("dpframe plan", [("", introduction(self))], self.summary(), digits, kept)
+        promise_lines = [f"{KEPT}:", *self.lines()]
+        return notebook_html("dpframe plan", [("", introduction(self))], self.summary(), digits, promise_lines)

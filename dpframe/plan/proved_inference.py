@@ -1,8 +1,8 @@
-"""What a plan's own numbers prove of private inference: that its noise costs no more than it claims, and that its
-spaces rest on the counts that were asked for.
+"""Proofs of private inference from a plan's numbers: its noise costs no more than claimed, and its spaces follow from
+the requested counts.
 
-Older plans say only what was measured, not what might have been asked: of them a lower bound of the cost is compared,
-and the rest is attested by their curator.
+Older plans contain only the measured histograms, not all possible requests. Their claims are compared with a lower
+bound of the cost, and the curator attests the rest.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dpframe.plan.kinds import is_asked, way_of
 from dpframe.spaces import Boolean, Datetime, Integer, Space
 
 TYPED: tuple[Space, ...] = (Boolean(), Integer(-128, 127), Integer(0, 255), Datetime("00:00", "23:59", "min"))
-"""Spaces that a type determines, so that nothing need be counted (theory: types)."""
+"""Spaces that a type determines, so that no counts are needed (theory: types)."""
 
 
 @dataclass(frozen=True)
 class ProvedInference:
-    """What was found of an inference: failures, what was proved, and what its curator attests."""
+    """Results for an inference: failures, proofs, and claims that its curator attests."""
 
     failures: tuple[str, ...]
     checks: tuple[str, ...]
@@ -33,7 +33,7 @@ class ProvedInference:
 
 
 def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mapping[str, Space]) -> ProvedInference:
-    """Compute what an inference cost anew from what it asked, and replay which of it the recorded counts answer."""
+    """Compute an inference's cost anew from its requests, and replay which requests the recorded counts answer."""
     if inferred is None:
         return ProvedInference((), (), ())
     failures: list[str] = []
@@ -43,130 +43,138 @@ def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mappi
             claim = inferred.budget.stated()
             failures.append(f"inference claims {claim} on its own, but its step has delta={stated:.4g} there")
     if inferred.asked is None:
-        failures += _at_least(inferred, contributions)
+        failures += _noise_failures(inferred, contributions)
         line = f"what inference of {name_list(inferred.columns)} might have asked, and so its cost: the plan says less"
         return ProvedInference(tuple(failures), (), (line,) if inferred.columns else ())
     failures += undercut(inferred.asked, contributions, inferred.budget, inferred.step)
-    failures += _unanswered(inferred, spaces)
+    failures += _count_failures(inferred, spaces)
     if failures:
         return ProvedInference(tuple(failures), (), ())
-    counted = [name for name, own in inferred.asked if own]
-    typed = [name for name in inferred.columns if name not in counted]
-    checks = [f"inference: the noise on all that {name_list(counted)} could be asked"] if counted else []
+    counted_columns = [name for name, histograms in inferred.asked if histograms]
+    # Columns without requests have the space that their type determines.
+    typed_columns = [name for name in inferred.columns if name not in counted_columns]
+    checks = (
+        [f"inference: the noise on all that {name_list(counted_columns)} could be asked"] if counted_columns else []
+    )
     cost = inferred.budget.stated() if inferred.step is None else f"mu={inferred.step.mu:.6g}"
-    attested = [_COUNTED] if counted else []
-    attested += [f"the types of {name_list(typed)} say their spaces"] if typed else []
+    attested = [_COUNTS_CLAIM] if counted_columns else []
+    attested += [f"the types of {name_list(typed_columns)} say their spaces"] if typed_columns else []
     return ProvedInference((), tuple(f"{check} costs at most {cost}" for check in checks), tuple(attested))
 
 
-_COUNTED = "no row counted under more cells than stated, and no counts left but those of the plan"
+_COUNTS_CLAIM = "no row counted under more cells than stated, and no counts left but those of the plan"
 
 
-def _unanswered(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str]:
-    """Yield the columns whose recorded counts are not those that were asked for."""
-    asked, thresholds = dict(inferred.asked or ()), dict(inferred.thresholds)
-    if not {m.column for m in inferred.measured} | thresholds.keys() | asked.keys() <= set(inferred.columns):
+def _count_failures(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator[str]:
+    """Yield the columns whose recorded counts are not the requested ones."""
+    histograms_of, thresholds = dict(inferred.asked or ()), dict(inferred.thresholds)
+    if not {m.column for m in inferred.measured} | thresholds.keys() | histograms_of.keys() <= set(inferred.columns):
         yield "inference has counts of columns that it does not name"
     for name in inferred.columns:
-        own = [m for m in inferred.measured if m.column == name]
-        if name not in asked:
-            if own or (name in spaces and spaces[name] not in TYPED):
+        recorded = [m for m in inferred.measured if m.column == name]
+        if name not in histograms_of:
+            if recorded or (name in spaces and spaces[name] not in TYPED):
                 yield f"column {name!r} was inferred, and the plan does not say what was asked of it"
             continue
-        why = _differs(asked[name], own, thresholds.get(name, 0))
-        if why is not None:
-            yield f"column {name!r} was inferred, but {why}"
-        most = getattr(spaces[name].inner_space, "most", None) if name in spaces else None
-        items = [h.cells for h in asked[name] if h.kind == "items"]
-        if own and own[-1].kind == "items" and most is not None and most > max(items, default=0):
-            yield f"column {name!r} has up to {most} items a row, and inference counted {max(items, default=0)}"
+        difference = _find_difference(histograms_of[name], recorded, thresholds.get(name, 0))
+        if difference is not None:
+            yield f"column {name!r} was inferred, but {difference}"
+        item_limit = getattr(spaces[name].inner_space, "most", None) if name in spaces else None
+        items = [h.cells for h in histograms_of[name] if h.kind == "items"]
+        if recorded and recorded[-1].kind == "items" and item_limit is not None and item_limit > max(items, default=0):
+            yield f"column {name!r} has up to {item_limit} items a row, and inference counted {max(items, default=0)}"
 
 
-def _differs(asked: Sequence[Asked], measured: Sequence[Measured], threshold: int) -> str | None:
-    """Return how recorded counts differ from those that the rule asks for, or None where they do not."""
-    if not is_asked([(h.way, h.kind) for h in asked]):
+def _find_difference(histograms: Sequence[Asked], recorded: Sequence[Measured], threshold: int) -> str | None:
+    """Return how recorded counts differ from the rule's requests, or None if they do not."""
+    if not is_asked([(h.way, h.kind) for h in histograms]):
         return "no column is asked what the plan says of it"
-    wanted = _asked_for(asked, measured)
-    if [(h.kind, h.variance) for h in wanted] != [(m.kind, m.variance) for m in measured]:
+    expected = _expected_histograms(histograms, recorded)
+    if [(h.kind, h.variance) for h in expected] != [(m.kind, m.variance) for m in recorded]:
         return "its counts are not those that were asked for"
-    if threshold != max((h.threshold for h in wanted), default=0):
+    if threshold != max((h.threshold for h in expected), default=0):
         return "its threshold is not the one that was asked with"
-    if any(count < h.threshold for h, m in zip(wanted, measured, strict=True) if h.threshold for count in m.counts):
+    if any(count < h.threshold for h, m in zip(expected, recorded, strict=True) if h.threshold for count in m.counts):
         return "has counts below its threshold"
     return None
 
 
-def _asked_for(asked: Sequence[Asked], measured: Sequence[Measured]) -> list[Asked]:
-    """Return the histograms that the rule asks for, where those before them came out as recorded."""
-    ways = {h.way for h in asked if h.way is not None}
-    wanted = [h for h in asked if h.way is None]
-    if ways and measured and measured[0].kind == "kinds":
-        kinds = dict(zip(measured[0].cells, measured[0].counts, strict=True))
-        gone = way_of(kinds, measured[0].variance ** 0.5, ways)
-        wanted += [h for h in asked if h.way == gone]
-    for place, histogram in enumerate(wanted[: len(measured)]):
+def _expected_histograms(histograms: Sequence[Asked], recorded: Sequence[Measured]) -> list[Asked]:
+    """Return the histograms that the rule requests, given the recorded ones before them."""
+    ways = {h.way for h in histograms if h.way is not None}
+    expected = [h for h in histograms if h.way is None]
+    if ways and recorded and recorded[0].kind == "kinds":
+        kinds = dict(zip(recorded[0].cells, recorded[0].counts, strict=True))
+        branch = way_of(kinds, recorded[0].variance ** 0.5, ways)
+        expected += [h for h in histograms if h.way == branch]
+    for place, histogram in enumerate(expected[: len(recorded)]):
         # Lists of no length have no norms.
-        if histogram.kind == "lengths" and measured[place].kind == "lengths" and not measured[place].cells:
-            return wanted[: place + 1]
-    return wanted
+        if histogram.kind == "lengths" and recorded[place].kind == "lengths" and not recorded[place].cells:
+            return expected[: place + 1]
+    return expected
 
 
-def _at_least(inferred: Inferred, contributions: int) -> list[str]:
-    """Return whether the noise of the measured counts is less than what an older plan's inference claims.
+def _noise_failures(inferred: Inferred, contributions: int) -> list[str]:
+    """Return the failure of an older plan's inference whose counts have less noise than it claims, if any.
 
-    Every histogram counts a row in one cell at least, so that what is added up here is the least that was spent.
+    Every histogram counts a row in one cell at least, so that the sum here is a lower bound of the cost.
     """
-    spent, variances = inferred.budget, [measured.variance for measured in inferred.measured]
+    spent, variances = inferred.budget, [histogram.variance for histogram in inferred.measured]
     if inferred.step is not None:
-        return _step_at_least(inferred, inferred.step, contributions)
+        return _step_failures(inferred, inferred.step, contributions)
     if spent.delta > 0:
-        kept = not variances or _counts_keep(variances, spent, contributions)
+        has_enough_noise = not variances or _is_within_budget(variances, spent, contributions)
     else:
         # 2α/(1 − α)² = 1/(cosh(rate) − 1)
         rates = [2 * contributions * math.acosh(1 + 1 / variance) for variance in variances]
-        kept = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
-    return [] if kept else [f"inference claims {spent.stated()} but its counts have less noise than that asks for"]
+        has_enough_noise = math.fsum(rates) * (1 - 1e-6) <= spent.epsilon
+    return (
+        []
+        if has_enough_noise
+        else [f"inference claims {spent.stated()} but its counts have less noise than that asks for"]
+    )
 
 
-def _counts_keep(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
-    """Return whether counts with discrete Gaussian noise of these variances keep an (ε, δ)."""
+def _is_within_budget(variances: Sequence[float], spent: Budget, contributions: int) -> bool:
+    """Return whether counts with discrete Gaussian noise of these variances stay within an (ε, δ)."""
     if min(variances) < LEAST_SIGMA2:
         return False
     noises = [IntegerNoise(variance) for variance in variances]
-    return step_delta(noise_step(noises, contributions, spent.delta * _TAILS), spent.epsilon) <= spent.delta
+    return step_delta(noise_step(noises, contributions, spent.delta * _TAIL_DELTA_SHARE), spent.epsilon) <= spent.delta
 
 
-_TAILS = 1e-5
+_TAIL_DELTA_SHARE = 1e-5
 """Share of δ for the tails of the lattice law (tolerance)."""
 
 
-def _step_at_least(inferred: Inferred, step: Step, contributions: int) -> list[str]:
-    """Return the same for inference that is a step: from the lattice law of its noise, and what thresholds let escape.
+def _step_failures(inferred: Inferred, step: Step, contributions: int) -> list[str]:
+    """Return failures of an inference by steps: from the lattice law of its noise, and the escape through thresholds.
 
-    For a value that only one person has: k rows of it and the noise reach the threshold with this chance.
+    A value of only one person escapes if k rows and the noise reach the threshold.
     """
     if inferred.columns and not inferred.measured:
         return ["inference names columns but no counts that their spaces rest on"]
-    noises = [IntegerNoise(max(measured.variance, LEAST_SIGMA2)) for measured in inferred.measured]
-    least = noise_step(noises, contributions, max(step.delta, _TINIEST)) if noises else Step(0.0)
+    noises = [IntegerNoise(max(histogram.variance, LEAST_SIGMA2)) for histogram in inferred.measured]
+    lowest_step = noise_step(noises, contributions, max(step.delta, _LEAST_DELTA)) if noises else Step(0.0)
     thresholds = dict(inferred.thresholds)
-    last = {m.column: m for m in inferred.measured if m.column in thresholds}
+    # The last histogram of a column applies its threshold.
+    final_counts = {m.column: m for m in inferred.measured if m.column in thresholds}
     escape = math.fsum(
-        gaussian_tail(measured.variance, thresholds[name] - contributions) for name, measured in last.items()
+        gaussian_tail(histogram.variance, thresholds[name] - contributions) for name, histogram in final_counts.items()
     )
     failures = []
     if (
-        min((measured.variance for measured in inferred.measured), default=1.0) < LEAST_SIGMA2
-        or least.mu > step.mu * _ABOUT
+        min((histogram.variance for histogram in inferred.measured), default=1.0) < LEAST_SIGMA2
+        or lowest_step.mu > step.mu * _MU_ROUNDING_FACTOR
     ):
         failures.append(f"inference claims mu={step.mu:.6g} but its counts have less noise than that asks for")
-    if escape > step.delta * _ABOUT:
+    if escape > step.delta * _MU_ROUNDING_FACTOR:
         failures.append(f"inference claims the slack {step.delta:.3g} but its thresholds let rare values show oftener")
     return failures
 
 
-_ABOUT = 1 + 1e-4
-"""Width to which a step's μ is rounded up (tolerance)."""
+_MU_ROUNDING_FACTOR = 1 + 1e-4
+"""Factor to which a step's μ is rounded up (tolerance)."""
 
-_TINIEST = 1e-300
-"""Least δ of the step that is searched for (tolerance)."""
+_LEAST_DELTA = 1e-300
+"""Least δ of a step in the search (tolerance)."""

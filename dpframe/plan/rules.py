@@ -1,8 +1,8 @@
-"""Rules: public facts between columns, which every row that leaves is made to keep before anything is counted or drawn.
+"""Rules: public facts between columns, which every row is made to keep before it is counted or randomised.
 
 A rule comes from the question that was asked (nobody below 16 was asked about work), never from the rows. A row that
-breaks one is mended by a function of only that row and the plan, so that neighbouring tables stay neighbours and the
-guarantee is what it was; how many were mended does not leave. As in SQL's CHECK, a row with a null in a column of a
+breaks a rule is mended by a function of only this row and the plan. So neighbouring tables stay neighbours and the
+guarantee is unchanged; the number of mended rows is not released. As in SQL's CHECK, a row with a null in a column of a
 rule keeps it.
 """
 
@@ -27,19 +27,19 @@ from dpframe.spaces.stretches import between, code_of, listed_values
 Flags = npt.NDArray[np.bool_]
 Codes = Mapping[str, npt.NDArray[Any]]
 Cells = Mapping[str, tuple[IntArray, IntArray]]
-"""By column the first code of every cell, and the code after its last; null's is a cell of its own."""
+"""By column the first code of every cell, and the code after its last; null has its own cell."""
 
 MOST_VALUES = 1 << 20
-"""Most values of a column that a mapping may be of (limit of memory)."""
+"""Most values of a column that a mapping may have (limit of memory)."""
 
-_FORMS = "dpf.Implies(if, then), dpf.Follows(column, of, mapping) or dpf.Ordered(low, high)"
-_TRIED = 4096
-"""Rows among which one is sought that keeps all rules (limit of time)."""
+_RULE_FORMS = "dpf.Implies(if, then), dpf.Follows(column, of, mapping) or dpf.Ordered(low, high)"
+_TRIAL_ROWS = 4096
+"""Random rows among which the search finds a row that keeps all rules (limit of time)."""
 
 
 @dataclass(frozen=True, eq=False)
 class CodeStretches:
-    """Codes in stretches [start, stop) that lie apart, in their order."""
+    """Codes in disjoint stretches [start, stop), in their order."""
 
     starts: IntArray
     stops: IntArray
@@ -51,6 +51,7 @@ class CodeStretches:
             low, high = between(space, wanted, what)
             return cls(np.array([low]), np.array([high + 1]))
         codes = np.array(sorted({code_of(space, value, what) for value in listed_values(wanted, what)}))
+        # Consecutive codes form one stretch, so that nearest codes need one search.
         gaps = np.flatnonzero(np.diff(codes) > 1)
         return cls(codes[np.append(0, gaps + 1)], codes[np.append(gaps, len(codes) - 1)] + 1)
 
@@ -59,22 +60,22 @@ class CodeStretches:
         return np.asarray(np.searchsorted(self.starts, codes, side="right") - 1)
 
     def holds(self, codes: npt.NDArray[Any]) -> Flags:
-        """Return which codes lie in one."""
+        """Return which codes are in a stretch."""
         at = self._at(codes)
         return np.asarray((at >= 0) & (codes < self.stops[at]))
 
     def covers(self, starts: IntArray, stops: IntArray) -> Flags:
-        """Return which cells lie in one as a whole."""
+        """Return which cells are entirely in a stretch."""
         at = self._at(starts)
         return np.asarray((at >= 0) & (stops <= self.stops[at]))
 
     def meets(self, starts: IntArray, stops: IntArray) -> Flags:
-        """Return which cells have a code in one."""
+        """Return which cells have a code in a stretch."""
         at = self._at(stops - 1)
         return np.asarray((at >= 0) & (self.stops[at] > starts))
 
     def nearest(self, codes: npt.NDArray[Any]) -> IntArray:
-        """Return for each code the nearest one that lies in one, of two the lower."""
+        """Return for each code the nearest code in a stretch, the lower of two."""
         codes = codes.astype(np.int64)
         at = self._at(codes)
         below = np.where(at >= 0, np.minimum(codes, self.stops[at] - 1), self.starts[0])
@@ -84,14 +85,14 @@ class CodeStretches:
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """A public fact between columns. A new kind is a class with these."""
+    """A public fact between columns. A new kind of rule is a subclass."""
 
     keys: ClassVar[tuple[str, ...]]
     """Names of the fields of its JSON object, which distinguish the kinds."""
 
     @abstractmethod
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
-        """Return the rule in codes of spaces; `ParameterError` where a column or a value does not fit."""
+        """Return the rule in codes of spaces; raise `ParameterError` if a column or a value does not fit."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -99,7 +100,7 @@ class Rule(ABC):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Rule:
-        """Make a rule from its JSON object, whose fields are what makes it, in their order."""
+        """Make a rule from its JSON object, with the fields as arguments."""
         return cls(*(data[key] for key in cls.keys))
 
 
@@ -109,7 +110,7 @@ class BoundRule(ABC):
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """The columns that it is about."""
+        """The columns of the rule."""
 
     @abstractmethod
     def holds(self, codes: Codes) -> Flags:
@@ -121,19 +122,19 @@ class BoundRule(ABC):
 
     @abstractmethod
     def mended(self, codes: Codes) -> Codes:
-        """Return the columns that change in rows that break it."""
+        """Return the changed columns of rows that break the rule."""
 
     @abstractmethod
     def impossible(self, cells: Cells) -> Flags:
-        """Return which combinations of cells no row can be in; columns' arrays are broadcast against each other."""
+        """Return which combinations of cells no row can have; columns' arrays are broadcast against each other."""
 
     def thresholds(self) -> Iterator[tuple[str, int]]:
-        """Yield codes at which bins of a column are to begin."""
+        """Yield codes at which bins of a column must begin."""
         yield from ()
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it."""
+def _to_json_value(value: Any) -> Any:
+    """Return a value as JSON contains it."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, pd.Timedelta | datetime.timedelta):
@@ -141,21 +142,24 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime.date | datetime.datetime) else value
 
 
-def _conditions(given: Any, what: str) -> tuple[tuple[str, Any], ...]:
+def _read_conditions(conditions: Any, what: str) -> tuple[tuple[str, Any], ...]:
     """Return conditions by column, ranges as tuples and lists as frozen ones."""
-    if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) for name in given):
+    if not isinstance(conditions, Mapping) or not conditions or not all(isinstance(name, str) for name in conditions):
         raise ParameterError(f"{what} of a rule must be a mapping of columns to values, lists or ranges (low, high)")
-    return tuple((name, _condition(wanted, f"{what} of a rule: {name!r}")) for name, wanted in given.items())
+    return tuple(
+        (name, _read_condition(condition, f"{what} of a rule: {name!r}")) for name, condition in conditions.items()
+    )
 
 
-def _condition(wanted: Any, what: str) -> Any:
-    if isinstance(wanted, Mapping):
-        if set(wanted) != {"between"} or not isinstance(wanted["between"], list | tuple):
+def _read_condition(condition: Any, what: str) -> Any:
+    """Return the condition on one column, a range as a tuple and a list as a frozen one."""
+    if isinstance(condition, Mapping):
+        if set(condition) != {"between"} or not isinstance(condition["between"], list | tuple):
             raise ParameterError(f'{what} must be a value, a list, or {{"between": [low, high]}}')
-        return tuple(map(_plain, wanted["between"]))
-    if isinstance(wanted, tuple):
-        return tuple(map(_plain, wanted))
-    return _ListedValues(tuple(map(_plain, listed_values(wanted, what))))
+        return tuple(map(_to_json_value, condition["between"]))
+    if isinstance(condition, tuple):
+        return tuple(map(_to_json_value, condition))
+    return _ListedValues(tuple(map(_to_json_value, listed_values(condition, what))))
 
 
 @dataclass(frozen=True)
@@ -168,12 +172,14 @@ class _ListedValues:
         return repr(list(self.values))
 
 
-def _space(spaces: Mapping[str, Space], name: str) -> Space:
+def _ruled_space(spaces: Mapping[str, Space], name: str) -> Space:
+    """Return the space of a rule's column, or raise `ParameterError`."""
     if name not in spaces:
         raise ParameterError(
             f"rules name {name!r}, which is not a column with a declared space; declare spaces={{{name!r}: …}} or take "
             f"it out ({name_list(list(spaces))} have one)"
         )
+    # Sets and vectors have no single value to compare.
     if spaces[name].code_words or spaces[name].holds_vectors:
         raise ParameterError(f"rules name {name!r}, which holds {spaces[name].noun}; rules are of single values")
     return spaces[name]
@@ -188,8 +194,8 @@ class Implies(Rule):
     condition, then
         By column a value, a list of values, or ``(low, high)`` with both ends in it (None for no end).
 
-    A row that breaks it has the columns of ``then`` set to the nearest value that is allowed; of categories, whose
-    order is that of their declaration.
+    A row that breaks it has the columns of ``then`` set to the nearest value that is allowed; of categories, in the
+    order of their declaration.
 
     Examples
     --------
@@ -205,22 +211,24 @@ class Implies(Rule):
     keys: ClassVar[tuple[str, ...]] = ("if", "then")
 
     def __init__(self, condition: Mapping[str, Any], then: Mapping[str, Any]) -> None:
-        object.__setattr__(self, "condition", _conditions(condition, "the condition"))
-        object.__setattr__(self, "then", _conditions(then, "then"))
-        both = {name for name, _ in self.condition} & {name for name, _ in self.then}
-        if both:
-            raise ParameterError(f"a rule names {min(both)!r} in its condition and in what follows; name it in one")
+        object.__setattr__(self, "condition", _read_conditions(condition, "the condition"))
+        object.__setattr__(self, "then", _read_conditions(then, "then"))
+        shared_names = {name for name, _ in self.condition} & {name for name, _ in self.then}
+        if shared_names:
+            raise ParameterError(
+                f"a rule names {min(shared_names)!r} in its condition and in what follows; name it in one"
+            )
 
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
         sides = [
             {
                 name: CodeStretches.of(
-                    _space(spaces, name),
-                    list(wanted.values) if isinstance(wanted, _ListedValues) else wanted,
+                    _ruled_space(spaces, name),
+                    list(condition.values) if isinstance(condition, _ListedValues) else condition,
                     f"rules: column {name!r}",
                 )
-                for name, wanted in side
+                for name, condition in side
             }
             for side in (self.condition, self.then)
         ]
@@ -231,17 +239,20 @@ class Implies(Rule):
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as a JSON object."""
-        return {key: dict(_shown(side)) for key, side in zip(self.keys, (self.condition, self.then), strict=True)}
+        return {
+            key: dict(_condition_fields(side)) for key, side in zip(self.keys, (self.condition, self.then), strict=True)
+        }
 
 
-def _shown(side: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    for name, wanted in side:
-        yield name, list(wanted.values) if isinstance(wanted, _ListedValues) else {"between": list(wanted)}
+def _condition_fields(side: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield conditions as JSON contains them, by column."""
+    for name, condition in side:
+        yield name, list(condition.values) if isinstance(condition, _ListedValues) else {"between": list(condition)}
 
 
 @dataclass(frozen=True, eq=False)
 class _Implication(BoundRule):
-    """`Implies` in codes; ``values`` are those of each column, beyond which is null."""
+    """`Implies` in codes; ``values`` are the numbers of values by column, above which is null."""
 
     condition: Mapping[str, CodeStretches]
     then: Mapping[str, CodeStretches]
@@ -252,36 +263,41 @@ class _Implication(BoundRule):
         return (*self.condition, *self.then)
 
     def holds(self, codes: Codes) -> Flags:
-        met = reduce(np.logical_and, [own.holds(codes[name]) for name, own in self.condition.items()])
-        kept = [own.holds(codes[name]) | (codes[name] >= self.values[name]) for name, own in self.then.items()]
-        return np.asarray(~met | reduce(np.logical_and, kept))
+        applies = reduce(np.logical_and, [stretches.holds(codes[name]) for name, stretches in self.condition.items()])
+        # A null keeps the rule.
+        is_met = [
+            stretches.holds(codes[name]) | (codes[name] >= self.values[name]) for name, stretches in self.then.items()
+        ]
+        return np.asarray(~applies | reduce(np.logical_and, is_met))
 
     def mended(self, codes: Codes) -> Codes:
         return {
-            name: np.where(codes[name] >= self.values[name], codes[name], own.nearest(codes[name]))
-            for name, own in self.then.items()
+            name: np.where(codes[name] >= self.values[name], codes[name], stretches.nearest(codes[name]))
+            for name, stretches in self.then.items()
         }
 
     def impossible(self, cells: Cells) -> Flags:
         never = np.zeros((), dtype=np.bool_)
         if set(self.condition) <= set(cells):
-            met = reduce(np.logical_and, [own.covers(*cells[name]) for name, own in self.condition.items()])
-            for name, own in self.then.items():
+            applies = reduce(
+                np.logical_and, [stretches.covers(*cells[name]) for name, stretches in self.condition.items()]
+            )
+            for name, stretches in self.then.items():
                 if name in cells:
                     starts, stops = cells[name]
-                    never = never | (met & ~own.meets(starts, stops) & (starts < self.values[name]))
+                    never = never | (applies & ~stretches.meets(starts, stops) & (starts < self.values[name]))
         return np.asarray(never)
 
     def thresholds(self) -> Iterator[tuple[str, int]]:
-        for name, own in (*self.condition.items(), *self.then.items()):
-            for code in sorted({*own.starts.tolist(), *own.stops.tolist()}):
+        for name, stretches in (*self.condition.items(), *self.then.items()):
+            for code in sorted({*stretches.starts.tolist(), *stretches.stops.tolist()}):
                 if 0 < code < self.values[name]:
                     yield name, code
 
 
 @dataclass(frozen=True, init=False)
 class Follows(Rule):
-    """A column follows from another by a mapping that is given: the region of each city.
+    """A column follows from another by a public mapping: the region of each city.
 
     Parameters
     ----------
@@ -290,7 +306,7 @@ class Follows(Rule):
     mapping
         Its value for values of the other; those that are left out go with any.
 
-    A row that breaks it has ``column`` set to what the mapping says. The mapping is never learned from rows.
+    A row that breaks it has ``column`` set to the mapped value. The mapping is never learned from rows.
 
     Examples
     --------
@@ -309,32 +325,33 @@ class Follows(Rule):
             raise ParameterError("a rule's column and of must be names of two columns")
         pairs = mapping.items() if isinstance(mapping, Mapping | pd.Series) else mapping
         try:
-            found = tuple((_plain(one), _plain(other)) for one, other in pairs)
+            code_pairs = tuple((_to_json_value(source), _to_json_value(value)) for source, value in pairs)
         except (TypeError, ValueError):
-            found = ()
-        if not found:
+            code_pairs = ()
+        if not code_pairs:
             raise ParameterError(f"the mapping of a rule for {column!r} must give values of it by values of {of!r}")
         object.__setattr__(self, "column", column)
         object.__setattr__(self, "of", of)
-        object.__setattr__(self, "mapping", found)
+        object.__setattr__(self, "mapping", code_pairs)
 
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
-        first, second = _space(spaces, self.of), _space(spaces, self.column)
-        if first.values > MOST_VALUES:
+        source_space, target_space = _ruled_space(spaces, self.of), _ruled_space(spaces, self.column)
+        if source_space.values > MOST_VALUES:
             raise ParameterError(
                 f"rules: column {self.of!r} has more than {MOST_VALUES:,} values, too many for a mapping"
             )
-        target = np.full(first.values, -1, dtype=np.int64)
-        for one, other in self.mapping:
-            code = code_of(first, one, f"rules: column {self.of!r}")
-            if code >= first.values:
+        target = np.full(source_space.values, -1, dtype=np.int64)
+        for source, value in self.mapping:
+            code = code_of(source_space, source, f"rules: column {self.of!r}")
+            if code >= source_space.values:
                 raise ParameterError(f"rules: the mapping of {self.of!r} names null, from which nothing follows")
-            wanted = code_of(second, other, f"rules: column {self.column!r}")
-            if target[code] not in (-1, wanted):
+            target_code = code_of(target_space, value, f"rules: column {self.column!r}")
+            # An identical pair twice is harmless.
+            if target[code] not in (-1, target_code):
                 raise ParameterError(f"rules: the mapping names a value of {self.of!r} twice; name it once")
-            target[code] = wanted
-        return _Mapped(self.column, self.of, target, second.values)
+            target[code] = target_code
+        return _BoundMapping(self.column, self.of, target, target_space.values)
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as a JSON object."""
@@ -342,8 +359,8 @@ class Follows(Rule):
 
 
 @dataclass(frozen=True, eq=False)
-class _Mapped(BoundRule):
-    """`Follows` in codes: the code that follows from each, −1 for any."""
+class _BoundMapping(BoundRule):
+    """`Follows` in codes: the implied code for each code of the other column, −1 for any."""
 
     column: str
     of: str
@@ -354,35 +371,36 @@ class _Mapped(BoundRule):
     def names(self) -> tuple[str, ...]:
         return (self.column, self.of)
 
-    def _wanted(self, codes: Codes) -> IntArray:
-        of = codes[self.of].astype(np.int64)
-        known = of < len(self.target)
-        return np.where(known, self.target[np.where(known, of, 0)], -1)
+    def _target_codes(self, codes: Codes) -> IntArray:
+        """Return the implied code for each row, −1 for any."""
+        source_codes = codes[self.of].astype(np.int64)
+        has_target = source_codes < len(self.target)
+        return np.where(has_target, self.target[np.where(has_target, source_codes, 0)], -1)
 
     def holds(self, codes: Codes) -> Flags:
-        own, wanted = codes[self.column].astype(np.int64), self._wanted(codes)
-        return np.asarray((wanted < 0) | (own == wanted) | (own >= self.values))
+        column_codes, target_codes = codes[self.column].astype(np.int64), self._target_codes(codes)
+        return np.asarray((target_codes < 0) | (column_codes == target_codes) | (column_codes >= self.values))
 
     def mended(self, codes: Codes) -> Codes:
-        wanted = self._wanted(codes)
-        return {self.column: np.where(wanted < 0, codes[self.column].astype(np.int64), wanted)}
+        target_codes = self._target_codes(codes)
+        return {self.column: np.where(target_codes < 0, codes[self.column].astype(np.int64), target_codes)}
 
     def impossible(self, cells: Cells) -> Flags:
         if not set(self.names) <= set(cells):
             return np.zeros((), dtype=np.bool_)
         (starts, stops), (firsts, lasts) = cells[self.of], cells[self.column]
-        own, place = np.unique(starts, return_inverse=True)
+        cell_starts, place = np.unique(starts, return_inverse=True)
         place = place.reshape(starts.shape)
-        last = np.zeros(len(own), dtype=np.int64)
-        last[place] = stops
-        # What follows from the codes of each cell, in one sorted array.
+        cell_stops = np.zeros(len(cell_starts), dtype=np.int64)
+        cell_stops[place] = stops
+        # The targets of the codes of each cell, in one sorted array.
         span = self.values + 1
-        wanted = [np.unique(self.target[start:stop]) for start, stop in zip(own, last, strict=True)]
-        keys = np.concatenate([cell * span + 1 + targets for cell, targets in enumerate(wanted)])
-        open_to_any = np.array([targets[:1].tolist() == [-1] for targets in wanted])
+        cell_targets = [np.unique(self.target[start:stop]) for start, stop in zip(cell_starts, cell_stops, strict=True)]
+        keys = np.concatenate([cell * span + 1 + targets for cell, targets in enumerate(cell_targets)])
+        open_to_any = np.array([targets[:1].tolist() == [-1] for targets in cell_targets])
         low, high = (np.searchsorted(keys, place * span + 1 + ends) for ends in (firsts, lasts))
-        free = (starts >= len(self.target)) | (firsts >= self.values) | open_to_any[place]
-        return np.asarray(~free & (low == high))
+        any_value = (starts >= len(self.target)) | (firsts >= self.values) | open_to_any[place]
+        return np.asarray(~any_value & (low == high))
 
 
 @dataclass(frozen=True)
@@ -415,7 +433,7 @@ class Ordered(Rule):
 
     def bind(self, spaces: Mapping[str, Space]) -> BoundRule:
         """Return the rule in codes."""
-        low, high = (_space(spaces, name) for name in (self.low, self.high))
+        low, high = (_ruled_space(spaces, name) for name in (self.low, self.high))
         for name, space in ((self.low, low), (self.high, high)):
             if not space.is_numeric or space.is_listed:
                 raise ParameterError(f"rules: column {name!r} holds neither numbers nor times, which have an order")
@@ -428,8 +446,8 @@ class Ordered(Rule):
         return {"low": self.low, "high": self.high}
 
 
-def _values(space: Space, codes: npt.NDArray[Any]) -> FloatArray | IntArray:
-    """Return the numbers of codes, of times their nanoseconds."""
+def _code_values(space: Space, codes: npt.NDArray[Any]) -> FloatArray | IntArray:
+    """Return the numbers of codes, or the nanoseconds of times."""
     inner: Any = space.inner_space
     numbers = inner.numbers(np.minimum(codes.astype(np.int64), space.values - 1))
     if not inner.is_time:
@@ -454,31 +472,36 @@ class _BoundOrder(BoundRule):
     def holds(self, codes: Codes) -> Flags:
         low, high = codes[self.low], codes[self.high]
         null = (low >= self.lows.values) | (high >= self.highs.values)
-        return np.asarray(null | (_values(self.lows, low) <= _values(self.highs, high)))
+        return np.asarray(null | (_code_values(self.lows, low) <= _code_values(self.highs, high)))
 
     def mended(self, codes: Codes) -> Codes:
-        raised = _first(self.highs, _values(self.lows, codes[self.low]))
-        top = np.full(len(raised), self.highs.values - 1)
+        # `high` is raised first; `low` falls only if `high` cannot rise enough.
+        highs_needed = _first_codes(self.highs, _code_values(self.lows, codes[self.low]))
+        top = np.full(len(highs_needed), self.highs.values - 1)
         # The last code of the low column that is not above the highest value of the other.
-        most = np.maximum(_first(self.lows, _values(self.highs, top), above=True) - 1, 0)
-        return {self.high: np.minimum(raised, top), self.low: np.minimum(codes[self.low].astype(np.int64), most)}
+        low_limit = np.maximum(_first_codes(self.lows, _code_values(self.highs, top), above=True) - 1, 0)
+        return {
+            self.high: np.minimum(highs_needed, top),
+            self.low: np.minimum(codes[self.low].astype(np.int64), low_limit),
+        }
 
     def impossible(self, cells: Cells) -> Flags:
         if not set(self.names) <= set(cells):
             return np.zeros((), dtype=np.bool_)
         (starts, _), (firsts, stops) = cells[self.low], cells[self.high]
-        there = (starts < self.lows.values) & (firsts < self.highs.values)
-        return np.asarray(there & (_values(self.lows, starts) > _values(self.highs, stops - 1)))
+        no_nulls = (starts < self.lows.values) & (firsts < self.highs.values)
+        return np.asarray(no_nulls & (_code_values(self.lows, starts) > _code_values(self.highs, stops - 1)))
 
 
-def _first(space: Space, values: npt.NDArray[Any], above: bool = False) -> IntArray:
-    """Return the first code whose number is at least, or above, each value; one beyond the last where none is."""
+def _first_codes(space: Space, values: npt.NDArray[Any], above: bool = False) -> IntArray:
+    """Return the first code whose number is at least, or above, each value; the number of values if there is none."""
     low, high = np.zeros(len(values), dtype=np.int64), np.full(len(values), space.values, dtype=np.int64)
+    # Bisection of all values at once: numbers increase with their codes.
     while (low < high).any():
         middle = (low + high) // 2
-        found = _values(space, middle)
-        enough = (found > values) if above else (found >= values)
-        low, high = np.where(enough | (low >= high), low, middle + 1), np.where(enough & (low < high), middle, high)
+        middle_values = _code_values(space, middle)
+        is_past = (middle_values > values) if above else (middle_values >= values)
+        low, high = np.where(is_past | (low >= high), low, middle + 1), np.where(is_past & (low < high), middle, high)
     return low
 
 
@@ -486,7 +509,7 @@ KINDS: tuple[type[Rule], ...] = (Implies, Follows, Ordered)
 
 
 def as_rule(given: Any) -> Rule:
-    """Return a rule, or make it from its JSON object; `ParameterError` for anything else."""
+    """Return a rule, or make it from its JSON object; raise `ParameterError` for anything else."""
     if isinstance(given, Rule):
         return given
     if isinstance(given, Mapping):
@@ -494,13 +517,13 @@ def as_rule(given: Any) -> Rule:
             if set(given) == set(kind.keys):
                 return kind.from_json(given)
     fields = " or ".join("{" + ", ".join(f'"{key}"' for key in kind.keys) + "}" for kind in KINDS)
-    raise ParameterError(f"a rule must be {_FORMS}; as JSON an object with {fields}")
+    raise ParameterError(f"a rule must be {_RULE_FORMS}; as JSON an object with {fields}")
 
 
 def as_rules(given: Any) -> tuple[Rule, ...]:
-    """Return rules; `ParameterError` unless it is a list of them."""
+    """Return rules; raise `ParameterError` unless the argument is a list of rules."""
     if isinstance(given, Rule | Mapping | str) or not isinstance(given, Iterable):
-        raise ParameterError(f"rules must be a list of {_FORMS}")
+        raise ParameterError(f"rules must be a list of {_RULE_FORMS}")
     return tuple(map(as_rule, given))
 
 
@@ -516,50 +539,55 @@ class BoundRules:
         """Bind rules to spaces."""
         bound = cls(tuple(rule.bind(spaces) for rule in rules), spaces)
         if bound.rules:
-            _ = bound._standing
+            _ = bound._fallback_row
         return bound
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns that rules are about."""
+        """The columns of the rules."""
         return tuple(dict.fromkeys(name for rule in self.rules for name in rule.names))
 
     @cached_property
     def thresholds(self) -> Mapping[str, tuple[int, ...]]:
-        """Codes at which bins of columns are to begin."""
+        """Codes at which bins of columns must begin."""
         pairs = [pair for rule in self.rules for pair in rule.thresholds()]
-        return {name: tuple(sorted({code for own, code in pairs if own == name})) for name, _ in pairs}
+        return {
+            name: tuple(sorted({code for name_of_code, code in pairs if name_of_code == name})) for name, _ in pairs
+        }
 
     def breaks(self, codes: Codes) -> Flags:
         """Return which rows break a rule."""
         return np.asarray(~reduce(np.logical_and, [rule.holds(codes) for rule in self.rules]))
 
     @cached_property
-    def _standing(self) -> Mapping[str, int]:
-        """A row that keeps all rules, which takes the place of one that cannot be mended rule by rule."""
+    def _fallback_row(self) -> Mapping[str, int]:
+        """A row that keeps all rules; it replaces rows that cannot be mended rule by rule."""
+        # A fixed seed: every machine must mend a row in an equal way.
         generator = np.random.Generator(np.random.PCG64(0))
-        tried = {name: generator.integers(0, self.spaces[name].values, _TRIED) for name in self.names}
-        tried, broken = self._passes(tried)
+        trial_rows = {name: generator.integers(0, self.spaces[name].values, _TRIAL_ROWS) for name in self.names}
+        trial_rows, broken = self._mend_repeatedly(trial_rows)
         if broken.all():
             raise ParameterError("rules contradict each other: no row was found that keeps them all; take one out")
         row = int(np.flatnonzero(~broken)[0])
-        return {name: int(tried[name][row]) for name in self.names}
+        return {name: int(trial_rows[name][row]) for name in self.names}
 
-    def _passes(self, rows: dict[str, IntArray]) -> tuple[dict[str, IntArray], Flags]:
-        """Return rows mended rule by rule, and which of them still break one."""
+    def _mend_repeatedly(self, rows: dict[str, IntArray]) -> tuple[dict[str, IntArray], Flags]:
+        """Return rows mended rule by rule, and which rows still break a rule."""
         broken = self.breaks(rows)
+        # Mending by one rule may break another; a chain of all rules ends after as many passes.
         for _ in range(len(self.rules) + 1):
             if not broken.any():
                 break
             for rule in self.rules:
-                wrong = np.flatnonzero(~rule.holds(rows))
-                for name, new in rule.mended({name: rows[name][wrong] for name in rule.names}).items():
-                    rows[name][wrong] = new
+                rows_to_mend = np.flatnonzero(~rule.holds(rows))
+                for name, codes in rule.mended({name: rows[name][rows_to_mend] for name in rule.names}).items():
+                    rows[name][rows_to_mend] = codes
             broken = self.breaks(rows)
         return rows, broken
 
     def mended(self, codes: Codes) -> Codes:
-        """Return rows that keep all rules: a function of each row by itself, which leaves those that do.
+        """Return rows that keep all rules: a function of each row by itself, which leaves rows that keep them
+        unchanged.
 
         ``codes``: one integer array per column, all of one length.
         """
@@ -568,21 +596,24 @@ class BoundRules:
         broken = np.flatnonzero(self.breaks(codes))
         if not len(broken):
             return codes
-        rows, left = self._passes({name: codes[name][broken].astype(np.int64) for name in self.names})
+        rows, still_broken = self._mend_repeatedly({name: codes[name][broken].astype(np.int64) for name in self.names})
         mended = dict(codes)
         for name, column in rows.items():
-            column[left] = self._standing[name]
-            whole = codes[name].copy()
-            whole[broken] = column.astype(whole.dtype)
-            mended[name] = whole
+            column[still_broken] = self._fallback_row[name]
+            column_codes = codes[name].copy()
+            column_codes[broken] = column.astype(column_codes.dtype)
+            mended[name] = column_codes
         return mended
 
     def impossible(self, cells: Cells) -> Flags | None:
-        """Return which cells of a joint no row can be in, with an axis for each column; None where no rule says so."""
+        """Return which cells of a joint no row can have, with an axis per column; None if no rule excludes a cell."""
         if set(self.names).isdisjoint(cells):
             return None
         shape = [len(starts) for starts, _ in cells.values()]
         grid = np.ix_(*(np.arange(size) for size in shape))
-        placed = {name: (own[0][at], own[1][at]) for (name, own), at in zip(cells.items(), grid, strict=True)}
-        never = np.broadcast_to(reduce(np.logical_or, [rule.impossible(placed) for rule in self.rules]), shape)
+        cell_grid = {
+            name: (bounds[0][at], bounds[1][at]) for (name, bounds), at in zip(cells.items(), grid, strict=True)
+        }
+        # Rules of some of the columns broadcast over the others.
+        never = np.broadcast_to(reduce(np.logical_or, [rule.impossible(cell_grid) for rule in self.rules]), shape)
         return never if never.any() else None

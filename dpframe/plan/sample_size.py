@@ -1,7 +1,7 @@
-"""How large a secret sample should be: the error of a named statistic, forecast over the sample's size.
+"""Size of a secret sample: the error of a named statistic, forecast over the sample's size.
 
-A smaller sample lets each of its rows be randomised less for the same promise, but there are fewer of them, and which
-rows they are adds to the error. Where the balance lies depends on the statistic, the columns and the accounting.
+A smaller sample needs less noise in each of its rows for an equal budget. But there are fewer rows, and their choice
+adds to the error. The best size depends on the statistic, the columns and the accounting.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_SMALLEST = 1e-4
-"""Share of the rows at which a curve begins (tolerance)."""
+_LEAST_SAMPLE_SHARE = 1e-4
+"""Least share of the rows on a curve (tolerance)."""
 
-_FEW = 12
-"""Points of the curve on which the best size is looked for (limit of time)."""
+_SEARCH_POINTS = 12
+"""Points of the curve in the search for the best size (limit of time)."""
 
 Point = tuple[float, float, float, float]
-"""What the columns of a row may lose, the error, and the theorem's bounds, NaN where it does not hold."""
+"""Loss of the columns of a row, the error, and the theorem's bounds, NaN if it does not hold."""
 
 _BOUNDS = ["bound_printed", "bound"]
 _NO_BOUNDS = math.nan, math.nan
 
-_COARSE = 0.6
-"""Share of a curve's points that are spread evenly; the others close in on the best (tolerance)."""
+_EVEN_POINT_SHARE = 0.6
+"""Share of a curve's points that are spread evenly; the others approach the best (tolerance)."""
 
 
 @dataclass(frozen=True)
 class _CurveStatistic:
-    """Which columns a statistic is for by default, how many it takes, and the square of its standard error."""
+    """Default columns of a statistic, their number, and the square of its standard error."""
 
     fits: Callable[[Column], bool]
     count: int | None
@@ -53,11 +53,12 @@ class _CurveStatistic:
 
 
 def _is_listed(column: Column) -> bool:
+    """Return whether a column has a marginal to forecast."""
     return column.space.size <= MOST_CELLS and not column.space.code_words
 
 
-def _joint(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
-    """Return the mean square over the cells of a joint of uniform columns; those of a group are one factor."""
+def _joint_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
+    """Return the mean square error over the cells of a joint of uniform columns; grouped columns are one factor."""
     names = [column.name for column in columns]
     parts: list[tuple[Mechanism, FloatArray]] = []
     for unit in units:
@@ -65,36 +66,38 @@ def _joint(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn
         if members:
             mechanism = unit.marginal(members) if isinstance(unit, Group) else unit.mechanism
             parts.append((mechanism, np.full(mechanism.size, 1 / mechanism.size)))
-    return joint_errors(parts, m, drawn)[0] ** 2
+    return joint_errors(parts, m, sample_factor)[0] ** 2
 
 
-def _marginal(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
-    return float(np.mean([_joint(units, [column], m, drawn) for column in columns]))
+def _marginal_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
+    """Return the mean square error over the columns' marginals."""
+    return float(np.mean([_joint_variance(units, [column], m, sample_factor) for column in columns]))
 
 
-def _mean(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
+def _mean_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
+    """Return the square error of a column's mean."""
     (column,) = columns
-    return mean_errors(column.space, column.mechanism, None, m, drawn)[0] ** 2
+    return mean_errors(column.space, column.mechanism, None, m, sample_factor)[0] ** 2
 
 
-def _support(units: Sequence[Randomised], columns: Sequence[Column], m: int, drawn: float) -> float:
+def _support_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
     # For a rare item, whose own variance is negligible next to the noise.
     squares = [support_errors(c.mechanism, m)[0] ** 2 for c in columns if c.space.holds_sets]
     return float(np.mean(squares))
 
 
 STATISTICS = {
-    "joint": _CurveStatistic(_is_listed, None, _joint),
-    "marginal": _CurveStatistic(_is_listed, None, _marginal),
-    "mean": _CurveStatistic(lambda column: column.space.is_numeric, 1, _mean),
-    "support": _CurveStatistic(lambda column: column.space.holds_sets, None, _support),
+    "joint": _CurveStatistic(_is_listed, None, _joint_variance),
+    "marginal": _CurveStatistic(_is_listed, None, _marginal_variance),
+    "mean": _CurveStatistic(lambda column: column.space.is_numeric, 1, _mean_variance),
+    "support": _CurveStatistic(lambda column: column.space.holds_sets, None, _support_variance),
 }
 
 
 def sample_curve_of(
     plan: PlanData, statistic: str = "joint", columns: Sequence[str] | None = None, points: int = 25
 ) -> pd.DataFrame:
-    """Return the error of a statistic for secret samples of any size, at the same promise, and which is best.
+    """Return the error of a statistic for secret samples of any size, at an equal budget, with the best size.
 
     Parameters
     ----------
@@ -112,13 +115,13 @@ def sample_curve_of(
     together, ``std_error`` as `forecast` has it, for uniform values and the table as target, and ``best``.
     ``curve["std_error"].plot(loglog=True)`` draws it.
 
-    Where the sampling paper's Theorem III.4 holds, of the joint of all columns of a plan that are one group (or a
+    If the sampling paper's Theorem III.4 holds, for the joint of all columns of a plan that are one group (or a
     single column) under randomised response, at δ = 0 and so without credit for the order, ``attrs["theorem"]``
     is the size that it finds best, and two columns bound the expected ℓ₂ error of the K cells' shares (as a root
     mean square over cells, ``std_error`` is √K smaller): ``bound_printed``, (c√K + 1)/√m as in the paper, and
     ``bound``, (c + 1)/√m, with c = (γ + K − 1)/(γ − 1). Proof of the latter: c is the norm of the channel's
     inverse on vectors that sum to 0, and of m rows the released types are within 1/√m of their law, in mean
-    square, as are those of the sample of the table's.
+    square, as are the sample's types of the table's.
 
     Raises
     ------
@@ -135,13 +138,13 @@ def sample_curve_of(
     sample
     477           2.681      0.046  True
     """
-    return _curve(plan.units, plan.terms, statistic, columns, points)
+    return _compute_curve(plan.units, plan.terms, statistic, columns, points)
 
 
-def _curve(
+def _compute_curve(
     units: Sequence[Randomised], terms: Terms, statistic: str, columns: Sequence[str] | None, points: int
 ) -> pd.DataFrame:
-    """Return the curve for units whose shares are kept, under terms whose sample varies."""
+    """Return the curve for units with unchanged shares, under terms whose sample varies."""
     import pandas as pd
 
     if statistic not in STATISTICS:
@@ -149,7 +152,7 @@ def _curve(
     check_whole(points, "points", 3)
     if not terms.rows:
         raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) sets it")
-    asked, names = STATISTICS[statistic], _names(units, statistic, columns)
+    curve_statistic, names = STATISTICS[statistic], _check_statistic_columns(units, statistic, columns)
 
     holds = statistic == "joint" and _theorem_holds(units, terms, names)
 
@@ -157,17 +160,19 @@ def _curve(
         try:
             calibrated = recalibrate(tuple(units), replace(terms, sample=None if m == terms.rows else m))
         except ParameterError:
+            # No noise is large enough for this size: the search moves on.
             return math.nan, math.inf, *_NO_BOUNDS
-        drawn = (terms.rows - m) / max(terms.rows - 1, 1) if terms.rows else 0.0
-        chosen = [column for name in names for column in _columns(calibrated) if column.name == name]
-        error = math.sqrt(asked.squared(calibrated, chosen, m, drawn))
+        # Finite-population correction: a sample of all rows adds nothing.
+        sample_factor = (terms.rows - m) / max(terms.rows - 1, 1) if terms.rows else 0.0
+        statistic_columns = [column for name in names for column in _columns(calibrated) if column.name == name]
+        error = math.sqrt(curve_statistic.squared(calibrated, statistic_columns, m, sample_factor))
         return (
             compose(unit.certified for unit in calibrated).epsilon,
             error,
-            *(_bounds(calibrated, m) if holds else _NO_BOUNDS),
+            *(_theorem_bounds(calibrated, m) if holds else _NO_BOUNDS),
         )
 
-    curve = _explore(point, terms.rows, points)
+    curve = _explore_sizes(point, terms.rows, points)
     results = ["row_epsilon", "std_error", *_BOUNDS]
     table = pd.DataFrame.from_dict(curve, orient="index", columns=results).sort_index()
     table = table.rename_axis("sample").replace({"std_error": {math.inf: math.nan}})
@@ -181,16 +186,16 @@ def _curve(
 def _theorem_holds(units: Sequence[Randomised], terms: Terms, names: Sequence[str]) -> bool:
     """Return whether Theorem III.4 holds for these units.
 
-    It is of one γ-diagonal channel on the asked columns and nothing else, with rows sampled in secret, and
-    without credit for the order that they leave in.
+    The theorem is for one γ-diagonal channel on the statistic's columns and no others, with rows sampled in secret, and
+    without credit for their order.
     """
-    alone = len(units) == 1 and set(units[0].names) == set(names)
+    is_only_unit = len(units) == 1 and set(units[0].names) == set(names)
     channel = units[0].mechanism
-    gamma = isinstance(channel, ResponseChannel) and channel.size > 1
-    return alone and gamma and terms.secret and terms.shuffled_rows is None
+    is_response = isinstance(channel, ResponseChannel) and channel.size > 1
+    return is_only_unit and is_response and terms.secret and terms.shuffled_rows is None
 
 
-def _bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
+def _theorem_bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
     """Return Theorem III.4's bound of the ℓ₂ error, (c√K + 1)/√m, and (c + 1)/√m, with c = (γ + K − 1)/(γ − 1)."""
     channel = units[0].mechanism
     assert isinstance(channel, ResponseChannel)
@@ -198,24 +203,26 @@ def _bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
     return (c * math.sqrt(channel.size) + 1) / math.sqrt(m), (c + 1) / math.sqrt(m)
 
 
-def _names(units: Sequence[Randomised], statistic: str, columns: Sequence[str] | None) -> list[str]:
-    """Return the columns that a statistic is for, or raise `ParameterError`."""
-    asked, known = STATISTICS[statistic], _columns(units)
-    fitting = [column.name for column in known if asked.fits(column)]
-    names = fitting if columns is None else [columns] if isinstance(columns, str) else list(columns)
+def _check_statistic_columns(units: Sequence[Randomised], statistic: str, columns: Sequence[str] | None) -> list[str]:
+    """Return the columns of a statistic, or raise `ParameterError`."""
+    curve_statistic, all_columns = STATISTICS[statistic], _columns(units)
+    fitting_names = [column.name for column in all_columns if curve_statistic.fits(column)]
+    names = fitting_names if columns is None else [columns] if isinstance(columns, str) else list(columns)
     for name in names:
-        if name not in [column.name for column in known]:
+        if name not in [column.name for column in all_columns]:
             raise ParameterError(f"columns names {name!r}, which is not a randomised column")
-        if name not in fitting or names.count(name) > 1:
+        if name not in fitting_names or names.count(name) > 1:
             raise ParameterError(f"columns names {name!r}, which statistic={statistic!r} does not take (or not twice)")
-    if not names or len(names) != (asked.count or len(names)):
-        fits = f"those it takes are {name_list(fitting)}" if fitting else "no column of the plan fits it"
-        raise ParameterError(f"statistic={statistic!r} needs columns={'[name]' if asked.count else '[…]'}; {fits}")
+    if not names or len(names) != (curve_statistic.count or len(names)):
+        fits = f"those it takes are {name_list(fitting_names)}" if fitting_names else "no column of the plan fits it"
+        raise ParameterError(
+            f"statistic={statistic!r} needs columns={'[name]' if curve_statistic.count else '[…]'}; {fits}"
+        )
     return names
 
 
 def _columns(units: Sequence[Randomised]) -> list[Column]:
-    """Return all columns, those of a group with the channel that each sees."""
+    """Return all columns, grouped ones with their marginal channels."""
     columns: list[Column] = []
     for unit in units:
         if isinstance(unit, Group):
@@ -228,29 +235,30 @@ def _columns(units: Sequence[Randomised]) -> list[Column]:
 def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
     """Return the sample size of least forecast error of the columns' marginals, or None for all rows.
 
-    Where no column has a marginal to speak of, it is that of the first column's mean, or of the supports of items.
+    If no column has a marginal to forecast, the error is of the first column's mean, or of the supports of items.
     """
-    for statistic, asked in STATISTICS.items():
-        fitting = [column.name for column in _columns(units) if asked.fits(column)]
-        if statistic != "joint" and fitting:
-            curve = _curve(units, terms, statistic, fitting[: asked.count], _FEW)
+    for statistic, curve_statistic in STATISTICS.items():
+        fitting_names = [column.name for column in _columns(units) if curve_statistic.fits(column)]
+        if statistic != "joint" and fitting_names:
+            curve = _compute_curve(units, terms, statistic, fitting_names[: curve_statistic.count], _SEARCH_POINTS)
             best: Any = curve["std_error"].idxmin()
             return None if best == terms.rows else int(best)
     return None
 
 
-def _explore(point: Callable[[int], Point], rows: int, points: int) -> dict[int, Point]:
-    """Evaluate some sample sizes evenly on logarithms, then halve the wider gap next to the best so far."""
-    coarse = np.geomspace(max(1, int(rows * _SMALLEST)), rows, max(3, int(points * _COARSE)))
-    points_of = {m: point(m) for m in sorted({round(float(m)) for m in coarse})}
+def _explore_sizes(point: Callable[[int], Point], rows: int, points: int) -> dict[int, Point]:
+    """Evaluate sample sizes evenly on logarithms, then halve the wider gap next to the best size so far."""
+    first_sizes = np.geomspace(max(1, int(rows * _LEAST_SAMPLE_SHARE)), rows, max(3, int(points * _EVEN_POINT_SHARE)))
+    points_of = {m: point(m) for m in sorted({round(float(m)) for m in first_sizes})}
     while len(points_of) < points:
         sizes = sorted(points_of)
         i = min(range(len(sizes)), key=lambda j: points_of[sizes[j]][1])
         pairs = [(sizes[j], sizes[j + 1]) for j in (i - 1, i) if 0 <= j < len(sizes) - 1]
+        # On logarithms: the error is a smooth function of the ratio of sizes.
         gaps = [(high / low, round(math.sqrt(low * high))) for low, high in pairs if high > low + 1]
-        fresh = [(width, m) for width, m in gaps if m not in points_of]
-        if not fresh:
+        new_sizes = [(width, m) for width, m in gaps if m not in points_of]
+        if not new_sizes:
             break
-        m = max(fresh)[1]
+        m = max(new_sizes)[1]
         points_of[m] = point(m)
     return points_of

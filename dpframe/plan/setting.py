@@ -1,4 +1,4 @@
-"""A plan as it might have been made: other numbers, the same spaces. For forecasts, as nothing of it is proved."""
+"""Variants of a plan with other numbers and its spaces. For forecasts, as nothing is proved."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setting:
-    """What decides the errors of a plan whose spaces are declared; `dataclasses.replace` makes another one.
+    """Inputs that determine the errors of a plan with declared spaces; `dataclasses.replace` makes another setting.
 
-    Losses and noise are those of the planner's own search before its proof: within a few percent of a plan's, and not
-    fit for a release.
+    Losses and noise are from the planner's own search before its proof: within a few percent of a plan's, and not fit
+    for a release.
     """
 
     units: tuple[Randomised, ...]
@@ -44,7 +44,7 @@ class Setting:
 
     @classmethod
     def of(cls, plan: PlanData) -> Setting:
-        """Return the setting of a plan that has a number of rows; tables of its choice become those chosen for it."""
+        """Return the setting of a plan that has a number of rows; its tables become the default ones."""
         assert plan.n
         return cls(
             plan.units,
@@ -56,37 +56,42 @@ class Setting:
             bool(plan.passthrough),
             plan.contributions,
             plan.local_epsilon,
+            # Measured tables suit one number of rows; default tables adapt to others.
             "auto" if plan.measures else None,
         )
 
     def of_columns(self, names: Collection[str]) -> Setting:
-        """Return the setting of only these columns; groups that are not among them as a whole are left out."""
+        """Return the setting of only these columns; groups with other columns are left out."""
         units = tuple(unit for unit in self.units if set(unit.names) <= set(names))
-        kept = {name for unit in units for name in unit.names}
-        return replace(self, units=units, spaces={name: self.spaces[name] for name in self.spaces if name in kept})
+        column_names = {name for unit in units for name in unit.names}
+        return replace(
+            self, units=units, spaces={name: self.spaces[name] for name in self.spaces if name in column_names}
+        )
 
     def with_units(self, change: Callable[[Any], Any]) -> Setting:
-        """Return the setting with units that are changed, such as by `with_square_wave`; the same one where none is."""
+        """Return the setting with changed units, such as by `with_square_wave`; the setting itself if none changes."""
         units = tuple(map(change, self.units))
-        same = all(one is other for one, other in zip(units, self.units, strict=True))
-        return self if same else replace(self, units=units)
+        # Identity, so that a caller sees whether a lever changes anything.
+        unchanged = all(new_unit is unit for new_unit, unit in zip(units, self.units, strict=True))
+        return self if unchanged else replace(self, units=units)
 
     def forecast(self) -> pd.DataFrame:
         """Return the standard errors to expect, as `Plan.forecast` does."""
         wish, secret = Wish(self.measure), self.shuffle and not self.copied
         measures = wish.measures(self.spaces, self.promise, None, self.n, self.contributions, proved=False)
+        # The cap of each row is beside the largest cost of tables, as in a plan.
         tables = wish.most(self.promise, None) if measures else None
         terms = terms_of(self.promise, None, self.n, self.sample, secret, self.contributions, self.local, tables)
         units = likely_units(self.units, terms)
         columns, groups = parted(units, self.spaces)
-        split = split_mechanisms(units, terms) if groups else None
+        mechanisms_without_groups = split_mechanisms(units, terms) if groups else None
         rows, population = (self.n, None) if self.sample is None else (self.sample, self.n)
-        table = forecast_table(columns, rows, None, groups, population, split)
+        table = forecast_table(columns, rows, None, groups, population, mechanisms_without_groups)
         return together(table, measures, self.spaces, self.n)
 
 
 def with_square_wave(unit: Any) -> Any:
-    """Return a column of numbers that has Laplace noise with a square wave in its place; others as they are."""
+    """Return a column of numbers with a square wave in place of Laplace noise; other units unchanged."""
     tag = None if unit.mechanism.tag not in ADDITIVE or unit.space.is_listed else stand_in(unit.space, "square_wave")
     if tag is None:
         return unit
@@ -97,5 +102,5 @@ def with_square_wave(unit: Any) -> Any:
 
 
 def with_bounded_noise(unit: Any) -> Any:
-    """Return a column whose noise goes beyond its bounds with its space's own in its place; others as they are."""
+    """Return a column with its space's default noise in place of noise beyond its bounds; other units unchanged."""
     return Column.calibrated(unit.name, unit.space, unit.mechanism.epsilon, 0.0) if unit.mechanism.widens else unit

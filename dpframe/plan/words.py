@@ -1,4 +1,4 @@
-"""What a plan says of itself: its promise and what that does not cover, in lines, and a table of its columns."""
+"""Text of a plan: its promise and the limits of that promise, in lines, and a table of its columns."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UNORDERED = ("discrete", "product")
-"""Metrics in which values are equal or not."""
+"""Metrics in which values are equal or unequal."""
 
 UNITS = {"D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds"}
 """Resolutions of times, in words."""
 
 MOST_LINES = 20
-"""Lines of a plan's repr (limit of a page)."""
+"""Most lines of a plan's repr (limit of a page)."""
 
-_WIDEST = 200
-"""Letters of each of them (limit of a page)."""
+_LINE_LETTERS = 200
+"""Most letters of a line of the repr (limit of a page)."""
 
 KEPT = "How the promise is kept"
-"""What precedes the words of accounting."""
+"""Title of the lines on accounting."""
 
-_OF_ERRORS = (
+_ERRORS_NOTE = (
     "expected_error: mean error of one released value, of the worst; error_bound: the least of any mechanism at this "
     "epsilon. Answers err far less: plan.forecast() has their std_error, half of a ±"
 )
@@ -44,7 +44,7 @@ _KNOWN_ROWS = "against someone who knows which rows are theirs"
 
 
 def promise_line(plan: PlanData) -> str:
-    """Return what a plan promises to a person, in one line.
+    """Return a plan's promise to a person, in one line.
 
     >>> from dpframe.plan import build_plan
     >>> promise_line(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0))
@@ -61,7 +61,7 @@ def promise_line(plan: PlanData) -> str:
 
 
 def mind_lines(plan: PlanData, left_out: Collection[str] = ()) -> list[str]:
-    """Return what users have to mind: what is not protected, and what inference did not find; often nothing.
+    """Return warnings on parts without protection and columns that inference did not find; often none.
 
     Columns that are ``left_out`` of a part of a release are not named, except for leaks: the plan has their spaces.
 
@@ -69,21 +69,22 @@ def mind_lines(plan: PlanData, left_out: Collection[str] = ()) -> list[str]:
     >>> mind_lines(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0, passthrough=["id"]))
     ['NOT PROTECTED, copied as they are: id']
     """
+    # Leaks are named in any part: the plan has their spaces.
     passed = [name for name in plan.passthrough if name not in left_out]
     copied = [*passed, *(["the index of the rows"] if plan.keeps_index else [])]
-    missing = [one.column for one in plan.not_found if one.column not in left_out]
-    none = missing and len(missing) == len(set(plan.names).difference(left_out))
-    lost = "NOTHING TO ASK: inference found no column" if none else "Not found by inference"
+    missing = [missing_column.column for missing_column in plan.not_found if missing_column.column not in left_out]
+    none_found = missing and len(missing) == len(set(plan.names).difference(left_out))
+    missing_title = "NOTHING TO ASK: inference found no column" if none_found else "Not found by inference"
     lines = {
         "NOT PROTECTED, copied as they are": copied,
         "NOT COVERED by the promise, as their spaces were read off the data": plan.leaks,
-        f"{lost}, so their estimates are NaN (declare them in spaces=)": missing,
+        f"{missing_title}, so their estimates are NaN (declare them in spaces=)": missing,
     }
     return [f"{what}: {name_list(names)}" for what, names in lines.items() if names]
 
 
 def introduction(plan: PlanData) -> list[str]:
-    """Return what a plan is of, what it promises and what to mind, without a word of accounting.
+    """Return a plan's subject, its promise and its warnings, without a word of accounting.
 
     >>> from dpframe.plan import build_plan
     >>> introduction(build_plan({"sex": ["F", "M"]}, epsilon=1.0, n=1_000, delta=0.0))[0]
@@ -93,19 +94,19 @@ def introduction(plan: PlanData) -> list[str]:
     rows = rows if plan.sample is None else f" for a sample of {plan.sample:,} of {plan.n:,} rows"
     order = ", shuffled" if plan.shuffle else ", in the order in which they are"
     columns = "1 column is" if len(plan.columns) == 1 else f"{len(plan.columns)} columns are"
-    left = "" if not plan.drop else f", left out: {name_list(plan.drop)}"
-    return [f"A plan{rows}{order}: {columns} randomised{left}", promise_line(plan), *mind_lines(plan)]
+    dropped_text = "" if not plan.drop else f", left out: {name_list(plan.drop)}"
+    return [f"A plan{rows}{order}: {columns} randomised{dropped_text}", promise_line(plan), *mind_lines(plan)]
 
 
 def plan_lines(plan: PlanData) -> list[str]:
-    """Return how the promise is kept: both guarantees, the order of the rows, and what each part costs."""
+    """Return how the promise is kept: both guarantees, the order of the rows, and the cost of each part."""
     people = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
     people += "" if plan.unit.person is None else f", by column {plan.unit.person!r}"
     promise = plan.release
     text = [
         f"Release: epsilon={promise.epsilon:g}, delta={promise.delta:g} (replace-one, per person with {people})",
         f"Local: {plan.local.stated()}, each row, even against someone who knows which output row it became",
-        f"Order: {_order(plan)}",
+        f"Order: {_order_text(plan)}",
     ]
     if plan.privacy_id is not None:
         rows = "1 row" if plan.contributions == 1 else f"{plan.contributions} rows"
@@ -118,19 +119,19 @@ def plan_lines(plan: PlanData) -> list[str]:
     if plan.local_epsilon is not None:
         text.append(f"Local cap: no row may lose more than epsilon={plan.local_epsilon:g}")
     if plan.sample is not None:
-        alone = "" if plan.terms.secret else "; without a secret order that earns no credit"
-        text.append(f"Sample: {plan.sample:,} of {plan.n:,} rows, chosen in secret{alone}")
+        no_credit_text = "" if plan.terms.secret else "; without a secret order that earns no credit"
+        text.append(f"Sample: {plan.sample:,} of {plan.n:,} rows, chosen in secret{no_credit_text}")
     text += gain_lines(plan.units, plan.terms)
     if plan.inferred is not None:
-        spent, of = plan.inferred.budget, "of the total" if plan.inferred.step is None else "on its own"
+        spent, share_text = plan.inferred.budget, "of the total" if plan.inferred.step is None else "on its own"
         text.append(
-            f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {of} found the spaces of "
+            f"Inference: epsilon={spent.epsilon:g}, delta={spent.delta:g} {share_text} found the spaces of "
             + name_list(plan.inferred.columns)
         )
-    for one in () if plan.reused is None else plan.reused.each:
+    for inference in () if plan.reused is None else plan.reused.each:
         text.append(
-            f"Inference of another plan, for {(one.unit or ROW).words}: epsilon={one.budget.epsilon:g}, "
-            f"delta={one.budget.delta:g} apart from the total found the spaces of {name_list(one.columns)}"
+            f"Inference of another plan, for {(inference.unit or ROW).words}: epsilon={inference.budget.epsilon:g}, "
+            f"delta={inference.budget.delta:g} apart from the total found the spaces of {name_list(inference.columns)}"
         )
     if plan.measures:
         parts = "; ".join(measure_parts(plan.measures))
@@ -160,23 +161,24 @@ def plan_lines(plan: PlanData) -> list[str]:
 def nearly_found(plan: PlanData) -> dict[str, float]:
     """Return the columns that another run may find, each with the ε at which four runs in five find it.
 
-    Nothing is known of spaces that another plan found: its ε was another.
+    Spaces from another plan are left out: that plan's ε was another.
     """
-    near = plan.not_found if plan.reused is None else ()
-    return {missing.column: plan.epsilon * missing.times for missing in near if missing.times is not None}
+    missing_columns = plan.not_found if plan.reused is None else ()
+    return {column.column: plan.epsilon * column.times for column in missing_columns if column.times is not None}
 
 
 def nearly_found_lines(plan: PlanData) -> list[str]:
-    """Say the same, in one line for every ε."""
-    near = nearly_found(plan)
+    """Return the columns that another run may find, in one line for every ε."""
+    epsilon_of = nearly_found(plan)
     return [
         f"would be found at about epsilon={epsilon:.3g}: "
-        f"{', '.join(repr(name) for name, own in near.items() if own == epsilon)}"
-        for epsilon in sorted(set(near.values()))
+        f"{', '.join(repr(name) for name, column_epsilon in epsilon_of.items() if column_epsilon == epsilon)}"
+        for epsilon in sorted(set(epsilon_of.values()))
     ]
 
 
-def _order(plan: PlanData) -> str:
+def _order_text(plan: PlanData) -> str:
+    """Return the order of the rows and its credit, in words."""
     if not plan.shuffle:
         return "kept: positions are not protected"
     if plan.terms.shuffled_rows is None:
@@ -190,22 +192,24 @@ def _order(plan: PlanData) -> str:
 
 
 def plan_text(plan: PlanData) -> str:
-    """Return what a plan is in plain words, the table of its columns, and how the promise is kept."""
+    """Return a plan in plain words, the table of its columns, and how the promise is kept."""
     return "\n".join([*introduction(plan), "", table_text(plan), "", f"{KEPT}:", *plan_lines(plan)])
 
 
 def table_text(plan: PlanData) -> str:
-    """Return the table of the columns as text, and what its errors are of."""
+    """Return the table of the columns as text, with a note on its errors."""
     table = summary_of(plan).to_string(float_format=lambda x: f"{x:.4g}", max_colwidth=60)
-    return f"{table}\n{_OF_ERRORS}" if plan.columns else table
+    return f"{table}\n{_ERRORS_NOTE}" if plan.columns else table
 
 
 def on_a_screen(text: str) -> str:
-    """Return a text cut to a screen: what inference measured may be thousands of numbers."""
-    lines = [_short(line, _WIDEST) for line in text.splitlines()]
+    """Return a text cut to a screen: an inference may have thousands of numbers."""
+    lines = [_shorten(line, _LINE_LETTERS) for line in text.splitlines()]
     if len(lines) > MOST_LINES:
-        left = len(lines) - MOST_LINES + 1
-        lines[MOST_LINES - 1 :] = [f"… and {left} more lines; print(plan) shows all, plan.to_json() writes them"]
+        hidden_count = len(lines) - MOST_LINES + 1
+        lines[MOST_LINES - 1 :] = [
+            f"… and {hidden_count} more lines; print(plan) shows all, plan.to_json() writes them"
+        ]
     return "\n".join(lines)
 
 
@@ -216,12 +220,14 @@ def summary_of(plan: PlanData) -> pd.DataFrame:
     not_found = {missing.column for missing in plan.not_found}
     rows = []
     for unit in plan.units:
+        # A group with one column not found has no error to state.
         missed = any(name in not_found for name in unit.names)
+        # Unordered values have no unit: their error is a probability.
         changes = "chance of change" if unit.space.metric in UNORDERED else ""
         rows.append(
             {
                 "column": unit.label,
-                "space": _short(repr(unit.space)),
+                "space": _shorten(repr(unit.space)),
                 "mechanism": label_of(unit.mechanism),
                 "epsilon": unit.mechanism.budget.epsilon,
                 "delta": unit.mechanism.budget.delta,
@@ -235,19 +241,21 @@ def summary_of(plan: PlanData) -> pd.DataFrame:
 
 
 def digits(x: float) -> str:
-    """Return a number as notebooks show it."""
+    """Return a number in the format of notebooks."""
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e15 else f"{x:.4g}"
 
 
-def _short(text: str, width: int = 60) -> str:
+def _shorten(text: str, width: int = 60) -> str:
+    """Return a text cut to a width."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def first_digit(x: float) -> float:
-    """Return a positive number rounded up to its first digit, for what is known only about.
+    """Return a positive number rounded up to its first digit, for an approximate figure.
 
     >>> first_digit(5.9), first_digit(23.2), first_digit(14_300.0)
     (6.0, 30.0, 20000.0)
     """
+    # Rounded up: a figure too small would not suffice.
     size = 10.0 ** math.floor(math.log10(x))
     return math.ceil(x / size) * size
