@@ -200,7 +200,7 @@ class DpAccessor(FrameVerbs):
         instead = _INSTEAD.get(name) or did_you_mean(name, (n for n in dir(type(self)) if n[0] != "_")).strip()
         raise AttributeError(f".dp has no {name!r}" + (f": {instead}" if instead else ""))
 
-    def _lines(self) -> list[str]:
+    def _repr_lines(self) -> list[str]:
         try:
             info = self.release
         except NotSanitizedError:
@@ -213,32 +213,32 @@ class DpAccessor(FrameVerbs):
         return [f"<DataFrame.dp: {info.introduction}>", *info.lines(), NUMBERS]
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(self._repr_lines())
 
     def _repr_html_(self) -> str:
-        first, *rest = self._lines()
-        return notebook_html(first.strip("<>"), [("", rest)])
+        title, *other_lines = self._repr_lines()
+        return notebook_html(title.strip("<>"), [("", other_lines)])
 
 
-def _of_release(method: Callable[..., Any]) -> Callable[..., Any]:
+def _release_method(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of `Estimates` as one of the accessor, with its text and signature, and with ``clipped``."""
     signature = inspect.signature(method)
-    *others, last = signature.parameters.values()
-    end = [last] if last.kind is last.VAR_KEYWORD else []
+    *leading_parameters, last_parameter = signature.parameters.values()
+    options_parameters = [last_parameter] if last_parameter.kind is last_parameter.VAR_KEYWORD else []
     clipped = inspect.Parameter("clipped", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
 
     @wraps(method)
     def delegate(self: DpAccessor, *args: Any, clipped: bool = False, **options: Any) -> Any:
         return method(self.estimates(clipped=clipped), *args, **options)
 
-    parameters = [*others, *([] if end else [last]), clipped, *end]
+    parameters = [*leading_parameters, *([] if options_parameters else [last_parameter]), clipped, *options_parameters]
     vars(delegate)["__signature__"] = signature.replace(parameters=parameters)
     return delegate
 
 
-_OF_LIBRARY = ("clipped_at",)
+_INTERNAL_METHODS = ("clipped_at",)
 """Methods of `Estimates` that reports and plots ask, and nobody who has a release."""
 
 for _name, _method in inspect.getmembers(Estimates, inspect.isfunction):
-    if not _name.startswith("_") and _name not in _OF_LIBRARY and not hasattr(DpAccessor, _name):
-        setattr(DpAccessor, _name, _of_release(_method))
+    if not _name.startswith("_") and _name not in _INTERNAL_METHODS and not hasattr(DpAccessor, _name):
+        setattr(DpAccessor, _name, _release_method(_method))

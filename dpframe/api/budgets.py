@@ -68,17 +68,17 @@ class ReleaseBudget:
         if self.account is not None:
             if self.account.part is not None:
                 warn_of_parts(self.account, content(table))
-            return self.account.spend(cost, what, *self._names(table, cost, codes))
+            return self.account.spend(cost, what, *self._release_names(table, cost, codes))
         if what == INFERENCE:
             request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
-            if request in _requests:
+            if request in _inference_requests:
                 warn(
                     "spaces of such a table were inferred before in this process, and every time costs "
                     f"epsilon={cost.budget.epsilon:g}, delta={cost.budget.delta:g}; reuse them with spaces=plan, or "
                     "let a ledger= keep count",
                     RepeatedReleaseWarning,
                 )
-            _requests.add(request)
+            _inference_requests.add(request)
         elif self.ready is None:
             warn_if_released(table, cost.budget)
         return None
@@ -89,10 +89,10 @@ class ReleaseBudget:
         Raises `LedgerError` if the key has drawn this noise for another table; what was spent stays spent.
         """
         if self.account is not None and self.ready is not None and self.keyed:
-            draws = dict([self._draw(plan.digest, table_digest(table, codes, self.ready))])
+            draws = dict([self._draw_names(plan.digest, table_digest(table, codes, self.ready))])
             self.account.spend(cost, RELEASE, receipt, draws)
 
-    def _names(self, table: Table, cost: Cost, codes: Codes) -> tuple[str | None, Draws]:
+    def _release_names(self, table: Table, cost: Cost, codes: Codes) -> tuple[str | None, Draws]:
         """Return the id of a release under a key that was given, the same if repeated, and the noise that it draws.
 
         Without a key that was given the id is None.
@@ -100,23 +100,27 @@ class ReleaseBudget:
         if self.ready is None or self.account is None or cost.wanted is None:
             return None, {}
         # What has no digest is another table each time: under one key it would draw the same noise, and not be known.
-        tabled = table_digest(table, codes, self.ready) or secrets.token_bytes(32)
-        noise, source = self._draw(cost.wanted, tabled)
+        content_digest = table_digest(table, codes, self.ready) or secrets.token_bytes(32)
+        noise, source = self._draw_names(cost.wanted, content_digest)
         # What begins alike has the same noise, and what goes on alike is of the same table, too.
-        bound = job_keys.bind(tabled, cost.wanted)
-        identity = noise + source + job_keys.release_id(self.ready, self.account.name, bound)[:12]
+        binding = job_keys.bind(content_digest, cost.wanted)
+        identity = noise + source + job_keys.release_id(self.ready, self.account.name, binding)[:12]
         if not self.keyed:
             return identity, {}
-        asked = cost.inference
-        read = [] if asked is None else [(asked.digest, table_digest(table, {}, self.ready, asked.names))]
-        return identity, dict([(noise, source), *(self._draw(*one) for one in read)])
+        measurement = cost.inference
+        inference_draws = (
+            []
+            if measurement is None
+            else [(measurement.digest, table_digest(table, {}, self.ready, measurement.names))]
+        )
+        return identity, dict([(noise, source), *(self._draw_names(*draw) for draw in inference_draws)])
 
-    def _draw(self, noise: bytes, source: bytes | None) -> tuple[str, str]:
+    def _draw_names(self, noise: bytes, source: bytes | None) -> tuple[str, str]:
         """Return the name of noise and of the table that it is drawn for, as MACs under the key."""
         assert self.ready is not None
-        found = (noise, secrets.token_bytes(32) if source is None else source)
-        first, second = (job_keys.release_id(self.ready, "", digest)[:_MAC_LETTERS] for digest in found)
-        return first, second
+        digests = (noise, secrets.token_bytes(32) if source is None else source)
+        noise_name, table_name = (job_keys.release_id(self.ready, "", digest)[:_MAC_LETTERS] for digest in digests)
+        return noise_name, table_name
 
     def check_input(self, digest: bytes) -> None:
         """Raise `FileError` if rows that were drawn are not those that a stored key is bound to."""
@@ -147,7 +151,7 @@ class DoneRun:
     line: str
 
 
-_requests: set[bytes] = set()
+_inference_requests: set[bytes] = set()
 """Requests for private inference that this process has made without a ledger."""
 
 
@@ -203,15 +207,15 @@ def budget_of_input(
         return
     if key is not None:
         raise ParameterError("key and ledger do not go together: under a ledger every job keeps its own key")
-    wanted = request.digest
+    request_id = request.digest
     if account.part is not None:
-        wanted = hashlib.sha256(wanted + account.part.encode()).digest()
+        request_id = hashlib.sha256(request_id + account.part.encode()).digest()
     if account.run is not None:
-        wanted = hashlib.sha256(framed((b"run", wanted, account.run.encode()))).digest()
+        request_id = hashlib.sha256(framed((b"run", request_id, account.run.encode()))).digest()
     digest = digest_input()
     if account.part is not None and keyed is None:  # under a key every job has another
         warn_of_parts(account, digest)
-    binding, name = job_keys.bind(digest, wanted), job_keys.job_name(path)
+    binding, name = job_keys.bind(digest, request_id), job_keys.job_name(path)
     with job_keys.job(account.ledger, account.dataset, name, binding, keyed=keyed) as job:
         if runs.done(account, name) is not None:
             raise LedgerError(f"another process has just ended this run of {path}; start it again to see what it wrote")
@@ -227,15 +231,15 @@ def done_before(path: Path, request: Request, account: OpenAccount | None) -> Do
     run = None if account is None else runs.done(account, name)
     if account is None or run is None:
         return None
-    what = f"run {name_list([run.name])} of {path} was done at {run.when}"
-    another = "name another run, which is charged"
+    run_text = f"run {name_list([run.name])} of {path} was done at {run.when}"
+    remedy = "name another run, which is charged"
     if run.request != request.digest.hex():
-        raise LedgerError(f"{what} under another plan, or other options or versions; {another}")
+        raise LedgerError(f"{run_text} under another plan, or other options or versions; {remedy}")
     info = None
     with contextlib.suppress(FileError, PlanError, NotSanitizedError):
         text = open_input(path).text
         info = None if text is None else read_info(text)
     if info is None or info.digest != run.output:
-        raise LedgerError(f"{what}, and its release is no longer there: bring the file back, or {another}")
+        raise LedgerError(f"{run_text}, and its release is no longer there: bring the file back, or {remedy}")
     job_keys.clear(account.ledger, account.dataset, name)
-    return DoneRun(info, f"{what}: nothing was read, spent or drawn now")
+    return DoneRun(info, f"{run_text}: nothing was read, spent or drawn now")

@@ -63,7 +63,7 @@ class Expectation:
     @property
     def lines(self) -> list[str]:
         """What to expect in plain words, the two lines that matter first."""
-        value = {str(name): float(one) for name, one in self.table["expected"].items()}
+        value = {str(name): float(number) for name, number in self.table["expected"].items()}
         lines = first_lines(value, self.rows, str(self.table["of"].to_dict().get("lost", "")), self.texts)
         lines = lines[:1] if self.planned else lines
         if "lost" in value and "means" in value:
@@ -129,14 +129,20 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
     if (person := options.get("privacy_id")) is not None and person in table.names:
         options = {**options, "drop": (*options.get("drop", ()), person)}  # it does not leave
     request = Request(epsilon, delta, None, options, release=False)
-    valid = CheckedRequest.of(table, request, quiet=True)
-    lost, rows_for_found = valid.losses(table.n)
-    measured = valid.measurement
-    losses = {} if measured is None else {"lost": (lost, f"{len(measured.columns)}")}
-    said = _assumed(valid, tuple(options.get("drop", ())))
-    found, good = _forecast(valid.typical(table), table.n, losses, rows_for_found)
+    checked_request = CheckedRequest.of(table, request, quiet=True)
+    lost_columns, rows_without_losses = checked_request.losses(table.n)
+    measurement = checked_request.measurement
+    losses = {} if measurement is None else {"lost": (lost_columns, f"{len(measurement.columns)}")}
+    assumptions = _describe_assumptions(checked_request, tuple(options.get("drop", ())))
+    errors, good_rows = _forecast_errors(checked_request.typical(table), table.n, losses, rows_without_losses)
     return Expectation(
-        table.n, valid.promise.epsilon, valid.promise.delta, found, good, texts=valid.finds_texts, assumed=said
+        table.n,
+        checked_request.promise.epsilon,
+        checked_request.promise.delta,
+        errors,
+        good_rows,
+        texts=checked_request.finds_texts,
+        assumed=assumptions,
     )
 
 
@@ -144,40 +150,42 @@ def expected_of(plan: Plan) -> Expectation:
     """Return the same of a plan that is made: of its own spaces and rows, which must be known."""
     rows, inferred = plan.n or 0, plan.inferred
     losses = {} if inferred is None else {"lost": (float(len(plan.not_found)), f"{len(inferred.columns)}")}
-    found, good = _forecast(plan, rows, losses, rows)
-    return Expectation(rows, plan.epsilon, plan.delta, found, good, planned=True)
+    errors, good_rows = _forecast_errors(plan, rows, losses, rows)
+    return Expectation(rows, plan.epsilon, plan.delta, errors, good_rows, planned=True)
 
 
-def _forecast(plan: Plan, rows: int, losses: Mapping[str, tuple[float, str]], least: int) -> tuple[pd.DataFrame, int]:
+def _forecast_errors(
+    plan: Plan, rows: int, losses: Mapping[str, tuple[float, str]], least_rows: int
+) -> tuple[pd.DataFrame, int]:
     """Return what to expect by what it is of, and the rows from which on it is good: all forecasts are this one."""
     values = dict(expected_errors(plan, max(rows, 1)))
     ratio = max([values[name][0] / GOOD for name in ("means",) if name in values] + [0.0])
     ratio = max(ratio, values["counts"][0] / max(rows, 1) / GOOD if "counts" in values else 0.0)
-    good = max(math.ceil(rows * ratio), least)
-    found = pd.DataFrame.from_dict({**values, **losses}, orient="index", columns=["expected", "of"])
-    found.index.name = "what"
-    digits_kept = 10 ** max(len(str(good)) - 2, 0)
-    return found, -(-good // digits_kept) * digits_kept
+    good_rows = max(math.ceil(rows * ratio), least_rows)
+    errors = pd.DataFrame.from_dict({**values, **losses}, orient="index", columns=["expected", "of"])
+    errors.index.name = "what"
+    digits_kept = 10 ** max(len(str(good_rows)) - 2, 0)
+    return errors, -(-good_rows // digits_kept) * digits_kept
 
 
-def _assumed(valid: CheckedRequest, asked: Collection[str]) -> tuple[str, ...]:
+def _describe_assumptions(checked_request: CheckedRequest, requested_drops: Collection[str]) -> tuple[str, ...]:
     """Return what the forecast rests on: why that of a plan, whose spaces are known, may be another."""
-    said = []
-    columns = () if valid.measurement is None else valid.measurement.columns
+    assumptions = []
+    columns = () if checked_request.measurement is None else checked_request.measurement.columns
     if any(column.written for column in columns):
-        said.append(
+        assumptions.append(
             f"taken: each of the {len(columns)} columns to infer is text of five categories, as CSV has no types; "
             "declare spaces={…} of numbers for a nearer forecast"
         )
     elif columns:
-        said.append(
+        assumptions.append(
             f"taken: of the {len(columns)} columns to infer numbers have a thousand values, text five categories; "
             "the plan's own forecast is of the spaces that are found"
         )
-    left = [name for name in valid.options.get("drop", ()) if name not in asked]
-    if left:
-        said.append(f"left out, as a release leaves them: {name_list(left)}")
-    return tuple(said)
+    dropped_names = [name for name in checked_request.options.get("drop", ()) if name not in requested_drops]
+    if dropped_names:
+        assumptions.append(f"left out, as a release leaves them: {name_list(dropped_names)}")
+    return tuple(assumptions)
 
 
 def draft_spaces(table: Any) -> DraftedSpaces:

@@ -44,12 +44,12 @@ def drawn_file(
     sink = Sink(path, "snappy")
     estimates = Estimates(table)
     parts = synthetic_batches(estimates, n_rows, random_state, BATCH_ROWS)
-    with sink.publishing() as (file, describe), ExitStack() as opened:
+    with sink.publishing() as (file, describe), ExitStack() as stack:
         writer: Writer | None = None
         for part in parts:
             if writer is None:
                 sink.check(part.schema)
-                writer = opened.enter_context(sink.open(file, part.schema))
+                writer = stack.enter_context(sink.open(file, part.schema))
             writer.write(part, BATCH_ROWS)
             count += part.num_rows
             if progress is not None:

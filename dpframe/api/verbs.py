@@ -224,40 +224,43 @@ def sanitize(
     >>> safe.shape, safe.index.name
     ((1000, 2), 'shuffled')
     """
-    path = _target_of(target)
+    path = _target_path(target)
     engine = engine_of(source)
     if engine is not None:
-        account: Any = {"ledger": ledger, "dataset": dataset}
-        how: Any = {"epsilon": epsilon, "delta": delta, "id": id, "key": key, "compression": compression}
-        return engine.sanitize(source, plan, path, **how, **account, **options)
+        ledger_options: Any = {"ledger": ledger, "dataset": dataset}
+        engine_options: Any = {"epsilon": epsilon, "delta": delta, "id": id, "key": key, "compression": compression}
+        return engine.sanitize(source, plan, path, **engine_options, **ledger_options, **options)
     _check_no_id(id)
-    request, paid = Request(epsilon, delta, plan, options), OpenAccount.of(ledger, dataset, runs=path is not None)
+    request, open_account = (
+        Request(epsilon, delta, plan, options),
+        OpenAccount.of(ledger, dataset, runs=path is not None),
+    )
     writing = Writing(batch_rows, threads, compression, progress)
     if path is None:
-        budget = ReleaseBudget(paid, key)
+        budget = ReleaseBudget(open_account, key)
         if not isinstance(source, str | Path):
             return carry_out(wrap(source), request, budget, drawn)
-        if paid is not None and key is not None:
+        if open_account is not None and key is not None:
             raise ParameterError("key and ledger do not go together for files: leave key out, or name a target")
         # By way of a file of its own, which has released rows only.
         with tempfile.TemporaryDirectory(prefix="dpframe-") as folder, staged(source, Path(folder)) as table:
-            written = Path(folder) / "release.parquet"
-            _written(table, written, request, budget, writing)
-            return read(written)
+            release_path = Path(folder) / "release.parquet"
+            _write_release(table, release_path, request, budget, writing)
+            return read(release_path)
     check_place(path)
-    before = done_before(path, request, paid)
-    if before is not None:
-        warn(before.line, RepeatedReleaseWarning)
-        return before.info
+    earlier_run = done_before(path, request, open_account)
+    if earlier_run is not None:
+        warn(earlier_run.line, RepeatedReleaseWarning)
+        return earlier_run.info
     if isinstance(source, pd.DataFrame):
-        return _frame_written(source, Sink(path, compression), request, paid, key)
+        return _write_frame_release(source, Sink(path, compression), request, open_account, key)
     with staged(source, path.parent) as table:
         check_target(path, table)
-        with budget_of_input(table.digest, path, request, paid, key, table.keyed_digest) as budget:
-            return budget.done(_written(table, path, request, budget, writing))
+        with budget_of_input(table.digest, path, request, open_account, key, table.keyed_digest) as budget:
+            return budget.done(_write_release(table, path, request, budget, writing))
 
 
-def _target_of(target: Any) -> Path | None:
+def _target_path(target: Any) -> Path | None:
     if target is None:
         return None
     if not isinstance(target, str | Path):
@@ -268,7 +271,7 @@ def _target_of(target: Any) -> Path | None:
     return Path(target)
 
 
-def _leaving(names: Sequence[str], request: Request) -> list[str]:
+def _released_columns(names: Sequence[str], request: Request) -> list[str]:
     """Return the columns that a request does not leave out by name."""
     options, plan = request.options, request.plan
     drop = (options.get("drop") or ()) if plan is None else plan.drop
@@ -276,57 +279,61 @@ def _leaving(names: Sequence[str], request: Request) -> list[str]:
     return [name for name in names if name not in drop and name != person]
 
 
-def _written(table: FileInput, path: Path, request: Request, budget: ReleaseBudget, writing: Writing) -> ReleaseInfo:
+def _write_release(
+    table: FileInput, path: Path, request: Request, budget: ReleaseBudget, writing: Writing
+) -> ReleaseInfo:
     """Write the release of files, or of a stream, and return what it says about itself."""
     sink = Sink(path, writing.compression)
-    sink.check(table.schema.field(name) for name in _leaving(table.names, request))
-    shown = writing.progress or (lambda done, total: None)
+    sink.check(table.schema.field(name) for name in _released_columns(table.names, request))
+    show_progress = writing.progress or (lambda done, total: None)
     threads = usual_threads() if writing.threads is None else writing.threads
 
-    def converted(chosen: FileInput, ready: Ready) -> ReleaseInfo:
-        rows = Conversion(chosen, ready.plan, ready.own, ready.key, writing.batch_rows, shown, threads, ready.part)
+    def convert(chosen_table: FileInput, ready: Ready) -> ReleaseInfo:
+        rows = Conversion(
+            chosen_table, ready.plan, ready.own, ready.key, writing.batch_rows, show_progress, threads, ready.part
+        )
         with sink.publishing() as (file, describe):
             info = rows.run(file, sink)
             describe(info.to_json())
         return info
 
-    return carry_out(table, request, budget, converted)
+    return carry_out(table, request, budget, convert)
 
 
-def _frame_written(
+def _write_frame_release(
     source: pd.DataFrame, sink: Sink, request: Request, account: OpenAccount | None, key: bytes | None
 ) -> ReleaseInfo:
     """Write the release of a frame in memory, and return what it says about itself."""
     frame = wrap(source)
     facts = repr((frame.names, frame.n)).encode()
 
-    def keyed(key: bytes) -> bytes:
+    def digest_frame(key: bytes) -> bytes:
         # What has no digest is not known again, so that an interrupted run of it cannot be repeated.
         return table_digest(frame, {}, key) or secrets.token_bytes(32)
 
-    def opened(spaces: Mapping[str, Space]) -> list[pa.Field]:
+    def object_fields(spaces: Mapping[str, Space]) -> list[pa.Field]:
         # Objects have the type of their space.
         fields = frame.fields([name for name in spaces if name in frame.names])
         return [pa.field(field.name, spaces[field.name].natural_type) for field in fields if is_open(field.type)]
 
-    def fits(checked: CheckedRequest) -> None:
+    def check_sink(checked: CheckedRequest) -> None:
         # The entries of a categorical follow the rows; what passes through is public.
-        typed = [name for name in checked.randomised if not isinstance(source[name].dtype, pd.CategoricalDtype)]
-        for part in (source.iloc[:0][typed], source[list(checked.passthrough)]):
+        typed_names = [name for name in checked.randomised if not isinstance(source[name].dtype, pd.CategoricalDtype)]
+        for part in (source.iloc[:0][typed_names], source[list(checked.passthrough)]):
             sink.check(as_table(part).schema)
-        sink.check(opened(checked.spaces))
+        sink.check(object_fields(checked.spaces))
 
-    with budget_of_input(lambda: facts, sink.path, request, account, key, keyed) as budget:
+    with budget_of_input(lambda: facts, sink.path, request, account, key, digest_frame) as budget:
 
-        def written(chosen: Frame, ready: Ready) -> ReleaseInfo:
-            safe = drawn(chosen, ready)
+        def write_release(chosen_frame: Frame, ready: Ready) -> ReleaseInfo:
+            safe = drawn(chosen_frame, ready)
             # What inference finds objects to be is known when it is paid for: what the format cannot hold is text.
-            for field in opened(ready.plan.spaces):
+            for field in object_fields(ready.plan.spaces):
                 if not sink.holds(field):
                     safe[field.name] = safe[field.name].astype(object).map(written_text, na_action="ignore")
             return write(safe, sink.path, compression=sink.compression)
 
-        return budget.done(carry_out(frame, request, budget, written, fits))
+        return budget.done(carry_out(frame, request, budget, write_release, check_sink))
 
 
 def sanitize_parquet(
@@ -358,9 +365,9 @@ def sanitize_parquet(
     return info
 
 
-_keywords = inspect.signature(sanitize).parameters.values()
+_sanitize_parameters = inspect.signature(sanitize).parameters.values()
 vars(sanitize_parquet)["__signature__"] = inspect.Signature(
-    [one.replace(default=one.empty) if one.name == "target" else one for one in _keywords],
+    [p.replace(default=p.empty) if p.name == "target" else p for p in _sanitize_parameters],
     return_annotation="ReleaseInfo",
 )
 

@@ -29,7 +29,7 @@ from dpframe.totals.counts import Codes
 
 ROWS = 1 << 16
 """Rows that are counted at a time."""
-_SMALL = 1 << 24
+_LARGEST_RESPONSE_SPACE = 1 << 24
 """Codes up to which any space has randomised response, the channel that is made fastest."""
 
 
@@ -44,18 +44,18 @@ class QueryColumn:
     def of(cls, field: Field, declared: Mapping[str, Any]) -> QueryColumn:
         """Take the declared space of a column, or the one that its type says."""
         name = field.name
-        known = declared_space(field, declared) if name in declared else from_type(field)
-        if known is None:
+        space = declared_space(field, declared) if name in declared else from_type(field)
+        if space is None:
             raise ParameterError(
                 f"column {name_list([name])} has no space, which questions need; pass "
                 f"spaces={{{name!r}: {placeholder(field.type)}}} (Nullable(…) around a space keeps nulls)"
             )
-        if (known.code_words and not known.holds_sets) or len(known.sizes) > 1:
+        if (space.code_words and not space.holds_sets) or len(space.sizes) > 1:
             raise ParameterError(
-                f"column {name_list([name])} holds {known.noun if known.code_words else 'tuples'}, which questions do "
+                f"column {name_list([name])} holds {space.noun if space.code_words else 'tuples'}, which questions do "
                 "not count; release the table, and ask its estimates"
             )
-        return cls(field, known)
+        return cls(field, space)
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class QueryColumn:
     @cached_property
     def column(self) -> Column:
         """The column for axes and conditions, which use only its name and space: the channel is a placeholder."""
-        tag = "randomized_response" if self.space.size <= _SMALL else None
+        tag = "randomized_response" if self.space.size <= _LARGEST_RESPONSE_SPACE else None
         return Column(self.name, self.space, mechanism_for(self.space, 1.0, 0.0, tag))
 
     @property
@@ -97,8 +97,8 @@ class QueryColumn:
 
     def numeric(self, question: str, times: bool = True) -> QueryColumn:
         """Return it, or raise `ParameterError` unless its values are numbers on a line (or booleans)."""
-        line = self.space.inner_space.metric == "line" or self.space.values <= 2
-        if not self.space.is_numeric or not line:
+        is_line = self.space.inner_space.metric == "line" or self.space.values <= 2
+        if not self.space.is_numeric or not is_line:
             raise ParameterError(
                 f"column {name_list([self.name])} holds no numbers, which {question} needs; histogram and most_common "
                 "count its values"

@@ -43,7 +43,7 @@ class TotalBudget:
         epsilon, delta = down(part.loss * share), down(part.slack * share)
         if self.step is None:
             return Portion(Budget(epsilon, delta))
-        step = self._step(share)
+        step = self._step_of_share(share)
         return Portion(Budget(min(step_epsilon(step, delta), self.promise.epsilon), delta), step)
 
     def portions(self, share: Fraction) -> list[Portion]:
@@ -51,10 +51,10 @@ class TotalBudget:
 
         Pure noise costs little of (ε, δ), and much of the step that adds up.
         """
-        alone = [Portion(self.promise)] if share == 1 and self.step is not None else []
-        return [self.portion(share), *alone]
+        one_time_portions = [Portion(self.promise)] if share == 1 and self.step is not None else []
+        return [self.portion(share), *one_time_portions]
 
-    def _step(self, share: Fraction) -> Step:
+    def _step_of_share(self, share: Fraction) -> Step:
         assert self.step is not None
         mu = share_of_step(self.step, round_down(share)).mu
         return Step(mu, round_down(Fraction(self.step.delta) * share))
@@ -64,22 +64,22 @@ class TotalBudget:
         part = decimals(self.promise.epsilon, self.promise.delta)
         if self.step is None or share in (0, 1):
             return Amount(rounded(part.loss * share), rounded(part.slack * share))
-        epsilon = min(step_epsilon(self._step(share), self.promise.delta), self.promise.epsilon)
-        about = rounded(Fraction(epsilon) * (1 + _ROUND * (1 if rounded is up else -1)))
-        return Amount(min(about, self.promise.epsilon), self.promise.delta)
+        epsilon = min(step_epsilon(self._step_of_share(share), self.promise.delta), self.promise.epsilon)
+        rounded_epsilon = rounded(Fraction(epsilon) * (1 + _ROUNDING_TOLERANCE * (1 if rounded is up else -1)))
+        return Amount(min(rounded_epsilon, self.promise.epsilon), self.promise.delta)
 
 
-_ROUND = Fraction(1, 10**12)
+_ROUNDING_TOLERANCE = Fraction(1, 10**12)
 """What a root and a bisection may leave off."""
 
 
-def _curved(promise: Budget) -> TotalBudget:
+def _gaussian_total(promise: Budget) -> TotalBudget:
     if promise.delta == 0:
         raise ParameterError('accounting="gaussian" needs a delta above 0; raise delta, or take accounting="basic"')
     return TotalBudget(promise, promise_step(promise))
 
 
-_TOTAL_BUDGETS: Mapping[str, Callable[[Budget], TotalBudget]] = {"basic": TotalBudget, "gaussian": _curved}
+_TOTAL_BUDGETS: Mapping[str, Callable[[Budget], TotalBudget]] = {"basic": TotalBudget, "gaussian": _gaussian_total}
 
 
 def check_share(share: Any) -> Fraction:

@@ -93,13 +93,13 @@ class OpenAccount(Account):
         is used again.
         """
         inferred = plan.inferred
-        if inferred is None or inferred.receipt is None or not self._paid(inferred):
+        if inferred is None or inferred.receipt is None or not self._has_paid(inferred):
             return Cost(plan.release, plan.step, unit=plan.unit)
         if inferred.step is None:
             return Cost(difference(plan.release, inferred.budget), unit=plan.unit)
         return Cost(plan.released, plan.step_beside_inference, unit=plan.unit)
 
-    def _paid(self, inferred: Inferred) -> bool:
+    def _has_paid(self, inferred: Inferred) -> bool:
         """Return whether this dataset's ledger has the receipt of an inference, of at least as much."""
         entry = None if inferred.receipt is None else self.ledger.find(inferred.receipt)
         if entry is None or (entry.dataset, entry.part, entry.what) != (self.dataset, self.part, INFERENCE):
@@ -117,21 +117,21 @@ class OpenAccount(Account):
 
         Raises `LedgerError` if the dataset has an inference of this id at another cost.
         """
-        for one in () if inferred is None else inferred.each:
-            if not self._paid(one):
-                where = [self.dataset] if self.part is None else [self.dataset, self.part]
-                name = json.dumps([*where, one.id or secrets.token_hex(16)])
+        for past_inference in () if inferred is None else inferred.each:
+            if not self._has_paid(past_inference):
+                account_names = [self.dataset] if self.part is None else [self.dataset, self.part]
+                name = json.dumps([*account_names, past_inference.id or secrets.token_hex(16)])
                 receipt = hashlib.sha256(name.encode()).hexdigest()[:32]
-                self._enter(receipt, Cost(one.budget, one.step, unit=unit), INFERENCE)
+                self._enter_spend(receipt, Cost(past_inference.budget, past_inference.step, unit=unit), INFERENCE)
 
     def spend(self, cost: Cost, what: str = "release", receipt: str | None = None, draws: Draws | None = None) -> str:
         """Enter a spend, for good, and return its receipt; one of a name that is given is entered once.
 
         ``draws``: see `Ledger.spend`; a release that drew all of it before has a receipt already.
         """
-        return self._enter(secrets.token_hex(16) if receipt is None else receipt, cost, what, draws)
+        return self._enter_spend(secrets.token_hex(16) if receipt is None else receipt, cost, what, draws)
 
-    def _enter(self, receipt: str, cost: Cost, what: str, draws: Draws | None = None) -> str:
+    def _enter_spend(self, receipt: str, cost: Cost, what: str, draws: Draws | None = None) -> str:
         entry = self.ledger.spend(
             self.dataset,
             cost.budget.epsilon,

@@ -67,7 +67,7 @@ class Report:
         return table
 
     @property
-    def _shown(self) -> pd.DataFrame:
+    def _printed_table(self) -> pd.DataFrame:
         """The table as it is printed, with mechanisms under the names that readers know."""
         return self.to_frame().assign(mechanism=lambda table: table["mechanism"].map(mechanism_name))
 
@@ -76,14 +76,14 @@ class Report:
         """What is proved of the plan and, where the table is given, whether its rows are those released."""
         if isinstance(self.table, str | Path):
             return verify(self.table)
-        proved = self.info.plan.verify()
+        proofs = self.info.plan.verify()
         if self.table is None:
-            return proved
+            return proofs
         if Source(self.table, None, quiet=True).verify():
             return replace(
-                proved, checks=(*proved.checks, f"the table holds the {self.info.n:,} rows that were released")
+                proofs, checks=(*proofs.checks, f"the table holds the {self.info.n:,} rows that were released")
             )
-        return replace(proved, failures=(*proved.failures, "the rows are not those that were released under this plan"))
+        return replace(proofs, failures=(*proofs.failures, "the rows are not those that were released under this plan"))
 
     def to_html(self) -> str:
         """Return the report as one self-contained HTML page, the same text for the same release.
@@ -101,20 +101,20 @@ class Report:
         write_text(path, self.to_html())
 
     def __str__(self) -> str:
-        table = self._shown.to_string(float_format=_digits, max_colwidth=60)
-        return "\n".join([*self._lines, "", table, "", *_LEGEND])
+        table = self._printed_table.to_string(float_format=_format_number, max_colwidth=60)
+        return "\n".join([*self._lines, "", table, "", *_LEGEND_LINES])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return notebook_html("dpframe report", [("", self._lines)], self._shown, _digits, _LEGEND)
+        return notebook_html("dpframe report", [("", self._lines)], self._printed_table, _format_number, _LEGEND_LINES)
 
 
-def _digits(x: float) -> str:
+def _format_number(x: float) -> str:
     return f"{x:,.0f}" if 10_000 <= abs(x) < 1e15 else f"{x:.4g}"
 
 
-_LEGEND = (
+_LEGEND_LINES = (
     "expected_error: the worst expected distance between a value and its release, in its unit.",
     "error_bound_6, error_bound_7: what no mechanism at the same epsilon and delta can be below, by Theorem 6, "
     "(1−δ)·diam/(2(1+e^ε)), and for m+1 values at least κ apart by Theorem 7, (1−δ)·κm/(m+e^ε) "
