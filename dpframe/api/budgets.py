@@ -1,4 +1,4 @@
-"""Where a release is paid from: nothing but this process, an account, or a job whose key outlives an interruption."""
+"""Budgets that pay for a release: of this process alone, of an account, or of a job with a stored key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MAC_LETTERS = 10
 
 @dataclass
 class ReleaseBudget:
-    """Where a request is paid from, and the secret key that is drawn with once it is paid.
+    """The budget that pays for a request, and the secret key of its noise.
 
     Without an account nothing is entered; ``ready`` is the key that an entry point was given.
     """
@@ -55,11 +55,11 @@ class ReleaseBudget:
             Keystream(self.ready)  # a wrong key is refused before anything is spent
 
     def cost(self, plan: Plan) -> Cost:
-        """Return what a release under a plan costs."""
+        """Return the cost of a release under a plan."""
         return Cost(plan.release, unit=plan.unit) if self.account is None else self.account.cost(plan)
 
     def settle(self, reused: Inferred | None, unit: Unit) -> None:
-        """Enter what finding the spaces of another plan has cost, if they are taken from it."""
+        """Enter the cost of another plan's inference, if its spaces are reused."""
         if self.account is not None:
             self.account.settle(reused, unit)
 
@@ -93,16 +93,16 @@ class ReleaseBudget:
             self.account.spend(cost, RELEASE, receipt, draws)
 
     def _release_names(self, table: Table, cost: Cost, codes: Codes) -> tuple[str | None, Draws]:
-        """Return the id of a release under a key that was given, the same if repeated, and the noise that it draws.
+        """Return the id of a release under the caller's key, equal for a repetition, and the names of its noise.
 
-        Without a key that was given the id is None.
+        Without a key of the caller the id is None.
         """
         if self.ready is None or self.account is None or cost.wanted is None:
             return None, {}
-        # What has no digest is another table each time: under one key it would draw the same noise, and not be known.
+        # A table without a digest counts as new each time: one key would draw equal noise for it, unrecognised.
         content_digest = table_digest(table, codes, self.ready) or secrets.token_bytes(32)
         noise, source = self._draw_names(cost.wanted, content_digest)
-        # What begins alike has the same noise, and what goes on alike is of the same table, too.
+        # Ids with an equal beginning have equal noise; an equal continuation means an equal table, too.
         binding = job_keys.bind(content_digest, cost.wanted)
         identity = noise + source + job_keys.release_id(self.ready, self.account.name, binding)[:12]
         if not self.keyed:
@@ -126,7 +126,7 @@ class ReleaseBudget:
         """Raise `FileError` if rows that were drawn are not those that a stored key is bound to."""
 
     def done(self, info: ReleaseInfo) -> ReleaseInfo:
-        """Return what a release says about itself that is complete where it was to be written."""
+        """Return the description of a release that is completely written."""
         return info
 
     @property
@@ -145,7 +145,7 @@ class ReleaseBudget:
 
 @dataclass(frozen=True)
 class DoneRun:
-    """A run that was done before: what its release says about itself, and the line that says so."""
+    """A run that was done before: its release's description, and the line that reports it."""
 
     info: ReleaseInfo
     line: str
@@ -163,7 +163,7 @@ class JobBudget(ReleaseBudget):
     request: Request = field(kw_only=True)
 
     def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
-        """Enter the spend; that of an interrupted run is found there and costs nothing more."""
+        """Enter the spend; an interrupted run's spend is found in the ledger and costs nothing more."""
         part, run = (None, None) if self.account is None else (self.account.part, self.account.run)
         note = what if run is None else f"{what}, run {run}"
         return self.job.spend(cost.budget.epsilon, cost.budget.delta, note, cost.step, part, cost.unit).release_id
@@ -198,9 +198,9 @@ def budget_of_input(
     key: bytes | None,
     keyed: Callable[[bytes], bytes] | None = None,
 ) -> Iterator[ReleaseBudget]:
-    """Give what a release of an input is paid from: under a ledger a job, whose key goes when all is written.
+    """Yield the budget of a release of an input: under a ledger a job, whose key is deleted after the last write.
 
-    The input has a digest, or one under a key; both are taken where there is a ledger.
+    The input has a digest, or a keyed digest; both are computed only under a ledger.
     """
     if account is None:
         yield ReleaseBudget(None, key)

@@ -1,4 +1,4 @@
-"""What a plan does to a table before any noise, and how near a release of it would come: only for the curator."""
+"""Changes that a plan makes to a table before any noise, and errors of one release: only for the curator."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CHANGES = {
     "cut": "of the sets lose items: undeclared ones, or those beyond the largest size",
     "imputed": "of the values are null and become the middle of the bounds, or 'other' or the first category",
 }
-"""What is said of a share of a column that its space changes."""
+"""Words for the share of a column that its space changes, by kind of change."""
 
 
 def _clipping_text(shift: Any, narrowed: float, change: str) -> str:
@@ -58,7 +58,7 @@ TITLE = "ONLY FOR THE CURATOR: exact numbers of the data, protected by nothing; 
 
 @dataclass(frozen=True)
 class CuratorCheck:
-    """What coding changes in each column, and the errors of one release against the raw truth.
+    """Changes by coding in each column, and the errors of one release against the raw truth.
 
     It holds exact numbers of the data and has no form in which it could travel with a release: it cannot be pickled,
     and its tables are no table that `attach` or `write` takes.
@@ -68,11 +68,11 @@ class CuratorCheck:
     columns
         A row per column: shares of rows that are ``null``, ``imputed`` (nulls that become a value), ``clamped`` to
         bounds, ``rounded`` (within the bounds of whole numbers, and between two steps), ``outside`` the categories, and
-        ``cut`` (sets that lose items); ``shift``, what that moves: a mean, or the share of rows with another value;
-        ``narrowed``, the part of a standard deviation that is lost. ``refused`` says what stops a release.
+        ``cut`` (sets that lose items); ``shift`` of the mean, or the share of rows with another value;
+        ``narrowed``, the part of a standard deviation that is lost. ``refused`` is the reason of a refused release.
     errors
         A row per statistic: the ``forecast`` standard error, and the ``error`` of one release, thrown away, against the
-        raw truth: root mean square over the cells. Empty where a column is refused.
+        raw truth: root mean square over the cells. Empty if a column is refused.
     rules
         A row per rule of the plan: the share of rows that break it, and so are ``mended``.
     person
@@ -91,7 +91,7 @@ class CuratorCheck:
 
     @property
     def lines(self) -> list[str]:
-        """What to mend, in plain words: a line per column that is refused or changed, for lost decimals, and per rule.
+        """Changes to mend, in plain words: a line per refused or changed column, for lost decimals, and per rule.
 
         Examples
         --------
@@ -188,7 +188,7 @@ def check(
     drop: Sequence[str] = (),
     privacy_id: str | None = None,
 ) -> CuratorCheck:
-    """Look at the data: what a plan clamps, cuts and cannot hold, and how near a release comes to the truth.
+    """Return the shares of values that a plan clamps, cuts and refuses, and the errors of one release.
 
     It costs no budget as long as nobody but the curator sees it.
 
@@ -204,7 +204,7 @@ def check(
     drop
         With ``spaces``, columns to be left out, which may be declared in none.
     privacy_id
-        With ``spaces``, the column that names each row's person: what is counted is one row of everyone.
+        With ``spaces``, the column that names each row's person: one row of everyone is counted.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def check(
 
 
 def checked(table: Any, plan: Plan, tried: bool) -> CuratorCheck:
-    """Return the same of a plan, which is ``tried`` in a release or only says spaces."""
+    """Return the check of a plan, which is ``tried`` in a release or only declares spaces."""
     frame = of_persons(raw_frame(table, plan, "check"), Request(plan=plan), secrets.token_bytes(32))
     if tried:
         check_columns(frame.names, plan)
@@ -256,7 +256,7 @@ def checked(table: Any, plan: Plan, tried: bool) -> CuratorCheck:
 def declared_plan(
     table: Table, spaces: Mapping[str, Any] | None, drop: Sequence[str] = (), privacy_id: str | None = None
 ) -> Plan:
-    """Return a plan of only the declared columns, with which to look at what their spaces do; nothing is spent."""
+    """Return a plan of only the declared columns, to check their spaces; nothing is spent."""
     if spaces is None or (isinstance(spaces, Mapping) and not spaces):
         raise ParameterError('give a plan, or spaces={…}, e.g. check(spaces={"age": (0, 120)})')
     if not isinstance(spaces, Mapping):
@@ -273,7 +273,7 @@ _COLUMN_HEADS = ["null", "imputed", "clamped", "rounded", "outside", "cut", "shi
 
 
 def _check_column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> dict[str, Any]:
-    """Return what coding changes in a column, whose codes are kept."""
+    """Return the changes by coding in a column, and store its codes."""
     raw = frame.array(name)
     present = pc.is_valid(raw).to_numpy(zero_copy_only=False)
     column_facts: dict[str, Any] = {"null": 1 - present.mean() if len(raw) else 0.0}
@@ -368,7 +368,7 @@ def _release_errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.Da
 def _rms_error(
     estimates: Estimates, plan: Plan, codes: Codes, frame: Frame, statistic: str, names: list[str]
 ) -> float | None:
-    """Return the root mean square error over the cells of a statistic; None for what is not compared."""
+    """Return the root mean square error over the cells of a statistic; None for statistics that are not compared."""
     if statistic == "mean":
         estimate: Any = estimates.mean(names[0])["estimate"]
         truth: Any = _to_series(decoded(frame.array(names[0]))).mean()

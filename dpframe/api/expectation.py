@@ -1,4 +1,4 @@
-"""What to expect of a release before anything is spent: from only the schema, the number of rows and ε."""
+"""Expected errors of a release before anything is spent: from only the schema, the number of rows and ε."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOOD = 0.05
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a release of a table like this one will show.
+    """Expected errors and losses of a release of such a table.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ class Expectation:
     texts
         Whether values of columns of text are to be found. They are taken as few; columns of many are not found.
     planned
-        Whether it is of a plan, whose spaces are known: what inference found of them is no forecast.
+        Whether it is of a plan with known spaces: its inference is done, and no forecast.
     assumed
-        What was taken for columns whose spaces are still to be inferred, and which are left out.
+        Assumptions about columns whose spaces are still to be inferred, and the columns that are left out.
 
     It reads types, names and the number of rows, and is equal for two tables of one schema.
     """
@@ -62,7 +62,7 @@ class Expectation:
 
     @property
     def lines(self) -> list[str]:
-        """What to expect in plain words, the two lines that matter first."""
+        """The expectation in plain words, the two most important lines first."""
         value = {str(name): float(number) for name, number in self.table["expected"].items()}
         lines = first_lines(value, self.rows, str(self.table["of"].to_dict().get("lost", "")), self.texts)
         lines = lines[:1] if self.planned else lines
@@ -92,7 +92,7 @@ class Expectation:
 def expect(
     table: Any, epsilon: float | None = None, delta: float | None = None, **options: Unpack[PlanOptions]
 ) -> Expectation:
-    """Return what to expect of a release, before anything is spent.
+    """Return the expected errors and losses of a release, before anything is spent.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def expect(
 
 
 def expected(table: Table, epsilon: float | None, delta: float | None, options: PlanOptions) -> Expectation:
-    """Return the same of any source."""
+    """Return the expectation of any source."""
     if options.get("infer") == "data":
         raise ParameterError('expect reads no data; leave infer="data" out')
     if (person := options.get("privacy_id")) is not None and person in table.names:
@@ -147,7 +147,7 @@ def expected(table: Table, epsilon: float | None, delta: float | None, options: 
 
 
 def expected_of(plan: Plan) -> Expectation:
-    """Return the same of a plan that is made: of its own spaces and rows, which must be known."""
+    """Return the expectation of a plan, from its spaces and its known number of rows."""
     rows, inferred = plan.n or 0, plan.inferred
     losses = {} if inferred is None else {"lost": (float(len(plan.not_found)), f"{len(inferred.columns)}")}
     errors, good_rows = _forecast_errors(plan, rows, losses, rows)
@@ -157,7 +157,7 @@ def expected_of(plan: Plan) -> Expectation:
 def _forecast_errors(
     plan: Plan, rows: int, losses: Mapping[str, tuple[float, str]], least_rows: int
 ) -> tuple[pd.DataFrame, int]:
-    """Return what to expect by what it is of, and the rows from which on it is good: all forecasts are this one."""
+    """Return the table of expected errors, and the number of rows from which they are good; all forecasts use it."""
     values = dict(expected_errors(plan, max(rows, 1)))
     ratio = max([values[name][0] / GOOD for name in ("means",) if name in values] + [0.0])
     ratio = max(ratio, values["counts"][0] / max(rows, 1) / GOOD if "counts" in values else 0.0)
@@ -169,7 +169,7 @@ def _forecast_errors(
 
 
 def _describe_assumptions(checked_request: CheckedRequest, requested_drops: Collection[str]) -> tuple[str, ...]:
-    """Return what the forecast rests on: why that of a plan, whose spaces are known, may be another."""
+    """Return the assumptions of the forecast, by which it may differ from a plan's own."""
     assumptions = []
     columns = () if checked_request.measurement is None else checked_request.measurement.columns
     if any(column.written for column in columns):

@@ -1,4 +1,4 @@
-"""Errors and losses to expect of a plan, from the schema and the number of rows; and the warning of what was lost."""
+"""Expected errors and losses of a plan, from the schema and the number of rows; and warnings of actual losses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpframe.spaces.field import Field
 def first_lines(value: Mapping[str, float], rows: int, of: str, texts: bool) -> list[str]:
     """Return the two lines that matter most: how far off counts and means will be, and how many columns are lost.
 
-    ``value``: half-widths of 95 % intervals and the number of lost columns, by what they are of. ``of``: the number of
+    ``value``: half-widths of 95 % intervals and the number of lost columns, by statistic. ``of``: the number of
     columns whose spaces are inferred. ``texts``: whether there is text among them: text of many values is never found,
     and how many it has is private.
     """
@@ -53,7 +53,7 @@ def typical_space(column: Field) -> Space:
 
 
 def expected_errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
-    """Return half-widths of 95 % intervals, by what they are of: the median over columns whose spaces are known."""
+    """Return half-widths of 95 % intervals, by statistic: the median over columns whose spaces are known."""
     forecast = plan.forecast(rows) if plan.columns else pd.DataFrame({"std_error": []})
     missing_columns = {finding.column for finding in plan.not_found}
     if missing_columns:
@@ -74,7 +74,7 @@ def expected_errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
 
 
 _TEXT_HINT = 'convert text that writes dates (pd.to_datetime), numbers, or several items (.str.findall("[^;]+")), '
-"""Text of a CSV file is read as what it writes; that of a frame has a type of its own, which is text.
+"""Text of a CSV file is read as the values that it writes; a frame's text has a type of its own.
 
 Whether cells look like lists is not looked up: the hint would be an answer about the data. It is for any text.
 """
@@ -113,9 +113,9 @@ def warn_of_nulls(plan: Plan) -> None:
 
 
 def warn_not_found(plan: Plan, expected: Sequence[str] = ()) -> None:
-    """Warn, in one line for all columns, of spaces that private inference did not find, with what to declare.
+    """Warn, in one line for all columns, of spaces that private inference did not find, with declarations to write.
 
-    ``expected``: what is to be expected of a release of so few rows.
+    ``expected``: lines on the expected errors of a release of so few rows.
     """
     if not plan.not_found:
         return

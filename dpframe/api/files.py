@@ -21,7 +21,7 @@ from dpframe.tables.types import without_listed_times
 
 
 def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
-    """Give a released table its plan back, where a format or an operation lost it.
+    """Give a released table its plan back, after a format or an operation lost it.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
         A pandas or polars DataFrame, or a pyarrow Table. Polars keeps no metadata: the frame that is returned, and
         none made of it, knows the plan.
     plan
-        What the release said about itself (`ReleaseInfo`), or just the plan: then the table is taken as it
+        The release's description (`ReleaseInfo`), or just the plan: then the table is taken as it
         is, without a check that it was not altered since.
 
     Returns
@@ -130,14 +130,14 @@ def write(
         The file to write: Parquet, or CSV by its ending, whose plan goes to a second file. It appears whole or not at
         all, and replaces an older one.
     plan
-        The plan, or what the release said about itself, where the table lost it (polars). With just a plan
+        The plan, or the release's description, if the table lost it (polars). With just a plan
         there is no check that the table was not altered before.
     compression
         Parquet compression codec.
 
     Returns
     -------
-    What the file says about itself.
+    The file's description of its release.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What identifies a release: all that decides it except its key, and the table that it is of."""
+"""Identity of a release: digests of all its inputs except its key, and of its table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes, Table
 
 DEFAULTS = 9
-"""Number of the defaults that plans are made with, and of what names of mechanisms mean.
+"""Number of the defaults that plans are made with, and of the meanings of mechanisms' names.
 
 A request under others draws other noise, and is paid for anew.
 """
@@ -42,8 +42,8 @@ A request under others draws other noise, and is paid for anew.
 def arithmetic() -> str:
     """Return a digest of how this machine rounds: processors and releases of libraries differ in last digits.
 
-    Those of a calibrated ε enter the plan, and so the keys of its noise: what was released under a key elsewhere is not
-    what would be released here.
+    The last digits of a calibrated ε enter the plan, and so the keys of its noise: another machine may make another
+    release under an equal key.
     """
     import scipy
     from scipy import special  # imported late, as all of SciPy
@@ -66,7 +66,7 @@ def arithmetic() -> str:
 
 
 def request_digest(epsilon: float | None, delta: float | None, options: Mapping[str, Any]) -> bytes:
-    """Return a digest of a promise and of all that decides what is released for it, the machine's rounding among it."""
+    """Return a digest of a promise and of all that decides its release, the machine's rounding included."""
     options = dict(options)
     spaces = options.pop("spaces", None)
     # The plan says so, and all that the plan says enters the key of its noise.
@@ -85,7 +85,7 @@ def _to_space(spec: Any) -> Any:
 
 
 def _canonical_text(value: Any) -> str:
-    """Return text that differs where values do; `repr` leaves out the middle of long arrays."""
+    """Return text that differs if values do; `repr` leaves out the middle of long arrays."""
     if isinstance(value, Plan):
         return value.to_json()
     if isinstance(value, Space | Mechanism):
@@ -98,7 +98,7 @@ def _canonical_text(value: Any) -> str:
 
 
 def table_digest(table: Table, codes: Codes, key: bytes, names: Sequence[str] | None = None) -> bytes | None:
-    """Return a digest of a table in memory, or of columns of it, under a key of a release's own; None without one.
+    """Return a keyed digest of a table in memory, or of some of its columns; None for a table without a digest.
 
     Columns that are coded are known by their codes, which are all that leaves of them; of others, and where persons'
     rows were chosen the places of these, all is read. Objects have no bytes to compare.
@@ -116,7 +116,7 @@ def table_digest(table: Table, codes: Codes, key: bytes, names: Sequence[str] | 
 
 
 _SECRET = secrets.token_bytes(32)
-"""A key of this process, under which what was released as a part is remembered."""
+"""Secret key of this process for digests of tables that were released as parts."""
 
 _released_parts: dict[tuple[str, str], dict[bytes, str | None]] = {}
 

@@ -41,7 +41,7 @@ _FEWEST_ROWS = 2
 
 
 def of_persons(table: T, request: Request, key: bytes) -> T:
-    """Return a table with as many rows of every person, where a request names the column that identifies them."""
+    """Return a table with equally many rows of every person, if a request names the column that identifies persons."""
     plan, options = request.plan, request.options
     name = options.get("privacy_id") if plan is None else plan.privacy_id
     if name is None or table.text is not None:
@@ -62,7 +62,7 @@ def of_persons(table: T, request: Request, key: bytes) -> T:
 
 @dataclass(frozen=True)
 class Ready:
-    """A release that is checked and paid for: what is left is to draw.
+    """A release that is checked and paid for, and not yet drawn.
 
     ``codes`` are those of a table that is held in memory; ``own`` means that the plan was made from this table;
     ``part`` is the part of a ledger's dataset whose rows it has.
@@ -82,7 +82,7 @@ Checked = tuple[CheckedRequest, Codes]
 class ReleaseJob(Job[Checked, D], Generic[T, D]):
     """A release of a table, or the inference of its spaces, under a request.
 
-    ``then`` draws the rows, and returns or writes what is released; ``fits`` refuses what it cannot write.
+    ``then`` draws the rows, and returns or writes the release; ``fits`` refuses columns that it cannot write.
     """
 
     table: T
@@ -99,7 +99,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             raise AlreadySanitizedError(
                 "the table is a release already; sanitising it again only adds noise: use the original table"
             )
-        # A release that lost what it says of itself, as by way of CSV, keeps the name of its index.
+        # A release that lost its description, as by way of CSV, keeps the name of its index.
         if SHUFFLED in (*getattr(table, "index_names", ()), *table.names):
             warn(
                 f"the table has {SHUFFLED!r} as a column or index, as releases have, which another release only adds "
@@ -138,7 +138,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         if likely_plan is not None:
             check_released_types(table, likely_plan)
         codes: Codes = {}
-        # A file is read once more only where a value that is refused later would have cost something.
+        # A file is read once more only if a later refusal of a value would have cost something.
         if checked_request.allowed is not None or (request.release and (table.held or self.budget.account is not None)):
             table_codes = table.codes(checked_request.spaces, checked_request.nulls, checked_request.imputed)
             codes = table_codes if request.release else {}
@@ -147,7 +147,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         return checked_request, codes
 
     def spend(self, checked: Checked) -> str | None:
-        """Pay for all of a release, or for what only inference takes; a ready plan that is not released is free."""
+        """Pay for a whole release, or for inference alone; a ready plan that is not released is free."""
         (checked_request, codes), budget = checked, self.budget
         budget.settle(checked_request.reused, checked_request.unit)
         if self.request.release:
@@ -166,7 +166,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         return self.budget.key
 
     def draw(self, checked: Checked, receipt: str | None, key: bytes) -> D:
-        """Draw what the plan lacks, and then the rows."""
+        """Draw the missing spaces of the plan, and then the rows."""
         return self.then(self.table, self._make_ready(*checked, receipt, key))
 
     @one_thread

@@ -1,6 +1,6 @@
 """The options that decide a plan, each stated once: name, type, default, help and check.
 
-`dpframe.plan` and what calls it, `Sanitizer`, the command line and their documentation read them here.
+`dpframe.plan` and its callers, `Sanitizer`, the command line and their documentation read them here.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _is_auto(value: Any) -> bool:
 
 
 _PAIR_COLUMNS = 2
-"""Columns of a table that may be the same one: the pairs of its items, where it holds sets."""
+"""Length of a table's tuple that may repeat one column: the pairs of a set column's items."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Option:
     help: str
     """One sentence, which serves the command line as well."""
     more: str = ""
-    """What the documentation of the Python functions adds."""
+    """Further sentences of the documentation of Python functions."""
     check: Callable[[str, Any], Any] = lambda name, value: value
     """Takes name and value; returns the value to use, or raises `ParameterError`."""
     name: str = ""
@@ -333,7 +333,7 @@ def documented(function: F) -> F:
 def as_method_of(verb: Callable[..., Any], *without: str) -> Callable[[F], F]:
     """Give a method ``(self, epsilon, delta, **options)`` the keywords of a function of a table, and their help.
 
-    ``without`` names those that a method does not take: the table, and what is for other kinds of table.
+    ``without`` names parameters that a method does not take: the table, and those for other kinds of table.
     """
 
     def decorated(method: F) -> F:

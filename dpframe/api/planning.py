@@ -72,7 +72,7 @@ from dpframe.tables.table import Table, check_columns
 
 @dataclass(frozen=True)
 class Request:
-    """What an entry point requests: a ready plan, or what decides one; and whether rows are to be released under it."""
+    """Request of an entry point: a ready plan, or budget and options of one; and whether rows are to be released."""
 
     epsilon: float | None = None
     delta: float | None = None
@@ -82,7 +82,7 @@ class Request:
 
     def __post_init__(self) -> None:
         check_names(self.options)
-        # What can be gone through only once is read once.
+        # An iterator can be read only once.
         options = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in self.options.items()}
         object.__setattr__(self, "options", options)
         if self.plan is None:
@@ -101,7 +101,7 @@ class Request:
 
 
 def check_plan(plan: Any) -> None:
-    """Raise `ParameterError` for what is no plan."""
+    """Raise `ParameterError` for an object that is no plan."""
     if not isinstance(plan, Plan):
         # A path here is as often meant to be written as to be read.
         target_hint = '; a path to write is target="…"' if isinstance(plan, str | Path) else ""
@@ -126,7 +126,7 @@ class CheckedRequest:
 
     plan: Plan | None
     spaces: Mapping[str, Space]
-    """Those that are known."""
+    """The known spaces, by column."""
     nulls: str
     promise: Budget
     imputed: Sequence[str] = ()
@@ -135,13 +135,13 @@ class CheckedRequest:
     names: Sequence[str] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     allowed: Allowance | None = None
-    """What inference may spend."""
+    """The budget of inference."""
     wish: Wish = field(default_factory=lambda: Wish(None))
     """The tables to measure."""
 
     @property
     def reused(self) -> Inferred | None:
-        """What the spaces of another plan cost that are taken."""
+        """The inferences of another plan whose spaces are reused, with their costs."""
         inferred: Inferred | None = self.options.get("reused") if self.plan is None else self.plan.reused
         return inferred
 
@@ -158,12 +158,12 @@ class CheckedRequest:
 
     @property
     def unit(self) -> Unit:
-        """Whom the promise is for."""
+        """The privacy unit of the promise."""
         return _unit_of(self.options) if self.plan is None else self.plan.unit
 
     @property
     def cost(self) -> Cost:
-        """What a release of the promise costs before its plan is known."""
+        """The cost of a release of the promise before its plan is known."""
         has_curve = hides(self.options) and self.promise.delta > 0  # all of it lies under one curve
         return Cost(self.promise, promise_step(self.promise) if has_curve else None, unit=self.unit)
 
@@ -210,7 +210,7 @@ class CheckedRequest:
             return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         # No row hides in a table of none.
         is_shuffled = hides(options) and table.n > 0
-        # Without shuffling what inference gave may decide neither the columns' shares nor which tables are measured.
+        # Without shuffling the result of inference may decide neither the columns' shares nor the measured tables.
         has_fixed_tables = (
             options["allocation"] != "error" and wish.measure is None and not may_move_shares(options, unknown_columns)
         )
@@ -241,7 +241,7 @@ class CheckedRequest:
 
     @property
     def asked(self) -> AskedOf:
-        """What inference may ask of the columns."""
+        """The histograms that inference may measure of the columns."""
         return () if self.measurement is None else self.measurement.asked
 
     def losses(self, rows: int) -> tuple[float, int]:
@@ -280,7 +280,7 @@ class CheckedRequest:
         return None
 
     def expected(self, table: Table) -> list[str]:
-        """Return in two lines what to expect of few rows; it depends on types and their number alone."""
+        """Return two lines on the expected errors of few rows; they depend on types and the number of rows alone."""
         if table.n > _FEW_ROWS:
             return []
         values = {"lost": self.losses(table.n)[0]}
@@ -378,7 +378,7 @@ def _drop_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: 
 
 
 def _reused_inference(spaces: Any) -> Inferred | None:
-    """Return what the inferences of a plan whose spaces are taken have cost: its own, and those that it took itself."""
+    """Return the inferences of a plan whose spaces are reused: its own, and the ones that it reuses itself."""
     if not isinstance(spaces, Plan):
         return None
     own_inference, earlier_inference = (
@@ -398,7 +398,7 @@ def _unit_of(options: Mapping[str, Any]) -> Unit:
 
 
 def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
-    """Return what another plan's spaces cost; `ParameterError` if they were inferred for less than a unit."""
+    """Return another plan's inferences; `ParameterError` if they protect less than a unit."""
     refusal = None if reused is None else reused.refusal(unit, ROW)
     if refusal is not None:
         raise ParameterError(refusal)
@@ -406,7 +406,7 @@ def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
 
 
 def wish_of(options: dict[str, Any], promise: Budget) -> Wish:
-    """Take from options what is to be measured: by default nothing where the order earns no credit, or δ is 0."""
+    """Take the tables to measure from options: by default none if the order earns no credit, or δ is 0."""
     measure, share = options.pop("measure"), options.pop("measure_share")
     requested_tables = [] if isinstance(measure, str) else list(measure or ())
     listed_tables = tuple(table for table in requested_tables if table != "auto")
@@ -435,12 +435,12 @@ def built(
     remaining_budget = promise.less(inferred.budget, "inference") if inferred is not None and step is None else promise
     known_spaces = dict(spaces)
     if inferred is not None and wish.measure is not None:
-        # Nothing is measured of what was not found: its estimates are NaN.
+        # No table of a column without inferred space is measured: its estimates are NaN.
         missing_columns = {finding.column for finding in judge(inferred, spaces, options["n"] or 0)}
         known_spaces = {name: space for name, space in spaces.items() if name not in missing_columns}
         wish = wish.without(known_spaces, missing_columns)
     measures = wish.measures(known_spaces, remaining_budget, step, options["n"], options["contributions"])
-    # The inferred spaces decide which tables there are, but not what a capped row may lose to the rest.
+    # The inferred spaces decide which tables there are, but not the capped loss of a row.
     largest_tables_step = None if inferred is None or wish.measure is None else wish.most(remaining_budget, step)
     build_options: dict[str, Any] = {"inferred": inferred, "measures": measures, "most": largest_tables_step, **options}
     return build_plan(spaces, epsilon=promise.epsilon, delta=promise.delta, **build_options)
@@ -451,7 +451,7 @@ _LARGE_EPSILON = 10
 
 
 def promise_of(epsilon: Any, delta: Any, n: int, quiet: bool = False) -> Budget:
-    """Return what an entry point promises, with the default δ of n rows; warn of one that promises next to nothing."""
+    """Return an entry point's budget, with the default δ of n rows; warn of a budget that promises next to nothing."""
     epsilon = check_epsilon(epsilon)
     if epsilon > _LARGE_EPSILON and not quiet:
         warn(
@@ -470,7 +470,7 @@ def promise_of(epsilon: Any, delta: Any, n: int, quiet: bool = False) -> Budget:
 
 
 _FEW_ROWS = 2_000
-"""Rows up to which a warning says what to expect of them."""
+"""Rows up to which a warning adds the expected errors."""
 
 
 _SMALL_EPSILON = 1e-3
@@ -482,16 +482,16 @@ def _check_by_dry_run(
 ) -> None:
     """Build a plan from placeholders for the unknown spaces, and discard it: so wrong options are refused early.
 
-    Names, shares, groups and rows are checked; how much noise there is, is calibrated only where it may fail.
+    Names, shares, groups and rows are checked; noise is calibrated only if the calibration may fail.
     """
     budget = remaining_budget if remaining_budget.epsilon < _SMALL_EPSILON or taking(options) else Budget(1.0, 0.0)
     unknown_names, mechanisms = {column.name for column in unknown_columns}, options["mechanisms"]
     for column in unknown_columns:
         if isinstance(tag := mechanisms.get(column.name), str):
-            # What objects are is not known by their type.
+            # The type of objects does not reveal their values' type.
             possible_spaces = [] if is_open(column.type) else [spaces[column.name], Nullable(spaces[column.name])]
             check_tag(tag, column.name, [space.metric for space in possible_spaces])
-    # Which mechanisms fit, and what they cost, is known with the spaces.
+    # The fit and the cost of mechanisms are known only with the spaces.
     closed_mechanisms = {k: getattr(tag, "tag", tag) if k in taking(options) else tag for k, tag in mechanisms.items()}
     mechanisms = {
         k: tag for k, tag in closed_mechanisms.items() if k not in unknown_names and not isinstance(tag, Mechanism)
@@ -502,7 +502,7 @@ def _check_by_dry_run(
 def check_lists(
     names: Sequence[str], drop: Sequence[str], passthrough: Sequence[str] = (), declared: Any = None
 ) -> None:
-    """Refuse what names no column, or one twice; a plan that spaces are taken from may have more columns."""
+    """Refuse names that are no column, or in two lists; a plan whose spaces are reused may have more columns."""
     for option, option_names in (("drop", drop), ("passthrough", passthrough)):
         for name in option_names:
             if name not in names:

@@ -1,4 +1,4 @@
-"""``df.dp`` of a frame that is no release yet: what releases answer is imported when it is asked for."""
+"""``df.dp`` of a frame that is no release yet: estimators of releases are imported at their first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RawAccessor(FrameVerbs):
     """Differential privacy for a DataFrame: ``df.dp.sanitize(epsilon=…)``, then ``safe.dp.mean("age")``.
 
     On a raw frame: `plan` and `sanitize`. On a release: all methods of `Estimates`, which take the noise into account,
-    where plain pandas would be biased.
+    and plain pandas would be biased.
     """
 
     @property
@@ -42,6 +42,6 @@ class RawAccessor(FrameVerbs):
 
 
 def accessor_of(frame: pd.DataFrame) -> RawAccessor | DpAccessor:
-    """Return ``df.dp`` of a frame: what a release answers only where it is one."""
+    """Return ``df.dp`` of a frame, with the estimates only if it is a release."""
     raw = RawAccessor(frame)
     return raw if release_text(frame) is None else raw._full_accessor

@@ -1,4 +1,4 @@
-"""How often rows were released in this process, where no ledger keeps count: a help to the curator, no guarantee."""
+"""Counts of releases of rows in this process, without a ledger: a help to the curator, no guarantee."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpframe.tables.frames import Frame
 
 
 def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
-    """Return a 64-bit hash of every value of some columns, the same in every process."""
+    """Return a 64-bit hash of every value of some columns, equal in every process."""
     hashes = {}
     for name in names:
         values = next(frame.batches([name]))[name]
@@ -49,7 +49,7 @@ def _hash_series(values: pd.Series[Any]) -> U64:
 
 
 def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U64:
-    """Return a 64-bit hash of every row (of its values, and of its label, where it has one).
+    """Return a 64-bit hash of every row (of its values, and of its label, if it has one).
 
     Folds of a DataFrame keep their labels, so that equal rows of two persons count apart; in arrays
     they do not, and `ReleasedRows` only knows how many rows are equal.
@@ -76,7 +76,7 @@ RELEASES, INFERENCES, EPSILON, DELTA, AT_ONCE, WARNED = range(6)
 
 
 class ReleasedRows:
-    """Remembers, by their hashes, how often rows were released in this process and what that adds up to.
+    """Counts and budget sums of rows released in this process, by the rows' hashes.
 
     Rows of equal hash in one release are several persons: their releases are counted together and divided by
     the most that were seen at once. At most ``most`` hashes are remembered, the lowest ones, so that every
@@ -89,7 +89,7 @@ class ReleasedRows:
         self._below = (1 << 64) - 1
         self.rows: U64 = np.zeros(0, dtype=np.uint64)
         self.spent = np.zeros((0, 6))
-        """By hash: releases and inferences, their ε and δ, most rows at once, and what was warned of."""
+        """By hash: releases and inferences, their ε and δ, most rows at once, and the count at the last warning."""
         self._labelled: tuple[pd.Index, U64] | None = None
         self._keys: set[bytes] = set()
         self._warned: set[tuple[float, ...]] = set()

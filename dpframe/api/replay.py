@@ -58,17 +58,17 @@ Face = Callable[[pa.Table, Plan, bytes], Any]
 """Releases an Arrow table under a plan and a key."""
 
 _EDITS_PER_KEY = 25
-"""Edits that are released under one key: what one key hides by chance another shows."""
+"""Edits that are released under one key: another key may reveal a fault that one hides by chance."""
 _SLOW_FACE, _EDITS_PER_FILE = "files", 8
 """One of so many edits is made to a file as well."""
 _MOST_FAILURES = 20
 _DERIVED_FIELDS = ("digest", "tables")
-"""What of a description follows from the released rows and tables, which are compared themselves."""
+"""Fields of a description that follow from the released rows and tables, which are compared themselves."""
 
 
 @dataclass(frozen=True)
 class ReplayAudit:
-    """What a replay found: prints as one line for each fault, or a line that it passed.
+    """The faults that a replay found: prints as one line for each fault, or a line that it passed.
 
     ``edits``: neighbouring tables and other layouts that were released, not counting the table itself. ``refused``:
     edits that the plan refused: with declared spaces a refusal depends on the data. ``failures``: each edit, by kind
@@ -81,7 +81,7 @@ class ReplayAudit:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing changed but what may."""
+        """Whether no edit changed more than it may."""
         return not self.failures
 
     def __str__(self) -> str:
@@ -93,12 +93,12 @@ class ReplayAudit:
 
 
 class Edit(NamedTuple):
-    """A changed table: what was changed, in words without values, and the table."""
+    """A changed table, with the change in words without values."""
 
     words: str
     table: pa.Table
     row: int | None
-    """The row that was replaced; None where rows are the same in another layout."""
+    """The replaced row; None if equal rows have another layout."""
 
 
 def replayed(
@@ -169,7 +169,7 @@ def _in_files(table: pa.Table, plan: Plan, key: bytes) -> Any:
 
 
 FACES: Mapping[str, Face] = {"memory": _in_memory, "pandas": _in_pandas, "files": _in_files}
-"""What is audited where nothing else is said."""
+"""Faces that are audited by default."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class _Observation:
         return cls(arrow, facts, ReleaseInfo.from_json(text))
 
     def changed(self, other: _Observation, plan: Plan, row: int | None) -> Iterator[str]:
-        """Yield what differs that must not."""
+        """Yield a line for each difference that must not be."""
         yield from (f"{fact} changed" for fact in self.facts if self.facts[fact] != other.facts[fact])
         if self.table.column_names == other.table.column_names and len(self.table) == len(other.table):
             pairs = [(a, b) for a, b in zip(self.table.columns, other.table.columns, strict=True) if a.type == b.type]
@@ -315,7 +315,7 @@ def _draw_random_row(table: pa.Table, plan: Plan, rng: np.random.Generator) -> E
 
 
 def _draw_value(space: Space, type_: pa.DataType, rng: np.random.Generator) -> pa.Array | None:
-    """Return a random value of a space, as a column of a type has it; None where the type cannot hold it."""
+    """Return a random value of a space, as a column of a type has it; None if the type cannot hold it."""
     bits = max(1, (space.size - 1).bit_length())
     code = int.from_bytes(rng.bytes(bits // 8 + 8), "little") % space.size
     plain = type_.value_type if pa.types.is_dictionary(type_) else type_
@@ -326,7 +326,7 @@ def _draw_value(space: Space, type_: pa.DataType, rng: np.random.Generator) -> p
 
 
 def _place_extreme_value(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
-    """Replace one value by what rows seldom hold: null, a number far out, a text that no one declared, an empty set."""
+    """Replace one value by an extreme one: null, a number far out, a text that no one declared, an empty set."""
     row, column = int(rng.integers(0, table.num_rows)), plan.columns[int(rng.integers(0, len(plan.columns)))]
     field = table.schema.field(column.name)
     plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
@@ -347,7 +347,7 @@ def _place_extreme_value(table: pa.Table, plan: Plan, rng: np.random.Generator) 
 
 
 def _change_layout(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
-    """Return the same rows in other chunks, which a file has as row groups, with dictionaries in another order."""
+    """Return equal rows in other chunks, which a file has as row groups, with dictionaries in another order."""
     chunk_end = int(rng.integers(1, table.num_rows)) if table.num_rows > 1 else 1
     columns = []
     for name in table.column_names:

@@ -60,14 +60,14 @@ def drawn_file(
 
 
 def fidelity(source: Any, plan: Plan | None = None) -> pd.DataFrame:
-    """Return what synthetic rows of a release hold, by column and pair of columns; see `Estimates.fidelity`.
+    """Return the fidelity of synthetic rows of a release, by column and pair of columns; see `Estimates.fidelity`.
 
     Parameters
     ----------
     source
         A frame, Arrow table or Parquet path that dpframe released.
     plan
-        The plan, where the table lost it.
+        The plan, if the table lost it.
 
     Returns
     -------

@@ -3,7 +3,7 @@
 A plan's errors follow from its noise, which is public: so they are known without data, and the search costs nothing.
 Measured tables are the cheap way to them. A table of noise σ costs μ² ∝ 1/σ², so that tables which all just meet their
 targets cost the least together if each has the part of μ² that its target asks for, and no search is needed for that.
-Where nothing is measured the columns' shares are moved towards the target that is farthest away, in turns.
+Without measured tables the columns' shares are moved towards the target that is farthest away, in turns.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class TargetPlans:
 
     @property
     def start(self) -> float:
-        """An ε to begin at: where tables alone meet the targets, by their noise, or 1."""
+        """The first ε of the search: at which tables alone meet the targets, by their noise, or 1."""
         if not self._workload.goals:
             return 1.0
         options = self.valid.options
@@ -150,14 +150,14 @@ class TargetPlans:
         return epsilon
 
     def ratios(self, plan: Plan) -> dict[str, float]:
-        """Return every target's forecast error in parts of what it may be."""
+        """Return every target's forecast error over its allowed error."""
         return {
             statistic_target.label: error / statistic_target.error
             for statistic_target, error in zip(self.targets, forecast_errors(plan, self.targets), strict=True)
         }
 
     def worst(self, plan: Plan | None) -> float:
-        """Return the largest of them."""
+        """Return the largest ratio of forecast to allowed error."""
         return math.inf if plan is None else max(self.ratios(plan).values())
 
     def _try_plan(self, epsilon: float, shares: Mapping[str, float] | None) -> Plan | None:
@@ -167,12 +167,12 @@ class TargetPlans:
             return None
 
     def _log_strength(self, epsilon: float) -> float:
-        """Return the logarithm of what an ε gives to divide, to which errors are all but inversely proportional."""
+        """Return ln μ of an ε, or ln ε at δ = 0; errors are nearly proportional to 1/μ, or 1/ε."""
         delta = self.valid.promise.delta
         return math.log(promise_step(Budget(epsilon, delta)).mu if delta else epsilon)
 
     def least(self, shares: Mapping[str, float] | None = None, start: float | None = None) -> Plan | None:
-        """Return the plan of the least ε that just meets all targets, or None where none up to the most does.
+        """Return the plan of the least ε that meets all targets, or None if no ε up to the largest does.
 
         Errors fall about as 1/μ, so that a step by the worst ratio lands near; from there secants, which never leave
         the bracket known.
@@ -246,7 +246,7 @@ class TargetPlans:
             if plan is None:
                 return best_plan
             ratios = self.ratios(plan)
-            # Of what no target asks a hundredth of the largest share is enough.
+            # A column without a target needs only a hundredth of the largest share.
             pull = {
                 name: max([ratios[target.label] for target in self.targets if name in target.names], default=0.0)
                 for name in shares
@@ -283,7 +283,7 @@ class TargetPlans:
         )
 
     def table(self) -> pd.DataFrame:
-        """Return a row per target: what was asked, the forecast, whether it binds, and ε if it were halved."""
+        """Return a row per target: its error, the forecast, whether it binds, and ε for half the error."""
         import pandas as pd
 
         plan, rows = self.plan, []
@@ -316,7 +316,7 @@ _Point = tuple[float, float]
 
 
 def _next_strength(new_point: _Point, previous_point: _Point, lower_point: _Point, upper_point: _Point) -> float:
-    """Return where to try next: by a straight line through the last two points, else by a slope of −1."""
+    """Return the next strength to try: by a straight line through the last two points, else by a slope of −1."""
     x, y = new_point
     if math.isfinite(y):
         rise, run = y - previous_point[1], x - previous_point[0]

@@ -68,11 +68,11 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     plan_ : Plan
-        What every transform does.
+        The plan of every transform.
     n_features_in_ : int
         Columns of the input.
     feature_names_in_ : array of str
-        Their names, where they have some; columns of an array are called x0, x1, ….
+        Names of the input's columns, if it has some; columns of an array are called x0, x1, ….
 
     Raises
     ------
@@ -250,7 +250,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return mac.digest()
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """Return the names of the output's columns: those of the input without the dropped ones."""
+        """Return the names of the output's columns: the input's names without the dropped ones."""
         check_is_fitted(self, "plan_")
         names = super().get_feature_names_out(input_features)
         assert self._names is not None
@@ -278,7 +278,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return pd.DataFrame(array, columns=names)
 
     def _named_options(self, names: list[str]) -> PlanOptions:
-        """Return the options that were given, with columns by name where they are by number, or all at once."""
+        """Return the options that differ from defaults, with columns by name instead of number."""
         arguments = {name: getattr(self, name) for name in DEFAULTS if hasattr(self, name)}
         options = {name: value for name, value in arguments.items() if not _is_default(value, DEFAULTS[name])}
         for option in ("drop", "passthrough"):
@@ -306,7 +306,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return bool(config == "pandas")
 
     def _finite_check(self, reset: bool) -> bool | str:
-        """Return what scikit-learn is to ask of arrays: nothing where a refusal would reveal a value."""
+        """Return scikit-learn's check of finite values: none if a refusal would reveal a value."""
         plan = self.plan if reset else self.plan_
         if isinstance(plan, Plan):
             inferred = plan.inferred is not None
@@ -339,7 +339,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 @dataclass
 class _StepBudget(ReleaseBudget):
-    """Pays for a step; without a ledger it counts what the rows of this process went through.
+    """The budget of a step; without a ledger it counts the releases of this process's rows.
 
     With a ``random_state`` the key is derived from it and from the data. ``mark`` distinguishes requests of one seed
     over the same data: those of one mark draw the same noise.
@@ -351,7 +351,7 @@ class _StepBudget(ReleaseBudget):
     mark: bytes = field(kw_only=True, repr=False)
 
     def cost(self, plan: Plan) -> Cost:
-        """Return what a release costs without the inference of ``fit``, which is counted on its own."""
+        """Return the cost of a release without the inference of ``fit``, which is counted on its own."""
         if self.account is None and self.step.plan is None:
             return Cost(plan.released, unit=plan.unit)
         return super().cost(plan)
@@ -370,7 +370,7 @@ class _StepBudget(ReleaseBudget):
 
 
 def _to_float_objects(X: Any) -> Any:
-    """Return what has no type of its own, a list or an array of objects, as objects that scikit-learn reads as floats.
+    """Return an untyped input, a list or an array of objects, as objects that scikit-learn reads as floats.
 
     The type that NumPy gives a list follows its values: one fraction would make floats of all whole numbers.
     """
@@ -393,7 +393,7 @@ _TYPES_ADVICE = "pass a DataFrame, each of whose columns has a type"
 
 
 def _redact_error(error: Exception) -> Exception:
-    """Return an error of scikit-learn without what it quotes: arrays of a wrong shape or type, and text."""
+    """Return an error of scikit-learn without quoted values: arrays of a wrong shape or type, and text."""
     first_line, *further_lines = str(error).split("\n")
     if first_line.startswith("float() argument"):
         return _ObjectsError(

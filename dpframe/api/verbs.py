@@ -39,7 +39,7 @@ from dpframe.tables.table import Table, engine_of
 
 @contextmanager
 def opened(source: Any, id: str | None = None) -> Iterator[Table]:
-    """Give a table of any kind as planning reads it."""
+    """Yield a table of any kind in the form that planning reads."""
     engine = engine_of(source)
     if engine is not None:
         yield engine.open_table(source, id)
@@ -202,7 +202,7 @@ def sanitize(
     -------
     Without ``target`` a table of the same kind (of files a pandas DataFrame, of streams a pyarrow Table), with the
     same columns (except those dropped) and dtypes, in shuffled order unless ``shuffle=False``, which carries its plan
-    (except polars; see `write`). With ``target`` what the release says about itself, a `ReleaseInfo`.
+    (except polars; see `write`). With ``target`` the release's description, a `ReleaseInfo`.
 
     Raises
     ------
@@ -282,7 +282,7 @@ def _released_columns(names: Sequence[str], request: Request) -> list[str]:
 def _write_release(
     table: FileInput, path: Path, request: Request, budget: ReleaseBudget, writing: Writing
 ) -> ReleaseInfo:
-    """Write the release of files, or of a stream, and return what it says about itself."""
+    """Write the release of files, or of a stream, and return its description."""
     sink = Sink(path, writing.compression)
     sink.check(table.schema.field(name) for name in _released_columns(table.names, request))
     show_progress = writing.progress or (lambda done, total: None)
@@ -303,12 +303,12 @@ def _write_release(
 def _write_frame_release(
     source: pd.DataFrame, sink: Sink, request: Request, account: OpenAccount | None, key: bytes | None
 ) -> ReleaseInfo:
-    """Write the release of a frame in memory, and return what it says about itself."""
+    """Write the release of a frame in memory, and return its description."""
     frame = wrap(source)
     facts = repr((frame.names, frame.n)).encode()
 
     def digest_frame(key: bytes) -> bytes:
-        # What has no digest is not known again, so that an interrupted run of it cannot be repeated.
+        # A table without a digest is not recognised, so that its interrupted run cannot be repeated.
         return table_digest(frame, {}, key) or secrets.token_bytes(32)
 
     def object_fields(spaces: Mapping[str, Space]) -> list[pa.Field]:
@@ -317,7 +317,7 @@ def _write_frame_release(
         return [pa.field(field.name, spaces[field.name].natural_type) for field in fields if is_open(field.type)]
 
     def check_sink(checked: CheckedRequest) -> None:
-        # The entries of a categorical follow the rows; what passes through is public.
+        # The entries of a categorical follow the rows; columns that pass through are public.
         typed_names = [name for name in checked.randomised if not isinstance(source[name].dtype, pd.CategoricalDtype)]
         for part in (source.iloc[:0][typed_names], source[list(checked.passthrough)]):
             sink.check(as_table(part).schema)
@@ -327,7 +327,7 @@ def _write_frame_release(
 
         def write_release(chosen_frame: Frame, ready: Ready) -> ReleaseInfo:
             safe = drawn(chosen_frame, ready)
-            # What inference finds objects to be is known when it is paid for: what the format cannot hold is text.
+            # The inferred type of objects is known only after payment: values that the format cannot hold become text.
             for field in object_fields(ready.plan.spaces):
                 if not sink.holds(field):
                     safe[field.name] = safe[field.name].astype(object).map(written_text, na_action="ignore")
@@ -352,7 +352,7 @@ def sanitize_parquet(
 
     Returns
     -------
-    What the release says about itself.
+    The release's description.
 
     Raises
     ------
@@ -373,7 +373,7 @@ vars(sanitize_parquet)["__signature__"] = inspect.Signature(
 
 
 def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
-    """Read a release, or any Parquet file, directory or glob, into pandas: `read` of it.
+    """Read a release, or any Parquet file, directory or glob, into pandas, as `read` does.
 
     Raises
     ------
@@ -387,12 +387,12 @@ EXAMPLES = {
     "plan": 'plan(epsilon=1, spaces={"age": (0, 120)})',
     "sanitize": 'sanitize(epsilon=1, spaces={"age": (0, 120)})',
 }
-"""What to write, for who wrote what no signature takes."""
+"""Examples of correct calls, which errors of misfit calls quote."""
 
 
 @refusing_misfit_calls(EXAMPLES)
 class FrameVerbs:
-    """What every frame can be asked: `plan` and `sanitize`."""
+    """Methods of every frame: `plan` and `sanitize`."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         # pandas does not cache accessors any more: no state but the frame.

@@ -22,7 +22,7 @@ from dpframe.tables.table import Streamed
 
 
 def verify(source: Any) -> Certificate:
-    """Verify a release from what it says about itself, or a plan.
+    """Verify a release from its own description, or a plan.
 
     The plan's claims are proved anew (see `Certificate`), and the rows are compared with the release's own
     account of them: number, columns, types, values within their spaces, digest. The digest detects damage and
@@ -91,7 +91,7 @@ def verify(source: Any) -> Certificate:
 
 
 def _row_count_text(info: ReleaseInfo) -> str:
-    """Return what the rows of a table were, by its description: released, or written with fewer columns."""
+    """Return words for the origin of a table's rows: released, or written with fewer columns."""
     if not info.left_out:
         return "released"
     columns = len(info.plan.names) + len(info.plan.passthrough)
@@ -99,7 +99,7 @@ def _row_count_text(info: ReleaseInfo) -> str:
 
 
 def _check_cuts(info: ReleaseInfo) -> dict[str, str]:
-    """Cut the measured numbers anew, by their noisy counts; return what that shows, by a certificate's part."""
+    """Recompute the bins of measured numbers from their noisy counts; return the results by a certificate's part."""
     cuts = Cuts(info.plan)
     changed_measures = [*cuts.moved(info.tables)]
     old_labels = [measure.label for measure in changed_measures if cuts.is_old(measure)]
@@ -122,7 +122,7 @@ def _check_cuts(info: ReleaseInfo) -> dict[str, str]:
 
 
 def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> list[str]:
-    """Return how a table differs from the released one, beginning with what is plainest."""
+    """Return the differences between a table and the released one, the plainest first."""
     plan = info.plan
     table = table.typed(plan.released_spaces)
     released_names = [name for name in (*plan.names, *plan.passthrough) if name not in info.left_out]
@@ -156,7 +156,7 @@ def _table_failures(table: Frame | Streamed, info: ReleaseInfo, noun: str) -> li
             f"the plan measures {len(plan.measures)} tables, and the {noun}'s description has none of them: they were "
             "taken out, or a curator's pad was withheld"
         )
-    # Frames may hold objects, whose types are those of their values: these are encoded below.
+    # Frames may hold objects, whose type follows from their values: these are encoded below.
     typed_names = [name for name in plan.names if name in table.names] if isinstance(table, FileInput) else []
     for field in table.fields(typed_names):
         try:

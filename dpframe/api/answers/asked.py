@@ -69,7 +69,7 @@ class QueryColumn:
 
     @cached_property
     def coded(self) -> Space:
-        """The space in which null, and what the column's own space cannot hold, is one code past the last."""
+        """The space with one code past the last: for null, and for values that the declared space cannot hold."""
         return self.space if self.space.has_null else Nullable(self.space)
 
     @property
@@ -86,9 +86,9 @@ class QueryColumn:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What is said of an answer about its values, by its space and type and never by its rows.
+        """Facts about the values of an answer, by the column's space and type and never by its rows.
 
-        ``nulls`` is ``"middle"`` where a null may count as that, ``outside`` ``"bound"`` where values beyond the bounds
+        ``nulls`` is ``"middle"`` if a null may count as the middle, ``outside`` ``"bound"`` if values beyond the bounds
         count as the bound.
         """
         bounded = not self.space.is_listed and not self.space.holds_sets
@@ -96,7 +96,7 @@ class QueryColumn:
         return nulls | ({"outside": "bound"} if bounded else {})
 
     def numeric(self, question: str, times: bool = True) -> QueryColumn:
-        """Return it, or raise `ParameterError` unless its values are numbers on a line (or booleans)."""
+        """Return the column, or raise `ParameterError` unless its values are numbers on a line (or booleans)."""
         is_line = self.space.inner_space.metric == "line" or self.space.values <= 2
         if not self.space.is_numeric or not is_line:
             raise ParameterError(
@@ -111,7 +111,7 @@ class QueryColumn:
         return self
 
     def sets(self, question: str) -> Subset:
-        """Return its space of sets; `ParameterError` unless it holds some."""
+        """Return the column's space of sets; `ParameterError` if it holds no sets."""
         if not self.space.holds_sets:
             raise ParameterError(f"column {name_list([self.name])} holds no sets, which {question} needs")
         space: Any = self.space.inner_space
@@ -170,5 +170,5 @@ def normal(values: FloatArray, errors: FloatArray, level: float) -> dict[str, Fl
 
 
 def series(results: Mapping[str, Any], name: str) -> pd.Series[Any]:
-    """Return one answer as estimates have it."""
+    """Return one answer as a Series in the form of estimates."""
     return Results(**results).series(name)

@@ -1,4 +1,4 @@
-"""What all questions to a table share: its columns, the budget, and the order in which it is spent."""
+"""The common part of all questions to a table: its columns, the budget, and the order of spending."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ AUTO = ("geometric", "gaussian")
 
 D = TypeVar("D")
 Fitted = TypeVar("Fitted", bound=tuple[Any, Any, Budget])
-"""A mechanism's name, its noise, and what that costs by itself."""
+"""A mechanism's name, its noise, and the noise's own cost."""
 
 
 class Asking:
@@ -109,12 +109,12 @@ class Asking:
 
     @property
     def n(self) -> int:
-        """Rows of the table, which are public where rows are replaced.
+        """Rows of the table, which are public if neighbours replace a row.
 
         Raises
         ------
         ParameterError
-            Where rows are added or removed: their number is a secret.
+            If neighbours add or remove a row: the number of rows is a secret.
         """
         if self.unit.added:
             raise ParameterError(
@@ -129,17 +129,17 @@ class Asking:
 
     @property
     def left(self) -> float:
-        """The share that is left, rounded down."""
+        """The remaining share, rounded down."""
         return down(1 - self._spending.spent)
 
     @property
     def spent(self) -> Amount:
-        """What was spent as (ε, δ): in Gaussian accounting ε is that of all answers together at the budget's δ."""
+        """The spent budget as (ε, δ): in Gaussian accounting the joint ε of all answers at the budget's δ."""
         return self._spending.total.amount(self._spending.spent, up)
 
     @property
     def remaining(self) -> Amount:
-        """What the share that is left comes to as (ε, δ), by itself."""
+        """The remaining share by itself, as (ε, δ)."""
         return self._spending.total.amount(1 - self._spending.spent, down)
 
     def _column(self, name: Any) -> QueryColumn:
@@ -157,7 +157,7 @@ class Asking:
     def _conditions(
         self, where: Mapping[str, Any] | None, *columns: QueryColumn
     ) -> tuple[list[QueryColumn], dict[str, Holds]]:
-        """Return columns with those that conditions read, and the conditions."""
+        """Return the columns, with the columns of the conditions, and the conditions by column."""
         query_columns = {column.name: column for column in columns}
         if where is None:
             return list(query_columns.values()), {}
@@ -179,7 +179,7 @@ class Asking:
     def _row_groups(
         self, by: str | None, where: Mapping[str, Any] | None, *columns: QueryColumn
     ) -> tuple[list[QueryColumn], Groups, pd.Index[Any] | None]:
-        """Return the columns that are read, the groups of rows, and what these are called, if there are several."""
+        """Return the columns to read, the groups of rows, and the groups' labels, if there are several groups."""
         query_columns, conditions = self._conditions(where, *columns)
         if by is None:
             return query_columns, Groups(conditions), None
@@ -221,7 +221,7 @@ class Asking:
         return with_facts(pd.DataFrame(results, index=labels), noisy_answer)
 
     def _allowed_portions(self, share: float) -> list[Portion]:
-        """Return the ways in which an answer may spend a share; a ledger adds it up with others, and leaves one."""
+        """Return the portions that an answer may spend for a share; a ledger allows only the first."""
         portions = self._spending.total.portions(check_share(share))
         return portions if self._account is None else portions[:1]
 
@@ -234,14 +234,14 @@ class Asking:
         fitted: Fitted,
         draw: Callable[[Paid[Fitted]], D],
     ) -> D:
-        """Run the job of an answer, and return what ``draw`` makes of it; ``add`` is given the codes of every batch."""
+        """Run the job of an answer, and return the result of ``draw``; ``add`` receives the codes of every batch."""
         table, spending, account = self._table, self._spending, self._account
         return _AnswerJob(table, spending, account, self.unit, add, query_columns, share, kind, fitted, draw).run()
 
 
 @dataclass(frozen=True)
 class Paid(Generic[Fitted]):
-    """What an answer is drawn from once it is paid for: its share, its noise, and the stream of its own key."""
+    """The inputs of a paid answer: its share, its noise, and the stream of its key."""
 
     share: Fraction
     fitted: Fitted
@@ -300,7 +300,7 @@ def counted_axis(asked: QueryColumn, bins: Any) -> Axis:
 
 
 def _promise(budget: Any, epsilon: Any, delta: Any, n: int | None) -> Budget:
-    """Return what all questions may cost; ``n`` is None where the number of rows is a secret."""
+    """Return the total budget of all questions; ``n`` is None if the number of rows is a secret."""
     if (budget is None) == (epsilon is None):
         raise ParameterError("give a budget, e.g. Budget(1.0, 1e-6), or epsilon and delta, and not both")
     epsilon = budget if epsilon is None else epsilon
@@ -332,7 +332,7 @@ def _declared(spaces: Any, names: Sequence[str]) -> Mapping[str, Any]:
 
 
 def check_mechanism(mechanism: Any, known: Iterable[str]) -> None:
-    """Raise `ParameterError` unless a mechanism is one of those that an answer knows, or None."""
+    """Raise `ParameterError` unless a mechanism is None or one of the known names."""
     names = list(known)
     if mechanism is not None and not is_one_of(mechanism, names):
         raise ParameterError(f"mechanism must be one of {', '.join(names)}, or None for the one that errs less")
@@ -364,18 +364,18 @@ def fitted_noises(question: Question, portion: Portion, named: Sequence[str]) ->
 
 
 def noise_of(question: Question, noises: Sequence[Noise]) -> float:
-    """Return how much noise the numbers of a question have, in parts of what a row moves them."""
+    """Return the sum of noise variances of a question's numbers, each in squared sensitivities."""
     terms = zip(question.numbers, noises, strict=True)
     return math.fsum(noise.variance / numbers.span**2 for numbers, noise in terms)
 
 
 def facts_of(mechanism: str, share: Fraction, cost: Budget, unit: Unit) -> dict[str, Any]:
-    """Return what is said of an answer: how it was made, and what it cost whom."""
+    """Return the attrs of an answer: mechanism, share, cost and neighbours."""
     facts = {"mechanism": mechanism, "share": float(share), "epsilon": cost.epsilon, "delta": cost.delta}
     return {**facts, "neighbours": unit.neighbours}
 
 
 def with_facts(result: T, told: Answered) -> T:
-    """Return a result with what is said of its answer in its attrs."""
+    """Return a result with the facts of its answer in its attrs."""
     result.attrs.update(told.facts)
     return result

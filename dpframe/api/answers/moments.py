@@ -44,7 +44,7 @@ class MomentQueries(Asking):
 
         Sums of values and of products are measured about the middle of the bounds, where they are least sensitive: with
         values in [−r, r] and [−s, s] there, a replaced row moves a product's sum by 2rs, a square's by r² and a value's
-        by 2r. Each sum has a part of the share. The same numbers as of `covariance`, without the means subtracted.
+        by 2r. Each sum has a part of the share. These are the numbers of `covariance`, without the means subtracted.
 
         ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.totals.wishart`): the estimate
         is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
@@ -114,7 +114,7 @@ class MomentQueries(Asking):
     def _product_sums(
         self, columns: Sequence[str], kind: str, where: Mapping[str, Any] | None
     ) -> tuple[list[str], list[QueryColumn], ProductSums, list[QueryColumn]]:
-        """Return the columns' names, the columns, what is counted of them, and all columns that are read for it."""
+        """Return the columns' names, the columns, the sums to measure, and all columns to read for these sums."""
         names = column_names(columns, "columns")
         query_columns = [self._column(name).numeric(kind, times=False) for name in names]
         if not names or len(set(names)) < len(names):
@@ -154,7 +154,7 @@ class MomentQueries(Asking):
         where
             Conditions on rows, as for `count`; how many rows meet them is counted with a part of the share.
         share, mechanism
-            See the class; see `second_moments` for what is measured.
+            See the class; see `second_moments` for the measured sums.
         psd
             Project the matrix onto those without negative eigenvalues. Errors and intervals are those before.
 

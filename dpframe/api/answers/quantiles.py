@@ -37,13 +37,13 @@ from dpframe.totals.ranks import (
 from dpframe.totals.selection import SELECTORS, ExponentialSelector, Selector, best_selector, whole_cost
 
 _CHOICE_WEIGHTS = (3.0, 1.0)
-"""How a level's portion is divided between a choice and that of its interval."""
+"""Weights by which a level's portion is divided between the choice of its cell and of its interval."""
 
 _HALF_WIDTH_MARGINS = 1.2
 """Half width of a chosen interval in rows that are evenly spread, in parts of the margin that it is to have."""
 
 SEARCHING = "gaussian"
-"""The noise that a search has: that of other laws adds up over so many readings."""
+"""The noise of a search: noise of other laws adds up too fast over so many readings."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ class QuantileWay(ABC):
 
     @abstractmethod
     def fit(self, portion: Portion) -> tuple[str, Any, Budget]:
-        """Return the noise of a portion: its name, itself, and what it costs by itself; or raise `ParameterError`."""
+        """Return the noise of a portion: its name, the noise, and the noise's own cost; or raise `ParameterError`."""
 
     @abstractmethod
     def _errors(self, noise: Any) -> tuple[float, float]:
         """Return the largest error to expect, and half the width of an interval, in rows."""
 
     def unsure(self, portion: Portion) -> float:
-        """Return the product of the two, or infinity where the portion is too small: from public facts only."""
+        """Return expected error times half-width, or infinity if the portion is too small: from public facts only."""
         try:
             return math.prod(self._errors(self.fit(portion)[1]))
         except ParameterError:
@@ -107,7 +107,7 @@ class Choices(QuantileWay):
         return mechanism is None or is_one_of(mechanism, SELECTORS)
 
     def fit(self, portion: Portion) -> tuple[str, list[list[Selector]], Budget]:
-        """Return the way to choose, and for each level how the quantile and its interval are chosen.
+        """Return the mechanism, and for each level the selectors of the quantile and of its interval.
 
         The latter has weights, which only the exponential mechanism takes.
         """
@@ -132,7 +132,7 @@ class Choices(QuantileWay):
         return max(errors), max(half_widths)
 
     def _interval_margin(self, selector: Selector) -> int:
-        """Return what the margin of an interval is to be, so that the chosen one's is above 0 with the confidence."""
+        """Return the target margin of an interval, for which the chosen margin is above 0 with the confidence."""
         _, weight_before = distance_weights(self.ranks.cells)
         return math.ceil(selector.shortfall(weight_before, self.confidence))
 
@@ -241,7 +241,7 @@ class Counts(QuantileWay):
         self.tree.add(codes)
 
     def places(self, noise: Sequence[Noise], stream: Keystream) -> FloatArray:
-        """Return where the noisy counts pass the levels."""
+        """Return middles, first and last codes at which the noisy counts pass the levels."""
         tree, variances = self.tree, [level_noise.variance for level_noise in noise]
         tables = [
             np.array(level_noise.add(totals, stream.column(json.dumps(["quantile", i]), "measure")), dtype=np.int64)

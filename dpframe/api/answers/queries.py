@@ -40,7 +40,7 @@ _EXAMPLES = {
     "sum": 'sum("income", share=0.1, by="sex")',
     "support": 'support("hobbies", share=0.1)',
 }
-"""What to write, for who wrote what no signature takes."""
+"""Examples of correct calls, which errors of misfit calls quote."""
 
 _EXTREMES = "the least and the largest value are single rows'; quantile takes any q between"
 _MOMENTS = "covariance and second_moments answer it for numbers"
@@ -56,7 +56,7 @@ _INSTEAD = {
     "joint": "crosstab counts the values of two columns",
     "top": "most_common",
 }
-"""Statistics of releases and methods of pandas that are looked for, and what serves in their place."""
+"""Advice by name of a statistic or a method of pandas that `Queries` does not have."""
 
 
 @refusing_misfit_calls(_EXAMPLES)
@@ -147,7 +147,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
     """
 
     def __getattr__(self, name: str) -> Any:
-        """Say what to ask in place of what no question answers."""
+        """Name the question that replaces an unknown one, in an `AttributeError`."""
         instead = _INSTEAD.get(name) or did_you_mean(name, (n for n in dir(type(self)) if n[0] != "_")).strip()
         raise AttributeError(f"Queries has no {name!r}" + (f": {instead}" if instead else ""))
 
@@ -163,7 +163,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         where
             By column a value, a list of values, ``(low, high)`` with both ends in it (None for no end), None for
             null; for a column of sets ``{"any": items}`` or ``{"all": items}``; ``{"not": …}`` of any of these, which
-            no null meets. None for all rows, where their number is a secret.
+            no null meets. None for all rows, if their number is a secret.
         share, mechanism
             See the class.
 
@@ -171,7 +171,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         ------
         ParameterError
             For an invalid condition, a column without a space, or a value that its space does not hold; without
-            conditions where the number of rows is public.
+            conditions if the number of rows is public.
         BudgetExceeded
             If less than the share is left.
 
@@ -364,7 +364,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
 
         Returns
         -------
-        DataFrame with a row per value or bin, and one for null where the space holds it.
+        DataFrame with a row per value or bin, and one for null if the space holds nulls.
 
         Raises
         ------

@@ -49,14 +49,14 @@ class Gathered:
     parts: list[dict[str, Codes]] = field(default_factory=list)
 
     def frame(self) -> pd.DataFrame:
-        """Return them as a table: values beyond bounds are clamped, what the space cannot hold is null."""
+        """Return the rows as a table: values beyond bounds are clamped, values outside the space are null."""
         return pd.DataFrame({column.name: self._column_series(column) for column in self.columns})
 
     def _column_series(self, column: QueryColumn) -> pd.Series[Any]:
         # Of no rows there is no batch.
         codes = [part[column.name] for part in self.parts] or [column.coded.code_array([])]
         array = pa.chunked_array([column.coded.decode(part) for part in codes])
-        # One null row must not change the dtype, and with it what the utility makes of all others.
+        # One null row must not change the dtype, and with it the utility's result for all other rows.
         dtype_of = _dtype_with_null if column.may_be_null else None
         values: pd.Series[Any] = array.to_pandas(types_mapper=dtype_of, date_as_object=False)
         return values
@@ -113,7 +113,7 @@ class Selections(Asking):
         Parameters
         ----------
         candidates
-            What to choose from, 65,536 at most; public.
+            The candidates, 65,536 at most; public.
         utility
             Function of the rows (a DataFrame of ``columns``, whose values lie in their spaces; what a space cannot hold
             is null) and of one candidate, which returns a number. Columns that may be null have the dtypes ``Int64``
@@ -176,7 +176,7 @@ class Selections(Asking):
         if not names:
             raise ParameterError("columns must name at least one column, which the utility reads, e.g. columns=['age']")
         rows = Gathered([self._column(name) for name in names])
-        # Where rows are added or removed a table may have none, and a failure there would show it.
+        # If rows are added or removed a table may be empty, and a failure of the utility would reveal that.
         for tried_rows in [rows.made_up(), *([rows.frame()] if self.unit.added else [])]:
             _check_utility(utility, tried_rows, options, unit)
         score_units = _MOVED_UNITS if monotone else 2 * _MOVED_UNITS
@@ -256,7 +256,7 @@ def _check_utility(utility: Utility, rows: pd.DataFrame, candidates: Sequence[An
 def _scores_in_units(
     utility: Utility, rows: pd.DataFrame, candidates: Sequence[Any], unit: Fraction
 ) -> list[int | None]:
-    """Return utilities in units, rounded down, or None where one is not finite."""
+    """Return utilities in units, rounded down, or None for a utility that is not finite."""
     return [_score_in_units(utility(rows, candidate), unit) for candidate in candidates]
 
 

@@ -31,7 +31,7 @@ from dpframe.totals.selection import SELECTORS, Scores, Selector, best_selector,
 from dpframe.totals.set_questions import ChosenCounts, Distinct, ItemCounts, size_places
 
 _MOST_COMMON = 5
-"""Values that are shown where nobody says how many."""
+"""Default number of values of `most_common`."""
 
 _EXPONENTIAL_SD = math.pi / math.sqrt(6)
 """Standard deviation of the noise that the exponential mechanism comes to, in units of 1/k (Gumbel's law)."""
@@ -65,7 +65,7 @@ class SetQueries(Asking):
         column
             A column of categories or sets.
         k
-            How many, at most as many as there are; None is 5, or all where there are fewer.
+            How many, at most as many as there are; None is 5, or all if there are fewer.
         where
             Conditions on rows, as for `Queries.count`.
         share, mechanism
@@ -119,7 +119,7 @@ class SetQueries(Asking):
     def _count_question(
         self, query_column: QueryColumn, conditions: Mapping[str, Holds], cuts_sets: bool
     ) -> tuple[CellCounts | ItemCounts, pd.Index[Any]]:
-        """Return what counts a column's values, or the items of its sets, cut or not; and what they are called."""
+        """Return the question that counts a column's values, or its sets' items, truncated or not; and the labels."""
         if not query_column.space.holds_sets:
             axis = counted_axis(query_column, None)
             return CellCounts({query_column.name: (axis.cells, axis.cell_of)}, self.unit, conditions), axis.labels
@@ -133,11 +133,11 @@ class SetQueries(Asking):
         return ItemCounts(query_column.name, space.count, largest_size, self.unit, stream, conditions), labels
 
     def _score_bounds(self) -> Scores:
-        """Return how far one row moves the counts of values as scores: some rise and others fall, or all one way."""
+        """Return the bounds by which one row moves the counts of values as scores: both ways, or all one way."""
         return Scores(((1, 1 if self.unit.added else 2),), self.unit.rows)
 
     def _fit_choices(self, exact_question: Question, k: int, portion: Portion, mechanism: str | None) -> Fit:
-        """Return the way to choose, k choices and the noise on their counts, and what these cost."""
+        """Return the mechanism, k selectors and the noise on the chosen counts, and their cost."""
         choice_portion, count_portion = portion.split([1, 1])
         parts = choice_portion.split([1] * k)
         name = mechanism or best_selector(self._score_bounds(), parts[0])
@@ -333,7 +333,7 @@ class SetQueries(Asking):
     def _distinct_question(
         self, query_column: QueryColumn, conditions: Mapping[str, Holds]
     ) -> tuple[Question, int, int]:
-        """Return what counts a column's values but null, how many there are, and how many a row holds at most."""
+        """Return the question that counts a column's values except null, their number, and the most in a row."""
         if query_column.space.holds_sets:
             question, labels = self._count_question(query_column, conditions, cuts_sets=True)
             return question, len(labels), query_column.sets("nunique").most

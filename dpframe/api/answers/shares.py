@@ -27,18 +27,18 @@ from dpframe.totals.answers import Portion
 
 @dataclass(frozen=True)
 class TotalBudget:
-    """A promise, and the step that it is where answers are added up by μ²."""
+    """A promise, and its step if answers are added up by μ²."""
 
     promise: Budget
     step: Step | None = None
 
     @classmethod
     def of(cls, promise: Budget, accounting: str | None) -> TotalBudget:
-        """Choose how answers are added up: by δ, where nothing is said, as a ledger does."""
+        """Return the total budget in the named accounting; None chooses by δ, as a ledger does."""
         return _TOTAL_BUDGETS[currency_of(accounting, promise.delta).name](promise)
 
     def portion(self, share: Fraction) -> Portion:
-        """Return what an answer of a share may spend, rounded down."""
+        """Return the portion that an answer of a share may spend, rounded down."""
         part = decimals(self.promise.epsilon, self.promise.delta)
         epsilon, delta = down(part.loss * share), down(part.slack * share)
         if self.step is None:
@@ -47,7 +47,7 @@ class TotalBudget:
         return Portion(Budget(min(step_epsilon(step, delta), self.promise.epsilon), delta), step)
 
     def portions(self, share: Fraction) -> list[Portion]:
-        """Return the ways in which an answer may spend a share: all of it, with nothing after, also as (ε, δ) at once.
+        """Return the portions that an answer may spend for a share; the whole budget may be spent as one (ε, δ), too.
 
         Pure noise costs little of (ε, δ), and much of the step that adds up.
         """
@@ -60,7 +60,7 @@ class TotalBudget:
         return Step(mu, round_down(Fraction(self.step.delta) * share))
 
     def amount(self, share: Fraction, rounded: Callable[[Fraction], float]) -> Amount:
-        """Return what a share comes to as (ε, δ), of μ² at the whole δ."""
+        """Return a share as (ε, δ), in Gaussian accounting at the whole δ."""
         part = decimals(self.promise.epsilon, self.promise.delta)
         if self.step is None or share in (0, 1):
             return Amount(rounded(part.loss * share), rounded(part.slack * share))
@@ -70,7 +70,7 @@ class TotalBudget:
 
 
 _ROUNDING_TOLERANCE = Fraction(1, 10**12)
-"""What a root and a bisection may leave off."""
+"""Relative error that a root and a bisection may have."""
 
 
 def _gaussian_total(promise: Budget) -> TotalBudget:
@@ -96,7 +96,7 @@ def check_share(share: Any) -> Fraction:
 
 @dataclass
 class QuerySpending:
-    """What the threads of one process spent of a total budget; spends of other processes are not added."""
+    """Share of a total budget that the threads of one process spent; other processes are not counted."""
 
     total: TotalBudget
     spent: Fraction = Fraction(0)

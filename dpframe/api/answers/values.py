@@ -1,4 +1,4 @@
-"""What answers are made of, once numbers have their noise: quantiles from cumulative counts, moments from sums."""
+"""Answers from noisy numbers: ratios of sums, quantiles from cumulative counts, moments from sums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpframe.totals.questions import CellTree, ProductSums
 
 @dataclass(frozen=True)
 class Answered:
-    """An answer's numbers with their noise, and what they cost."""
+    """An answer's numbers with their noise, and its facts."""
 
     values: tuple[FloatArray, ...]
     noises: tuple[Noise, ...]
@@ -48,7 +48,7 @@ def squared_z(level: float) -> float:
 
 
 def placed(tree: CellTree, excess: FloatArray, reach: FloatArray, values: int) -> tuple[float, float, float]:
-    """Return where a cumulative count passes its goal: middle, first and last code that noise does not exclude.
+    """Return the code at which a cumulative count passes its goal, and the first and last code within the noise.
 
     With c the true cell, that up to c reaches the goal and that up to c − 1 does not; each is wrong only by noise
     beyond its reach, on one side.
@@ -68,7 +68,7 @@ def placed(tree: CellTree, excess: FloatArray, reach: FloatArray, values: int) -
 
 
 def halves_of(question: ProductSums, asked: Sequence[QueryColumn]) -> tuple[list[float], list[float]]:
-    """Return what half a code is in each column's units, and the middle of its bounds."""
+    """Return half a code step in each column's units, and the middle of its bounds."""
     halves = [column.line[1] * grain / 2 for column, grain in zip(asked, question.grains, strict=True)]
     middles = [
         column.line[0] + column.line[1] * (grain - 1) / 2 + half * last_code
@@ -113,15 +113,15 @@ def moment_matrices(
     limits = widths if central else [width + abs(middle) for width, middle in zip(widths, middles, strict=True)]
     for pair_index, (i, j) in enumerate(question.pairs):
         product, error = (halves[i] * halves[j] * x[count + pair_index] / n for x in (sums, errors))
-        # About the means, or about 0: products of a mean and what is fixed.
+        # Centred at the means, or at 0: products of a mean and a constant.
         a, b = (-means[i], -means[j]) if central else (middles[i], middles[j])
         value = product - means[i] * means[j] if central else product + a * means[j] + b * means[i] + a * b
         mean_variance = (a + b) ** 2 * spreads[i] ** 2 if i == j else a**2 * spreads[j] ** 2 + b**2 * spreads[i] ** 2
-        # What the noise on the number of rows adds: all means are over it.
+        # The noise on the number of rows enters too, as every mean is divided by it.
         row_count_slope = product - 2 * means[i] * means[j] if central else product + a * means[j] + b * means[i]
         total_variance = error**2 + mean_variance + (row_count_slope * relative_count_error) ** 2
         if rows is None:
-            # Where noise may have made all rows, nothing more is known than what the bounds allow.
+            # If all rows may be noise, only the bounds limit the estimate.
             limit = limits[i] * limits[j]
             value, total_variance = min(max(value, -limit), limit), min(total_variance, 4 * limit**2)
         estimate[i, j] = estimate[j, i] = value

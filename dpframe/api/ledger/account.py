@@ -23,7 +23,7 @@ from dpframe.plan.plan import Plan
 TOGETHER = (
     'ledger and dataset go together, and part and run with them, e.g. ledger="ledger.sqlite", dataset="survey-2026"'
 )
-"""What is said where one is given without the other."""
+"""Error text for an argument without its partner."""
 
 RELEASE = "release"
 """The label of a ledger's entry that is for all of a release."""
@@ -34,10 +34,10 @@ INFERENCE = "inference"
 
 @dataclass(frozen=True)
 class Cost:
-    """What something costs whom, in both currencies; without a step by domination of its (ε, δ).
+    """A cost and its privacy unit, in both currencies; without a step by domination of its (ε, δ).
 
-    ``wanted`` is a digest of all that decides the release, except the table; None where no two spends are the same.
-    ``inference`` is what is asked of the table before its plan is known.
+    ``wanted`` is a digest of all that decides the release, except the table; None if no spend repeats another.
+    ``inference`` is the measurement of the table before its plan is known.
     """
 
     budget: Budget
@@ -86,7 +86,7 @@ class OpenAccount(Account):
         return self
 
     def cost(self, plan: Plan) -> Cost:
-        """Return what releasing under a plan costs: all of it, or what its inference has not paid here yet.
+        """Return the cost of a release under a plan, less the inference that this dataset has paid.
 
         A plan can be written by hand: a receipt counts if this dataset's ledger has it as one of inference, and
         at least as much was paid for it as the plan claims. What is left is what the rest costs on its own, for a plan
@@ -109,7 +109,7 @@ class OpenAccount(Account):
         return enough and covers(entry.amount, inferred.budget)
 
     def settle(self, inferred: Inferred | None, unit: Unit) -> None:
-        """Enter what it cost to find spaces that were taken from another plan, each inference once for this dataset.
+        """Enter the cost of another plan's inferences whose spaces are reused, each once for this dataset.
 
         An inference is known only by its id: two of one request share all that is public of them. One of an older
         version has no id, and is entered at every use. It is entered for the ``unit`` of the plan that uses it, whom
@@ -165,7 +165,7 @@ class Job(ABC, Generic[Checked, Drawn]):
 
     @abstractmethod
     def check(self) -> Checked:
-        """Refuse what can be refused, and return what was found; values are read, and nothing is drawn."""
+        """Refuse every invalid input, and return the findings; values are read, and nothing is drawn."""
 
     @abstractmethod
     def spend(self, checked: Checked) -> str | None:
@@ -177,4 +177,4 @@ class Job(ABC, Generic[Checked, Drawn]):
 
     @abstractmethod
     def draw(self, checked: Checked, receipt: str | None, key: bytes) -> Drawn:
-        """Draw with the key, and return or write what came of it."""
+        """Draw with the key, and return or write the result."""

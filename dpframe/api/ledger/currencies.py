@@ -1,4 +1,4 @@
-"""What a dataset's ledger adds up: (ε, δ) themselves, or the (μ², δ₀) of Gaussian differential privacy with a slack.
+"""Currencies of a ledger: (ε, δ), or the (μ², δ₀) of Gaussian differential privacy with a slack.
 
 A dataset keeps one of the two for good. Either sum may be held to its total although each release chooses its budget
 by what earlier ones gave (basic composition, Rogers–Roth–Ullman–Vadhan 2016; sums of μ², Smith–Thakurta 2022,
@@ -44,13 +44,13 @@ POOL = Fraction(1, 2)
 """Share of a total's δ that is its pool of δ₀.
 
 A release takes a tenth of its own δ for δ₀, and what is dominated by its (ε, δ) all of it: half of the total leaves
-room for both. M² loses 6 % by it at (1, 1e-6), where the pool costs 0.03.
+room for both. M² loses 6 % by it at (1, 1e-6), at which the pool costs 0.03.
 """
 
 NIGHTS = 365
 
 _LARGEST_TOTAL_EPSILON = 1e6
-"""Largest ε of a total that is turned into M; above it M stays the same, which promises more."""
+"""Largest ε of a total that is turned into M; above it M stays constant, which promises more."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Amount:
 
 
 class StoredAmount(NamedTuple):
-    """What the file holds of a total or a spend, as text: (ε, δ), μ and δ₀."""
+    """A total or a spend as the file stores it, as text: (ε, δ), μ and δ₀."""
 
     epsilon: str
     delta: str
@@ -107,7 +107,7 @@ class Sum(NamedTuple):
         return self.loss <= total.loss and self.slack <= total.slack
 
     def times_in(self, left: Sum) -> int | None:
-        """Return how often this fits into what is left; None if it is nothing, and fits forever."""
+        """Return how often this amount fits into a remaining sum; None if it is zero, and fits forever."""
         ratios = [available / amount for amount, available in zip(self, left, strict=True) if amount]
         return math.floor(max(Fraction(0), min(ratios))) if ratios else None
 
@@ -144,7 +144,7 @@ def _round_toward(fraction: Fraction, direction: float) -> float:
 
 
 def shown(value: float) -> str:
-    """Return a number without the zero of a whole one."""
+    """Return a number as text; whole numbers have no decimals."""
     return str(value).removesuffix(".0")
 
 
@@ -169,7 +169,7 @@ class Currency(ABC):
 
     @abstractmethod
     def whole(self, budget: Budget) -> StoredAmount:
-        """Return what the file keeps of a total."""
+        """Return a total in stored form."""
 
     @abstractmethod
     def exact(self, kept: StoredAmount) -> Sum:
@@ -177,7 +177,7 @@ class Currency(ABC):
 
     @abstractmethod
     def spent(self, sums: Sequence[Sum], total: DatasetTotal) -> list[Amount]:
-        """Return what sums of spends come to, rounded up."""
+        """Return sums of spends as (ε, δ), rounded up."""
 
     @abstractmethod
     def left(self, rest: Sum, total: DatasetTotal) -> Amount:
@@ -189,7 +189,7 @@ class Currency(ABC):
 
     @abstractmethod
     def shortage(self, left: Sum, asked: StoredAmount, total: DatasetTotal) -> str:
-        """Say what is left, what was asked, and what to do."""
+        """Return an error text: the remaining amount, the requested one, and a remedy."""
 
 
 class BasicCurrency(Currency):
@@ -214,7 +214,7 @@ class BasicCurrency(Currency):
         return Amount(down(rest.loss), down(rest.slack))
 
     def shortage(self, left: Sum, asked: StoredAmount, total: DatasetTotal) -> str:
-        """Name (ε, δ) of all three."""
+        """Return the error text with (ε, δ) of the remaining, total and requested amounts."""
         total_amount, requested_amount = self.left(total.exact, total), Amount(float(asked.epsilon), float(asked.delta))
         remaining_amount = self.left(left, total)
         return (
@@ -247,7 +247,7 @@ class GaussianCurrency(Currency):
         return Sum(Fraction(float(kept.mu)) ** 2, Fraction(kept.slack))
 
     def spent(self, sums: Sequence[Sum], total: DatasetTotal) -> list[Amount]:
-        """Return the ε, at the dataset's δ, of what was spent, and its δ₀, rounded up."""
+        """Return the spent ε, at the dataset's δ, and the spent δ₀, rounded up."""
         epsilons, total_epsilon = (
             _to_epsilons([up(spent_sum.loss) for spent_sum in sums], total, ceiling=True),
             total.budget.epsilon,
@@ -266,13 +266,13 @@ class GaussianCurrency(Currency):
         return BASIC.exact(kept).fits(BASIC.exact(total.kept))
 
     def left(self, rest: Sum, total: DatasetTotal) -> Amount:
-        """Return the ε, at the dataset's δ, of the μ² that is left, and the pool that is left, rounded down."""
+        """Return the ε, at the dataset's δ, of the remaining μ², and the remaining pool, rounded down."""
         is_unspent = rest.loss >= total.exact.loss
         epsilon = total.budget.epsilon if is_unspent else _to_epsilons([down(rest.loss)], total, ceiling=False)[0]
         return Amount(epsilon, down(rest.slack))
 
     def shortage(self, left: Sum, asked: StoredAmount, total: DatasetTotal) -> str:
-        """Name the ε that is left, and what still fits; compare with addition where that costs less."""
+        """Return the error text with the remaining ε and the largest fitting amounts; it names cheaper accounting."""
         requested_sum, total_sum = self.exact(asked), total.exact
         remaining_amount, largest_sizes = self.left(left, total), {}
         shortage_text = (
@@ -319,16 +319,16 @@ _LARGER_TOTAL_ADVICE = "create a dataset with a larger total, which counts from 
 
 
 def _round_to_three_digits(value: float) -> float:
-    """Return a number rounded down to three digits: room for what releases of other sizes round differently."""
+    """Return a number rounded down to three digits: a margin for other roundings of releases of other sizes."""
     return 0.0 if value < 1e-300 else float(Decimal(value).normalize(Context(prec=3, rounding=ROUND_DOWN)))
 
 
 _NEGLIGIBLE_EPSILON = 1e-6
-"""An ε that is as good as none."""
+"""Smallest ε that a search for the largest fitting ε returns."""
 
 
 def _largest_epsilon(amount: StoredAmount, remaining_sum: Sum) -> float:
-    """Return about the ε that fits into what is left, of what costs what was asked: a release's curve, or pure ε."""
+    """Return about the largest ε that fits into a remaining sum, by the requested amount's curve."""
     if remaining_sum.loss <= 0:
         return 0.0
     step_of = dominated if amount.step.delta >= amount.budget.delta else promise_step
@@ -355,7 +355,7 @@ def _to_epsilons(squares: Sequence[float], total: DatasetTotal, ceiling: bool) -
 
 
 def _solve_log_gaussian(mus: npt.NDArray[np.float64], goal: float, ceiling: bool) -> list[float]:
-    """Return x with ln G_μ(x) = goal by halving, the upper end or the lower one; 0 where G_μ(0) is below."""
+    """Return x with ln G_μ(x) = goal by halving, the upper end or the lower one; 0 if G_μ(0) is below."""
     positive = np.where(mus > 0, mus, 1.0)
 
     def over(x: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
@@ -419,7 +419,7 @@ class DatasetTotal:
                 (f"create a dataset with unit={str(unit)!r}", unit),
                 (f"ask with {self.unit.options}", self.unit),
             ]
-            # First what gives up no person's protection.
+            # The first remedy gives up no person's protection.
             (first_remedy, _), (second_remedy, protected) = remedies if self.unit.person is None else reversed(remedies)
             raise ParameterError(
                 f"dataset {name_list([self.name])} adds up promises for {self.unit.words}, and this one is for "
@@ -445,7 +445,7 @@ class DatasetTotal:
 
 @dataclass
 class Tally:
-    """What was spent on a dataset: on the whole, and on each part."""
+    """Sums of a dataset's spends: on the whole, and on each part."""
 
     total: DatasetTotal
     whole: Sum = NOTHING
@@ -460,11 +460,11 @@ class Tally:
 
     @property
     def charged(self) -> Sum:
-        """What all of it costs one row: the whole, and the largest part or the two largest."""
+        """The cost of all spends for one row: the whole, and the largest part or the two largest."""
         return self._add_largest_parts(2 if self.total.moving else 1, self.parts.values())
 
     def left(self, part: str | None = None) -> Sum:
-        """Return what is left for the whole, or for a part."""
+        """Return the remaining sum for the whole, or for a part."""
         if part is None:
             return self.total.exact.plus(self.charged, -1)
         other_sums = [amount for name, amount in self.parts.items() if name != part]
@@ -500,7 +500,7 @@ class Tally:
 
 
 def difference(whole: Budget, part: Budget) -> Budget:
-    """Return what is left of an amount, so that both parts together fit where the whole does."""
+    """Return an amount less a part, rounded so that both together never exceed the whole."""
     remaining_sum = decimals(whole.epsilon, whole.delta).plus(decimals(part.epsilon, part.delta), -1)
     return Budget(down(remaining_sum.loss), down(remaining_sum.slack))
 
@@ -511,7 +511,7 @@ def covers(paid: Budget, asked: Budget) -> bool:
 
 
 def enough_for(more: int | None) -> str:
-    """Say for how many more releases of one size what is left is enough; None is any number.
+    """Return a text on how many more releases of one size fit; None is any number.
 
     >>> enough_for(1_300), enough_for(None)
     ('what is left is enough for 1,300 more', 'what is left is enough for any number more')
@@ -520,7 +520,7 @@ def enough_for(more: int | None) -> str:
 
 
 def yearly(epsilon: float, delta: float = 0.0, step: Step | None = None) -> str:
-    """Say what a year of releases of this size, one a night, adds up to; by its step as well where that is less."""
+    """Return a text on the sum of a year of nightly releases of this size; by its step as well if that is less."""
     night = Budget(epsilon, delta)
     year = NOTHING.plus(decimals(night.epsilon, night.delta), NIGHTS)
     total = Amount(up(year.loss), up(year.slack))

@@ -1,4 +1,4 @@
-"""Noise that was drawn under keys: two tables under the same noise show how they differ.
+"""Records of noise drawn under keys: two tables under equal noise reveal their difference.
 
 A key draws noise under several names: digests of the request, of the inference of spaces, and of the plan. The ledger
 has each as a MAC under the key, with a MAC of the table, from the transaction of the spend on; the plan's name from the

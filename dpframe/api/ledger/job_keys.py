@@ -43,7 +43,7 @@ from dpframe.noise.keystream import choice_key, framed
 SCHEMA = 1
 
 STREAM = 2
-"""To be raised with every change of what is released under one key: it would be a second output of one key."""
+"""Version of the output of a key; any change of released values raises it, as one key must not have two outputs."""
 
 
 def job_name(target: str | os.PathLike[str]) -> str:
@@ -55,13 +55,13 @@ def job_name(target: str | os.PathLike[str]) -> str:
 
 
 def bind(input_digest: bytes, plan_digest: bytes) -> bytes:
-    """Return what a job's key is bound to: its input, its plan, and how this version draws from a key."""
+    """Return the binding of a job's key: its input, its plan, and this version's stream."""
     return framed((STREAM.to_bytes(4, "little"), input_digest, plan_digest))
 
 
 @dataclass(frozen=True)
 class _StoredJob:
-    """What a key file says."""
+    """The content of a key file."""
 
     dataset: str
     name: str
@@ -90,7 +90,7 @@ class _StoredJob:
         return cls(dataset, name, release_id, key, tag) if is_valid else None
 
     def to_json(self) -> bytes:
-        """Return it as text."""
+        """Return the stored job as JSON text."""
         data = {"schema": SCHEMA, "dataset": self.dataset, "name": self.name, "release_id": self.release_id}
         return json.dumps(data | {"key": self.key.hex(), "tag": self.tag.hex()}).encode()
 
@@ -104,7 +104,7 @@ def _compute_tag(key: bytes, dataset: str, binding: bytes) -> bytes:
 
 
 def release_id(key: bytes, dataset: str, bound: bytes) -> str:
-    """Return the id of the release that a key gives of what it is bound to; it reveals neither."""
+    """Return the id of the release of a key and its binding; it reveals neither."""
     message = framed((b"release id", dataset.encode(), bound))
     return hmac.new(key, message, hashlib.sha256).hexdigest()[:32]
 
@@ -117,7 +117,7 @@ class KeyedJob:
     dataset: str
     release_id: str
     resumed: bool
-    """Whether key and release id are those of an interrupted run."""
+    """Whether key and release id come from an interrupted run."""
     paid: bool
     """Whether the spend is, or may be, in the ledger."""
     _record: _StoredJob = field(repr=False)
@@ -181,7 +181,7 @@ class KeyedJob:
 
 
 def _binding_function(binding: bytes, keyed: Callable[[bytes], bytes] | None) -> Callable[[bytes], bytes]:
-    """Return what a job is bound to, as a function of its key."""
+    """Return the binding of a job, as a function of its key."""
     if keyed is None:
         return lambda key: binding
     return lambda key: framed((binding, keyed(key)))
@@ -202,11 +202,11 @@ def job(
     Parameters
     ----------
     ledger, dataset
-        Where the job spends.
+        The account that pays for the job.
     name
-        What the job is known by, e.g. `job_name` of its output: one run at a time.
+        The job's name, e.g. `job_name` of its output: one run at a time.
     binding
-        What decides the output except the key; see `bind`.
+        Digest of all inputs that decide the output, except the key; see `bind`.
     forget
         Delete the key of an interrupted run, whose spend stays, and start anew.
     keyed
@@ -290,7 +290,7 @@ def pending(ledger: Ledger) -> list[Pending]:
 
 
 def _read_key_file(folder: Folder, path: Path) -> _StoredJob | None:
-    """Return what a key file says, or None if it was never finished or its job ended just now."""
+    """Return the content of a key file, or None if it was never finished or its job ended just now."""
     try:
         # A pipe in its place shall not be waited for.
         descriptor = folder.open(path.name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -328,7 +328,7 @@ def clear(ledger: Ledger, dataset: str, name: str) -> None:
 
 
 def check_not_interrupted(ledger: Ledger, dataset: str, name: str) -> None:
-    """Raise `LedgerError` if a job is kept that has paid: what is inferred anew is another plan, which it cannot take.
+    """Raise `LedgerError` if an interrupted job has paid: a new inference gives another plan, which it cannot take.
 
     To be called before the inference is paid for.
     """
@@ -378,7 +378,7 @@ class _KeyFile:
     path: Path
 
     def content(self) -> bytes:
-        """Return what it holds."""
+        """Return the file's bytes."""
         os.lseek(self.descriptor, 0, os.SEEK_SET)
         return os.read(self.descriptor, os.fstat(self.descriptor).st_size)
 
@@ -395,7 +395,7 @@ class _KeyFile:
             raise _key_file_error(self.path, error) from None
 
     def remove(self) -> None:
-        """Overwrite and delete it."""
+        """Overwrite and delete the file."""
         try:
             write_whole(self.descriptor, bytes(os.fstat(self.descriptor).st_size))
             os.fsync(self.descriptor)

@@ -1,4 +1,4 @@
-"""The ledger of what was spent on each dataset: a small SQLite file that any number of processes share.
+"""The ledger of spends on each dataset: a small SQLite file that any number of processes share.
 
 A spend is committed and durable *before* any noise is drawn, and is never taken back: a crash wastes budget,
 it never hides spending. Releases of one dataset add up as `currencies` says, chosen when the dataset is created: as
@@ -47,7 +47,7 @@ from dpframe.errors import LedgerError, ParameterError, name_list
 
 @dataclass(frozen=True)
 class Entry:
-    """One spend as the ledger keeps it; ``replayed`` means that it was there before."""
+    """One spend as the ledger stores it; ``replayed`` means that an earlier call entered it."""
 
     dataset: str
     release_id: str
@@ -73,7 +73,7 @@ def _check_text(value: Any, name: str) -> str:
 
 
 def _fold_name(name: str) -> str:
-    """Return what is left of a name by which people tell it from another.
+    """Return a name without case, width and spacing, to compare names as people read them.
 
     >>> _fold_name("Cafe\u0301 1 ") == _fold_name("caf\u00e9  1")
     True
@@ -109,7 +109,7 @@ def as_ledger(ledger: Any) -> Ledger:
 
 @dataclass(frozen=True)
 class Account:
-    """A dataset's budget in a ledger, or that of a part of it; see `Ledger.account`."""
+    """The budget of a dataset, or of one of its parts, in a ledger; see `Ledger.account`."""
 
     ledger: Ledger
     dataset: str
@@ -124,7 +124,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Ledger:
-    """A file that keeps the total budget of named datasets, and what was spent of it.
+    """A file of named datasets with their total budgets and spends.
 
     It holds a path and no connection: it may be copied, pickled and sent to other processes.
 
@@ -286,7 +286,7 @@ class Ledger:
         part
             The part whose rows are released; by default all rows are, as one table.
         unit
-            Whom the promise is for; it must be the dataset's own, as promises for others do not add up to it.
+            The privacy unit; it must be the dataset's own, as promises for other units do not add up to it.
         draws
             Digests under the release's key, by names of the noise that it draws: a digest of the table. A release of
             which all was drawn for this dataset and part is the same one again, and costs nothing.
@@ -338,9 +338,9 @@ class Ledger:
             return self._total(connection, dataset).budget
 
     def spent(self, dataset: str) -> Amount:
-        """Return what was spent on a dataset, rounded up.
+        """Return the spent amount of a dataset, rounded up.
 
-        In Gaussian accounting ε is that of all spends together at the dataset's δ, and δ the sum of δ₀.
+        In Gaussian accounting ε is the joint ε of all spends at the dataset's δ, and δ the sum of δ₀.
         """
         with transaction(self._file, self.timeout) as connection:
             total = self._total(connection, dataset)
@@ -348,7 +348,7 @@ class Ledger:
         return total.currency.spent([tally.charged], total)[0]
 
     def account(self, dataset: str, part: str | None = None, *, run: str | None = None) -> Account:
-        """Return a dataset's budget, or that of a part of it, as one value for ``ledger=`` of every entry point.
+        """Return the budget of a dataset, or of one of its parts, as one value for ``ledger=`` of every entry point.
 
         Nothing is read here: a dataset or a part that the ledger does not have is refused when it is spent from.
 
@@ -383,7 +383,7 @@ class Ledger:
         return Account(self, name, part_name, None if run is None else _check_text(run, "run"))
 
     def remaining(self, dataset: str, part: str | None = None) -> Amount:
-        """Return what is left for a dataset, or for a part of it, rounded down.
+        """Return the remaining amount of a dataset, or of one of its parts, rounded down.
 
         Added up by ε and δ it can be spent to the last digit. In Gaussian accounting ε is what M² − Σμ² comes to at
         the dataset's δ, and δ is what is left of the pool of δ₀: once that is 0, ε is only for releases with delta=0.
@@ -395,7 +395,7 @@ class Ledger:
         return total.currency.left(tally.left(part), total)
 
     def more(self, release_id: str) -> int | None:
-        """Return how many more releases like this one fit into what is left; None without end.
+        """Return how many more releases of this size fit into the remaining budget; None without end.
 
         Raises
         ------
@@ -411,7 +411,7 @@ class Ledger:
         return self.room(entry.dataset, entry.amount, entry.step, entry.part)
 
     def room(self, dataset: str, amount: Budget, step: Step | None = None, part: str | None = None) -> int | None:
-        """Return how many releases of this amount fit into what is left of a dataset; None without end.
+        """Return how many releases of this amount fit into a dataset's remaining budget; None without end.
 
         Examples
         --------
@@ -434,7 +434,7 @@ class Ledger:
             return self._total(connection, dataset).parts
 
     def unit(self, dataset: str) -> Unit:
-        """Return whom the promises of a dataset are for."""
+        """Return the privacy unit of a dataset's promises."""
         with transaction(self._file, self.timeout) as connection:
             return self._total(connection, _check_text(dataset, "dataset")).unit
 
@@ -458,7 +458,7 @@ class Ledger:
     def summary(self) -> pd.DataFrame:
         """Return one row per dataset: accounting, unit, total, spent and left of ε and of δ, and number of releases.
 
-        In Gaussian accounting ε is at the dataset's δ, and what is spent and left of δ is δ₀, of the pool.
+        In Gaussian accounting ε is at the dataset's δ, and the spent and remaining δ are δ₀, of the pool.
         """
         with transaction(self._file, self.timeout) as connection:
             tallies = [_sum_spends(connection, total) for total in _read_datasets(connection).values()]
@@ -476,10 +476,10 @@ class Ledger:
         return pd.DataFrame(rows, columns=[*_SUMMARY]).astype(_SUMMARY).set_index("dataset")
 
     def history(self, dataset: str | None = None) -> pd.DataFrame:
-        """Return the spends in their order: who, when (UTC), what, how much, and what it came to.
+        """Return the spends in their order: who, when (UTC), label, amount, and cumulative amount.
 
         Columns: ``dataset, part, who, when, release_id, what, epsilon, delta, mu, slack, cumulative_epsilon,
-        cumulative_delta``, the last two per dataset, as `spent` says. The part is "" where all rows were released.
+        cumulative_delta``, the last two per dataset, as `spent` says. The part is "" if all rows were released.
         """
         with transaction(self._file, self.timeout) as connection:
             if dataset is not None:

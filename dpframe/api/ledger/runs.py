@@ -29,7 +29,7 @@ INSERT INTO runs (dataset, part, job, name, release_id, request, output, at) VAL
 class Receipt:
     """The receipt of a run that is done.
 
-    ``part`` is "" where all rows were released, ``job`` the file that was written, ``request`` a digest of the plan or
+    ``part`` is "" if all rows were released, ``job`` the file that was written, ``request`` a digest of the plan or
     of what decided it, ``output`` the digest that the release states, ``at`` when it was complete, in UTC.
     """
 
@@ -71,7 +71,7 @@ def done(account: Account, job: str) -> Receipt | None:
 
 
 def is_done(ledger: Ledger, release_id: str) -> bool:
-    """Return whether a release is that of a run that is done."""
+    """Return whether a release belongs to a run that is done."""
     with transaction(Path(ledger.path), ledger.timeout) as connection:
         run_row = connection.execute("SELECT 1 FROM runs WHERE release_id = ?", (release_id,)).fetchone()
     return run_row is not None

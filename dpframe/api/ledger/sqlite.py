@@ -1,4 +1,4 @@
-"""The SQLite file under a ledger: its tables, durable transactions, and what can go wrong in one clear line."""
+"""The SQLite file under a ledger: its tables, durable transactions, and one clear line for each error."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _FOURTH_SCHEMA = (
     "PRAGMA user_version = 4",
 )
 _UNITS_SCHEMA = 4
-"""The first schema that enters whom promises are for."""
+"""The first schema with the privacy unit of promises."""
 
 _FIFTH_SCHEMA = (
     "CREATE TABLE runs (dataset TEXT NOT NULL REFERENCES datasets (name), part TEXT NOT NULL, job TEXT NOT NULL, "
@@ -101,7 +101,7 @@ _SIXTH_SCHEMA = (
 )
 
 _LATER_SCHEMAS = (_SECOND_SCHEMA, _THIRD_SCHEMA, _FOURTH_SCHEMA, _FIFTH_SCHEMA, _SIXTH_SCHEMA)
-"""What brings a file of the first schema to the newest, a schema each."""
+"""Statements that upgrade a file of the first schema to the newest, by schema."""
 
 _LONGEST_WAIT_S = 86_400.0
 """Seconds; SQLite counts milliseconds in 32 bits."""
@@ -126,7 +126,7 @@ _creating = threading.Lock()
 
 
 def remedy(file: Path) -> str:
-    """Say how a ledger and its datasets come about."""
+    """Return the command that makes a ledger with a dataset."""
     return f"make it with: dpframe ledger create {shlex.quote(str(file))} --dataset NAME --epsilon TOTAL"
 
 
@@ -230,7 +230,7 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
 
 @contextlib.contextmanager
 def explained(file: Path) -> Iterator[None]:
-    """Turn what SQLite and the system say into one clear line."""
+    """Turn errors of SQLite and the system into one clear line."""
     try:
         yield
     except sqlite3.Error as error:
@@ -246,7 +246,7 @@ def explained(file: Path) -> Iterator[None]:
 
 
 def make_file(file: Path) -> None:
-    """Make an empty file that only its owner may read, unless there is one; SQLite gives its log the same mode."""
+    """Make an empty file that only its owner may read, unless there is one; SQLite gives its log this mode, too."""
     try:
         with _creating:
             os.close(new_file(file))

@@ -1,4 +1,4 @@
-"""What a release says of its columns, and what its plan forecasts, as tables with bars."""
+"""Estimates of a release's columns, and forecasts of its plan, as tables with bars."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _Z = NormalDist().inv_cdf(0.975)
 
 @dataclass(frozen=True)
 class Figure:
-    """What the release says of a column: tables, and notes."""
+    """The estimates of a column: tables, and notes."""
 
     name: str
     parts: tuple[Table | str, ...]
 
 
 def estimate_figures(estimates: Estimates) -> list[Figure]:
-    """Return a figure for each of the first columns: what the release says of it, with intervals."""
+    """Return a figure for each of the first columns, with estimates and intervals."""
     return [Figure(name, tuple(_column_parts(estimates, name))) for name in estimates.plan.names[:MOST_COLUMNS]]
 
 

@@ -29,7 +29,7 @@ _VERDICT_STATISTICS = ("support", "mean curve", "mean", "marginal")
 
 @dataclass(frozen=True)
 class Glance:
-    """Names of columns by what they are good for; each list may be empty.
+    """Names of columns by their accuracy; each list may be empty.
 
     ``good``, ``rough`` and ``noise``: columns whose counts, or whose means if they are numbers or times, are within 5 %
     (of all rows, of the range), within 25 %, and neither. ``empty``: columns that inference did not find: nothing of
@@ -43,7 +43,7 @@ class Glance:
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Return what is said of the columns, and their names; without lists that are empty."""
+        """Return the verdicts with their columns' names, without empty lists."""
         names_by_verdict = {
             "Can be used: counts of values within 5 % of all rows; of numbers and times the mean, within 5 % of the "
             "range, or of four standard deviations if those are less (their bins are rougher: see the intervals of "
@@ -60,7 +60,7 @@ class Glance:
 
     @property
     def brief(self) -> str:
-        """How many columns are good for what, in one line.
+        """The numbers of columns by verdict, in one line.
 
         >>> Glance(("sex",), ("age", "weight"), (), ()).brief
         'of 3 columns 1 can be used, 2 are only rough'
@@ -84,7 +84,7 @@ class Glance:
 
 
 def glance(plan: Plan, n: int, estimates: Estimates | None = None) -> Glance:
-    """Return what columns are good for, by the errors that a plan lets expect of so many rows.
+    """Return the verdicts on columns, by the plan's forecast errors for so many rows.
 
     Where ``estimates`` of the release are at hand a mean's error is compared with how far the values are spread, too:
     wide bounds make any error a small part of the range.

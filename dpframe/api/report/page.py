@@ -1,4 +1,4 @@
-"""The page: what is promised, what is not, what was proved, how columns were randomised, how exact estimates are.
+"""The page of a report: promise, limits, proofs, mechanisms of the columns, and accuracy of estimates.
 
 The questions follow the pyramid of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (2025),
 from the numbers of a promise through what may undermine it to what it rests on, and the trade-offs of the W3C Draft
@@ -44,7 +44,7 @@ PROVED, ATTESTED, OPEN = "proved from the file", "stated by the curator", "ask t
 
 
 def review_table(plan: Plan, certificate: Certificate) -> Table:
-    """Return a row for each question: what this release answers, and how that is known."""
+    """Return a row for each question: the release's answer, and its source."""
     nulls = ", and nulls as a value where a column is not nullable" if plan.nulls == "impute" else ""
     order = "; that the order of the rows stays secret is part of the promise" if plan.terms.shuffled_rows else ""
     public_facts = "the number of rows, names, types and possible values of the columns"
@@ -144,7 +144,7 @@ GAINS = {
 """Each accounting of `Plan.accounting_gains`, in words."""
 
 _LEAST_UNSPENT_SHARE = 0.005
-"""Part of the budget below which what is not spent has no line."""
+"""Share of the budget below which the unspent part has no line."""
 
 _UNPRINTABLE_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """Control characters and non-characters."""
@@ -196,7 +196,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What the release says of its first columns, if it is at hand, and what its plan forecasts."""
+    """Estimates of the first columns, if the release is at hand, and forecasts of its plan."""
 
     figures: list[Figure]
     forecast: Table
@@ -205,7 +205,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Spend:
-    """What each part of a release spent: a share of the whole, and what it was for."""
+    """Spends of a release's parts: a share of the whole, and its purpose."""
 
     parts: list[tuple[str, str]]
     bar: Drawing
@@ -214,7 +214,7 @@ class Spend:
 def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | None) -> str:
     """Return the report on a release as one HTML page.
 
-    Without ``estimates`` the page shows what accuracy the plan forecasts, instead of what the release says.
+    Without ``estimates`` the page shows the plan's forecast accuracy, instead of estimates.
     """
     plan = info.plan
     rows = [(p.unit, upward(p.claimed.epsilon), upward(p.epsilon), p.method) for p in certificate.proofs]
@@ -260,7 +260,7 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
 
 @cache
 def environment() -> Environment:
-    """Return what reads the templates of this folder: it escapes every value, and knows no name that is not given."""
+    """Return the environment of this folder's templates: it escapes every value, and fails at unknown names."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     template_environment = Environment(
@@ -363,7 +363,7 @@ def _gain_table(plan: Plan) -> Table | None:
 
 
 def _spend_of(plan: Plan) -> Spend | None:
-    """Return the parts of the budget, which add up to the promise; None where all of it went to the rows."""
+    """Return the parts of the budget, which add up to the promise; None if the rows have all of it."""
     if plan.inferred is not None and plan.inferred.step is None:  # older plans subtract it
         share = plan.inferred.budget.epsilon / plan.epsilon
         shares = {"inference": share, "rows": 1 - share}

@@ -24,7 +24,7 @@ from dpframe.spaces.json_form import unique_names
 from dpframe.tables.info import ReleaseInfo
 
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
-"""What `data_product_sector` may be."""
+"""The allowed values of `data_product_sector`."""
 
 OPEN = "TO FILL IN"
 """How the text of a field begins that only people can fill in."""
@@ -99,7 +99,7 @@ class Record:
         write_text(path, self.to_yaml())
 
     def differences(self, path: str | Path) -> list[str]:
-        """Return where a record in a file says something else than the release: nothing, if it is a record of it.
+        """Return the differences between a record in a file and the release: none, if it is the release's record.
 
         Numbers and choices that the release decides must be equal, and its texts be part of the record's; what people
         have added, and the fields that only they can fill in, are not looked at.
@@ -155,7 +155,7 @@ def _read_fields(text: str, path: str | Path) -> dict[str, Any]:
 
 
 def _agrees_with(record_value: Any, release_value: Any) -> bool:
-    """Return whether a field of a record says what the release does."""
+    """Return whether a field of a record agrees with the release."""
     if isinstance(release_value, str) and isinstance(record_value, str):
         return " ".join(release_value.split()) in " ".join(record_value.split())
     return bool(record_value == release_value)

@@ -1,4 +1,4 @@
-"""A release's report: what is promised, per column, and what is not."""
+"""A release's report: its promise, its columns, and its limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """What a release promises, how each column was randomised, and how accurate that can be.
+    """Report on a release's promise, its columns' mechanisms and their accuracy.
 
     Shown as a table in notebooks, as text elsewhere; `save` writes a page of its own for the people who decide whether
     the release may go out.
@@ -31,10 +31,10 @@ class Report:
     Parameters
     ----------
     info
-        What the release says about itself.
+        The release's description.
     table
         The released table, or its Parquet path, so that the page shows estimates from it, and the certificate
-        compares its rows with those released. Without it the page shows what the plan forecasts.
+        compares its rows with those released. Without it the page shows the plan's forecasts.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Report:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """What is proved of the plan and, where the table is given, whether its rows are those released."""
+        """The proofs of the plan and, if the table is given, whether its rows are the released ones."""
         if isinstance(self.table, str | Path):
             return verify(self.table)
         proofs = self.info.plan.verify()
@@ -86,7 +86,7 @@ class Report:
         return replace(proofs, failures=(*proofs.failures, "the rows are not those that were released under this plan"))
 
     def to_html(self) -> str:
-        """Return the report as one self-contained HTML page, the same text for the same release.
+        """Return the report as one self-contained HTML page, a function of the release alone.
 
         It needs no network and runs no script. Estimates are shown only of rows that are those released.
         """
