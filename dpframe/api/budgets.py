@@ -70,6 +70,7 @@ class ReleaseBudget:
                 warn_of_parts(self.account, content(table))
             return self.account.spend(cost, what, *self._release_names(table, cost, codes))
         if what == INFERENCE:
+            # Names and the number of rows alone: values would make the warning an answer about the data.
             request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
             if request in _inference_requests:
                 warn(
@@ -86,7 +87,7 @@ class ReleaseBudget:
     def bind(self, table: Table, cost: Cost, codes: Codes, receipt: str | None, plan: Plan) -> None:
         """Enter the noise of a plan that inference has found, for good, before a row is drawn.
 
-        Raises `LedgerError` if the key has drawn this noise for another table; what was spent stays spent.
+        Raises `LedgerError` if the key has drawn this noise for another table; the spend stays.
         """
         if self.account is not None and self.ready is not None and self.keyed:
             draws = dict([self._draw_names(plan.digest, table_digest(table, codes, self.ready))])
@@ -217,6 +218,7 @@ def budget_of_input(
         warn_of_parts(account, digest)
     binding, name = job_keys.bind(digest, request_id), job_keys.job_name(path)
     with job_keys.job(account.ledger, account.dataset, name, binding, keyed=keyed) as job:
+        # The job's lock is held now: a process that held it before may have ended this very run.
         if runs.done(account, name) is not None:
             raise LedgerError(f"another process has just ended this run of {path}; start it again to see what it wrote")
         yield JobBudget(account, job=job, request=request)
@@ -239,6 +241,7 @@ def done_before(path: Path, request: Request, account: OpenAccount | None) -> Do
     with contextlib.suppress(FileError, PlanError, NotSanitizedError):
         text = open_input(path).text
         info = None if text is None else read_info(text)
+    # A missing or another file is no output of the run, and must not pass for it.
     if info is None or info.digest != run.output:
         raise LedgerError(f"{run_text}, and its release is no longer there: bring the file back, or {remedy}")
     job_keys.clear(account.ledger, account.dataset, name)

@@ -349,6 +349,7 @@ def _to_series(array: pa.Array) -> pd.Series[Any]:
 def _release_errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
     """Return the errors of one release against the coded table, and of means against the raw one."""
     rows: dict[tuple[str, str], dict[str, float]] = {}
+    # The trial release is thrown away, and its warnings concern no real release.
     with warnings.catch_warnings(action="ignore"):
         # Under a key, as releases are counted of those that leave.
         released = sanitize(table, plan=plan, key=secrets.token_bytes(32))

@@ -37,7 +37,7 @@ class Expectation:
         The number of rows and the promise.
     table
         A row each for ``counts``, ``pairs`` (both ± rows), ``means`` (± parts of their range) and ``lost`` (columns
-        whose spaces private inference will probably not find), with ``expected`` and what it is ``of``; half-widths
+        whose spaces private inference will probably not find), with ``expected`` and its reference ``of``; half-widths
         of 95 % intervals, the median over columns.
     good_rows
         About how many rows it would take for counts and means within 5 %, and one column of twenty lost.
@@ -65,6 +65,7 @@ class Expectation:
         """The expectation in plain words, the two most important lines first."""
         value = {str(name): float(number) for name, number in self.table["expected"].items()}
         lines = first_lines(value, self.rows, str(self.table["of"].to_dict().get("lost", "")), self.texts)
+        # A finished plan loses no columns any more, which the second line forecasts.
         lines = lines[:1] if self.planned else lines
         if "lost" in value and "means" in value:
             lines.append("means whose bounds inference finds have intervals several times wider: it may cut off a tail")

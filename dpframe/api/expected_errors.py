@@ -56,6 +56,7 @@ def expected_errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
     """Return half-widths of 95 % intervals, by statistic: the median over columns whose spaces are known."""
     forecast = plan.forecast(rows) if plan.columns else pd.DataFrame({"std_error": []})
     missing_columns = {finding.column for finding in plan.not_found}
+    # Columns without found spaces have no errors to forecast.
     if missing_columns:
         forecast = forecast[[missing_columns.isdisjoint(label.split(" × ")) for _, label in forecast.index]]
     half_widths: dict[str, tuple[float, str]] = {}

@@ -170,6 +170,7 @@ def write(
     source = Source(arrow, None)
     info = source.description()
     assert info is not None
+    # The rows may be a part of the release's columns, which the description then says.
     if info != source.info:
         arrow = _with_description(arrow, info.to_json())
     target, sink = Path(path), Sink(Path(path), compression)

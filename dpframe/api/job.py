@@ -234,6 +234,7 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     plan, key = ready.plan, ready.key
     released, order = release(ready.codes, plan, key), permutation(plan, key, frame.n)
     tables, digest = measured_tables(ready.codes, plan, key), Digest(plan)
+    # Only the rows of the sample leave, so that only these are in the digest.
     digest.update(released if plan.sample is None else {name: codes[order] for name, codes in released.items()})
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n

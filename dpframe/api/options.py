@@ -34,6 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _check_column_names(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, Iterable):
         raise ParameterError(f'{name} must be a list of column names, e.g. {name}=["id"]')
+    # Text is iterable, but its letters are no column names.
     if isinstance(value, str):
         raise ParameterError(f"{name} must be a list of column names, e.g. {name}=[{value!r}]")
     return tuple(value)
@@ -70,6 +71,7 @@ def _check_tables(name: str, value: Any) -> str | tuple[str | tuple[str, ...], .
         raise ParameterError(_TABLES_ERROR)
     if any(len(set(table)) < len(table) != _PAIR_COLUMNS for table in tables):
         raise ParameterError("measure names a column twice in one table; name it once")
+    # Tables with equal columns in another order are one table.
     unique_tables = tuple({tuple(sorted(table)): tuple(table) for table in tables}.values())
     if len(tables) < len(value):
         return ("auto", *unique_tables) if unique_tables else "auto"
@@ -319,6 +321,7 @@ def documented(function: F) -> F:
     signature = inspect.signature(function)
     *own_parameters, options_parameter = signature.parameters.values()
     assert options_parameter.kind is options_parameter.VAR_KEYWORD
+    # A parameter that the function names itself keeps its own default.
     option_parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
         for name, option in OPTIONS.items()
@@ -428,5 +431,6 @@ def check_ready_mechanisms(
     """Refuse ready mechanisms that leave nothing once the rest is spent, before it is."""
     steps = [step for step in (inference, tables) if step is not None]
     central, secret = composed_steps(steps) if steps else None, options["shuffle"] and not options["passthrough"]
+    # An optimal sample has no number yet, and is checked when the plan is built.
     sample = options["sample"] if isinstance(options["sample"], int) else None
     check_ready(ready(options), Terms(promise, options["n"], sample, secret, options["contributions"], central))

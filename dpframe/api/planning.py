@@ -186,6 +186,7 @@ class CheckedRequest:
         promise = promise_of(request.epsilon, request.delta, table.n, quiet)
         check_lists(table.names, options["drop"], options["passthrough"], options["spaces"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
+        # Identifiers leave before inference, which would spend budget on their values.
         columns = _drop_identifiers(columns, options, quiet)
         if not quiet:
             warn_of_copied_identifiers(options["passthrough"])
@@ -225,6 +226,7 @@ class CheckedRequest:
         remaining_budget = (
             promise.less(inference_allowance.budget, "inference") if inference_allowance.step is None else promise
         )
+        # Options that cannot work are refused now, before inference is paid for.
         _check_by_dry_run(stand_ins, remaining_budget, unknown_columns, options)
         wish.listed.measures(stand_ins, remaining_budget, inference_allowance.step, table.n, options["contributions"])
         tables = None if wish.measure is None else wish.most(remaining_budget, inference_allowance.step)
@@ -258,6 +260,7 @@ class CheckedRequest:
         fields = {c.name: c for c in table.fields(list(self.names))}
         spaces = {name: self.spaces.get(name) or typical_space(fields[name]) for name in self.names}
         step = self.allowed.step
+        # Without noisy counts: typical spaces stand for an inference that has not run.
         inferred = Inferred(self.allowed.budget, tuple(names), step=step, unit=self.unit)
         return built(spaces, self.promise, self.options, self.wish, inferred)
 
@@ -334,6 +337,7 @@ class CheckedRequest:
         try:
             return plan_of(self.options)
         except (ParameterError, PlanError) as error:
+            # If no mechanism is to blame alone, all inferred columns fall back to their spaces' own.
             unfit_names = [
                 name for name in inferred_names if not takes(spaces[name], mechanisms[name])
             ] or inferred_names
@@ -417,6 +421,7 @@ def wish_of(options: dict[str, Any], promise: Budget) -> Wish:
     )
     if wish.is_default and not (hides(options) and options["n"] and promise.delta > 0):
         wish = Wish(listed_tables or None, share)
+    # Gaussian noise on tables needs a δ.
     if wish.measure is not None and promise.delta == 0:
         raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
     return wish

@@ -99,8 +99,8 @@ class ReleasedRows:
     ) -> tuple[int, int, float, float] | None:
         """Count a release, or an inference of spaces, which belongs to the release that follows.
 
-        Returns releases, inferences, ε and δ of the row in the middle if they are worth a warning. What was drawn
-        under a ``key`` that was seen before is the same, and adds nothing.
+        Returns releases, inferences, ε and δ of the row in the middle if they are worth a warning. A release
+        under a ``key`` that was seen before is a repetition, and adds nothing.
         """
         with self._lock:
             if key is not None:
@@ -112,6 +112,7 @@ class ReleasedRows:
             # The smallest hashes are remembered, as many as there is room for.
             remembered_hashes = np.union1d(self.rows, distinct_hashes[distinct_hashes <= self._below])
             while len(remembered_hashes) > self.most:
+                # Lowest hashes only: every fold remembers an equal part of its rows.
                 self._below //= 2
                 remembered_hashes = remembered_hashes[remembered_hashes <= self._below]
             earlier_hashes = self.rows[self.rows <= self._below]

@@ -4,7 +4,7 @@ Noise is a function of key, plan, column and row. So with the key held still, re
 one released row, and of measured tables the cells that it counts in; *everything else has to stay*: names, types, the
 order of dictionaries, the layout of a file, its metadata, all other rows, warnings. What else changes reveals the row
 without any noise. And the same rows in another layout (chunks, row groups, order of a dictionary, an index) have to
-give the same release, byte for byte in its values. This finds what no count of outcomes would: the faults that were
+give the same release, byte for byte in its values. This finds faults that no count of outcomes would: those that were
 found by record and replay in libraries of differential privacy.
 
 Keys are fresh and thrown away, and nothing that was released is kept or written, except for files in a folder that
@@ -72,7 +72,7 @@ class ReplayAudit:
 
     ``edits``: neighbouring tables and other layouts that were released, not counting the table itself. ``refused``:
     edits that the plan refused: with declared spaces a refusal depends on the data. ``failures``: each edit, by kind
-    and column, and what changed that must not; never a value.
+    and column, and the forbidden change; never a value.
     """
 
     edits: int
@@ -143,6 +143,7 @@ def replayed(
 def _to_arrow(table: Any, frame: Frame) -> pa.Table:
     if isinstance(table, pa.Table):
         return table.replace_schema_metadata(None)
+    # The chunks of the frame are kept: a layout may show in a release.
     arrow = pa.table({name: pa.chunked_array(list(frame.arrays(name))) for name in frame.names})
     return without_views(arrow)
 
@@ -259,6 +260,7 @@ def _decode_flat(column: pa.ChunkedArray) -> pa.Array:
 
 def _differing_places(a: pa.Array, b: pa.Array, offset: int, max_places: int) -> list[int]:
     """Return the places at which two arrays differ, so many at the most, by halving."""
+    # Equal halves end at once, so that long columns with one changed row are fast.
     if a.equals(b):
         return []
     if len(a) <= 1:

@@ -47,6 +47,7 @@ def drawn_file(
     with sink.publishing() as (file, describe), ExitStack() as stack:
         writer: Writer | None = None
         for part in parts:
+            # The schema is known with the first batch.
             if writer is None:
                 sink.check(part.schema)
                 writer = stack.enter_context(sink.open(file, part.schema))

@@ -91,6 +91,7 @@ class TargetPlans:
         try:
             checked_request = CheckedRequest.of(table, request, quiet=True)
         except ParameterError:
+            # Some mechanisms need a δ: the check is repeated with one.
             checked_request = CheckedRequest.of(table, replace(request, delta=delta), quiet=True)
         if checked_request.plan is None:
             unknown_columns = [name for name in checked_request.names if name not in checked_request.spaces]
@@ -143,6 +144,7 @@ class TargetPlans:
     def _highest_epsilon(self) -> float:
         """The largest ε, about, that has a plan: at a larger one tables may leave a capped row nothing."""
         epsilon = self.most
+        # Only a cap on a row's loss makes large ε impossible.
         while self.valid.options["local_epsilon"] is not None and epsilon > _LEAST_EPSILON:
             if self._try_plan(epsilon, None) is not None:
                 break
@@ -290,6 +292,7 @@ class TargetPlans:
         errors = forecast_errors(plan, self.targets)
         worst_ratio = self.worst(plan)
         for target, error in zip(self.targets, errors, strict=True):
+            # Each target is halved alone: its price is the rise of ε.
             tighter = replace(
                 self,
                 targets=tuple(
@@ -320,6 +323,7 @@ def _next_strength(new_point: _Point, previous_point: _Point, lower_point: _Poin
     x, y = new_point
     if math.isfinite(y):
         rise, run = y - previous_point[1], x - previous_point[0]
+        # Bounded slopes keep a step finite between nearly equal points.
         slope = (
             min(max(rise / run, _STEEPEST_SLOPE), _FLATTEST_SLOPE) if math.isfinite(rise) and abs(run) > 1e-6 else -1.0
         )

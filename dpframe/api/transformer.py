@@ -85,16 +85,16 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    *Whom it protects.* A row, or ``contributions`` rows of a person. There is no ``privacy_id``, as a transformer keeps
+    *Privacy unit.* A row, or ``contributions`` rows of a person. There is no ``privacy_id``, as a transformer keeps
     every row: to choose rows of each person, release with `sanitize` beforehand and learn from `synthesize`.
 
-    *What comes out.* A table comes back as its own kind with its plan (``.dp`` works on a DataFrame), under
+    *Output.* A table comes back as its own kind with its plan (``.dp`` works on a DataFrame), under
     a fresh index; an array comes back as an array. With ``set_output(transform="pandas")`` a DataFrame
     comes out for any input and keeps the input's index, by which scikit-learn lines up columns and
     targets; an index other than a plain `RangeIndex` is copied unprotected then: a `PrivacyLeakWarning` says so, and
     so does the plan of that release (``keeps_index``).
 
-    *What is spent.* ``fit`` by itself spends only if it infers spaces privately. Every transform is a release of its
+    *Spends.* ``fit`` by itself spends only if it infers spaces privately. Every transform is a release of its
     rows: ``fit_transform`` and a later ``transform`` of the same rows add up to 2ε less one inference (the very
     same seeded release, repeated, adds nothing); two sanitizers in a `ColumnTransformer` add up, too, also for
     different columns; disjoint folds do not. A grid search over 3 values with 5 folds fits or scores on every row 15
@@ -192,6 +192,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         options = self._named_options(frame.names)
         mark = repr(options).encode()
         if self.plan is None:
+            # A pipeline's rows must stay in line with its targets.
             options["shuffle"] = False
         request = Request(self.epsilon, self.delta, self.plan, options, release=False)
         if request.plan is not None and request.plan.shuffle:
@@ -245,6 +246,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         mac = hmac.new(check_random_state(self.random_state).bytes(32), stage, hashlib.sha256)
         for name, column in columns.items():
             for part in (name.encode(), np.ascontiguousarray(column).tobytes()):
+                # Lengths come first, so that no other columns give equal bytes.
                 mac.update(len(part).to_bytes(8, "little"))
                 mac.update(part)
         return mac.digest()

@@ -177,7 +177,7 @@ def sanitize(
     ledger, dataset
         A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn. Or
         only ``ledger``, as ``Ledger(…).account(dataset, part)``, where the table holds only the rows of a part of the
-        dataset: a directory for each value of a public key, released one by one, costs what the dearest of them does.
+        dataset: a directory for each value of a public key, released one by one, costs as much as the dearest of them.
         Parts must have no person in common: that they have not is taken on trust, as a ledger holds no rows. The same
         table as two parts is warned of within a process, and refused under one ``key``. With ``target``
         a job that is interrupted keeps its key in the ledger's folder: repeated over the same input and plan it costs
@@ -248,6 +248,7 @@ def sanitize(
             _write_release(table, release_path, request, budget, writing)
             return read(release_path)
     check_place(path)
+    # Before the source is read: a run that is done may have lost its input.
     earlier_run = done_before(path, request, open_account)
     if earlier_run is not None:
         warn(earlier_run.line, RepeatedReleaseWarning)
@@ -305,6 +306,7 @@ def _write_frame_release(
 ) -> ReleaseInfo:
     """Write the release of a frame in memory, and return its description."""
     frame = wrap(source)
+    # A public digest: names and the number of rows; values enter only under the key.
     facts = repr((frame.names, frame.n)).encode()
 
     def digest_frame(key: bytes) -> bytes:

@@ -146,6 +146,7 @@ def batches(table: Table, columns: Sequence[QueryColumn]) -> Iterator[dict[str, 
         return
     for batch in table.batches([column.name for column in columns]):
         rows = len(next(iter(batch.values())))
+        # Slices bound the memory of codes, whatever the size of a batch.
         for start in range(0, rows, ROWS):
             yield {column.name: column.codes(batch[column.name][start : start + ROWS]) for column in columns}
 

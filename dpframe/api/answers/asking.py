@@ -95,6 +95,7 @@ class Asking:
             fields = self._table.fields([*self._declared])
             declared_spaces = {field.name: declared_space(field, self._declared) for field in fields}
             warn_of_whole_bounds(fields, self._declared)
+            # Text of CSV files is read as its declared space.
             self._table = self._table.typed(declared_spaces, declared_spaces)
         self._account = OpenAccount.of(ledger, dataset)
         if self._account is not None and self._account.part is not None:
@@ -203,6 +204,7 @@ class Asking:
             return mechanism_name, noises, portion.spent_by(noises)
 
         candidates = [fit_noises(portion) for portion in self._allowed_portions(share)]
+        # The choice depends on public facts only, so that it costs nothing.
         best_fit = min(candidates, key=lambda candidate: noise_of(question, candidate[1]))
 
         def draw_answer(receipt: Paid[tuple[str, tuple[Noise, ...], Budget]]) -> Answered:
@@ -266,6 +268,7 @@ class _AnswerJob(Job[tuple[Fraction, Portion], D], Generic[Fitted, D]):
     def check(self) -> tuple[Fraction, Portion]:
         part = check_share(self.share)
         check_types(self.asked)
+        # Before rows are read, so that an empty budget costs no time.
         self.spending.refuse(part)
         for codes in batches(self.table, self.asked):
             self.add(codes)
@@ -346,6 +349,7 @@ def named_mechanisms(mechanism: str | None) -> tuple[str, ...]:
 
 def fitted_noises(question: Question, portion: Portion, named: Sequence[str]) -> tuple[str, tuple[Noise, ...]]:
     """Return the mechanism of least noise, and its noises: from only public facts."""
+    # A mechanism named by the caller is kept, so that its own error explains a missing δ.
     usable_names = [name for name in named if len(named) == 1 or name != "gaussian" or portion.budget.delta > 0]
     portions = portion.split(question.shares)
     noises_by_name: dict[str, tuple[Noise, ...]] = {}

@@ -47,7 +47,7 @@ class MomentQueries(Asking):
         by 2r. Each sum has a part of the share. These are the numbers of `covariance`, without the means subtracted.
 
         ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.totals.wishart`): the estimate
-        is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
+        is positive semidefinite always, and too large on average, as by a ridge, which its interval leaves out. It is
         drawn in floats, outside the promise of exact sampling. Of five columns or more it errs as gaussian noise does,
         of one 1.3 times as much (half of (1, 1e-6)).
 
@@ -195,6 +195,7 @@ class MomentQueries(Asking):
         rows = None if question.partial else self.n
         estimate, error = moment_matrices(question, query_columns, noisy_answer, rows, central=kind == "covariance")
         results = normal(estimate, error, self.confidence_level)
+        # The projection changes estimates only: errors describe the noise before it.
         if psd:
             values, vectors = np.linalg.eigh(estimate)
             results["estimate"] = (vectors * np.maximum(values, 0.0)) @ vectors.T

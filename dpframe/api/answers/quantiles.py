@@ -156,7 +156,7 @@ class Choices(QuantileWay):
         # Cells of no rows are the ends.
         quantile_cell = selectors[0].choose(self.ranks.scores(group, level), None, choice_stream(0)) - 1
         cell = min(max(quantile_cell, 0), cells - 1)
-        # A row more: what is interpolated lies up to a row from the rank.
+        # A row more: an interpolated quantile lies up to a row from the rank.
         margin = self._interval_margin(selectors[1]) + level.denominator
         scores, (weights, _) = self.ranks.margin_scores(group, level, cell, margin), distance_weights(cells)
         half_width = int(distances(cells)[selectors[1].choose(scores, weights, choice_stream(1))])

@@ -75,8 +75,8 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
     ``"bound"`` where values beyond the bounds count as the bounds, which no interval holds.
 
     The schema is public. So is the number of rows where neighbouring tables differ in a row that is replaced
-    (``neighbours="replace_one"``); where they differ in a row that only one of them has (``"add_remove"``) it is a
-    secret, which means divide by as a count with noise. What is promised for two rows that are added or removed
+    (``neighbours="replace_one"``). If they differ in a row that only one of them has (``"add_remove"``) the number is a
+    secret, and means divide by a noisy count. A promise for two rows that are added or removed
     (``contributions=2``) holds for one that is replaced, never the other way round.
 
     ``by=`` answers for each of a public list of groups and ``where=`` for the rows that meet conditions; either is one
@@ -244,6 +244,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         query_column = self._column(column).numeric("sum", times=False)
         (start, step), last_code = query_column.line, query_column.space.values - 1
         middle, width = abs(start + step * last_code / 2), step * last_code
+        # The larger the middle, the more the noise on the count moves the sum.
         weight = min(max(middle / (middle + width or 1.0), 0.02), 0.98)
         return self._sum_or_mean(query_column, by, where, weight, share, mechanism, "sum")
 
@@ -308,7 +309,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         if question.partial:
             results = self._centred_sums_or_means(question, query_column, noisy_answer, kind)
         else:
-            # What rounding down left off is half a unit on average; the number of all rows is public.
+            # Rounding down loses half a unit on average; the number of all rows is public.
             codes = noisy_answer.values[0] * question.rounded + (question.rounded - 1) / 2
             (start, step), noise = query_column.line, noisy_answer.noises[0]
             results = linear(start * self.n + step * codes, noise, step * question.rounded, self.confidence_level)
@@ -334,6 +335,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
             return normal(centred_sums + middle * value_counts, error, self.confidence_level)
         z = math.sqrt(squared_z(self.confidence_level))
         estimates = ratios(centred_sums, (sum_error, errors[1]), value_counts, half * question.last, z)
+        # The standard error, in row 1, does not move with the centre.
         estimates[[0, 2, 3]] += middle
         return dict(zip(RESULTS, estimates, strict=True))
 

@@ -187,6 +187,7 @@ class Selections(Asking):
         def draw_choice(receipt: Paid[tuple[str, Selector, Budget]]) -> pd.Series[Any]:
             name, selector, budget = receipt.fitted
             utilities = _scores_in_units(utility, rows.frame(), options, unit)
+            # A utility that is not finite counts as far below all others, with no probability to speak of.
             floor = max((score for score in utilities if score is not None), default=0) - _INFINITE_SHORTFALL_UNITS
             scores = [floor if score is None else score for score in utilities]
             choice = options[selector.choose(scores, weights, receipt.stream.column("select", "measure"))]

@@ -298,7 +298,7 @@ class SetQueries(Asking):
 
         Returns
         -------
-        Series ``estimate, std_error, lower, upper``; the interval lies within what the space holds.
+        Series ``estimate, std_error, lower, upper``; the interval lies between 0 and the number of values.
 
         Raises
         ------
@@ -325,6 +325,7 @@ class SetQueries(Asking):
         question, size, largest_size = self._distinct_question(query_column, conditions)
         noisy_answer = self._answer(Distinct(question, largest_size), read_columns, share, mechanism, "nunique")
         results = linear(noisy_answer.values[0], noisy_answer.noises[0], 1.0, self.confidence_level)
+        # The truth lies in this range, so that truncated estimates and intervals stay valid.
         results = {
             name: np.clip(values, 0.0, size) if name != "std_error" else values for name, values in results.items()
         }

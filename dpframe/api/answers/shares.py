@@ -3,7 +3,7 @@
 A **share** is of (ε, δ) where answers are added up by ε and δ (basic composition), and of M² where they are added up in
 Gaussian differential privacy with a slack: M is the μ of the step that the whole promise is
 (`dpframe.accounting.gaussian_dp.promise_step`). The sum of shares is exact, a share being the decimal that Python
-prints for it, and never exceeds 1. Both sums are valid for questions that are chosen by what earlier answers gave
+prints for it, and never exceeds 1. Both sums are valid for questions that are chosen by earlier answers
 (`dpframe.api.ledger.currencies`).
 """
 
@@ -84,6 +84,7 @@ _TOTAL_BUDGETS: Mapping[str, Callable[[Budget], TotalBudget]] = {"basic": TotalB
 
 def check_share(share: Any) -> Fraction:
     """Return a share as the decimal that it prints as, or raise `ParameterError` unless it lies in (0, 1]."""
+    # `float` would accept text and truth values.
     number = math.nan if isinstance(share, bool | str) else share
     try:
         valid = 0 < float(number) <= 1

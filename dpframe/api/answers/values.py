@@ -30,6 +30,7 @@ def ratios(sums: FloatArray, errors: tuple[float, float], counts: FloatArray, mo
     An interval has the ratios r for which the sum less r times the count is no further from 0 than its noise (Fieller
     1954); errors are by the delta method.
     """
+    # A noisy count may be zero or negative.
     rows = np.maximum(counts, 1.0)
     estimates = np.clip(sums / rows, -most, most)
     error = np.minimum(np.hypot(errors[0], estimates * errors[1]) / rows, most)

@@ -89,8 +89,8 @@ class OpenAccount(Account):
         """Return the cost of a release under a plan, less the inference that this dataset has paid.
 
         A plan can be written by hand: a receipt counts if this dataset's ledger has it as one of inference, and
-        at least as much was paid for it as the plan claims. What is left is what the rest costs on its own, for a plan
-        is used again.
+        at least as much was paid for it as the plan claims. The rest is charged at its own cost, as a plan
+        may be used again.
         """
         inferred = plan.inferred
         if inferred is None or inferred.receipt is None or not self._has_paid(inferred):
@@ -120,6 +120,7 @@ class OpenAccount(Account):
         for past_inference in () if inferred is None else inferred.each:
             if not self._has_paid(past_inference):
                 account_names = [self.dataset] if self.part is None else [self.dataset, self.part]
+                # An inference without id gets a random one, and is charged at every use.
                 name = json.dumps([*account_names, past_inference.id or secrets.token_hex(16)])
                 receipt = hashlib.sha256(name.encode()).hexdigest()[:32]
                 self._enter_spend(receipt, Cost(past_inference.budget, past_inference.step, unit=unit), INFERENCE)

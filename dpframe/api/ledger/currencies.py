@@ -1,7 +1,7 @@
 """Currencies of a ledger: (ε, δ), or the (μ², δ₀) of Gaussian differential privacy with a slack.
 
 A dataset keeps one of the two for good. Either sum may be held to its total although each release chooses its budget
-by what earlier ones gave (basic composition, Rogers–Roth–Ullman–Vadhan 2016; sums of μ², Smith–Thakurta 2022,
+by earlier results (basic composition, Rogers–Roth–Ullman–Vadhan 2016; sums of μ², Smith–Thakurta 2022,
 Koskela–Tobaben–Honkela 2022). Taking whichever of the two still fits may not: that is a third rule, unproven. One
 exception is safe, as nothing was seen when it is made: a first release that is the total's (ε, δ) and no more may have
 the dataset for itself, with any step. Nothing else fits then, unless its step leaves room.
@@ -14,8 +14,8 @@ the sum of δ₀ bounds that from above, and is exact.
 largest with pool + (1 − pool)·G_M(ε) ≤ δ. A spend known only by (ε, δ) enters as δ₀ = δ and the μ of pure ε,
 which dominates it.
 
-*Parts.* Where rows lie in public, disjoint parts, a replaced row lies in one: what was spent on a part adds up there,
-and the largest sum counts together with what was spent on the whole. Where a replaced row may move, it leaves one part
+*Parts.* If rows lie in public, disjoint parts, a replaced row lies in one: spends on a part add up there,
+and the largest sum counts together with the spends on the whole. If a replaced row may move, it leaves one part
 and enters another: the two largest sums count.
 """
 
@@ -43,8 +43,8 @@ from dpframe.errors import BudgetExceeded, ParameterError, name_list
 POOL = Fraction(1, 2)
 """Share of a total's δ that is its pool of δ₀.
 
-A release takes a tenth of its own δ for δ₀, and what is dominated by its (ε, δ) all of it: half of the total leaves
-room for both. M² loses 6 % by it at (1, 1e-6), at which the pool costs 0.03.
+A release takes a tenth of its own δ for δ₀, and a spend known only by its (ε, δ) takes all of its δ: half of the
+total leaves room for both. M² loses 6 % by it at (1, 1e-6), at which the pool costs 0.03.
 """
 
 NIGHTS = 365
@@ -108,6 +108,7 @@ class Sum(NamedTuple):
 
     def times_in(self, left: Sum) -> int | None:
         """Return how often this amount fits into a remaining sum; None if it is zero, and fits forever."""
+        # A coordinate of zero limits nothing.
         ratios = [available / amount for amount, available in zip(self, left, strict=True) if amount]
         return math.floor(max(Fraction(0), min(ratios))) if ratios else None
 
@@ -139,6 +140,7 @@ def _round_toward(fraction: Fraction, direction: float) -> float:
         value = float(fraction)
     except OverflowError:
         return inf
+    # The printed decimal counts, not the float: it may lie on the other side of the exact value.
     is_wrong_side = Fraction(str(value)) < fraction if direction > 0 else Fraction(str(value)) > fraction
     return nextafter(value, direction) if is_wrong_side else value
 
@@ -235,6 +237,7 @@ class GaussianCurrency(Currency):
                 'accounting="gaussian" needs a delta above 0; raise delta, or create the dataset with '
                 'accounting="basic"'
             )
+        # Decimals of the floats, as people wrote them: 0.1 is one tenth.
         epsilon, delta = decimals(budget.epsilon, budget.delta)
         pool = str(down(delta * POOL))
         if round_up(Fraction(pool)) >= round_down(delta):  # floats next to 0 have no halves
@@ -324,7 +327,7 @@ def _round_to_three_digits(value: float) -> float:
 
 
 _NEGLIGIBLE_EPSILON = 1e-6
-"""Smallest ε that a search for the largest fitting ε returns."""
+"""Absolute tolerance of the search for the largest fitting ε."""
 
 
 def _largest_epsilon(amount: StoredAmount, remaining_sum: Sum) -> float:
@@ -356,6 +359,7 @@ def _to_epsilons(squares: Sequence[float], total: DatasetTotal, ceiling: bool) -
 
 def _solve_log_gaussian(mus: npt.NDArray[np.float64], goal: float, ceiling: bool) -> list[float]:
     """Return x with ln G_μ(x) = goal by halving, the upper end or the lower one; 0 if G_μ(0) is below."""
+    # A μ of 0 has no logarithm; its result is replaced by 0 below.
     positive = np.where(mus > 0, mus, 1.0)
 
     def over(x: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
@@ -365,6 +369,7 @@ def _solve_log_gaussian(mus: npt.NDArray[np.float64], goal: float, ceiling: bool
     low, high = np.zeros_like(positive), positive * (positive / 2 + 1)
     while (is_too_low := over(high)).any():
         low, high = np.where(is_too_low, high, low), np.where(is_too_low, 2 * high, high)
+    # Sixty halvings exceed the 53 bits of a float.
     for _ in range(60):
         middle = (low + high) / 2
         is_above = over(middle)
@@ -411,8 +416,9 @@ class DatasetTotal:
     def check_unit(self, unit: Unit) -> None:
         """Raise `ParameterError` for a promise of another unit: the two would add up to a promise for nobody.
 
-        What is promised for 2k rows that are added or removed holds for k that are replaced, and adds up there.
+        A promise for 2k rows that are added or removed holds for k that are replaced, and adds up there.
         """
+        # A promise for rows added or removed also holds for half as many replaced rows, never the reverse.
         converted = unit.added and not self.unit.added and unit.covers(self.unit)
         if unit != self.unit and not converted:
             remedies = [
@@ -495,6 +501,7 @@ class Tally:
     def _add_largest_parts(self, largest: int, parts: Collection[Sum]) -> Sum:
         """Add the largest of some parts to the whole, of each coordinate for itself: every pair fits if these do."""
         columns = zip(*parts, strict=True) if parts else ((), ())
+        # The two coordinates may come from different parts: their maxima bound every pair.
         largest_sums = [sum(sorted(column, reverse=True)[:largest], Fraction(0)) for column in columns]
         return self.whole.plus(Sum(*largest_sums))
 

@@ -34,6 +34,7 @@ def find_release(connection: sqlite3.Connection, draws: Draws, dataset: str, par
         for other_source, release_id, drawn_dataset, drawn_part in connection.execute(
             _DRAWS_OF_NOISE, (noise,)
         ).fetchall():
+            # Equal noise over two tables would reveal their difference.
             if other_source != source:
                 raise LedgerError(
                     "key has drawn the same noise for another table, or for one that cannot be known again, and two "
@@ -47,6 +48,7 @@ def find_release(connection: sqlite3.Connection, draws: Draws, dataset: str, par
                 )
             if (drawn_dataset, drawn_part) == (dataset, part):
                 draw_counts[release_id] = draw_counts.get(release_id, 0) + 1
+    # A release that drew only part of this noise is another release.
     return next((release_id for release_id, times in draw_counts.items() if times == len(draws)), None)
 
 

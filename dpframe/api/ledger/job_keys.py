@@ -1,6 +1,6 @@
 """The key of a job under a ledger, kept as long as the job may have to be repeated.
 
-What was spent on a job that is then killed stays spent. So that its repetition costs nothing more, the job's key
+The spend of a killed job stays. So that its repetition costs nothing more, the job's key
 is stored in ``<ledger>.keys/`` *before* it spends, and deleted once its output is complete: the same key over the
 same input and plan gives the very same output, which reveals nothing new. The same key over *changed* data would
 reveal the difference between the two. Therefore the file holds, with key and release id, the tag
@@ -84,6 +84,7 @@ class _StoredJob:
             key, tag = bytes.fromhex(data["key"]), bytes.fromhex(data["tag"])
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
+        # `True` is an int for isinstance, and no schema.
         if type(schema) is int and schema > SCHEMA:
             raise LedgerError(f"{path} has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
         is_valid = schema == SCHEMA and len(key) == 32 and all(isinstance(x, str) for x in (dataset, name, release_id))
@@ -249,6 +250,7 @@ def job(
             )
         resumed = has_same_binding and not forget
         if record is None or not resumed:
+            # A key that is unpaid, or given up with ``forget``, is replaced.
             record, has_spent = _StoredJob.fresh(dataset, name, binding_of_key), False
             file.store(record)
         keyed_job = KeyedJob(ledger, dataset, record.release_id, resumed, has_spent, record, binding)
@@ -397,6 +399,7 @@ class _KeyFile:
     def remove(self) -> None:
         """Overwrite and delete the file."""
         try:
+            # Zeros first: a deleted file's blocks stay on the disk.
             write_whole(self.descriptor, bytes(os.fstat(self.descriptor).st_size))
             os.fsync(self.descriptor)
             try:
@@ -444,6 +447,7 @@ def _lock_key_file(path: Path) -> Iterator[_KeyFile]:
                 sync_folder(path.parent.parent)
             folder = stack.enter_context(_open_key_folder(path.parent))
             descriptor = None
+            # Another process may delete the file between opening and locking; then it is made again.
             while descriptor is None:
                 descriptor = _try_lock(folder, path)
             stack.callback(os.close, descriptor)
@@ -474,6 +478,7 @@ def _lock_if_current(descriptor: int, folder: Folder, path: Path) -> bool:
         os.close(descriptor)
         raise LedgerError("this job is running already; wait until it has ended")
     try:
+        # The file may have been deleted and made anew between opening and locking.
         path_status = folder.status(path.name)
     except FileNotFoundError:
         return False

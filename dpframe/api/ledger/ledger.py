@@ -6,10 +6,11 @@ it never hides spending. Releases of one dataset add up as `currencies` says, ch
 chooses the budget of the next (Rogers, Roth, Ullman and Vadhan 2016); these two do.
 
 *Sums are exact*, of the decimals that Python prints (see `currencies`): for anything a person writes with up to 15
-digits that is what was written. So 0.1 means one tenth, ten of them fit into 1.0, and three do not overdraw 0.3.
+digits, the decimal is the written number. So 0.1 means one tenth, ten of them fit into 1.0, and three do not overdraw
+0.3.
 
 The file belongs on a local disk, under one name: SQLite's write-ahead log is no good between computers, and goes by
-the name, so that hard links are refused. An older copy put back in its place forgets what was spent since.
+the name, so that hard links are refused. An older copy put back in its place forgets the later spends.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Entry:
 def _check_text(value: Any, name: str) -> str:
     """Return text that SQLite keeps as it is, or raise `ParameterError`."""
     try:
+        # SQLite stores neither zero bytes nor lone surrogates, which `encode` refuses.
         valid = isinstance(value, str) and bool(value.strip()) and "\0" not in value and bool(value.encode())
     except UnicodeEncodeError:
         valid = False
@@ -85,6 +87,7 @@ def _check_parts(parts: Any, moving: Any) -> tuple[str, ...]:
     """Return the names of parts, or raise `ParameterError`."""
     if not isinstance(moving, bool):
         raise ParameterError("moving must be True or False: whether a replaced row may move between parts")
+    # Text is iterable, but its letters are no parts.
     names = () if isinstance(parts, str) or not isinstance(parts, Iterable) else tuple(parts)
     if names == () and (parts != () or moving):
         raise ParameterError('parts must be names of public, disjoint parts, e.g. parts=("north", "south")')
@@ -170,6 +173,7 @@ class Ledger:
         path = os.fspath(self.path) if isinstance(self.path, str | os.PathLike) else None
         if not isinstance(path, str) or not path or "\0" in path:
             raise ParameterError("ledger must be the path of a file, e.g. ledger='ledger.sqlite'")
+        # The dataclass is frozen; a path is stored as text.
         object.__setattr__(self, "path", path)
         object.__setattr__(self, "timeout", check_epsilon(self.timeout, "timeout"))
 
@@ -233,6 +237,7 @@ class Ledger:
         stored_total = currency.whole(total)
         make_file(self._file)
         with transaction(self._file, self.timeout, write=True, create=True) as connection:
+            # Names are compared within the transaction: another process may create a dataset meanwhile.
             similar_names = [
                 other_name for other_name in _read_datasets(connection) if _fold_name(other_name) == _fold_name(name)
             ]
@@ -274,7 +279,7 @@ class Ledger:
         dataset
             Its name.
         epsilon, delta
-            The promise of what is about to be released: ε > 0, 0 ≤ δ < 1.
+            The promise of the coming release: ε > 0, 0 ≤ δ < 1.
         release_id
             Name of this release and of no other: the same one again, for the same dataset and amount, is
             taken for a repetition of the same release under the same key, and costs nothing.
@@ -316,6 +321,7 @@ class Ledger:
             total = self._total(connection, name)
             total.check_part(part_name)
             total.check_unit(privacy_unit)
+            # A release that drew all this noise before is found by its noise, whatever its new id.
             earlier_id = find_release(connection, draws or {}, name, part_name)
             entry = self._entry(connection, identifier if earlier_id is None else earlier_id)
             if entry is not None:
@@ -323,10 +329,12 @@ class Ledger:
                     record(connection, draws or {}, _check_repetition(entry, name, amount, part_name).release_id)
                 return entry
             tally = _sum_spends(connection, total)
+            # The check and the entry share one transaction, so that two processes cannot overdraw a budget.
             tally.refuse(amount, part_name)
             row = (name, identifier, note, person, time_text := _utc_now(), *amount, part_name)
             connection.execute(_NEW_SPEND, row)
             record(connection, draws or {}, identifier)
+        # The cumulative amount is computed after the lock is released: it needs no further reading.
         tally.add(total.currency.exact(amount), part_name)
         (cumulative,) = total.currency.spent([tally.charged], total)
         timestamp = datetime.fromisoformat(time_text)
@@ -385,8 +393,8 @@ class Ledger:
     def remaining(self, dataset: str, part: str | None = None) -> Amount:
         """Return the remaining amount of a dataset, or of one of its parts, rounded down.
 
-        Added up by ε and δ it can be spent to the last digit. In Gaussian accounting ε is what M² − Σμ² comes to at
-        the dataset's δ, and δ is what is left of the pool of δ₀: once that is 0, ε is only for releases with delta=0.
+        Added up by ε and δ it can be spent to the last digit. In Gaussian accounting ε is the value of M² − Σμ² at
+        the dataset's δ, and δ is the rest of the pool of δ₀: once that is 0, ε is only for releases with delta=0.
         """
         with transaction(self._file, self.timeout) as connection:
             total = self._total(connection, dataset)
@@ -491,6 +499,7 @@ class Ledger:
             tally = tallies[name]
             tally.add(tally.total.currency.exact(StoredAmount(epsilon, delta, mu, slack)), part)
             sums[name].append(tally.charged)
+        # All cumulative amounts of a dataset at once: a search for each ε alone would take long.
         totals = {name: iter(tally.total.currency.spent(sums[name], tally.total)) for name, tally in tallies.items()}
         rows = []
         for name, identifier, note, person, time_text, part, *amount_texts in records:
@@ -517,6 +526,7 @@ class Ledger:
         if row is None:
             return None
         position, dataset, identifier, note, person, time_text, part, *amount_texts = row
+        # The cumulative amount at the entry's position, not today's.
         total, stored_amount = self._total(connection, dataset), StoredAmount(*amount_texts)
         (cumulative,) = total.currency.spent([_sum_spends(connection, total, position).charged], total)
         timestamp = datetime.fromisoformat(time_text)

@@ -172,6 +172,7 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
         raise LedgerError(f"{file} does not exist; {remedy(file)}")
     if not file.is_file():
         raise LedgerError(f"{file} is not a regular file; name the ledger's file")
+    # The log goes by the file's name: two names would have two logs.
     if file.stat().st_nlink > 1:
         raise LedgerError(
             f"{file} has another name, a hard link, and what is spent by either may not be seen by the other; remove "
@@ -206,6 +207,7 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
     if not _is_old(connection):
         return False
     connection.execute("BEGIN IMMEDIATE")
+    # Another process may have upgraded the file before the lock was taken.
     is_old = _is_old(connection)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if is_old:
@@ -218,6 +220,7 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
                 (StoredAmount.of(Budget(float(epsilon), float(delta)), None), position)
                 for position, epsilon, delta in spends
             ]
+            # Spends are read-only by a trigger, which is restored below.
             connection.execute("DROP TRIGGER no_UPDATE_of_spends")
             connection.executemany(
                 "UPDATE spends SET mu = ?, slack = ? WHERE position = ?",

@@ -144,6 +144,7 @@ def log_bar(share: float, width: int = 160) -> Drawing:
     >>> log_bar(0.01).shapes[1].attributes["width"]
     80.0
     """
+    # Four decades: 0.01 % has no length, 100 % the full width.
     part = 1 + math.log10(max(share, 1e-300)) / 4
     return Drawing(width, 14, (_draw_rect(0, 1, width, 12, "track", 2), *bar(part, width).shapes))
 

@@ -65,6 +65,7 @@ def _column_parts(estimates: Estimates, name: str) -> list[Table | str]:
         ]
     try:
         return _column_statistics(estimates, name)
+    # A column without an estimate shows the reason.
     except ParameterError as error:
         return [str(error)]
 
@@ -81,6 +82,7 @@ def _column_statistics(estimates: Estimates, name: str) -> list[Table | str]:
         return _share_parts(f"Shares of the values of {name}", "Value", counts)
     rows = _mean_parts(estimates, name)
     has_table = any(name in measure.columns for measure in estimates.plan.measures)
+    # Fine grids without a measured table take too long to fit.
     if space.size > FINEST and not has_table:
         return rows
     bin_shares = estimates.histogram(name, BINS)
@@ -105,6 +107,7 @@ def _column_statistics(estimates: Estimates, name: str) -> list[Table | str]:
 
 
 def _share_parts(caption: str, head: str, shares: pd.DataFrame) -> list[Table | str]:
+    # Bars share one scale, which must not be zero if all estimates are.
     top = max(float(np.nanmax(shares["upper"].to_numpy(), initial=0.0)), 1e-9)
     largest_shares = (
         shares

@@ -126,6 +126,7 @@ def _relative_half_width(errors: Mapping[Any, float], name: str, diameter: float
     """Return a column's half-width in parts of all rows or of its range; without a forecast it is infinite."""
     for statistic in _VERDICT_STATISTICS:
         if (statistic, name) in errors:
+            # A column with a single value has no range.
             error_range = diameter or 1.0 if statistic.startswith("mean") else 1.0
             return _Z * float(errors[statistic, name]) / error_range
     return inf

@@ -1,7 +1,7 @@
 """The page of a report: promise, limits, proofs, mechanisms of the columns, and accuracy of estimates.
 
 The questions follow the pyramid of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (2025),
-from the numbers of a promise through what may undermine it to what it rests on, and the trade-offs of the W3C Draft
+from the numbers of a promise through its threats to its foundations, and the trade-offs of the W3C Draft
 Note Considerations for Reviewing Differential Privacy Systems (for Non-Differential Privacy Experts) of 12 February
 2026: privacy, usefulness, and who has to be trusted.
 """
@@ -318,6 +318,7 @@ def _unprotected_lines(plan: Plan, certificate: Certificate) -> list[str]:
 def _column_table(plan: Plan) -> Table:
     rows = []
     for unit in plan.units:
+        # Values without order have no distance: their error is a chance of change.
         chances = unit.space.metric in UNORDERED
         error_texts = [f"{100 * x:.3g} %" if chances else number(x) for x in (unit.expected_error, unit.error_bound)]
         error_unit = "chance of change" if chances else unit_word(unit.space.unit)
@@ -352,6 +353,7 @@ def _gain_table(plan: Plan) -> Table | None:
         return None
     gains = plan.accounting_gains()
     noise = gains["noise"].to_numpy(dtype=float)
+    # A single accounting has nothing to compare with.
     if len(gains) < 2 or not all(map(math.isfinite, noise)):
         return None
     rows = [
@@ -375,6 +377,7 @@ def _spend_of(plan: Plan) -> Spend | None:
     if plan.terms.shuffled_rows is None and "rows" in shares:  # whose losses are composed exactly, and are no step
         shares["rows"] = max(0.0, 1 - sum(share for name, share in shares.items() if name != "rows"))
     unspent_share = 1 - sum(shares.values())
+    # Rounding alone leaves a little, which is no line of its own.
     if unspent_share > _LEAST_UNSPENT_SHARE:
         shares["left"] = unspent_share
     inferred_names = "" if plan.inferred is None else name_list(plan.inferred.columns)

@@ -1,8 +1,8 @@
 """A release as a record of the public registry of deployments of differential privacy.
 
 The fields are those of the registry's schema (github.com/opendp/deployments-registry-data, schemas/
-deployments-schema.yaml), which rests on research by Ghazi, Nanayakkara and Vadhan. What a release says of itself is
-filled in; who publishes it, for what and where, only people know.
+deployments-schema.yaml), which rests on research by Ghazi, Nanayakkara and Vadhan. A release's own facts are
+filled in; only people know its publisher, purpose and region.
 """
 
 from __future__ import annotations
@@ -145,6 +145,7 @@ def _read_fields(text: str, path: str | Path) -> dict[str, Any]:
     try:
         fields = json.loads(text, object_pairs_hook=unique_names)
     except (ValueError, RecursionError) as error:
+        # Only JSON errors know their line.
         line = getattr(error, "lineno", None)
     else:
         if isinstance(fields, dict):

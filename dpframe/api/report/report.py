@@ -91,6 +91,7 @@ class Report:
         It needs no network and runs no script. Estimates are shown only of rows that are those released.
         """
         estimates = None
+        # Estimates from other rows than the released ones would be wrong.
         if self.table is not None and self.certificate.ok:
             estimates = Estimates(self.table)
         return page(self.info, self.certificate, estimates)
