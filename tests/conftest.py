@@ -148,7 +148,7 @@ ADULT_BOUNDS = {
 @pytest.fixture(autouse=True)
 def requests_of_other_tests_are_forgotten():
     """Inference of tables of as many rows and of the same names warns, whichever test of this process was first."""
-    budgets._requests.clear()
+    budgets._inference_requests.clear()
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""What people call."""
+"""The public entry points of the library."""

@@ -34,7 +34,7 @@ _INSTEAD = {
     "mode": 'top("column", 1) gives the most frequent value',
     "size": "count takes conditions on columns",
 }
-"""Methods of pandas that are looked for, and what serves in their place."""
+"""Advice by method of pandas that a release does not have."""
 
 _EXAMPLES = {
     **EXAMPLES,
@@ -47,7 +47,7 @@ _EXAMPLES = {
     "report": 'report().save("report.html")',
     "verify": "verify()",
 }
-"""What to write, for who wrote what no signature takes."""
+"""Examples of correct calls, which errors of misfit calls quote."""
 
 
 @refusing_misfit_calls(_EXAMPLES)
@@ -55,7 +55,7 @@ class DpAccessor(FrameVerbs):
     """Differential privacy for a DataFrame: ``df.dp.sanitize(epsilon=…)``, then ``safe.dp.mean("age")``.
 
     On a raw frame: `plan` and `sanitize`. On a release: all methods of `Estimates`, which take the noise into account,
-    where plain pandas would be biased. Each takes ``clipped=True``, for estimates of columns whose spaces private
+    and plain pandas would be biased. Each takes ``clipped=True``, for estimates of columns whose spaces private
     inference did not find: else they are NaN, see `Estimates`.
     """
 
@@ -63,7 +63,7 @@ class DpAccessor(FrameVerbs):
     def expect(
         self, epsilon: float | None = None, delta: float | None = None, **options: Unpack[PlanOptions]
     ) -> Expectation:
-        """Forecast what a release would show, from the schema and the number of rows; see `dpframe.expect`.
+        """Forecast the errors of a release, from the schema and the number of rows; see `dpframe.expect`.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class DpAccessor(FrameVerbs):
         drop: Sequence[str] = (),
         privacy_id: str | None = None,
     ) -> CuratorCheck:
-        """Look at the data: what a plan, or only declared spaces, clamp and cut in the frame, for its curator alone.
+        """Count the values that a plan, or only declared spaces, clamp and cut in the frame; for its curator alone.
 
         See `dpframe.api.curator_check.check`.
         """
@@ -93,7 +93,7 @@ class DpAccessor(FrameVerbs):
 
     @property
     def release(self) -> ReleaseInfo:
-        """What the frame says about its own release: plan, rows, digest.
+        """The frame's description of its own release: plan, rows, digest.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class DpAccessor(FrameVerbs):
         return read_info(text)
 
     def verify(self) -> Certificate:
-        """Prove the release's promise, and compare the frame cell by cell with what was released; see `dpframe.verify`.
+        """Prove the release's promise, and compare the frame cell by cell with the released one; see `dpframe.verify`.
 
         Returns
         -------
@@ -128,7 +128,7 @@ class DpAccessor(FrameVerbs):
         return verify(self._frame)
 
     def explain(self) -> ReleaseExplanation:
-        """Return what the release's promise means for one person and how it is kept: order, tables, what each costs.
+        """Return the promise's meaning for one person, and the parts that keep it: order, tables, and their costs.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class DpAccessor(FrameVerbs):
         return self.release.explain()
 
     def report(self) -> Report:
-        """Return what the release promises and how accurate it can be."""
+        """Return a report on the release's promise and accuracy."""
         return Report(self.release, self._frame)
 
     def record(
@@ -154,7 +154,7 @@ class DpAccessor(FrameVerbs):
     ) -> Record:
         """Return the release as a record of the public registry of deployments, printed and saved as YAML in JSON.
 
-        What the release says of itself is filled in; fields that only people can fill in say so until they are given.
+        Facts of the release are filled in; fields that only people can fill in say so until they are given.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class DpAccessor(FrameVerbs):
         curators
             Who publishes it.
         intended_use
-            What it is for.
+            Its intended use.
         region
             Which region it describes, or whose laws apply.
         sector
@@ -178,7 +178,7 @@ class DpAccessor(FrameVerbs):
         NotSanitizedError
             If the frame is no release.
         ParameterError
-            For another sector, or what is no date or no list of names.
+            For another sector, or a value that is no date or no list of names.
         """
         return record_of(
             self.release,
@@ -196,11 +196,11 @@ class DpAccessor(FrameVerbs):
         return Estimates(self._frame, confidence_level=confidence_level, clipped=clipped)
 
     def __getattr__(self, name: str) -> Any:
-        """Say what to ask in place of pandas' methods that a release has no answer to."""
+        """Name the estimate that replaces a method of pandas, in an `AttributeError`."""
         instead = _INSTEAD.get(name) or did_you_mean(name, (n for n in dir(type(self)) if n[0] != "_")).strip()
         raise AttributeError(f".dp has no {name!r}" + (f": {instead}" if instead else ""))
 
-    def _lines(self) -> list[str]:
+    def _repr_lines(self) -> list[str]:
         try:
             info = self.release
         except NotSanitizedError:
@@ -213,32 +213,32 @@ class DpAccessor(FrameVerbs):
         return [f"<DataFrame.dp: {info.introduction}>", *info.lines(), NUMBERS]
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(self._repr_lines())
 
     def _repr_html_(self) -> str:
-        first, *rest = self._lines()
-        return notebook_html(first.strip("<>"), [("", rest)])
+        title, *other_lines = self._repr_lines()
+        return notebook_html(title.strip("<>"), [("", other_lines)])
 
 
-def _of_release(method: Callable[..., Any]) -> Callable[..., Any]:
+def _release_method(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of `Estimates` as one of the accessor, with its text and signature, and with ``clipped``."""
     signature = inspect.signature(method)
-    *others, last = signature.parameters.values()
-    end = [last] if last.kind is last.VAR_KEYWORD else []
+    *leading_parameters, last_parameter = signature.parameters.values()
+    options_parameters = [last_parameter] if last_parameter.kind is last_parameter.VAR_KEYWORD else []
     clipped = inspect.Parameter("clipped", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
 
     @wraps(method)
     def delegate(self: DpAccessor, *args: Any, clipped: bool = False, **options: Any) -> Any:
         return method(self.estimates(clipped=clipped), *args, **options)
 
-    parameters = [*others, *([] if end else [last]), clipped, *end]
+    parameters = [*leading_parameters, *([] if options_parameters else [last_parameter]), clipped, *options_parameters]
     vars(delegate)["__signature__"] = signature.replace(parameters=parameters)
     return delegate
 
 
-_OF_LIBRARY = ("clipped_at",)
+_INTERNAL_METHODS = ("clipped_at",)
 """Methods of `Estimates` that reports and plots ask, and nobody who has a release."""
 
 for _name, _method in inspect.getmembers(Estimates, inspect.isfunction):
-    if not _name.startswith("_") and _name not in _OF_LIBRARY and not hasattr(DpAccessor, _name):
-        setattr(DpAccessor, _name, _of_release(_method))
+    if not _name.startswith("_") and _name not in _INTERNAL_METHODS and not hasattr(DpAccessor, _name):
+        setattr(DpAccessor, _name, _release_method(_method))

@@ -94,15 +94,15 @@ def audit(
     """
     if plan is not None:
         check_plan(plan)
-        return replayed(_in_memory(what, plan), plan, EDITS if runs is None else runs, random_state)
+        return replayed(_read_into_memory(what, plan), plan, EDITS if runs is None else runs, random_state)
     mechanism = what if isinstance(what, Mechanism) else None
     pair: Any = what if mechanism is None else _samplers(mechanism)
     if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(callable, pair))):
         raise ParameterError("what must be a mechanism, a pair of functions, or a table or path with plan=")
-    first, last = pair
+    first_sampler, last_sampler = pair
     if delta is None:
         delta = 0.0 if mechanism is None else mechanism.delta
-    return bounded(first, last, RUNS if runs is None else runs, delta, confidence)
+    return bounded(first_sampler, last_sampler, RUNS if runs is None else runs, delta, confidence)
 
 
 def _samplers(mechanism: Mechanism) -> tuple[Sampler, Sampler]:
@@ -118,7 +118,7 @@ def _samplers(mechanism: Mechanism) -> tuple[Sampler, Sampler]:
     )
 
 
-def _in_memory(what: Any, plan: Plan) -> Any:
+def _read_into_memory(what: Any, plan: Plan) -> Any:
     if not isinstance(what, str | Path):
         return what
     table = open_input(what)

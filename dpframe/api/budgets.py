@@ -1,4 +1,4 @@
-"""Where a release is paid from: nothing but this process, an account, or a job whose key outlives an interruption."""
+"""Budgets that pay for a release: of this process alone, of an account, or of a job with a stored key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MAC_LETTERS = 10
 
 @dataclass
 class ReleaseBudget:
-    """Where a request is paid from, and the secret key that is drawn with once it is paid.
+    """The budget that pays for a request, and the secret key of its noise.
 
     Without an account nothing is entered; ``ready`` is the key that an entry point was given.
     """
@@ -55,11 +55,11 @@ class ReleaseBudget:
             Keystream(self.ready)  # a wrong key is refused before anything is spent
 
     def cost(self, plan: Plan) -> Cost:
-        """Return what a release under a plan costs."""
+        """Return the cost of a release under a plan."""
         return Cost(plan.release, unit=plan.unit) if self.account is None else self.account.cost(plan)
 
     def settle(self, reused: Inferred | None, unit: Unit) -> None:
-        """Enter what finding the spaces of another plan has cost, if they are taken from it."""
+        """Enter the cost of another plan's inference, if its spaces are reused."""
         if self.account is not None:
             self.account.settle(reused, unit)
 
@@ -68,17 +68,18 @@ class ReleaseBudget:
         if self.account is not None:
             if self.account.part is not None:
                 warn_of_parts(self.account, content(table))
-            return self.account.spend(cost, what, *self._names(table, cost, codes))
+            return self.account.spend(cost, what, *self._release_names(table, cost, codes))
         if what == INFERENCE:
+            # Names and the number of rows alone: values would make the warning an answer about the data.
             request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
-            if request in _requests:
+            if request in _inference_requests:
                 warn(
                     "spaces of such a table were inferred before in this process, and every time costs "
                     f"epsilon={cost.budget.epsilon:g}, delta={cost.budget.delta:g}; reuse them with spaces=plan, or "
                     "let a ledger= keep count",
                     RepeatedReleaseWarning,
                 )
-            _requests.add(request)
+            _inference_requests.add(request)
         elif self.ready is None:
             warn_if_released(table, cost.budget)
         return None
@@ -86,43 +87,47 @@ class ReleaseBudget:
     def bind(self, table: Table, cost: Cost, codes: Codes, receipt: str | None, plan: Plan) -> None:
         """Enter the noise of a plan that inference has found, for good, before a row is drawn.
 
-        Raises `LedgerError` if the key has drawn this noise for another table; what was spent stays spent.
+        Raises `LedgerError` if the key has drawn this noise for another table; the spend stays.
         """
         if self.account is not None and self.ready is not None and self.keyed:
-            draws = dict([self._draw(plan.digest, table_digest(table, codes, self.ready))])
+            draws = dict([self._draw_names(plan.digest, table_digest(table, codes, self.ready))])
             self.account.spend(cost, RELEASE, receipt, draws)
 
-    def _names(self, table: Table, cost: Cost, codes: Codes) -> tuple[str | None, Draws]:
-        """Return the id of a release under a key that was given, the same if repeated, and the noise that it draws.
+    def _release_names(self, table: Table, cost: Cost, codes: Codes) -> tuple[str | None, Draws]:
+        """Return the id of a release under the caller's key, equal for a repetition, and the names of its noise.
 
-        Without a key that was given the id is None.
+        Without a key of the caller the id is None.
         """
         if self.ready is None or self.account is None or cost.wanted is None:
             return None, {}
-        # What has no digest is another table each time: under one key it would draw the same noise, and not be known.
-        tabled = table_digest(table, codes, self.ready) or secrets.token_bytes(32)
-        noise, source = self._draw(cost.wanted, tabled)
-        # What begins alike has the same noise, and what goes on alike is of the same table, too.
-        bound = job_keys.bind(tabled, cost.wanted)
-        identity = noise + source + job_keys.release_id(self.ready, self.account.name, bound)[:12]
+        # A table without a digest counts as new each time: one key would draw equal noise for it, unrecognised.
+        content_digest = table_digest(table, codes, self.ready) or secrets.token_bytes(32)
+        noise, source = self._draw_names(cost.wanted, content_digest)
+        # Ids with an equal beginning have equal noise; an equal continuation means an equal table, too.
+        binding = job_keys.bind(content_digest, cost.wanted)
+        identity = noise + source + job_keys.release_id(self.ready, self.account.name, binding)[:12]
         if not self.keyed:
             return identity, {}
-        asked = cost.inference
-        read = [] if asked is None else [(asked.digest, table_digest(table, {}, self.ready, asked.names))]
-        return identity, dict([(noise, source), *(self._draw(*one) for one in read)])
+        measurement = cost.inference
+        inference_draws = (
+            []
+            if measurement is None
+            else [(measurement.digest, table_digest(table, {}, self.ready, measurement.names))]
+        )
+        return identity, dict([(noise, source), *(self._draw_names(*draw) for draw in inference_draws)])
 
-    def _draw(self, noise: bytes, source: bytes | None) -> tuple[str, str]:
+    def _draw_names(self, noise: bytes, source: bytes | None) -> tuple[str, str]:
         """Return the name of noise and of the table that it is drawn for, as MACs under the key."""
         assert self.ready is not None
-        found = (noise, secrets.token_bytes(32) if source is None else source)
-        first, second = (job_keys.release_id(self.ready, "", digest)[:_MAC_LETTERS] for digest in found)
-        return first, second
+        digests = (noise, secrets.token_bytes(32) if source is None else source)
+        noise_name, table_name = (job_keys.release_id(self.ready, "", digest)[:_MAC_LETTERS] for digest in digests)
+        return noise_name, table_name
 
     def check_input(self, digest: bytes) -> None:
         """Raise `FileError` if rows that were drawn are not those that a stored key is bound to."""
 
     def done(self, info: ReleaseInfo) -> ReleaseInfo:
-        """Return what a release says about itself that is complete where it was to be written."""
+        """Return the description of a release that is completely written."""
         return info
 
     @property
@@ -141,13 +146,13 @@ class ReleaseBudget:
 
 @dataclass(frozen=True)
 class DoneRun:
-    """A run that was done before: what its release says about itself, and the line that says so."""
+    """A run that was done before: its release's description, and the line that reports it."""
 
     info: ReleaseInfo
     line: str
 
 
-_requests: set[bytes] = set()
+_inference_requests: set[bytes] = set()
 """Requests for private inference that this process has made without a ledger."""
 
 
@@ -159,7 +164,7 @@ class JobBudget(ReleaseBudget):
     request: Request = field(kw_only=True)
 
     def pay(self, table: Table, what: str, cost: Cost, codes: Codes) -> str | None:
-        """Enter the spend; that of an interrupted run is found there and costs nothing more."""
+        """Enter the spend; an interrupted run's spend is found in the ledger and costs nothing more."""
         part, run = (None, None) if self.account is None else (self.account.part, self.account.run)
         note = what if run is None else f"{what}, run {run}"
         return self.job.spend(cost.budget.epsilon, cost.budget.delta, note, cost.step, part, cost.unit).release_id
@@ -194,25 +199,26 @@ def budget_of_input(
     key: bytes | None,
     keyed: Callable[[bytes], bytes] | None = None,
 ) -> Iterator[ReleaseBudget]:
-    """Give what a release of an input is paid from: under a ledger a job, whose key goes when all is written.
+    """Yield the budget of a release of an input: under a ledger a job, whose key is deleted after the last write.
 
-    The input has a digest, or one under a key; both are taken where there is a ledger.
+    The input has a digest, or a keyed digest; both are computed only under a ledger.
     """
     if account is None:
         yield ReleaseBudget(None, key)
         return
     if key is not None:
         raise ParameterError("key and ledger do not go together: under a ledger every job keeps its own key")
-    wanted = request.digest
+    request_id = request.digest
     if account.part is not None:
-        wanted = hashlib.sha256(wanted + account.part.encode()).digest()
+        request_id = hashlib.sha256(request_id + account.part.encode()).digest()
     if account.run is not None:
-        wanted = hashlib.sha256(framed((b"run", wanted, account.run.encode()))).digest()
+        request_id = hashlib.sha256(framed((b"run", request_id, account.run.encode()))).digest()
     digest = digest_input()
     if account.part is not None and keyed is None:  # under a key every job has another
         warn_of_parts(account, digest)
-    binding, name = job_keys.bind(digest, wanted), job_keys.job_name(path)
+    binding, name = job_keys.bind(digest, request_id), job_keys.job_name(path)
     with job_keys.job(account.ledger, account.dataset, name, binding, keyed=keyed) as job:
+        # The job's lock is held now: a process that held it before may have ended this very run.
         if runs.done(account, name) is not None:
             raise LedgerError(f"another process has just ended this run of {path}; start it again to see what it wrote")
         yield JobBudget(account, job=job, request=request)
@@ -227,15 +233,16 @@ def done_before(path: Path, request: Request, account: OpenAccount | None) -> Do
     run = None if account is None else runs.done(account, name)
     if account is None or run is None:
         return None
-    what = f"run {name_list([run.name])} of {path} was done at {run.when}"
-    another = "name another run, which is charged"
+    run_text = f"run {name_list([run.name])} of {path} was done at {run.when}"
+    remedy = "name another run, which is charged"
     if run.request != request.digest.hex():
-        raise LedgerError(f"{what} under another plan, or other options or versions; {another}")
+        raise LedgerError(f"{run_text} under another plan, or other options or versions; {remedy}")
     info = None
     with contextlib.suppress(FileError, PlanError, NotSanitizedError):
         text = open_input(path).text
         info = None if text is None else read_info(text)
+    # A missing or another file is no output of the run, and must not pass for it.
     if info is None or info.digest != run.output:
-        raise LedgerError(f"{what}, and its release is no longer there: bring the file back, or {another}")
+        raise LedgerError(f"{run_text}, and its release is no longer there: bring the file back, or {remedy}")
     job_keys.clear(account.ledger, account.dataset, name)
-    return DoneRun(info, f"{what}: nothing was read, spent or drawn now")
+    return DoneRun(info, f"{run_text}: nothing was read, spent or drawn now")

@@ -1,4 +1,4 @@
-"""What a plan does to a table before any noise, and how near a release of it would come: only for the curator."""
+"""Changes that a plan makes to a table before any noise, and errors of one release: only for the curator."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.table import Codes, Table, check_columns
 from dpframe.tables.types import output_type
 
-_ROUNDED = (
+_ROUNDING_TEXT = (
     "values between the steps are rounded; where decimals matter, declare bounds with a decimal point, as (0.0, 300.0),"
     " or a smaller step"
 )
-_MEND = {
+_CHANGES = {
     "clamped": "of the values lie outside the bounds and are clipped to them",
     "outside": "of the values are not among the categories",
     "cut": "of the sets lose items: undeclared ones, or those beyond the largest size",
     "imputed": "of the values are null and become the middle of the bounds, or 'other' or the first category",
 }
-"""What is said of a share of a column that its space changes."""
+"""Words for the share of a column that its space changes, by kind of change."""
 
 
-def _moved(shift: Any, narrowed: float, what: str) -> str:
+def _clipping_text(shift: Any, narrowed: float, change: str) -> str:
     """Say by how much clipping moves a mean and lowers a standard deviation; vectors have none."""
-    if what not in ("clamped", "imputed") or pd.isna(shift):
+    if change not in ("clamped", "imputed") or pd.isna(shift):
         return ""
-    moved = f", which moves the mean by {shift if isinstance(shift, pd.Timedelta) else digits(shift)}"
-    return moved + (f" and lowers the std by {100 * narrowed:.2g} %" if narrowed > 0 else "")
+    text = f", which moves the mean by {shift if isinstance(shift, pd.Timedelta) else digits(shift)}"
+    return text + (f" and lowers the std by {100 * narrowed:.2g} %" if narrowed > 0 else "")
 
 
-_OF_ONE = "Errors of one release, thrown away, beside their forecast"
+_ERRORS_TITLE = "Errors of one release, thrown away, beside their forecast"
 TITLE = "ONLY FOR THE CURATOR: exact numbers of the data, protected by nothing; do not share them"
 
 
 @dataclass(frozen=True)
 class CuratorCheck:
-    """What coding changes in each column, and the errors of one release against the raw truth.
+    """Changes by coding in each column, and the errors of one release against the raw truth.
 
     It holds exact numbers of the data and has no form in which it could travel with a release: it cannot be pickled,
     and its tables are no table that `attach` or `write` takes.
@@ -68,11 +68,11 @@ class CuratorCheck:
     columns
         A row per column: shares of rows that are ``null``, ``imputed`` (nulls that become a value), ``clamped`` to
         bounds, ``rounded`` (within the bounds of whole numbers, and between two steps), ``outside`` the categories, and
-        ``cut`` (sets that lose items); ``shift``, what that moves: a mean, or the share of rows with another value;
-        ``narrowed``, the part of a standard deviation that is lost. ``refused`` says what stops a release.
+        ``cut`` (sets that lose items); ``shift`` of the mean, or the share of rows with another value;
+        ``narrowed``, the part of a standard deviation that is lost. ``refused`` is the reason of a refused release.
     errors
         A row per statistic: the ``forecast`` standard error, and the ``error`` of one release, thrown away, against the
-        raw truth: root mean square over the cells. Empty where a column is refused.
+        raw truth: root mean square over the cells. Empty if a column is refused.
     rules
         A row per rule of the plan: the share of rows that break it, and so are ``mended``.
     person
@@ -91,7 +91,7 @@ class CuratorCheck:
 
     @property
     def lines(self) -> list[str]:
-        """What to mend, in plain words: a line per column that is refused or changed, for lost decimals, and per rule.
+        """Changes to mend, in plain words: a line per refused or changed column, for lost decimals, and per rule.
 
         Examples
         --------
@@ -102,42 +102,48 @@ class CuratorCheck:
         age: 25 % of the values lie outside the bounds and are clipped to them, which moves the mean by -2.5 and \
         lowers the std by 9.7 %
         """
-        shares = self.columns.reindex(columns=[*_MEND, "rounded", "shift", "narrowed"])
-        said = [
-            f"{name_list([str(name)])}: {100 * shares.loc[name, what]:.2g} % {words}"
-            + _moved(shares.loc[name, "shift"], shares.loc[name, "narrowed"], what)
-            for what, words in _MEND.items()
-            for name in shares.index[shares[what] > 0]
+        shares = self.columns.reindex(columns=[*_CHANGES, "rounded", "shift", "narrowed"])
+        change_lines = [
+            f"{name_list([str(name)])}: {100 * shares.loc[name, change]:.2g} % {words}"
+            + _clipping_text(shares.loc[name, "shift"], shares.loc[name, "narrowed"], change)
+            for change, words in _CHANGES.items()
+            for name in shares.index[shares[change] > 0]
         ]
-        losing = shares.index[shares["rounded"] > 0]
-        refused = [
-            f"{name_list([str(name)])}: a release is refused, as a value {why}" for name, why in self.refused.items()
+        rounded_names = shares.index[shares["rounded"] > 0]
+        refusal_lines = [
+            f"{name_list([str(name)])}: a release is refused, as a value {reason}"
+            for name, reason in self.refused.items()
         ]
-        mended = [
+        rule_lines = [
             f"{rule}: {100 * share:.2g} % of the rows break it and are mended"
             for rule, share in self.rules.get("mended", pd.Series(dtype=np.float64)).items()
             if share > 0
         ]
-        return [*refused, *said, *([f"{name_list(list(losing))}: {_ROUNDED}"] if len(losing) else []), *mended]
+        return [
+            *refusal_lines,
+            *change_lines,
+            *([f"{name_list(list(rounded_names))}: {_ROUNDING_TEXT}"] if len(rounded_names) else []),
+            *rule_lines,
+        ]
 
     @property
     def refused(self) -> dict[str, str]:
         """Columns for which a release would be refused, and why."""
         if "refused" not in self.columns:
             return {}
-        return {str(name): str(why) for name, why in self.columns["refused"].dropna().items()}
+        return {str(name): str(reason) for name, reason in self.columns["refused"].dropna().items()}
 
     @property
-    def _head(self) -> list[str]:
-        chosen = f"One choice of everyone's rows, by column {self.person!r}; a release makes another in secret"
-        return [] if self.person is None else [chosen]
+    def _choice_lines(self) -> list[str]:
+        choice_line = f"One choice of everyone's rows, by column {self.person!r}; a release makes another in secret"
+        return [] if self.person is None else [choice_line]
 
     def __str__(self) -> str:
-        told = self.lines or (["no value is changed"] if "refused" not in self.columns else [])
-        shown = self.columns.drop(columns="refused", errors="ignore")  # a line says it, which a table would cut
-        parts = [TITLE, *self._head, "", shown.to_string(float_format=digits, na_rep=""), *told]
+        change_lines = self.lines or (["no value is changed"] if "refused" not in self.columns else [])
+        column_table = self.columns.drop(columns="refused", errors="ignore")  # a line says it, which a table would cut
+        parts = [TITLE, *self._choice_lines, "", column_table.to_string(float_format=digits, na_rep=""), *change_lines]
         if len(self.errors):
-            parts += ["", _OF_ONE, self.errors.to_string(float_format=digits, na_rep="")]
+            parts += ["", _ERRORS_TITLE, self.errors.to_string(float_format=digits, na_rep="")]
         if len(self.rules):
             parts += ["", self.rules.to_string(float_format=digits)]
         return "\n".join(parts)
@@ -146,8 +152,8 @@ class CuratorCheck:
 
     def _repr_html_(self) -> str:
         return (
-            notebook_html(TITLE, [], self.columns, digits, [*self._head, *self.lines])
-            + (notebook_html(_OF_ONE, [], self.errors, digits) if len(self.errors) else "")
+            notebook_html(TITLE, [], self.columns, digits, [*self._choice_lines, *self.lines])
+            + (notebook_html(_ERRORS_TITLE, [], self.errors, digits) if len(self.errors) else "")
             + (notebook_html("Rules", [], self.rules, digits) if len(self.rules) else "")
         )
 
@@ -182,7 +188,7 @@ def check(
     drop: Sequence[str] = (),
     privacy_id: str | None = None,
 ) -> CuratorCheck:
-    """Look at the data: what a plan clamps, cuts and cannot hold, and how near a release comes to the truth.
+    """Return the shares of values that a plan clamps, cuts and refuses, and the errors of one release.
 
     It costs no budget as long as nobody but the curator sees it.
 
@@ -198,7 +204,7 @@ def check(
     drop
         With ``spaces``, columns to be left out, which may be declared in none.
     privacy_id
-        With ``spaces``, the column that names each row's person: what is counted is one row of everyone.
+        With ``spaces``, the column that names each row's person: one row of everyone is counted.
 
     Raises
     ------
@@ -220,35 +226,37 @@ def check(
         raise ParameterError("spaces are already decided by the plan; give one or the other")
     if plan is not None and (len(drop) or privacy_id is not None):
         raise ParameterError("drop and privacy_id are already decided by the plan; leave them out")
-    ready = declared_plan(wrap(table), spaces, drop, privacy_id) if plan is None else plan
-    return checked(table, ready, tried=plan is not None)
+    checked_plan = declared_plan(wrap(table), spaces, drop, privacy_id) if plan is None else plan
+    return checked(table, checked_plan, tried=plan is not None)
 
 
 def checked(table: Any, plan: Plan, tried: bool) -> CuratorCheck:
-    """Return the same of a plan, which is ``tried`` in a release or only says spaces."""
+    """Return the check of a plan, which is ``tried`` in a release or only declares spaces."""
     frame = of_persons(raw_frame(table, plan, "check"), Request(plan=plan), secrets.token_bytes(32))
     if tried:
         check_columns(frame.names, plan)
     codes: Codes = {}
-    found = {column.name: _column(frame, column.name, column.space, plan.nulls, codes) for column in plan.columns}
-    columns = pd.DataFrame.from_dict(found, orient="index", columns=_HEADS)
+    column_facts = {
+        column.name: _check_column(frame, column.name, column.space, plan.nulls, codes) for column in plan.columns
+    }
+    columns = pd.DataFrame.from_dict(column_facts, orient="index", columns=_COLUMN_HEADS)
     columns.index.name = "column"
-    stopped = columns["refused"].notna().any() or not frame.n
-    if not stopped:
+    is_refused = columns["refused"].notna().any() or not frame.n
+    if not is_refused:
         columns = columns.drop(columns="refused")
-    alone = tried and plan.privacy_id is None and not stopped
-    errors = _errors(table, frame, plan, codes) if alone else pd.DataFrame()
+    tries_release = tried and plan.privacy_id is None and not is_refused
+    errors = _release_errors(table, frame, plan, codes) if tries_release else pd.DataFrame()
     rules = pd.DataFrame()
-    if not stopped:
-        broken = [float(np.mean(~rule.holds(codes))) for rule in plan.bound_rules.rules]
-        rules = pd.DataFrame({"mended": broken}, index=pd.Index(map(repr, plan.rules), name="rule"))
+    if not is_refused:
+        broken_shares = [float(np.mean(~rule.holds(codes))) for rule in plan.bound_rules.rules]
+        rules = pd.DataFrame({"mended": broken_shares}, index=pd.Index(map(repr, plan.rules), name="rule"))
     return CuratorCheck(columns.dropna(axis=1, how="all"), errors, rules, plan.privacy_id)
 
 
 def declared_plan(
     table: Table, spaces: Mapping[str, Any] | None, drop: Sequence[str] = (), privacy_id: str | None = None
 ) -> Plan:
-    """Return a plan of only the declared columns, with which to look at what their spaces do; nothing is spent."""
+    """Return a plan of only the declared columns, to check their spaces; nothing is spent."""
     if spaces is None or (isinstance(spaces, Mapping) and not spaces):
         raise ParameterError('give a plan, or spaces={…}, e.g. check(spaces={"age": (0, 120)})')
     if not isinstance(spaces, Mapping):
@@ -256,78 +264,99 @@ def declared_plan(
     # A draft is looked at to review it: as a dict it warns of nothing.
     drop = checked_options({"drop": drop})["drop"]
     check_lists(table.names, drop, declared=spaces)
-    left = [name for name in table.names if name not in (*drop, privacy_id)]
-    known, _, _ = infer_spaces(table.fields(left), dict(spaces), "private", table.arrays)
-    return build_plan({name: known[name] for name in spaces}, epsilon=1.0, privacy_id=privacy_id)
+    remaining_names = [name for name in table.names if name not in (*drop, privacy_id)]
+    known_spaces, _, _ = infer_spaces(table.fields(remaining_names), dict(spaces), "private", table.arrays)
+    return build_plan({name: known_spaces[name] for name in spaces}, epsilon=1.0, privacy_id=privacy_id)
 
 
-_HEADS = ["null", "imputed", "clamped", "rounded", "outside", "cut", "shift", "narrowed", "refused"]
+_COLUMN_HEADS = ["null", "imputed", "clamped", "rounded", "outside", "cut", "shift", "narrowed", "refused"]
 
 
-def _column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> dict[str, Any]:
-    """Return what coding changes in a column, whose codes are kept."""
+def _check_column(frame: Frame, name: str, space: Space, nulls: str, codes: Codes) -> dict[str, Any]:
+    """Return the changes by coding in a column, and store its codes."""
     raw = frame.array(name)
     present = pc.is_valid(raw).to_numpy(zero_copy_only=False)
-    told: dict[str, Any] = {"null": 1 - present.mean() if len(raw) else 0.0}
+    column_facts: dict[str, Any] = {"null": 1 - present.mean() if len(raw) else 0.0}
     try:
         codes[name] = frame.encode(name, space, nulls)
     except ColumnError as error:
-        return told | {"refused": error.rule}
+        return column_facts | {"refused": error.rule}
     if not present.any():
-        return told
-    written = nulls == "impute" and not space.has_null and not present.all()
-    told |= {"imputed": told["null"]} if written else {}
+        return column_facts
+    imputes_nulls = nulls == "impute" and not space.has_null and not present.all()
+    column_facts |= {"imputed": column_facts["null"]} if imputes_nulls else {}
     if pa.types.is_float16(raw.type):  # Arrow compares no half floats
         raw = raw.cast(pa.float32())
-    plain = decoded(raw).filter(pa.array(present))
-    coded = decoded(space.decode(codes[name], output_type(raw.type)))
-    back = coded.filter(pa.array(present))
+    raw_values = decoded(raw).filter(pa.array(present))
+    coded_values = decoded(space.decode(codes[name], output_type(raw.type)))
+    decoded_values = coded_values.filter(pa.array(present))
     if space.inner_space.holds_sets:
         sets: Any = space.inner_space
         # Sets lose items that no one declared, and those beyond the largest size.
-        pairs = [(set(a) - {None}, set(b or [])) for a, b in zip(plain.to_pylist(), back.to_pylist(), strict=True)]
-        kept = [min(len(held & code), len(held) if sets.max_size is None else sets.max_size) for held, code in pairs]
-        lost = np.array([1 - n / len(held) if held else 0.0 for n, (held, _) in zip(kept, pairs, strict=True)])
-        return told | {"cut": (lost > 0).mean(), "shift": lost.mean()}
+        pairs = [
+            (set(a) - {None}, set(b or []))
+            for a, b in zip(raw_values.to_pylist(), decoded_values.to_pylist(), strict=True)
+        ]
+        kept_counts = [
+            min(len(raw_items & coded_items), len(raw_items) if sets.max_size is None else sets.max_size)
+            for raw_items, coded_items in pairs
+        ]
+        lost_shares = np.array(
+            [1 - n / len(raw_items) if raw_items else 0.0 for n, (raw_items, _) in zip(kept_counts, pairs, strict=True)]
+        )
+        return column_facts | {"cut": (lost_shares > 0).mean(), "shift": lost_shares.mean()}
     if space.holds_vectors:
         vectors: Any = space.inner_space
-        return told | {"clamped": float(vectors.outside(np.array(plain.to_pylist(), dtype=np.float64)).mean())}
+        return column_facts | {
+            "clamped": float(vectors.outside(np.array(raw_values.to_pylist(), dtype=np.float64)).mean())
+        }
     if space.is_numeric and not space.is_listed:
         ends = decoded(space.decode(space.code_array([0, space.values - 1]), output_type(raw.type)))
-        out = _outside(plain, ends[0], ends[1])
-        changed, whole = _series(coded if written else back), _series(plain)
-        moved = changed.mean() - whole.mean()
-        spread = whole.std() if (written or _share(out)) and len(whole) > 1 else 0
-        narrowed = 1 - changed.std() / spread if spread else 0.0
-        between = {"rounded": _share(pc.and_not(_outside(plain, back, back), out))} if space.is_whole else {}
-        return told | {"clamped": _share(out), "shift": moved, "narrowed": max(0.0, float(narrowed))} | between
-    other = np.array([a != b for a, b in zip(plain.to_pylist(), back.to_pylist(), strict=True)]).mean()
-    return told | {"outside": other, "shift": other}
+        is_outside = _is_outside(raw_values, ends[0], ends[1])
+        coded_series, raw_series = _to_series(coded_values if imputes_nulls else decoded_values), _to_series(raw_values)
+        mean_shift = coded_series.mean() - raw_series.mean()
+        raw_std = raw_series.std() if (imputes_nulls or _true_share(is_outside)) and len(raw_series) > 1 else 0
+        narrowed = 1 - coded_series.std() / raw_std if raw_std else 0.0
+        rounded_share = (
+            {"rounded": _true_share(pc.and_not(_is_outside(raw_values, decoded_values, decoded_values), is_outside))}
+            if space.is_whole
+            else {}
+        )
+        return (
+            column_facts
+            | {"clamped": _true_share(is_outside), "shift": mean_shift, "narrowed": max(0.0, float(narrowed))}
+            | rounded_share
+        )
+    changed_share = np.array(
+        [a != b for a, b in zip(raw_values.to_pylist(), decoded_values.to_pylist(), strict=True)]
+    ).mean()
+    return column_facts | {"outside": changed_share, "shift": changed_share}
 
 
-def _outside(values: pa.Array, lower: Any, upper: Any) -> pa.Array:
+def _is_outside(values: pa.Array, lower: Any, upper: Any) -> pa.Array:
     """Return which values are outside bounds, as no NaN is."""
     return pc.or_(pc.less(values, lower), pc.greater(values, upper))
 
 
-def _share(true: pa.Array) -> float:
-    return float(pc.mean(true.cast(pa.float64())).as_py())
+def _true_share(is_true: pa.Array) -> float:
+    return float(pc.mean(is_true.cast(pa.float64())).as_py())
 
 
-def _series(array: pa.Array) -> pd.Series[Any]:
+def _to_series(array: pa.Array) -> pd.Series[Any]:
     return pd.Series(array.to_pandas(date_as_object=False))
 
 
-def _errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
+def _release_errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
     """Return the errors of one release against the coded table, and of means against the raw one."""
     rows: dict[tuple[str, str], dict[str, float]] = {}
+    # The trial release is thrown away, and its warnings concern no real release.
     with warnings.catch_warnings(action="ignore"):
         # Under a key, as releases are counted of those that leave.
         released = sanitize(table, plan=plan, key=secrets.token_bytes(32))
         estimates = Estimates(released, plan)
         forecast = plan.replan(frame.n).forecast() if plan.n is None else plan.forecast()
         for statistic, label in (key for key in forecast.index if key[0] not in (*BINNED, OF_PAIRS)):
-            error = _error(estimates, plan, codes, frame, statistic, label.split(" × "))
+            error = _rms_error(estimates, plan, codes, frame, statistic, label.split(" × "))
             if error is not None:
                 rows[statistic, label] = {
                     "forecast": float(forecast.loc[(statistic, label), "std_error"]),
@@ -337,14 +366,14 @@ def _errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.DataFrame:
     return pd.DataFrame(list(rows.values()), index=index, columns=["forecast", "error"])
 
 
-def _error(
+def _rms_error(
     estimates: Estimates, plan: Plan, codes: Codes, frame: Frame, statistic: str, names: list[str]
 ) -> float | None:
-    """Return the root mean square error over the cells of a statistic; None for what is not compared."""
+    """Return the root mean square error over the cells of a statistic; None for statistics that are not compared."""
     if statistic == "mean":
-        found: Any = estimates.mean(names[0])["estimate"]
-        truth: Any = _series(decoded(frame.array(names[0]))).mean()
-        gap = found - truth
+        estimate: Any = estimates.mean(names[0])["estimate"]
+        truth: Any = _to_series(decoded(frame.array(names[0]))).mean()
+        gap = estimate - truth
         return abs(gap / pd.Timedelta(1, "D") if isinstance(gap, pd.Timedelta) else float(gap))
     spaces = [plan[name].space for name in names]
     if statistic not in ("marginal", "joint") or not all(space.is_listed for space in spaces):
@@ -352,5 +381,5 @@ def _error(
     shape = [space.size for space in spaces]
     places = np.ravel_multi_index([codes[name].astype(np.int64) for name in names], shape)
     shares = np.bincount(places, minlength=int(np.prod(shape))) / frame.n
-    told = estimates.joint(names, normalize=True, dropna=False, method="inverse")["estimate"].to_numpy()
-    return float(np.sqrt(np.mean((told - shares) ** 2)))
+    estimated_shares = estimates.joint(names, normalize=True, dropna=False, method="inverse")["estimate"].to_numpy()
+    return float(np.sqrt(np.mean((estimated_shares - shares) ** 2)))

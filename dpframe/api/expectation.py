@@ -1,4 +1,4 @@
-"""What to expect of a release before anything is spent: from only the schema, the number of rows and ε."""
+"""Expected errors of a release before anything is spent: from only the schema, the number of rows and ε."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOOD = 0.05
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a release of a table like this one will show.
+    """Expected errors and losses of a release of such a table.
 
     Parameters
     ----------
@@ -37,16 +37,16 @@ class Expectation:
         The number of rows and the promise.
     table
         A row each for ``counts``, ``pairs`` (both ± rows), ``means`` (± parts of their range) and ``lost`` (columns
-        whose spaces private inference will probably not find), with ``expected`` and what it is ``of``; half-widths
+        whose spaces private inference will probably not find), with ``expected`` and its reference ``of``; half-widths
         of 95 % intervals, the median over columns.
     good_rows
         About how many rows it would take for counts and means within 5 %, and one column of twenty lost.
     texts
         Whether values of columns of text are to be found. They are taken as few; columns of many are not found.
     planned
-        Whether it is of a plan, whose spaces are known: what inference found of them is no forecast.
+        Whether it is of a plan with known spaces: its inference is done, and no forecast.
     assumed
-        What was taken for columns whose spaces are still to be inferred, and which are left out.
+        Assumptions about columns whose spaces are still to be inferred, and the columns that are left out.
 
     It reads types, names and the number of rows, and is equal for two tables of one schema.
     """
@@ -62,9 +62,10 @@ class Expectation:
 
     @property
     def lines(self) -> list[str]:
-        """What to expect in plain words, the two lines that matter first."""
-        value = {str(name): float(one) for name, one in self.table["expected"].items()}
+        """The expectation in plain words, the two most important lines first."""
+        value = {str(name): float(number) for name, number in self.table["expected"].items()}
         lines = first_lines(value, self.rows, str(self.table["of"].to_dict().get("lost", "")), self.texts)
+        # A finished plan loses no columns any more, which the second line forecasts.
         lines = lines[:1] if self.planned else lines
         if "lost" in value and "means" in value:
             lines.append("means whose bounds inference finds have intervals several times wider: it may cut off a tail")
@@ -92,7 +93,7 @@ class Expectation:
 def expect(
     table: Any, epsilon: float | None = None, delta: float | None = None, **options: Unpack[PlanOptions]
 ) -> Expectation:
-    """Return what to expect of a release, before anything is spent.
+    """Return the expected errors and losses of a release, before anything is spent.
 
     Parameters
     ----------
@@ -123,61 +124,69 @@ def expect(
 
 
 def expected(table: Table, epsilon: float | None, delta: float | None, options: PlanOptions) -> Expectation:
-    """Return the same of any source."""
+    """Return the expectation of any source."""
     if options.get("infer") == "data":
         raise ParameterError('expect reads no data; leave infer="data" out')
     if (person := options.get("privacy_id")) is not None and person in table.names:
         options = {**options, "drop": (*options.get("drop", ()), person)}  # it does not leave
     request = Request(epsilon, delta, None, options, release=False)
-    valid = CheckedRequest.of(table, request, quiet=True)
-    lost, rows_for_found = valid.losses(table.n)
-    measured = valid.measurement
-    losses = {} if measured is None else {"lost": (lost, f"{len(measured.columns)}")}
-    said = _assumed(valid, tuple(options.get("drop", ())))
-    found, good = _forecast(valid.typical(table), table.n, losses, rows_for_found)
+    checked_request = CheckedRequest.of(table, request, quiet=True)
+    lost_columns, rows_without_losses = checked_request.losses(table.n)
+    measurement = checked_request.measurement
+    losses = {} if measurement is None else {"lost": (lost_columns, f"{len(measurement.columns)}")}
+    assumptions = _describe_assumptions(checked_request, tuple(options.get("drop", ())))
+    errors, good_rows = _forecast_errors(checked_request.typical(table), table.n, losses, rows_without_losses)
     return Expectation(
-        table.n, valid.promise.epsilon, valid.promise.delta, found, good, texts=valid.finds_texts, assumed=said
+        table.n,
+        checked_request.promise.epsilon,
+        checked_request.promise.delta,
+        errors,
+        good_rows,
+        texts=checked_request.finds_texts,
+        assumed=assumptions,
     )
 
 
 def expected_of(plan: Plan) -> Expectation:
-    """Return the same of a plan that is made: of its own spaces and rows, which must be known."""
+    """Return the expectation of a plan, from its spaces and its known number of rows."""
     rows, inferred = plan.n or 0, plan.inferred
     losses = {} if inferred is None else {"lost": (float(len(plan.not_found)), f"{len(inferred.columns)}")}
-    found, good = _forecast(plan, rows, losses, rows)
-    return Expectation(rows, plan.epsilon, plan.delta, found, good, planned=True)
+    errors, good_rows = _forecast_errors(plan, rows, losses, rows)
+    return Expectation(rows, plan.epsilon, plan.delta, errors, good_rows, planned=True)
 
 
-def _forecast(plan: Plan, rows: int, losses: Mapping[str, tuple[float, str]], least: int) -> tuple[pd.DataFrame, int]:
-    """Return what to expect by what it is of, and the rows from which on it is good: all forecasts are this one."""
+def _forecast_errors(
+    plan: Plan, rows: int, losses: Mapping[str, tuple[float, str]], least_rows: int
+) -> tuple[pd.DataFrame, int]:
+    """Return the table of expected errors, and the number of rows from which they are good; all forecasts use it."""
     values = dict(expected_errors(plan, max(rows, 1)))
     ratio = max([values[name][0] / GOOD for name in ("means",) if name in values] + [0.0])
     ratio = max(ratio, values["counts"][0] / max(rows, 1) / GOOD if "counts" in values else 0.0)
-    good = max(math.ceil(rows * ratio), least)
-    found = pd.DataFrame.from_dict({**values, **losses}, orient="index", columns=["expected", "of"])
-    found.index.name = "what"
-    digits_kept = 10 ** max(len(str(good)) - 2, 0)
-    return found, -(-good // digits_kept) * digits_kept
+    good_rows = max(math.ceil(rows * ratio), least_rows)
+    errors = pd.DataFrame.from_dict({**values, **losses}, orient="index", columns=["expected", "of"])
+    errors.index.name = "what"
+    digits_kept = 10 ** max(len(str(good_rows)) - 2, 0)
+    return errors, -(-good_rows // digits_kept) * digits_kept
 
 
-def _assumed(valid: CheckedRequest, asked: Collection[str]) -> tuple[str, ...]:
-    """Return what the forecast rests on: why that of a plan, whose spaces are known, may be another."""
-    said = []
-    columns = () if valid.measurement is None else valid.measurement.columns
+def _describe_assumptions(checked_request: CheckedRequest, requested_drops: Collection[str]) -> tuple[str, ...]:
+    """Return the assumptions of the forecast, by which it may differ from a plan's own."""
+    assumptions = []
+    columns = () if checked_request.measurement is None else checked_request.measurement.columns
     if any(column.written for column in columns):
-        said.append(
+        assumptions.append(
             f"taken: each of the {len(columns)} columns to infer is text of five categories, as CSV has no types; "
             "declare spaces={…} of numbers for a nearer forecast"
         )
     elif columns:
-        said.append(
+        assumptions.append(
             f"taken: of the {len(columns)} columns to infer numbers have a thousand values, text five categories; "
             "the plan's own forecast is of the spaces that are found"
         )
-    left = [name for name in valid.options.get("drop", ()) if name not in asked]
-    if left:
-        said.append(f"left out, as a release leaves them: {name_list(left)}")
-    return tuple(said)
+    dropped_names = [name for name in checked_request.options.get("drop", ()) if name not in requested_drops]
+    if dropped_names:
+        assumptions.append(f"left out, as a release leaves them: {name_list(dropped_names)}")
+    return tuple(assumptions)
 
 
 def draft_spaces(table: Any) -> DraftedSpaces:

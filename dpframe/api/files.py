@@ -21,7 +21,7 @@ from dpframe.tables.types import without_listed_times
 
 
 def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
-    """Give a released table its plan back, where a format or an operation lost it.
+    """Give a released table its plan back, after a format or an operation lost it.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def attach(table: Any, plan: Plan | ReleaseInfo) -> Any:
         A pandas or polars DataFrame, or a pyarrow Table. Polars keeps no metadata: the frame that is returned, and
         none made of it, knows the plan.
     plan
-        What the release said about itself (`ReleaseInfo`), or just the plan: then the table is taken as it
+        The release's description (`ReleaseInfo`), or just the plan: then the table is taken as it
         is, without a check that it was not altered since.
 
     Returns
@@ -130,14 +130,14 @@ def write(
         The file to write: Parquet, or CSV by its ending, whose plan goes to a second file. It appears whole or not at
         all, and replaces an older one.
     plan
-        The plan, or what the release said about itself, where the table lost it (polars). With just a plan
+        The plan, or the release's description, if the table lost it (polars). With just a plan
         there is no check that the table was not altered before.
     compression
         Parquet compression codec.
 
     Returns
     -------
-    What the file says about itself.
+    The file's description of its release.
 
     Raises
     ------
@@ -164,14 +164,15 @@ def write(
     """
     check_codec(compression)
     arrow = without_listed_times(as_table(table))
-    if plan is not None and not _tells(arrow, plan):
+    if plan is not None and not _describes_plan(arrow, plan):
         attached = attach(arrow, plan)
         arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **attached.schema.metadata})
     source = Source(arrow, None)
     info = source.description()
     assert info is not None
+    # The rows may be a part of the release's columns, which the description then says.
     if info != source.info:
-        arrow = _described(arrow, info.to_json())
+        arrow = _with_description(arrow, info.to_json())
     target, sink = Path(path), Sink(Path(path), compression)
     if target.is_dir():
         raise FileError(f"{target} is a directory; name a file to write")
@@ -190,16 +191,16 @@ GROUP_ROWS = 1 << 20
 def as_table(table: Any) -> pa.Table:
     """Return a table as Arrow, a pandas release with its dtypes and its description."""
     if isinstance(table, pd.DataFrame):
-        text, arrow = table.attrs.get("dpframe"), _stored(table)
+        text, arrow = table.attrs.get("dpframe"), _to_arrow(table)
         if arrow is None:  # out here, for what Arrow raises quotes the value, and would be kept as this error's context
-            name = next(name for name in table.columns if _stored(table[[name]]) is None)
+            name = next(name for name in table.columns if _to_arrow(table[[name]]) is None)
             raise ParameterError(
                 f"column {name!r} cannot be stored as Parquet; convert it, if it is sparse with .sparse.to_dense(), or "
                 "drop it"
             )
         if not isinstance(text, str):
             return arrow
-        return _described(arrow, text)
+        return _with_description(arrow, text)
     if isinstance(table, pa.RecordBatch):
         return pa.Table.from_batches([table])
     if isinstance(table, pa.Table):
@@ -209,19 +210,19 @@ def as_table(table: Any) -> pa.Table:
 
         # Categories are views otherwise, which Arrow's reader cannot decode.
         arrow, text = table.to_arrow(compat_level=pl.CompatLevel.oldest()), kept_text(table)
-        return arrow if text is None else _described(arrow, text)
+        return arrow if text is None else _with_description(arrow, text)
     try:
         return pa.table(table if hasattr(table, "__arrow_c_stream__") else None)
     except (pa.ArrowInvalid, TypeError):
         raise ParameterError(f"{type(table).__name__} is no table; pass a pandas, polars or Arrow release") from None
 
 
-def _stored(frame: pd.DataFrame) -> pa.Table | None:
+def _to_arrow(frame: pd.DataFrame) -> pa.Table | None:
     """Return a DataFrame as Arrow stores it, or None if Arrow cannot."""
     with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
-        listed = frame.apply(_listed, axis=0) if len(frame.columns) else frame.copy(deep=False)
-        listed.attrs = {}
-        return pa.Table.from_pandas(listed, preserve_index=False)
+        listed_frame = frame.apply(_sets_to_lists, axis=0) if len(frame.columns) else frame.copy(deep=False)
+        listed_frame.attrs = {}
+        return pa.Table.from_pandas(listed_frame, preserve_index=False)
     return None
 
 
@@ -230,7 +231,7 @@ def _is_polars(table: Any) -> bool:
     return type(table).__module__.split(".")[0] == "polars" and hasattr(table, "to_arrow") and hasattr(table, "columns")
 
 
-def _tells(table: pa.Table, plan: Plan | ReleaseInfo) -> bool:
+def _describes_plan(table: pa.Table, plan: Plan | ReleaseInfo) -> bool:
     """Return whether a table's own description is of a plan, and so says more than the plan alone."""
     text = metadata_text(table.schema.metadata)
     with contextlib.suppress(DpframeError):
@@ -238,13 +239,13 @@ def _tells(table: pa.Table, plan: Plan | ReleaseInfo) -> bool:
     return False
 
 
-def _described(table: pa.Table, text: str) -> pa.Table:
+def _with_description(table: pa.Table, text: str) -> pa.Table:
     """Return a table that carries a release's description in place of any other."""
     keys = {key.encode(): value for key, value in arrow_metadata(text).items()}
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **keys})
 
 
-def _listed(series: pd.Series) -> pd.Series:
+def _sets_to_lists(series: pd.Series) -> pd.Series:
     """Return a column whose sets are lists, which Parquet has."""
     if series.dtype != object:
         return series

@@ -1,4 +1,4 @@
-"""What identifies a release: all that decides it except its key, and the table that it is of."""
+"""Identity of a release: digests of all its inputs except its key, and of its table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dpframe.tables.frames import Frame
 from dpframe.tables.table import Codes, Table
 
 DEFAULTS = 9
-"""Number of the defaults that plans are made with, and of what names of mechanisms mean.
+"""Number of the defaults that plans are made with, and of the meanings of mechanisms' names.
 
 A request under others draws other noise, and is paid for anew.
 """
@@ -42,57 +42,63 @@ A request under others draws other noise, and is paid for anew.
 def arithmetic() -> str:
     """Return a digest of how this machine rounds: processors and releases of libraries differ in last digits.
 
-    Those of a calibrated ε enter the plan, and so the keys of its noise: what was released under a key elsewhere is not
-    what would be released here.
+    The last digits of a calibrated ε enter the plan, and so the keys of its noise: another machine may make another
+    release under an equal key.
     """
     import scipy
     from scipy import special  # imported late, as all of SciPy
 
     x = np.linspace(1e-3, 30.0, 1 << 14)
-    found = [np.exp(-x), np.expm1(x), np.log(x), np.log1p(x), np.tanh(x), np.sqrt(x), x**1.7, np.logaddexp(x, 1.0)]
+    arrays = [np.exp(-x), np.expm1(x), np.log(x), np.log1p(x), np.tanh(x), np.sqrt(x), x**1.7, np.logaddexp(x, 1.0)]
     # No products of matrices: those of one machine may differ with the number of threads.
-    found += [np.cumsum(x), x.reshape(128, 128).sum(axis=0), np.fft.rfft(x)]
-    found += [special.ndtr(-x), special.log_ndtr(-x), special.ndtri(x / 31), special.erfcx(x), special.erfcinv(x / 31)]
-    found += [special.gammainc(3.5, x), special.gammaln(x), special.logit(x / 31), special.betainc(2.5, 3.5, x / 31)]
-    plain = [f(y) for y in x[::16].tolist() for f in (math.exp, math.log, math.log1p, math.expm1, math.erfc, math.tanh)]
+    arrays += [np.cumsum(x), x.reshape(128, 128).sum(axis=0), np.fft.rfft(x)]
+    arrays += [special.ndtr(-x), special.log_ndtr(-x), special.ndtri(x / 31), special.erfcx(x), special.erfcinv(x / 31)]
+    arrays += [special.gammainc(3.5, x), special.gammaln(x), special.logit(x / 31), special.betainc(2.5, 3.5, x / 31)]
+    scalars = [
+        function(point)
+        for point in x[::16].tolist()
+        for function in (math.exp, math.log, math.log1p, math.expm1, math.erfc, math.tanh)
+    ]
     versions = np.__version__, scipy.__version__, platform.machine()
-    return hashlib.sha256(repr((versions, plain)).encode() + b"".join(one.tobytes() for one in found)).hexdigest()
+    return hashlib.sha256(
+        repr((versions, scalars)).encode() + b"".join(array.tobytes() for array in arrays)
+    ).hexdigest()
 
 
 def request_digest(epsilon: float | None, delta: float | None, options: Mapping[str, Any]) -> bytes:
-    """Return a digest of a promise and of all that decides what is released for it, the machine's rounding among it."""
+    """Return a digest of a promise and of all that decides its release, the machine's rounding included."""
     options = dict(options)
     spaces = options.pop("spaces", None)
     # The plan says so, and all that the plan says enters the key of its noise.
     drafted = isinstance(spaces, DraftedSpaces) and not spaces.reviewed
     if isinstance(spaces, Mapping):
-        spaces = {name: _declared(space) for name, space in spaces.items()}
-    text = _described([DEFAULTS, arithmetic(), epsilon, delta, spaces, options, drafted])
+        spaces = {name: _to_space(space) for name, space in spaces.items()}
+    text = _canonical_text([DEFAULTS, arithmetic(), epsilon, delta, spaces, options, drafted])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def _declared(spec: Any) -> Any:
+def _to_space(spec: Any) -> Any:
     try:
         return as_space(spec)
     except DpframeError:  # which is refused later, with the column's name
         return spec
 
 
-def _described(value: Any) -> str:
-    """Return text that differs where values do; `repr` leaves out the middle of long arrays."""
+def _canonical_text(value: Any) -> str:
+    """Return text that differs if values do; `repr` leaves out the middle of long arrays."""
     if isinstance(value, Plan):
         return value.to_json()
     if isinstance(value, Space | Mechanism):
-        return _described(value.to_json())
+        return _canonical_text(value.to_json())
     if isinstance(value, Mapping):
-        return f"{{{','.join(sorted(f'{_described(k)}:{_described(v)}' for k, v in value.items()))}}}"
+        return f"{{{','.join(sorted(f'{_canonical_text(k)}:{_canonical_text(v)}' for k, v in value.items()))}}}"
     if isinstance(value, list | tuple):
-        return f"[{','.join(map(_described, value))}]"
+        return f"[{','.join(map(_canonical_text, value))}]"
     return repr(value)
 
 
 def table_digest(table: Table, codes: Codes, key: bytes, names: Sequence[str] | None = None) -> bytes | None:
-    """Return a digest of a table in memory, or of columns of it, under a key of a release's own; None without one.
+    """Return a keyed digest of a table in memory, or of some of its columns; None for a table without a digest.
 
     Columns that are coded are known by their codes, which are all that leaves of them; of others, and where persons'
     rows were chosen the places of these, all is read. Objects have no bytes to compare.
@@ -101,7 +107,7 @@ def table_digest(table: Table, codes: Codes, key: bytes, names: Sequence[str] | 
         return None
     keyed = hmac.new(derived_key(key, b"digest of the input"), digestmod=hashlib.sha256)
     try:
-        for part in _parts(table, codes, table.names if names is None else names):
+        for part in _table_parts(table, codes, table.names if names is None else names):
             keyed.update(len(part).to_bytes(8, "little"))
             keyed.update(part)
     except Exception:  # the code of a foreign class may raise anything; to refuse it would reveal a row
@@ -110,26 +116,26 @@ def table_digest(table: Table, codes: Codes, key: bytes, names: Sequence[str] | 
 
 
 _SECRET = secrets.token_bytes(32)
-"""A key of this process, under which what was released as a part is remembered."""
+"""Secret key of this process for digests of tables that were released as parts."""
 
-_released: dict[tuple[str, str], dict[bytes, str | None]] = {}
+_released_parts: dict[tuple[str, str], dict[bytes, str | None]] = {}
 
 
 def content(table: Table) -> bytes | None:
     """Return a digest of a table in memory under a key of this process; None if it has no digest, or no row."""
     if not isinstance(table, Frame) or not table.n:
         return None
-    whole = table if table.chosen is None else table.chosen[0]
-    return table_digest(whole, {}, _SECRET)
+    full_table = table if table.chosen is None else table.chosen[0]
+    return table_digest(full_table, {}, _SECRET)
 
 
-_FIRST = 1 << 14
+_PREFIX_ROWS = 1 << 14
 """Rows by which a table is known again, with their number and its columns: of long ones a digest of all takes time."""
 
-_MOST = 1 << 12
+_MAX_TABLES = 1 << 12
 """Tables that are remembered."""
 
-_alike: dict[bytes, tuple[int, tuple[int, float], float, float]] = {}
+_release_sums: dict[bytes, tuple[int, tuple[int, float], float, float]] = {}
 """By digest, the latest last: releases of a table in this process, those last warned of, and the sums of ε and of δ."""
 
 
@@ -140,67 +146,71 @@ def warn_if_released(table: Table, cost: Budget) -> None:
     """
     if not isinstance(table, Frame) or not table.n:
         return
-    whole = table if table.chosen is None else table.chosen[0]
-    begun = content(whole.first(_FIRST))
-    if begun is None:
+    full_table = table if table.chosen is None else table.chosen[0]
+    first_rows_digest = content(full_table.first(_PREFIX_ROWS))
+    if first_rows_digest is None:
         return
-    digest = hmac.digest(_SECRET, begun + whole.n.to_bytes(8, "little"), "sha256")
-    releases, warned, epsilon, delta = _alike.get(digest, (0, (1, 0.0), 0.0, 0.0))
+    digest = hmac.digest(_SECRET, first_rows_digest + full_table.n.to_bytes(8, "little"), "sha256")
+    releases, warning_state, epsilon, delta = _release_sums.get(digest, (0, (1, 0.0), 0.0, 0.0))
     releases, epsilon, delta = releases + 1, epsilon + cost.epsilon, delta + cost.delta
-    due = releases > 1 and (releases >= 2 * warned[0] or epsilon >= 2 * warned[1])
-    if due:
-        both = f"epsilon={epsilon:.6g}" + (f", delta={delta:.6g}" if delta else "")
+    is_due = releases > 1 and (releases >= 2 * warning_state[0] or epsilon >= 2 * warning_state[1])
+    if is_due:
+        sum_text = f"epsilon={epsilon:.6g}" + (f", delta={delta:.6g}" if delta else "")
         warn(
-            f"this table was released {releases} times in this process, which adds up to {both}; keep one release and "
+            f"this table was released {releases} times in this process, which adds up to {sum_text}; keep one "
+            "release and "
             "ask that, or let a ledger= hold the sum to a budget",
             RepeatedReleaseWarning,
         )
-    remember(_alike, digest, (releases, (releases, epsilon) if due else warned, epsilon, delta), _MOST)
+    remember(
+        _release_sums, digest, (releases, (releases, epsilon) if is_due else warning_state, epsilon, delta), _MAX_TABLES
+    )
 
 
 def warn_of_parts(account: OpenAccount, digest: bytes | None) -> None:
     """Warn of a table that was released as another part of its dataset, as far as this process knows."""
     if digest is None:
         return
-    known = _released.setdefault((os.path.realpath(account.ledger.path), account.dataset), {})
-    earlier = known.setdefault(digest, account.part)
-    if earlier != account.part:
+    parts_by_digest = _released_parts.setdefault((os.path.realpath(account.ledger.path), account.dataset), {})
+    earlier_part = parts_by_digest.setdefault(digest, account.part)
+    if earlier_part != account.part:
         warn(
-            f"the rows of part {name_list([account.part or ''])} were released as part {name_list([earlier or ''])} "
+            f"the rows of part {name_list([account.part or ''])} were released as part "
+            f"{name_list([earlier_part or ''])} "
             "before: parts must have no person in common, or what they cost adds up; name the part that these rows are",
             RepeatedReleaseWarning,
         )
 
 
-def _parts(table: Frame, codes: Codes, names: Sequence[str]) -> Iterable[bytes]:
+def _table_parts(table: Frame, codes: Codes, names: Sequence[str]) -> Iterable[bytes]:
     yield table.n.to_bytes(8, "little")
     if table.chosen is not None:
         yield np.ascontiguousarray(table.chosen[1], dtype="<i8").tobytes()
     for name in names:
         yield name.encode("utf-8", "surrogatepass")
         if name in codes:
-            kept = np.ascontiguousarray(codes[name])
-            yield str(kept.dtype).encode()
-            yield kept.tobytes()
+            column_codes = np.ascontiguousarray(codes[name])
+            yield str(column_codes.dtype).encode()
+            yield column_codes.tobytes()
         else:
-            yield from _bytes(next(iter(table.batches([name])))[name])
+            yield from _column_bytes(next(iter(table.batches([name])))[name])
 
 
-_SHOWN = (str, bytes, bool, int, float, Decimal, dt.date, dt.datetime, pd.Timestamp, pd.Timedelta)
+_SHOWN_CLASSES = (str, bytes, bool, int, float, Decimal, dt.date, dt.datetime, pd.Timestamp, pd.Timedelta)
 """Classes whose different values are shown differently."""
 
 
-def _shown(entry: Any) -> str:
-    if type(entry) not in _SHOWN:
+def _entry_text(entry: Any) -> str:
+    if type(entry) not in _SHOWN_CLASSES:
         raise TypeError(type(entry))
     return f"{type(entry).__name__} {entry!r}\n"
 
 
-def _bytes(column: Any) -> Iterable[bytes]:
+def _column_bytes(column: Any) -> Iterable[bytes]:
     """Return the values of a column with their type; raise for objects that have no bytes to compare."""
     if isinstance(column, Entries):
-        yield from _bytes(column.codes.astype(np.int64))
-        yield "".join(map(_shown, column.listed)).encode("utf-8", "surrogatepass")
+        yield from _column_bytes(column.codes.astype(np.int64))
+        yield "".join(map(_entry_text, column.listed)).encode("utf-8", "surrogatepass")
         return
     array = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column, from_pandas=True)
     sink = pa.BufferOutputStream()

@@ -36,12 +36,12 @@ from dpframe.tables.table import SHUFFLED, Codes, Table, check_released_types, l
 T = TypeVar("T", bound=Table)
 D = TypeVar("D")
 
-_FEW = 2
+_FEWEST_ROWS = 2
 """Rows below which a table has nothing to average."""
 
 
 def of_persons(table: T, request: Request, key: bytes) -> T:
-    """Return a table with as many rows of every person, where a request names the column that identifies them."""
+    """Return a table with equally many rows of every person, if a request names the column that identifies persons."""
     plan, options = request.plan, request.options
     name = options.get("privacy_id") if plan is None else plan.privacy_id
     if name is None or table.text is not None:
@@ -62,7 +62,7 @@ def of_persons(table: T, request: Request, key: bytes) -> T:
 
 @dataclass(frozen=True)
 class Ready:
-    """A release that is checked and paid for: what is left is to draw.
+    """A release that is checked and paid for, and not yet drawn.
 
     ``codes`` are those of a table that is held in memory; ``own`` means that the plan was made from this table;
     ``part`` is the part of a ledger's dataset whose rows it has.
@@ -82,7 +82,7 @@ Checked = tuple[CheckedRequest, Codes]
 class ReleaseJob(Job[Checked, D], Generic[T, D]):
     """A release of a table, or the inference of its spaces, under a request.
 
-    ``then`` draws the rows, and returns or writes what is released; ``fits`` refuses what it cannot write.
+    ``then`` draws the rows, and returns or writes the release; ``fits`` refuses columns that it cannot write.
     """
 
     table: T
@@ -99,7 +99,7 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
             raise AlreadySanitizedError(
                 "the table is a release already; sanitising it again only adds noise: use the original table"
             )
-        # A release that lost what it says of itself, as by way of CSV, keeps the name of its index.
+        # A release that lost its description, as by way of CSV, keeps the name of its index.
         if SHUFFLED in (*getattr(table, "index_names", ()), *table.names):
             warn(
                 f"the table has {SHUFFLED!r} as a column or index, as releases have, which another release only adds "
@@ -113,49 +113,51 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
                 "table, or give the plan back with dpframe.attach(table, plan)",
                 DpframeWarning,
             )
-        valid = (
+        checked_request = (
             CheckedRequest.of(table, request)
             if request.plan is None
             else CheckedRequest.ready(request.plan, table, request)
         )
-        if request.release and valid.plan is not None:  # inference has a warning of its own
-            if table.n < _FEW:
-                said = "the table has no rows: the release is empty" if table.n == 0 else "the table has one row"
+        if request.release and checked_request.plan is not None:  # inference has a warning of its own
+            if table.n < _FEWEST_ROWS:
+                row_count_text = (
+                    "the table has no rows: the release is empty" if table.n == 0 else "the table has one row"
+                )
                 warn(
-                    f"{said}, and estimates of it say nothing; check the input, e.g. a filter before it",
+                    f"{row_count_text}, and estimates of it say nothing; check the input, e.g. a filter before it",
                     InferenceWarning,
                 )
-            if not (valid.plan.columns or valid.plan.passthrough):
+            if not (checked_request.plan.columns or checked_request.plan.passthrough):
                 warn("no column is left to release; check the input and drop=", InferenceWarning)
-            if self.budget.account is not None and not valid.plan.tells_of_rows:
+            if self.budget.account is not None and not checked_request.plan.tells_of_rows:
                 raise ParameterError(
                     "no column can differ between rows, so that nothing needs a budget; leave ledger and dataset out"
                 )
-        self.fits(valid)
-        likely = valid.widened(table)
-        if likely is not None:
-            check_released_types(table, likely)
+        self.fits(checked_request)
+        likely_plan = checked_request.widened(table)
+        if likely_plan is not None:
+            check_released_types(table, likely_plan)
         codes: Codes = {}
-        # A file is read once more only where a value that is refused later would have cost something.
-        if valid.allowed is not None or (request.release and (table.held or self.budget.account is not None)):
-            found = table.codes(valid.spaces, valid.nulls, valid.imputed)
-            codes = found if request.release else {}
-        if valid.plan is not None:
-            _watch_order(valid.plan, codes)
-        return valid, codes
+        # A file is read once more only if a later refusal of a value would have cost something.
+        if checked_request.allowed is not None or (request.release and (table.held or self.budget.account is not None)):
+            table_codes = table.codes(checked_request.spaces, checked_request.nulls, checked_request.imputed)
+            codes = table_codes if request.release else {}
+        if checked_request.plan is not None:
+            _watch_order(checked_request.plan, codes)
+        return checked_request, codes
 
     def spend(self, checked: Checked) -> str | None:
-        """Pay for all of a release, or for what only inference takes; a ready plan that is not released is free."""
-        (valid, codes), budget = checked, self.budget
-        budget.settle(valid.reused, valid.unit)
+        """Pay for a whole release, or for inference alone; a ready plan that is not released is free."""
+        (checked_request, codes), budget = checked, self.budget
+        budget.settle(checked_request.reused, checked_request.unit)
         if self.request.release:
-            cost = valid.cost if valid.plan is None else budget.cost(valid.plan)
+            cost = checked_request.cost if checked_request.plan is None else budget.cost(checked_request.plan)
             if budget.account is not None:  # only what a ledger has entered is known again
-                wanted = self.request.digest if valid.plan is None else valid.plan.digest
-                cost = replace(cost, wanted=wanted, inference=valid.measurement)
+                request_digest = self.request.digest if checked_request.plan is None else checked_request.plan.digest
+                cost = replace(cost, wanted=request_digest, inference=checked_request.measurement)
             return budget.pay(self.table, RELEASE, cost, codes)
-        if valid.allowed is not None:
-            cost = Cost(valid.allowed.budget, valid.allowed.step, unit=valid.unit)
+        if checked_request.allowed is not None:
+            cost = Cost(checked_request.allowed.budget, checked_request.allowed.step, unit=checked_request.unit)
             return budget.pay(self.table, INFERENCE, cost, codes)
         return None
 
@@ -164,22 +166,26 @@ class ReleaseJob(Job[Checked, D], Generic[T, D]):
         return self.budget.key
 
     def draw(self, checked: Checked, receipt: str | None, key: bytes) -> D:
-        """Draw what the plan lacks, and then the rows."""
-        return self.then(self.table, self._ready(*checked, receipt, key))
+        """Draw the missing spaces of the plan, and then the rows."""
+        return self.then(self.table, self._make_ready(*checked, receipt, key))
 
     @one_thread
-    def _ready(self, valid: CheckedRequest, codes: Codes, receipt: str | None, key: bytes) -> Ready:
+    def _make_ready(self, checked_request: CheckedRequest, codes: Codes, receipt: str | None, key: bytes) -> Ready:
         table, account = self.table, self.budget.account
-        apart = None if self.request.release else receipt
-        plan = valid.measured(table, key, apart) if valid.plan is None else valid.plan
-        if valid.plan is None and self.request.release and table.held:
-            left = {name: plan[name].space for name in plan.names if name not in codes}
-            codes |= table.codes(left, plan.nulls, tuple(left))
+        inference_receipt = None if self.request.release else receipt
+        plan = (
+            checked_request.measured(table, key, inference_receipt)
+            if checked_request.plan is None
+            else checked_request.plan
+        )
+        if checked_request.plan is None and self.request.release and table.held:
+            inferred_spaces = {name: plan[name].space for name in plan.names if name not in codes}
+            codes |= table.codes(inferred_spaces, plan.nulls, tuple(inferred_spaces))
             codes = {name: codes[name] for name in plan.names}
             _watch_order(plan, codes)
-            self.budget.bind(table, valid.cost, codes, receipt, plan)
-        own = self.request.plan is None and plan.inferred is not None
-        return Ready(plan, key, codes, own, None if account is None else account.part)
+            self.budget.bind(table, checked_request.cost, codes, receipt, plan)
+        has_own_plan = self.request.plan is None and plan.inferred is not None
+        return Ready(plan, key, codes, has_own_plan, None if account is None else account.part)
 
 
 def carry_out(
@@ -195,8 +201,8 @@ def carry_out(
     request or a value that breaks its rule; nothing is spent then; `BudgetExceeded` or `LedgerError` if the ledger does
     not allow the spend; nothing is drawn then.
     """
-    chosen = of_persons(table, request, budget.choice)
-    return ReleaseJob(chosen, request, budget, then, fits).run()
+    person_rows = of_persons(table, request, budget.choice)
+    return ReleaseJob(person_rows, request, budget, then, fits).run()
 
 
 def planned(
@@ -228,6 +234,7 @@ def drawn(frame: Frame, ready: Ready) -> Any:
     plan, key = ready.plan, ready.key
     released, order = release(ready.codes, plan, key), permutation(plan, key, frame.n)
     tables, digest = measured_tables(ready.codes, plan, key), Digest(plan)
+    # Only the rows of the sample leave, so that only these are in the digest.
     digest.update(released if plan.sample is None else {name: codes[order] for name, codes in released.items()})
     rows = None if plan.sample is None else frame.n
     count = digest.count if plan.columns else frame.n

@@ -1,6 +1,6 @@
 """The options that decide a plan, each stated once: name, type, default, help and check.
 
-`dpframe.plan` and what calls it, `Sanitizer`, the command line and their documentation read them here.
+`dpframe.plan` and its callers, `Sanitizer`, the command line and their documentation read them here.
 """
 
 from __future__ import annotations
@@ -31,57 +31,59 @@ from dpframe.spaces.field import Field
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _column_names(name: str, value: Any) -> tuple[str, ...]:
+def _check_column_names(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, Iterable):
         raise ParameterError(f'{name} must be a list of column names, e.g. {name}=["id"]')
+    # Text is iterable, but its letters are no column names.
     if isinstance(value, str):
         raise ParameterError(f"{name} must be a list of column names, e.g. {name}=[{value!r}]")
     return tuple(value)
 
 
-def _share(name: str, value: Any) -> float | None:
+def _check_share(name: str, value: Any) -> float | None:
     return None if value is None else check_fraction(value, name, 0.1)
 
 
-def _items(name: str, value: Any) -> int:
+def _check_items(name: str, value: Any) -> int:
     return check_whole(value, name, 1, 1_000, of="items per row")
 
 
-def _flag(name: str, value: Any) -> bool:
+def _check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ParameterError(f"{name} must be True or False")
     return value
 
 
-_TABLES = 'measure must be "auto", None, or a list of columns and tuples of them, e.g. ["auto", ("age", "sex")]'
+_TABLES_ERROR = 'measure must be "auto", None, or a list of columns and tuples of them, e.g. ["auto", ("age", "sex")]'
 
 
-def _tables(name: str, value: Any) -> str | tuple[str | tuple[str, ...], ...] | None:
+def _check_tables(name: str, value: Any) -> str | tuple[str | tuple[str, ...], ...] | None:
     """Return the tables that are asked for as tuples of their columns, each once; "auto" comes first, as text."""
     if value is None or _is_auto(value):
         return None if value is None else "auto"
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise ParameterError(_TABLES)
+        raise ParameterError(_TABLES_ERROR)
     value = list(value)
-    found = [(table,) if isinstance(table, str) else table for table in value if not _is_auto(table)]
-    if not all(isinstance(table, list | tuple) and table for table in found):
-        raise ParameterError(_TABLES)
-    if not all(isinstance(column, str) for table in found for column in table):
-        raise ParameterError(_TABLES)
-    if any(len(set(table)) < len(table) != _PAIR for table in found):
+    tables = [(table,) if isinstance(table, str) else table for table in value if not _is_auto(table)]
+    if not all(isinstance(table, list | tuple) and table for table in tables):
+        raise ParameterError(_TABLES_ERROR)
+    if not all(isinstance(column, str) for table in tables for column in table):
+        raise ParameterError(_TABLES_ERROR)
+    if any(len(set(table)) < len(table) != _PAIR_COLUMNS for table in tables):
         raise ParameterError("measure names a column twice in one table; name it once")
-    listed = tuple({tuple(sorted(table)): tuple(table) for table in found}.values())
-    if len(found) < len(value):
-        return ("auto", *listed) if listed else "auto"
-    return listed or None
+    # Tables with equal columns in another order are one table.
+    unique_tables = tuple({tuple(sorted(table)): tuple(table) for table in tables}.values())
+    if len(tables) < len(value):
+        return ("auto", *unique_tables) if unique_tables else "auto"
+    return unique_tables or None
 
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-_PAIR = 2
-"""Columns of a table that may be the same one: the pairs of its items, where it holds sets."""
+_PAIR_COLUMNS = 2
+"""Length of a table's tuple that may repeat one column: the pairs of a set column's items."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Option:
     help: str
     """One sentence, which serves the command line as well."""
     more: str = ""
-    """What the documentation of the Python functions adds."""
+    """Further sentences of the documentation of Python functions."""
     check: Callable[[str, Any], Any] = lambda name, value: value
     """Takes name and value; returns the value to use, or raises `ParameterError`."""
     name: str = ""
@@ -124,7 +126,7 @@ class PlanOptions(TypedDict, total=False):
             "Share of the budget (of μ²) that private inference takes; by default what the rows ask for.",
             "As much as lets a value of a fiftieth of the rows show, from 0.05 to 0.5; without shuffling 0.05, with "
             "δ = 0 a tenth of ε.",
-            check=_share,
+            check=_check_share,
         ),
     ]
     local_epsilon: Annotated[
@@ -149,7 +151,7 @@ class PlanOptions(TypedDict, total=False):
             'power 2/3). A column named auto is ``("auto",)``. All rows are '
             "counted, even where a sample is released; columns of ``groups`` are counted like others, those of "
             "``passthrough`` not.",
-            check=_tables,
+            check=_check_tables,
         ),
     ]
     measure_share: Annotated[
@@ -159,14 +161,14 @@ class PlanOptions(TypedDict, total=False):
             "Share of what inference leaves of the budget (of μ²) that measured tables take; by default that of least "
             "forecast error.",
             "Which is 0.9 where all pairs are measured, and 0.8 of a list of tables, as rows answer for all others.",
-            check=_share,
+            check=_check_share,
         ),
     ]
     max_items: Annotated[
-        int, Option(MOST_ITEMS, "Items of a set that private inference counts, at most.", check=_items)
+        int, Option(MOST_ITEMS, "Items of a set that private inference counts, at most.", check=_check_items)
     ]
-    drop: Annotated[Iterable[str], Option((), "Columns to leave out.", check=_column_names)]
-    passthrough: Annotated[Iterable[str], Option((), "Columns to copy UNPROTECTED.", check=_column_names)]
+    drop: Annotated[Iterable[str], Option((), "Columns to leave out.", check=_check_column_names)]
+    passthrough: Annotated[Iterable[str], Option((), "Columns to copy UNPROTECTED.", check=_check_column_names)]
     allocation: Annotated[
         str | Mapping[Any, float],
         Option(
@@ -262,7 +264,7 @@ class PlanOptions(TypedDict, total=False):
             True,
             "Let rows leave in a secret random order; noise is far smaller for it.",
             "Without it, or with columns passed through, the same promise needs several times more.",
-            check=_flag,
+            check=_check_flag,
         ),
     ]
     sample: Annotated[
@@ -271,13 +273,13 @@ class PlanOptions(TypedDict, total=False):
     ]
 
 
-def _options() -> Iterator[Option]:
+def _read_options() -> Iterator[Option]:
     for name, hint in get_type_hints(PlanOptions, include_extras=True).items():
         type_, option = get_args(hint)
         yield replace(option, name=name, type=type_)
 
 
-OPTIONS: Mapping[str, Option] = {option.name: option for option in _options()}
+OPTIONS: Mapping[str, Option] = {option.name: option for option in _read_options()}
 
 
 DEFAULTS: Mapping[str, Any] = {name: option.default for name, option in OPTIONS.items()}
@@ -302,8 +304,8 @@ def check_names(given: Iterable[str]) -> None:
                 "replaced row; leave neighbours out"
             )
         if name not in decide:
-            meant = did_you_mean(name, decide)
-            raise ParameterError(f"{name} is no option of a plan; {meant}options are {', '.join(decide)}")
+            suggestion = did_you_mean(name, decide)
+            raise ParameterError(f"{name} is no option of a plan; {suggestion}options are {', '.join(decide)}")
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -317,44 +319,49 @@ def documented(function: F) -> F:
     So that Tab and Shift-Tab find them.
     """
     signature = inspect.signature(function)
-    *own, last = signature.parameters.values()
-    assert last.kind is last.VAR_KEYWORD
-    spelled = [
+    *own_parameters, options_parameter = signature.parameters.values()
+    assert options_parameter.kind is options_parameter.VAR_KEYWORD
+    # A parameter that the function names itself keeps its own default.
+    option_parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
         for name, option in OPTIONS.items()
         if name not in signature.parameters
     ]
-    vars(function)["__signature__"] = signature.replace(parameters=[*own, *spelled])
+    vars(function)["__signature__"] = signature.replace(parameters=[*own_parameters, *option_parameters])
     if function.__doc__ is not None:  # python -OO leaves none
-        function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", _numpydoc())
+        function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", _numpydoc_parameters())
     return function
 
 
 def as_method_of(verb: Callable[..., Any], *without: str) -> Callable[[F], F]:
     """Give a method ``(self, epsilon, delta, **options)`` the keywords of a function of a table, and their help.
 
-    ``without`` names those that a method does not take: the table, and what is for other kinds of table.
+    ``without`` names parameters that a method does not take: the table, and those for other kinds of table.
     """
 
     def decorated(method: F) -> F:
-        own, others = inspect.signature(method), inspect.signature(verb).parameters
-        self, epsilon, delta, last = own.parameters.values()
-        assert last.kind is last.VAR_KEYWORD
-        first = {self.name, epsilon.name, delta.name}
-        rest = [p.replace(kind=p.KEYWORD_ONLY) for p in others.values() if p.name not in first.union(without)]
-        vars(method)["__signature__"] = own.replace(parameters=[self, epsilon, delta, *rest])
+        method_signature, verb_parameters = inspect.signature(method), inspect.signature(verb).parameters
+        self, epsilon, delta, options_parameter = method_signature.parameters.values()
+        assert options_parameter.kind is options_parameter.VAR_KEYWORD
+        positional_names = {self.name, epsilon.name, delta.name}
+        keyword_parameters = [
+            p.replace(kind=p.KEYWORD_ONLY)
+            for p in verb_parameters.values()
+            if p.name not in positional_names.union(without)
+        ]
+        vars(method)["__signature__"] = method_signature.replace(parameters=[self, epsilon, delta, *keyword_parameters])
         if method.__doc__ is not None and verb.__doc__ is not None:  # python -OO leaves none
             section = verb.__doc__.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
             entries = re.split(r"\n(?=\S)", section)
-            helped = "\n".join(entry for entry in entries if not {*re.split(r" : |, |\n", entry)[:1]} & {*without})
-            method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\nParameters\n----------\n{helped}\n"
+            help_text = "\n".join(entry for entry in entries if not {*re.split(r" : |, |\n", entry)[:1]} & {*without})
+            method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\nParameters\n----------\n{help_text}\n"
         return method
 
     return decorated
 
 
 @cache
-def _numpydoc() -> str:
+def _numpydoc_parameters() -> str:
     """Return all options as numpydoc's parameters."""
     lines = []
     for option in OPTIONS.values():
@@ -399,21 +406,23 @@ def ready(options: Mapping[str, Any]) -> list[Mechanism]:
 
 def hides(options: Mapping[str, Any]) -> bool:
     """Return whether rows hide each other: they are shuffled, and no mechanism has a δ of its own."""
-    own = any(m.delta > 0 for m in ready(options)) or bool(taking(options))
-    return bool(options["shuffle"]) and not options["passthrough"] and not own
+    has_own_delta = any(m.delta > 0 for m in ready(options)) or bool(taking(options))
+    return bool(options["shuffle"]) and not options["passthrough"] and not has_own_delta
 
 
 def taking(options: Mapping[str, Any]) -> list[str]:
     """Return the columns whose mechanism, ready or by its name, may need a δ of its own."""
-    given, names = options["mechanisms"], by_name(family for family in MECHANISMS.values() if family.takes_delta)
-    return [column for column, tag in given.items() if is_one_of(tag.tag if isinstance(tag, Mechanism) else tag, names)]
+    mechanisms, names = options["mechanisms"], by_name(family for family in MECHANISMS.values() if family.takes_delta)
+    return [
+        column for column, tag in mechanisms.items() if is_one_of(tag.tag if isinstance(tag, Mechanism) else tag, names)
+    ]
 
 
 def may_move_shares(options: Mapping[str, Any], left: Sequence[Field]) -> bool:
     """Return whether a mechanism with a loss or a δ of its own may give way, which moves other columns' shares."""
-    own = {name for name, mechanism in options["mechanisms"].items() if isinstance(mechanism, Mechanism)}
-    own |= {*taking(options)}
-    return any(column.name in own for column in left)
+    costly_columns = {name for name, mechanism in options["mechanisms"].items() if isinstance(mechanism, Mechanism)}
+    costly_columns |= {*taking(options)}
+    return any(column.name in costly_columns for column in left)
 
 
 def check_ready_mechanisms(
@@ -422,5 +431,6 @@ def check_ready_mechanisms(
     """Refuse ready mechanisms that leave nothing once the rest is spent, before it is."""
     steps = [step for step in (inference, tables) if step is not None]
     central, secret = composed_steps(steps) if steps else None, options["shuffle"] and not options["passthrough"]
+    # An optimal sample has no number yet, and is checked when the plan is built.
     sample = options["sample"] if isinstance(options["sample"], int) else None
     check_ready(ready(options), Terms(promise, options["n"], sample, secret, options["contributions"], central))

@@ -72,7 +72,7 @@ from dpframe.tables.table import Table, check_columns
 
 @dataclass(frozen=True)
 class Request:
-    """What an entry point requests: a ready plan, or what decides one; and whether rows are to be released under it."""
+    """Request of an entry point: a ready plan, or budget and options of one; and whether rows are to be released."""
 
     epsilon: float | None = None
     delta: float | None = None
@@ -82,9 +82,9 @@ class Request:
 
     def __post_init__(self) -> None:
         check_names(self.options)
-        # What can be gone through only once is read once.
-        kept = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in self.options.items()}
-        object.__setattr__(self, "options", kept)
+        # An iterator can be read only once.
+        options = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in self.options.items()}
+        object.__setattr__(self, "options", options)
         if self.plan is None:
             if self.epsilon is None:
                 raise ParameterError("give epsilon, e.g. epsilon=1.0, or a plan")
@@ -101,11 +101,11 @@ class Request:
 
 
 def check_plan(plan: Any) -> None:
-    """Raise `ParameterError` for what is no plan."""
+    """Raise `ParameterError` for an object that is no plan."""
     if not isinstance(plan, Plan):
         # A path here is as often meant to be written as to be read.
-        written = '; a path to write is target="…"' if isinstance(plan, str | Path) else ""
-        raise ParameterError(f"plan must be a Plan; Plan.read(path) reads one from a file{written}")
+        target_hint = '; a path to write is target="…"' if isinstance(plan, str | Path) else ""
+        raise ParameterError(f"plan must be a Plan; Plan.read(path) reads one from a file{target_hint}")
 
 
 def raw_frame(table: Any, plan: Any, work: str) -> Frame:
@@ -126,7 +126,7 @@ class CheckedRequest:
 
     plan: Plan | None
     spaces: Mapping[str, Space]
-    """Those that are known."""
+    """The known spaces, by column."""
     nulls: str
     promise: Budget
     imputed: Sequence[str] = ()
@@ -135,15 +135,15 @@ class CheckedRequest:
     names: Sequence[str] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     allowed: Allowance | None = None
-    """What inference may spend."""
+    """The budget of inference."""
     wish: Wish = field(default_factory=lambda: Wish(None))
     """The tables to measure."""
 
     @property
     def reused(self) -> Inferred | None:
-        """What the spaces of another plan cost that are taken."""
-        found: Inferred | None = self.options.get("reused") if self.plan is None else self.plan.reused
-        return found
+        """The inferences of another plan whose spaces are reused, with their costs."""
+        inferred: Inferred | None = self.options.get("reused") if self.plan is None else self.plan.reused
+        return inferred
 
     @property
     def randomised(self) -> Sequence[str]:
@@ -153,19 +153,19 @@ class CheckedRequest:
     @property
     def passthrough(self) -> Sequence[str]:
         """The columns that are released as they are."""
-        found: Sequence[str] = self.options["passthrough"] if self.plan is None else self.plan.passthrough
-        return found
+        columns: Sequence[str] = self.options["passthrough"] if self.plan is None else self.plan.passthrough
+        return columns
 
     @property
     def unit(self) -> Unit:
-        """Whom the promise is for."""
+        """The privacy unit of the promise."""
         return _unit_of(self.options) if self.plan is None else self.plan.unit
 
     @property
     def cost(self) -> Cost:
-        """What a release of the promise costs before its plan is known."""
-        curved = hides(self.options) and self.promise.delta > 0  # all of it lies under one curve
-        return Cost(self.promise, promise_step(self.promise) if curved else None, unit=self.unit)
+        """The cost of a release of the promise before its plan is known."""
+        has_curve = hides(self.options) and self.promise.delta > 0  # all of it lies under one curve
+        return Cost(self.promise, promise_step(self.promise) if has_curve else None, unit=self.unit)
 
     @classmethod
     def ready(cls, plan: Plan, table: Table, request: Request) -> CheckedRequest:
@@ -186,43 +186,64 @@ class CheckedRequest:
         promise = promise_of(request.epsilon, request.delta, table.n, quiet)
         check_lists(table.names, options["drop"], options["passthrough"], options["spaces"])
         columns = table.fields([n for n in table.names if n not in options["drop"] and n not in options["passthrough"]])
-        columns = _without_identifiers(columns, options, quiet)
+        # Identifiers leave before inference, which would spend budget on their values.
+        columns = _drop_identifiers(columns, options, quiet)
         if not quiet:
             warn_of_copied_identifiers(options["passthrough"])
-        declared, infer, share, most = (options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items"))
-        known, left, leaks = infer_spaces(columns, declared, infer, table.arrays)
+        declared, infer, share, max_set_items = (
+            options.pop(name) for name in ("spaces", "infer", "infer_share", "max_items")
+        )
+        known_spaces, unknown_columns, leaks = infer_spaces(columns, declared, infer, table.arrays)
         if not quiet:
             warn_of_whole_bounds(columns, declared)
-        BoundRules.of(options["rules"], known)  # refused before anything is spent
-        options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused(declared), _unit_of(options))}
+        BoundRules.of(options["rules"], known_spaces)  # refused before anything is spent
+        options |= {"leaks": leaks, "n": table.n, "reused": _check_unit(_reused_inference(declared), _unit_of(options))}
         wish = wish_of(options, promise)
         names = [column.name for column in columns]
-        check_bounded(left, options)
-        rounds = rounds_of(left, table.n, promise, options["contributions"])
-        histograms = histograms_of(left, table.n, most, rounds)
+        check_bounded(unknown_columns, options)
+        rounds = rounds_of(unknown_columns, table.n, promise, options["contributions"])
+        histograms = histograms_of(unknown_columns, table.n, max_set_items, rounds)
         if not histograms:  # declarations and types say it all, and nothing is to be paid for
-            known |= {column.name: space for column in left if (space := from_type(column)) is not None}
-            plan = built({n: known[n] for n in names}, promise, options, wish)
+            known_spaces |= {
+                column.name: space for column in unknown_columns if (space := from_type(column)) is not None
+            }
+            plan = built({n: known_spaces[n] for n in names}, promise, options, wish)
             return cls(plan, plan.spaces, plan.nulls, promise, plan.imputed, options=options, wish=wish)
         # No row hides in a table of none.
-        secret = hides(options) and table.n > 0
-        # Without shuffling what inference gave may decide neither the columns' shares nor which tables are measured.
-        fixed = options["allocation"] != "error" and wish.measure is None and not may_move_shares(options, left)
-        allowed = allowance(promise, histograms, table.n, options["contributions"], share, secret, fixed)
-        spent = allowed.step or allowed.budget
-        measurement = Measurement.of(left, table.n, spent, options["contributions"], most, rounds=rounds)
-        stand_ins = {c.name: known.get(c.name) or any_space(c) for c in columns}
-        rest = promise.less(allowed.budget, "inference") if allowed.step is None else promise
-        _rehearse(stand_ins, rest, left, options)
-        wish.listed.measures(stand_ins, rest, allowed.step, table.n, options["contributions"])
-        tables = None if wish.measure is None else wish.most(rest, allowed.step)
-        check_ready_mechanisms(options, rest, allowed.step, tables)
-        row_cap(promise, Inferred(allowed.budget, (), step=allowed.step), tables, options["local_epsilon"])
-        return cls(None, known, options["nulls"], promise, (), measurement, names, options, allowed, wish)
+        is_shuffled = hides(options) and table.n > 0
+        # Without shuffling the result of inference may decide neither the columns' shares nor the measured tables.
+        has_fixed_tables = (
+            options["allocation"] != "error" and wish.measure is None and not may_move_shares(options, unknown_columns)
+        )
+        inference_allowance = allowance(
+            promise, histograms, table.n, options["contributions"], share, is_shuffled, has_fixed_tables
+        )
+        inference_cost = inference_allowance.step or inference_allowance.budget
+        measurement = Measurement.of(
+            unknown_columns, table.n, inference_cost, options["contributions"], max_set_items, rounds=rounds
+        )
+        stand_ins = {c.name: known_spaces.get(c.name) or any_space(c) for c in columns}
+        remaining_budget = (
+            promise.less(inference_allowance.budget, "inference") if inference_allowance.step is None else promise
+        )
+        # Options that cannot work are refused now, before inference is paid for.
+        _check_by_dry_run(stand_ins, remaining_budget, unknown_columns, options)
+        wish.listed.measures(stand_ins, remaining_budget, inference_allowance.step, table.n, options["contributions"])
+        tables = None if wish.measure is None else wish.most(remaining_budget, inference_allowance.step)
+        check_ready_mechanisms(options, remaining_budget, inference_allowance.step, tables)
+        row_cap(
+            promise,
+            Inferred(inference_allowance.budget, (), step=inference_allowance.step),
+            tables,
+            options["local_epsilon"],
+        )
+        return cls(
+            None, known_spaces, options["nulls"], promise, (), measurement, names, options, inference_allowance, wish
+        )
 
     @property
     def asked(self) -> AskedOf:
-        """What inference may ask of the columns."""
+        """The histograms that inference may measure of the columns."""
         return () if self.measurement is None else self.measurement.asked
 
     def losses(self, rows: int) -> tuple[float, int]:
@@ -239,6 +260,7 @@ class CheckedRequest:
         fields = {c.name: c for c in table.fields(list(self.names))}
         spaces = {name: self.spaces.get(name) or typical_space(fields[name]) for name in self.names}
         step = self.allowed.step
+        # Without noisy counts: typical spaces stand for an inference that has not run.
         inferred = Inferred(self.allowed.budget, tuple(names), step=step, unit=self.unit)
         return built(spaces, self.promise, self.options, self.wish, inferred)
 
@@ -261,7 +283,7 @@ class CheckedRequest:
         return None
 
     def expected(self, table: Table) -> list[str]:
-        """Return in two lines what to expect of few rows; it depends on types and their number alone."""
+        """Return two lines on the expected errors of few rows; they depend on types and the number of rows alone."""
         if table.n > _FEW_ROWS:
             return []
         values = {"lost": self.losses(table.n)[0]}
@@ -276,11 +298,11 @@ class CheckedRequest:
         assert self.measurement is not None
         assert self.allowed is not None
         inference = self.measurement.draw(table.batches, key, table.count)
-        left = tuple(column.name for column in self.measurement.columns)
+        inferred_columns = tuple(column.name for column in self.measurement.columns)
         spaces = {**self.spaces, **inference.spaces}
         inferred = Inferred(
             self.allowed.budget,
-            left,
+            inferred_columns,
             inference.measured,
             tuple(inference.threshold.items()),
             receipt,
@@ -289,11 +311,12 @@ class CheckedRequest:
             self.unit,
             asked=self.measurement.asked,
         )
-        chosen = {name: spaces[name] for name in self.names}
-        plan = self._with_mechanisms(chosen, inferred)
+        ordered_spaces = {name: spaces[name] for name in self.names}
+        plan = self._plan_with_mechanisms(ordered_spaces, inferred)
         if table.n == 0:
             warn(
-                f"the table has no rows, so that nothing is known of the spaces of {name_list(left)}: those of the "
+                f"the table has no rows, so that nothing is known of the spaces of {name_list(inferred_columns)}: "
+                "those of the "
                 "plan are placeholders; declare spaces={…}",
                 InferenceWarning,
             )
@@ -301,60 +324,77 @@ class CheckedRequest:
         warn_of_nulls(plan)
         return plan
 
-    def _with_mechanisms(self, spaces: Mapping[str, Space], inferred: Inferred) -> Plan:
+    def _plan_with_mechanisms(self, spaces: Mapping[str, Space], inferred: Inferred) -> Plan:
         """Return the plan; a mechanism that an inferred space turns out not to take gives way, as all is paid for."""
 
         def plan_of(options: Mapping[str, Any]) -> Plan:
             return built(spaces, self.promise, options, self.wish, inferred)
 
-        given = self.options["mechanisms"]
-        open_ones = [name for name in inferred.columns if name in given]
-        if not open_ones:
+        mechanisms = self.options["mechanisms"]
+        inferred_names = [name for name in inferred.columns if name in mechanisms]
+        if not inferred_names:
             return plan_of(self.options)
         try:
             return plan_of(self.options)
         except (ParameterError, PlanError) as error:
-            unfit = [name for name in open_ones if not takes(spaces[name], given[name])] or open_ones
+            # If no mechanism is to blame alone, all inferred columns fall back to their spaces' own.
+            unfit_names = [
+                name for name in inferred_names if not takes(spaces[name], mechanisms[name])
+            ] or inferred_names
             warn(
-                f"mechanisms of {name_list(unfit)} do not suit the spaces that were inferred, and give way to these "
-                f"spaces' own: {error}; declare spaces={{{unfit[0]!r}: …}} to have them",
+                f"mechanisms of {name_list(unfit_names)} do not suit the spaces that were inferred, and give way to "
+                "these "
+                f"spaces' own: {error}; declare spaces={{{unfit_names[0]!r}: …}} to have them",
                 InferenceWarning,
             )
-        kept = {name: mechanism for name, mechanism in given.items() if name not in unfit}
-        return plan_of({**self.options, "mechanisms": kept})
+        fitting_mechanisms = {name: mechanism for name, mechanism in mechanisms.items() if name not in unfit_names}
+        return plan_of({**self.options, "mechanisms": fitting_mechanisms})
 
 
-def _without_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: bool) -> list[Field]:
+def _drop_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: bool) -> list[Field]:
     """Return the columns less those that look like identifiers, which join ``drop``, with one warning.
 
     A table of nothing else is refused: nothing would be left.
     """
-    found = [] if is_one_of(options["infer"], ["public"]) else identifiers(columns, options["spaces"])
-    kept = [column for column in columns if column.name not in found]
+    identifier_names = [] if is_one_of(options["infer"], ["public"]) else identifiers(columns, options["spaces"])
+    remaining_columns = [column for column in columns if column.name not in identifier_names]
     if not quiet and options["privacy_id"] is None and options["contributions"] == 1:
-        warn_of_persons(kept, options["spaces"])
-    if not found:
+        warn_of_persons(remaining_columns, options["spaces"])
+    if not identifier_names:
         return list(columns)
-    if not kept:
-        others = f", and so {'do' if len(found) > 2 else 'does'} {name_list(found[1:])}" if len(found) > 1 else ""
-        raise ColumnError(
-            f"looks like an identifier, which no noise makes useful{others}: no column is left to release; declare the "
-            f"space of one to keep it, e.g. spaces={{{found[0]!r}: (LOWER, UPPER)}} of numbers or a list of categories",
-            column=found[0],
+    if not remaining_columns:
+        others_text = (
+            f", and so {'do' if len(identifier_names) > 2 else 'does'} {name_list(identifier_names[1:])}"
+            if len(identifier_names) > 1
+            else ""
         )
-    options["drop"] = (*options["drop"], *found)
+        raise ColumnError(
+            f"looks like an identifier, which no noise makes useful{others_text}: no column is left to release; "
+            "declare the "
+            f"space of one to keep it, e.g. spaces={{{identifier_names[0]!r}: (LOWER, UPPER)}} of numbers or a list "
+            "of categories",
+            column=identifier_names[0],
+        )
+    options["drop"] = (*options["drop"], *identifier_names)
     if not quiet:
-        warn_of_identifiers(found, options["privacy_id"] is None)
-    return kept
+        warn_of_identifiers(identifier_names, options["privacy_id"] is None)
+    return remaining_columns
 
 
-def _reused(spaces: Any) -> Inferred | None:
-    """Return what the inferences of a plan whose spaces are taken have cost: its own, and those that it took itself."""
+def _reused_inference(spaces: Any) -> Inferred | None:
+    """Return the inferences of a plan whose spaces are reused: its own, and the ones that it reuses itself."""
     if not isinstance(spaces, Plan):
         return None
-    own, taken = spaces.inferred, spaces.reused  # of older versions: own ones were drawn for whom that plan is
-    found = [] if own is None else [replace(own, measured=(), thresholds=(), asked=None).of(spaces.unit)]
-    return Inferred.together([*found, *(() if taken is None else taken.of(ROW).each)])
+    own_inference, earlier_inference = (
+        spaces.inferred,
+        spaces.reused,
+    )  # of older versions: own ones were drawn for whom that plan is
+    inferences = (
+        []
+        if own_inference is None
+        else [replace(own_inference, measured=(), thresholds=(), asked=None).of(spaces.unit)]
+    )
+    return Inferred.together([*inferences, *(() if earlier_inference is None else earlier_inference.of(ROW).each)])
 
 
 def _unit_of(options: Mapping[str, Any]) -> Unit:
@@ -362,7 +402,7 @@ def _unit_of(options: Mapping[str, Any]) -> Unit:
 
 
 def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
-    """Return what another plan's spaces cost; `ParameterError` if they were inferred for less than a unit."""
+    """Return another plan's inferences; `ParameterError` if they protect less than a unit."""
     refusal = None if reused is None else reused.refusal(unit, ROW)
     if refusal is not None:
         raise ParameterError(refusal)
@@ -370,13 +410,18 @@ def _check_unit(reused: Inferred | None, unit: Unit) -> Inferred | None:
 
 
 def wish_of(options: dict[str, Any], promise: Budget) -> Wish:
-    """Take from options what is to be measured: by default nothing where the order earns no credit, or δ is 0."""
+    """Take the tables to measure from options: by default none if the order earns no credit, or δ is 0."""
     measure, share = options.pop("measure"), options.pop("measure_share")
-    named = [] if isinstance(measure, str) else list(measure or ())
-    listed = tuple(table for table in named if table != "auto")
-    wish = Wish("auto", share, added=listed) if measure == "auto" or len(listed) < len(named) else Wish(measure, share)
+    requested_tables = [] if isinstance(measure, str) else list(measure or ())
+    listed_tables = tuple(table for table in requested_tables if table != "auto")
+    wish = (
+        Wish("auto", share, added=listed_tables)
+        if measure == "auto" or len(listed_tables) < len(requested_tables)
+        else Wish(measure, share)
+    )
     if wish.is_default and not (hides(options) and options["n"] and promise.delta > 0):
-        wish = Wish(listed or None, share)
+        wish = Wish(listed_tables or None, share)
+    # Gaussian noise on tables needs a δ.
     if wish.measure is not None and promise.delta == 0:
         raise ParameterError("measure needs delta above 0; raise delta, or pass measure=None")
     return wish
@@ -392,34 +437,35 @@ def built(
 ) -> Plan:
     """Return the plan of columns whose spaces are known, and of the measured tables."""
     step = None if inferred is None else inferred.step
-    whole = promise.less(inferred.budget, "inference") if inferred is not None and step is None else promise
-    known = dict(spaces)
+    remaining_budget = promise.less(inferred.budget, "inference") if inferred is not None and step is None else promise
+    known_spaces = dict(spaces)
     if inferred is not None and wish.measure is not None:
-        # Nothing is measured of what was not found: its estimates are NaN.
-        lost = {missing.column for missing in judge(inferred, spaces, options["n"] or 0)}
-        known = {name: space for name, space in spaces.items() if name not in lost}
-        wish = wish.without(known, lost)
-    measures = wish.measures(known, whole, step, options["n"], options["contributions"])
-    # The inferred spaces decide which tables there are, but not what a capped row may lose to the rest.
-    most = None if inferred is None or wish.measure is None else wish.most(whole, step)
-    more: dict[str, Any] = {"inferred": inferred, "measures": measures, "most": most, **options}
-    return build_plan(spaces, epsilon=promise.epsilon, delta=promise.delta, **more)
+        # No table of a column without inferred space is measured: its estimates are NaN.
+        missing_columns = {finding.column for finding in judge(inferred, spaces, options["n"] or 0)}
+        known_spaces = {name: space for name, space in spaces.items() if name not in missing_columns}
+        wish = wish.without(known_spaces, missing_columns)
+    measures = wish.measures(known_spaces, remaining_budget, step, options["n"], options["contributions"])
+    # The inferred spaces decide which tables there are, but not the capped loss of a row.
+    largest_tables_step = None if inferred is None or wish.measure is None else wish.most(remaining_budget, step)
+    build_options: dict[str, Any] = {"inferred": inferred, "measures": measures, "most": largest_tables_step, **options}
+    return build_plan(spaces, epsilon=promise.epsilon, delta=promise.delta, **build_options)
 
 
-_LARGE = 10
+_LARGE_EPSILON = 10
 """An ε above which a promise is warned of."""
 
 
 def promise_of(epsilon: Any, delta: Any, n: int, quiet: bool = False) -> Budget:
-    """Return what an entry point promises, with the default δ of n rows; warn of one that promises next to nothing."""
+    """Return an entry point's budget, with the default δ of n rows; warn of a budget that promises next to nothing."""
     epsilon = check_epsilon(epsilon)
-    if epsilon > _LARGE and not quiet:
+    if epsilon > _LARGE_EPSILON and not quiet:
         warn(
-            f"epsilon={epsilon:g} is above {_LARGE}: one person's row may change the odds of what is released by the "
+            f"epsilon={epsilon:g} is above {_LARGE_EPSILON}: one person's row may change the odds of what is "
+            "released by the "
             f"factor e^{epsilon:g}, which promises next to nothing; take less, e.g. epsilon=1",
             LargeEpsilonWarning,
         )
-    if epsilon < _SMALL and 0 < n * epsilon < 1 and not quiet:
+    if epsilon < _SMALL_EPSILON and 0 < n * epsilon < 1 and not quiet:
         warn(
             f"epsilon={epsilon:g} needs noise of about {1 / epsilon:.3g} rows, more than there are: estimates will say "
             "nothing; take more, e.g. epsilon=1",
@@ -429,46 +475,50 @@ def promise_of(epsilon: Any, delta: Any, n: int, quiet: bool = False) -> Budget:
 
 
 _FEW_ROWS = 2_000
-"""Rows up to which a warning says what to expect of them."""
+"""Rows up to which a warning adds the expected errors."""
 
 
-_SMALL = 1e-3
+_SMALL_EPSILON = 1e-3
 """An ε below which mechanisms may be out of reach."""
 
 
-def _rehearse(spaces: Mapping[str, Space], rest: Budget, left: Sequence[Field], options: Mapping[str, Any]) -> None:
+def _check_by_dry_run(
+    spaces: Mapping[str, Space], remaining_budget: Budget, unknown_columns: Sequence[Field], options: Mapping[str, Any]
+) -> None:
     """Build a plan from placeholders for the unknown spaces, and discard it: so wrong options are refused early.
 
-    Names, shares, groups and rows are checked; how much noise there is, is calibrated only where it may fail.
+    Names, shares, groups and rows are checked; noise is calibrated only if the calibration may fail.
     """
-    budget = rest if rest.epsilon < _SMALL or taking(options) else Budget(1.0, 0.0)
-    unknown, chosen = {column.name for column in left}, options["mechanisms"]
-    for column in left:
-        if isinstance(tag := chosen.get(column.name), str):
-            # What objects are is not known by their type.
-            either = [] if is_open(column.type) else [spaces[column.name], Nullable(spaces[column.name])]
-            check_tag(tag, column.name, [space.metric for space in either])
-    # Which mechanisms fit, and what they cost, is known with the spaces.
-    named = {k: getattr(tag, "tag", tag) if k in taking(options) else tag for k, tag in chosen.items()}
-    chosen = {k: tag for k, tag in named.items() if k not in unknown and not isinstance(tag, Mechanism)}
-    build_plan(spaces, epsilon=budget.epsilon, delta=budget.delta, **{**options, "mechanisms": chosen, "leaks": ()})
+    budget = remaining_budget if remaining_budget.epsilon < _SMALL_EPSILON or taking(options) else Budget(1.0, 0.0)
+    unknown_names, mechanisms = {column.name for column in unknown_columns}, options["mechanisms"]
+    for column in unknown_columns:
+        if isinstance(tag := mechanisms.get(column.name), str):
+            # The type of objects does not reveal their values' type.
+            possible_spaces = [] if is_open(column.type) else [spaces[column.name], Nullable(spaces[column.name])]
+            check_tag(tag, column.name, [space.metric for space in possible_spaces])
+    # The fit and the cost of mechanisms are known only with the spaces.
+    closed_mechanisms = {k: getattr(tag, "tag", tag) if k in taking(options) else tag for k, tag in mechanisms.items()}
+    mechanisms = {
+        k: tag for k, tag in closed_mechanisms.items() if k not in unknown_names and not isinstance(tag, Mechanism)
+    }
+    build_plan(spaces, epsilon=budget.epsilon, delta=budget.delta, **{**options, "mechanisms": mechanisms, "leaks": ()})
 
 
 def check_lists(
     names: Sequence[str], drop: Sequence[str], passthrough: Sequence[str] = (), declared: Any = None
 ) -> None:
-    """Refuse what names no column, or one twice; a plan that spaces are taken from may have more columns."""
-    for option, given in (("drop", drop), ("passthrough", passthrough)):
-        for name in given:
+    """Refuse names that are no column, or in two lists; a plan whose spaces are reused may have more columns."""
+    for option, option_names in (("drop", drop), ("passthrough", passthrough)):
+        for name in option_names:
             if name not in names:
-                several = isinstance(name, str) and name.count(",") > 0
-                meant = f"write {option}={name.split(',')}; " if several else did_you_mean(name, names)
+                has_several_names = isinstance(name, str) and name.count(",") > 0
+                suggestion = f"write {option}={name.split(',')}; " if has_several_names else did_you_mean(name, names)
                 raise ParameterError(
-                    f"{option} names {name!r}, which is not a column; {meant}columns are {name_list(names)}"
+                    f"{option} names {name!r}, which is not a column; {suggestion}columns are {name_list(names)}"
                 )
-        twice = [name for name in given if isinstance(declared, Mapping) and name in declared]
-        if twice:
-            raise ParameterError(f"column {twice[0]!r} is in {option} and in spaces; name it in one of them")
-    both = [name for name in drop if name in passthrough]
-    if both:
-        raise ParameterError(f"column {both[0]!r} is in drop and in passthrough; name it in one of them")
+        repeated_names = [name for name in option_names if isinstance(declared, Mapping) and name in declared]
+        if repeated_names:
+            raise ParameterError(f"column {repeated_names[0]!r} is in {option} and in spaces; name it in one of them")
+    shared_names = [name for name in drop if name in passthrough]
+    if shared_names:
+        raise ParameterError(f"column {shared_names[0]!r} is in drop and in passthrough; name it in one of them")

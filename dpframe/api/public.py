@@ -119,7 +119,7 @@ _NAMES = {
     "spaces": "Boolean Categorical Curve Datetime Integer Nullable Ordinal Product Real Subset Vector",
     "api.verify": "verify",
 }
-"""What each module holds of them. It is imported when one of its names is first used."""
+"""The public names of each module, which is imported when one of its names is first used."""
 
 _RARE = {
     "accounting.audit": "AuditResult",

@@ -1,4 +1,4 @@
-"""``df.dp`` of a frame that is no release yet: what releases answer is imported when it is asked for."""
+"""``df.dp`` of a frame that is no release yet: estimators of releases are imported at their first use."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class RawAccessor(FrameVerbs):
     """Differential privacy for a DataFrame: ``df.dp.sanitize(epsilon=…)``, then ``safe.dp.mean("age")``.
 
     On a raw frame: `plan` and `sanitize`. On a release: all methods of `Estimates`, which take the noise into account,
-    where plain pandas would be biased.
+    and plain pandas would be biased.
     """
 
     @property
-    def _whole(self) -> DpAccessor:
+    def _full_accessor(self) -> DpAccessor:
         from dpframe.api.accessor import DpAccessor  # a tenth of a second, which a first `sanitize` does without
 
         return DpAccessor(self._frame)
@@ -29,19 +29,19 @@ class RawAccessor(FrameVerbs):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f".dp has no {name!r}")
-        return getattr(self._whole, name)
+        return getattr(self._full_accessor, name)
 
     def __dir__(self) -> list[str]:
-        return dir(self._whole)
+        return dir(self._full_accessor)
 
     def __repr__(self) -> str:
-        return repr(self._whole)
+        return repr(self._full_accessor)
 
     def _repr_html_(self) -> str:
-        return self._whole._repr_html_()
+        return self._full_accessor._repr_html_()
 
 
 def accessor_of(frame: pd.DataFrame) -> RawAccessor | DpAccessor:
-    """Return ``df.dp`` of a frame: what a release answers only where it is one."""
+    """Return ``df.dp`` of a frame, with the estimates only if it is a release."""
     raw = RawAccessor(frame)
-    return raw if release_text(frame) is None else raw._whole
+    return raw if release_text(frame) is None else raw._full_accessor

@@ -1,4 +1,4 @@
-"""How often rows were released in this process, where no ledger keeps count: a help to the curator, no guarantee."""
+"""Counts of releases of rows in this process, without a ledger: a help to the curator, no guarantee."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dpframe.tables.frames import Frame
 
 
 def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
-    """Return a 64-bit hash of every value of some columns, the same in every process."""
+    """Return a 64-bit hash of every value of some columns, equal in every process."""
     hashes = {}
     for name in names:
         values = next(frame.batches([name]))[name]
         if isinstance(values, Entries):
-            hashes[name] = _hashes(pd.Series([*map(_shown, values.listed), ""], dtype=object))[values.codes]
+            hashes[name] = _hash_series(pd.Series([*map(_value_text, values.listed), ""], dtype=object))[values.codes]
             continue
         if isinstance(values, list) or pa.types.is_nested(values.type):
             # NumPy leaves out the middle of long arrays, and all but 8 digits.
             with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
-                hashes[name] = _hashes(pd.Series([_shown(value) for value in values], dtype=object))
+                hashes[name] = _hash_series(pd.Series([_value_text(value) for value in values], dtype=object))
         else:
             hashes[name] = _arrow_hashes(values)
     return hashes
@@ -40,16 +40,16 @@ def column_hashes(frame: Frame, names: Iterable[str]) -> dict[str, U64]:
 def _arrow_hashes(values: pa.Array) -> U64:
     """Return hashes of a column; of text with an entry that is no UTF-8, which pandas refuses and quotes, its bytes."""
     with contextlib.suppress(pa.ArrowException, ValueError):
-        return _hashes(pd.Series(values.to_pandas()))
-    return _hashes(pd.Series(values.cast(pa.large_string()).cast(pa.large_binary()).to_pandas()))
+        return _hash_series(pd.Series(values.to_pandas()))
+    return _hash_series(pd.Series(values.cast(pa.large_string()).cast(pa.large_binary()).to_pandas()))
 
 
-def _hashes(values: pd.Series[Any]) -> U64:
+def _hash_series(values: pd.Series[Any]) -> U64:
     return np.asarray(pd.util.hash_pandas_object(values, index=False), dtype=np.uint64)
 
 
 def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U64:
-    """Return a 64-bit hash of every row (of its values, and of its label, where it has one).
+    """Return a 64-bit hash of every row (of its values, and of its label, if it has one).
 
     Folds of a DataFrame keep their labels, so that equal rows of two persons count apart; in arrays
     they do not, and `ReleasedRows` only knows how many rows are equal.
@@ -65,7 +65,7 @@ def row_hashes(frame: Frame, names: Iterable[str], labels: pd.Index | None) -> U
     return hashes
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     try:
         return repr(value)
     except Exception:  # the code of a foreign class may raise anything; to refuse it would reveal a row
@@ -76,7 +76,7 @@ RELEASES, INFERENCES, EPSILON, DELTA, AT_ONCE, WARNED = range(6)
 
 
 class ReleasedRows:
-    """Remembers, by their hashes, how often rows were released in this process and what that adds up to.
+    """Counts and budget sums of rows released in this process, by the rows' hashes.
 
     Rows of equal hash in one release are several persons: their releases are counted together and divided by
     the most that were seen at once. At most ``most`` hashes are remembered, the lowest ones, so that every
@@ -89,7 +89,7 @@ class ReleasedRows:
         self._below = (1 << 64) - 1
         self.rows: U64 = np.zeros(0, dtype=np.uint64)
         self.spent = np.zeros((0, 6))
-        """By hash: releases and inferences, their ε and δ, most rows at once, and what was warned of."""
+        """By hash: releases and inferences, their ε and δ, most rows at once, and the count at the last warning."""
         self._labelled: tuple[pd.Index, U64] | None = None
         self._keys: set[bytes] = set()
         self._warned: set[tuple[float, ...]] = set()
@@ -99,8 +99,8 @@ class ReleasedRows:
     ) -> tuple[int, int, float, float] | None:
         """Count a release, or an inference of spaces, which belongs to the release that follows.
 
-        Returns releases, inferences, ε and δ of the row in the middle if they are worth a warning. What was drawn
-        under a ``key`` that was seen before is the same, and adds nothing.
+        Returns releases, inferences, ε and δ of the row in the middle if they are worth a warning. A release
+        under a ``key`` that was seen before is a repetition, and adds nothing.
         """
         with self._lock:
             if key is not None:
@@ -108,41 +108,42 @@ class ReleasedRows:
                 if digest in self._keys:
                     return None
                 self._keys.add(digest)
-            distinct, times = np.unique(rows, return_counts=True)
+            distinct_hashes, times = np.unique(rows, return_counts=True)
             # The smallest hashes are remembered, as many as there is room for.
-            known = np.union1d(self.rows, distinct[distinct <= self._below])
-            while len(known) > self.most:
+            remembered_hashes = np.union1d(self.rows, distinct_hashes[distinct_hashes <= self._below])
+            while len(remembered_hashes) > self.most:
+                # Lowest hashes only: every fold remembers an equal part of its rows.
                 self._below //= 2
-                known = known[known <= self._below]
-            kept = self.rows[self.rows <= self._below]
-            sums = np.zeros((len(known), self.spent.shape[1]))
-            sums[np.searchsorted(known, kept)] = self.spent[: len(kept)]
-            self.rows, self.spent = known, sums
-            times = times[distinct <= self._below]
-            here = np.searchsorted(self.rows, distinct[distinct <= self._below])
-            if not len(here):
+                remembered_hashes = remembered_hashes[remembered_hashes <= self._below]
+            earlier_hashes = self.rows[self.rows <= self._below]
+            sums = np.zeros((len(remembered_hashes), self.spent.shape[1]))
+            sums[np.searchsorted(remembered_hashes, earlier_hashes)] = self.spent[: len(earlier_hashes)]
+            self.rows, self.spent = remembered_hashes, sums
+            times = times[distinct_hashes <= self._below]
+            places = np.searchsorted(self.rows, distinct_hashes[distinct_hashes <= self._below])
+            if not len(places):
                 return None
-            spent = self.spent[here]
-            spent[:, :AT_ONCE] += times[:, None] * np.array([not inference, inference, cost.epsilon, cost.delta])
-            spent[:, AT_ONCE] = np.maximum(spent[:, AT_ONCE], times)
-            each = spent[:, :AT_ONCE] / spent[:, AT_ONCE, None]
-            times_released = np.maximum(each[:, RELEASES], each[:, INFERENCES] - 1)
+            sums_of_rows = self.spent[places]
+            sums_of_rows[:, :AT_ONCE] += times[:, None] * np.array([not inference, inference, cost.epsilon, cost.delta])
+            sums_of_rows[:, AT_ONCE] = np.maximum(sums_of_rows[:, AT_ONCE], times)
+            sums_per_person = sums_of_rows[:, :AT_ONCE] / sums_of_rows[:, AT_ONCE, None]
+            times_released = np.maximum(sums_per_person[:, RELEASES], sums_per_person[:, INFERENCES] - 1)
             # The row in the middle: single rows of two tables may be alike by chance.
             order = np.argsort(times_released, kind="stable")
-            middle = order[np.searchsorted(np.cumsum(times[order]), times.sum() / 2)]
-            tell = bool(times_released[middle] >= 2 * max(1.0, spent[:, WARNED].max()))
-            if tell:
-                spent[:, WARNED] = times_released[middle]
-            self.spent[here] = spent
-            releases, inferences, epsilon, delta = each[middle].tolist()
-            return (int(releases), int(inferences), epsilon, delta) if tell else None
+            middle_row = order[np.searchsorted(np.cumsum(times[order]), times.sum() / 2)]
+            is_due = bool(times_released[middle_row] >= 2 * max(1.0, sums_of_rows[:, WARNED].max()))
+            if is_due:
+                sums_of_rows[:, WARNED] = times_released[middle_row]
+            self.spent[places] = sums_of_rows
+            releases, inferences, epsilon, delta = sums_per_person[middle_row].tolist()
+            return (int(releases), int(inferences), epsilon, delta) if is_due else None
 
     def hashes(self, frame: Frame, labels: pd.Index | None) -> U64:
         """Return a hash of every row; of another part of the columns of the DataFrame seen last, those seen then."""
-        last = self._labelled
+        last_hashed = self._labelled
         # pandas shares one index between a table and its columns.
-        if labels is not None and last is not None and labels.is_(last[0]):
-            return last[1]
+        if labels is not None and last_hashed is not None and labels.is_(last_hashed[0]):
+            return last_hashed[1]
         rows = row_hashes(frame, frame.names, labels)
         if labels is not None:
             self._labelled = labels.view(), rows
@@ -163,10 +164,10 @@ class ReleasedRows:
             return
         self._warned.add(tally)
         releases, inferences, epsilon, delta = tally
-        both = f"epsilon={epsilon:.6g}" + (f", delta={delta:.6g}" if delta else "")
+        sum_text = f"epsilon={epsilon:.6g}" + (f", delta={delta:.6g}" if delta else "")
         inferred = f" and had spaces inferred {inferences} times" if inferences else ""
         warn(
-            f"most of these rows were released {releases} times{inferred} in this process, which adds up to {both} "
+            f"most of these rows were released {releases} times{inferred} in this process, which adds up to {sum_text} "
             "so far; sanitise once, outside the pipeline, and fit on the release, or hold the sum to a budget with "
             "ledger=",
             RepeatedReleaseWarning,

@@ -4,7 +4,7 @@ Noise is a function of key, plan, column and row. So with the key held still, re
 one released row, and of measured tables the cells that it counts in; *everything else has to stay*: names, types, the
 order of dictionaries, the layout of a file, its metadata, all other rows, warnings. What else changes reveals the row
 without any noise. And the same rows in another layout (chunks, row groups, order of a dictionary, an index) have to
-give the same release, byte for byte in its values. This finds what no count of outcomes would: the faults that were
+give the same release, byte for byte in its values. This finds faults that no count of outcomes would: those that were
 found by record and replay in libraries of differential privacy.
 
 Keys are fresh and thrown away, and nothing that was released is kept or written, except for files in a folder that
@@ -57,22 +57,22 @@ _NULLABLE: dict[pa.DataType, Any] = {
 Face = Callable[[pa.Table, Plan, bytes], Any]
 """Releases an Arrow table under a plan and a key."""
 
-_EACH_KEY = 25
-"""Edits that are released under one key: what one key hides by chance another shows."""
-_SLOW, _FILES = "files", 8
+_EDITS_PER_KEY = 25
+"""Edits that are released under one key: another key may reveal a fault that one hides by chance."""
+_SLOW_FACE, _EDITS_PER_FILE = "files", 8
 """One of so many edits is made to a file as well."""
 _MOST_FAILURES = 20
-_LEFT = ("digest", "tables")
-"""What of a description follows from the released rows and tables, which are compared themselves."""
+_DERIVED_FIELDS = ("digest", "tables")
+"""Fields of a description that follow from the released rows and tables, which are compared themselves."""
 
 
 @dataclass(frozen=True)
 class ReplayAudit:
-    """What a replay found: prints as one line for each fault, or a line that it passed.
+    """The faults that a replay found: prints as one line for each fault, or a line that it passed.
 
     ``edits``: neighbouring tables and other layouts that were released, not counting the table itself. ``refused``:
     edits that the plan refused: with declared spaces a refusal depends on the data. ``failures``: each edit, by kind
-    and column, and what changed that must not; never a value.
+    and column, and the forbidden change; never a value.
     """
 
     edits: int
@@ -81,7 +81,7 @@ class ReplayAudit:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing changed but what may."""
+        """Whether no edit changed more than it may."""
         return not self.failures
 
     def __str__(self) -> str:
@@ -93,12 +93,12 @@ class ReplayAudit:
 
 
 class Edit(NamedTuple):
-    """A changed table: what was changed, in words without values, and the table."""
+    """A changed table, with the change in words without values."""
 
     words: str
     table: pa.Table
     row: int | None
-    """The row that was replaced; None where rows are the same in another layout."""
+    """The replaced row; None if equal rows have another layout."""
 
 
 def replayed(
@@ -113,33 +113,37 @@ def replayed(
     Raises as `dpframe.audit`, which calls it.
     """
     check_whole(edits, "edits", of="changed tables")
-    whole = _arrow(table, raw_frame(table, plan, "audit"))
+    arrow_table = _to_arrow(table, raw_frame(table, plan, "audit"))
     if plan.privacy_id is not None:
         raise ParameterError("plan chooses rows by privacy_id, in secret and anew each time; audit one without it")
-    if not whole.num_rows or not plan.columns:
+    if not arrow_table.num_rows or not plan.columns:
         raise ParameterError("there is nothing to replay: the table has no rows, or the plan randomises no column")
-    rng, chosen = np.random.default_rng(random_state), faces or FACES
+    rng, chosen_faces = np.random.default_rng(random_state), faces or FACES
     failures: list[str] = []
-    refused, made = 0, _edits(whole, plan, rng)
+    refused, edited_tables = 0, _generate_edits(arrow_table, plan, rng)
     for count in range(edits):
-        if count % _EACH_KEY == 0:
+        if count % _EDITS_PER_KEY == 0:
             key = secrets.token_bytes(32)
             with warnings.catch_warnings(action="ignore"):
-                first = {name: _Observed.of(face, whole, plan, key) for name, face in chosen.items()}
-        edit = next(made)
-        for name in [name for name in chosen if name != _SLOW or count % _FILES == 0]:
+                baselines = {name: _Observation.of(face, arrow_table, plan, key) for name, face in chosen_faces.items()}
+        edit = next(edited_tables)
+        for name in [name for name in chosen_faces if name != _SLOW_FACE or count % _EDITS_PER_FILE == 0]:
             try:
-                seen = _Observed.of(chosen[name], edit.table, plan, key)
+                observation = _Observation.of(chosen_faces[name], edit.table, plan, key)
             except ColumnError:
                 refused += 1
                 break
-            failures += [f"{edit.words}, {name}: {what}" for what in first[name].changed(seen, plan, edit.row)]
+            failures += [
+                f"{edit.words}, {name}: {difference}"
+                for difference in baselines[name].changed(observation, plan, edit.row)
+            ]
     return ReplayAudit(edits, refused, tuple(dict.fromkeys(failures)))
 
 
-def _arrow(table: Any, frame: Frame) -> pa.Table:
+def _to_arrow(table: Any, frame: Frame) -> pa.Table:
     if isinstance(table, pa.Table):
         return table.replace_schema_metadata(None)
+    # The chunks of the frame are kept: a layout may show in a release.
     arrow = pa.table({name: pa.chunked_array(list(frame.arrays(name))) for name in frame.names})
     return without_views(arrow)
 
@@ -159,18 +163,18 @@ def _in_files(table: pa.Table, plan: Plan, key: bytes) -> Any:
         pq.write_table(table, source, row_group_size=max(1, len(table.column(0).chunk(0)) if table.num_columns else 1))
         sanitize(source, target, plan=plan, key=key)
         file = pq.ParquetFile(target)
-        read, groups = file.read(), [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        released_table, groups = file.read(), [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
         file.close()
-        metadata = {**(read.schema.metadata or {}), b"row groups": json.dumps(groups).encode()}
-        return read.replace_schema_metadata(metadata)
+        metadata = {**(released_table.schema.metadata or {}), b"row groups": json.dumps(groups).encode()}
+        return released_table.replace_schema_metadata(metadata)
 
 
 FACES: Mapping[str, Face] = {"memory": _in_memory, "pandas": _in_pandas, "files": _in_files}
-"""What is audited where nothing else is said."""
+"""Faces that are audited by default."""
 
 
 @dataclass(frozen=True)
-class _Observed:
+class _Observation:
     """A release, and everything about it that somebody may look at."""
 
     table: pa.Table
@@ -178,14 +182,16 @@ class _Observed:
     info: ReleaseInfo
 
     @classmethod
-    def of(cls, face: Face, table: pa.Table, plan: Plan, key: bytes) -> _Observed:
-        with warnings.catch_warnings(record=True, action="always") as told:
+    def of(cls, face: Face, table: pa.Table, plan: Plan, key: bytes) -> _Observation:
+        with warnings.catch_warnings(record=True, action="always") as caught_warnings:
             released = face(table, plan, key)
-        facts: dict[str, Any] = {"warnings": Counter((w.category.__name__, str(w.message)) for w in told)}
+        facts: dict[str, Any] = {"warnings": Counter((w.category.__name__, str(w.message)) for w in caught_warnings)}
         if isinstance(released, pa.Table):
             text, arrow = metadata_text(released.schema.metadata), released
-            others = {k: v for k, v in (released.schema.metadata or {}).items() if METADATA_KEY.encode() not in v}
-            facts["other metadata"] = {k: v for k, v in others.items() if k != METADATA_KEY.encode()}
+            other_metadata = {
+                k: v for k, v in (released.schema.metadata or {}).items() if METADATA_KEY.encode() not in v
+            }
+            facts["other metadata"] = {k: v for k, v in other_metadata.items() if k != METADATA_KEY.encode()}
         else:
             text, index = released.attrs[METADATA_KEY], released.index
             facts["index"] = (index.name, str(index.dtype), index.tolist())
@@ -196,43 +202,49 @@ class _Observed:
         facts["types"] = [(str(field.type), field.nullable) for field in arrow.schema]
         facts["layout"] = [[len(chunk) for chunk in column.chunks] for column in arrow.columns]
         assert text is not None
-        facts["description"] = {k: v for k, v in json.loads(text).items() if k not in _LEFT}
+        facts["description"] = {k: v for k, v in json.loads(text).items() if k not in _DERIVED_FIELDS}
         return cls(arrow, facts, ReleaseInfo.from_json(text))
 
-    def changed(self, other: _Observed, plan: Plan, row: int | None) -> Iterator[str]:
-        """Yield what differs that must not."""
+    def changed(self, other: _Observation, plan: Plan, row: int | None) -> Iterator[str]:
+        """Yield a line for each difference that must not be."""
         yield from (f"{fact} changed" for fact in self.facts if self.facts[fact] != other.facts[fact])
         if self.table.column_names == other.table.column_names and len(self.table) == len(other.table):
             pairs = [(a, b) for a, b in zip(self.table.columns, other.table.columns, strict=True) if a.type == b.type]
-            if any(_reordered(a, b) for a, b in pairs):
+            if any(_is_reordered(a, b) for a, b in pairs):
                 yield "order of a dictionary changed"
-            rows = {at for a, b in pairs for at in _different(_flat(a), _flat(b), 0, 2)}
-            allowed = 0 if row is None else 1
-            if len(rows) > allowed:
+            rows = {place for a, b in pairs for place in _differing_places(_decode_flat(a), _decode_flat(b), 0, 2)}
+            allowed_rows = 0 if row is None else 1
+            if len(rows) > allowed_rows:
                 yield f"{'more than one' if len(rows) > 1 else 'a'} released row changed"
-        for one, two in zip(self.info.tables, other.info.tables, strict=False):
-            if row is not None and one.starts != two.starts:
+        for first_table, second_table in zip(self.info.tables, other.info.tables, strict=False):
+            if row is not None and first_table.starts != second_table.starts:
                 continue  # where numbers are cut follows from noisy counts measured before
-            most = 0 if row is None else _most(one.measure, plan)
-            if one.starts != two.starts or np.abs(one.counts - two.counts).sum() > most:
-                yield f"the measured table of {name_list(one.measure.columns)} changed by more than a row counts for"
+            count_change_limit = 0 if row is None else _largest_count_change(first_table.measure, plan)
+            if (
+                first_table.starts != second_table.starts
+                or np.abs(first_table.counts - second_table.counts).sum() > count_change_limit
+            ):
+                yield (
+                    f"the measured table of {name_list(first_table.measure.columns)} changed by more than a "
+                    "row counts for"
+                )
 
 
-def _reordered(one: pa.ChunkedArray, two: pa.ChunkedArray) -> bool:
+def _is_reordered(first_column: pa.ChunkedArray, second_column: pa.ChunkedArray) -> bool:
     """Return whether two released dictionaries differ by more than the released values that make them."""
-    if not pa.types.is_dictionary(one.type) or one.num_chunks != two.num_chunks:
+    if not pa.types.is_dictionary(first_column.type) or first_column.num_chunks != second_column.num_chunks:
         return False
-    pairs = list(zip(one.chunks, two.chunks, strict=True))
-    alike = all(a.dictionary.equals(b.dictionary) for a, b in pairs)
+    pairs = list(zip(first_column.chunks, second_column.chunks, strict=True))
+    has_equal_entries = all(a.dictionary.equals(b.dictionary) for a, b in pairs)
     # The released values alone make entries that are in the order in which they first appear.
-    return not alike and not all(
+    return not has_equal_entries and not all(
         chunk.indices.drop_null().unique().to_pylist() == list(range(len(chunk.dictionary)))
         for pair in pairs
         for chunk in pair
     )
 
 
-def _most(measure: Measure, plan: Plan) -> int:
+def _largest_count_change(measure: Measure, plan: Plan) -> int:
     """Return by how much one row may change the counts of a measured table, in all."""
     space = plan[measure.columns[0]].space
     if measure.kind == "vectors":
@@ -242,36 +254,45 @@ def _most(measure: Measure, plan: Plan) -> int:
     return noise.numbers * noise.span
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
+def _decode_flat(column: pa.ChunkedArray) -> pa.Array:
     return decoded(column.combine_chunks())
 
 
-def _different(a: pa.Array, b: pa.Array, first: int, most: int) -> list[int]:
+def _differing_places(a: pa.Array, b: pa.Array, offset: int, max_places: int) -> list[int]:
     """Return the places at which two arrays differ, so many at the most, by halving."""
+    # Equal halves end at once, so that long columns with one changed row are fast.
     if a.equals(b):
         return []
     if len(a) <= 1:
-        return [first]
+        return [offset]
     half = len(a) // 2
-    found = _different(a.slice(0, half), b.slice(0, half), first, most)
-    if len(found) < most:
-        found += _different(a.slice(half), b.slice(half), first + half, most - len(found))
-    return found
+    places = _differing_places(a.slice(0, half), b.slice(0, half), offset, max_places)
+    if len(places) < max_places:
+        places += _differing_places(a.slice(half), b.slice(half), offset + half, max_places - len(places))
+    return places
 
 
-def _edits(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Iterator[Edit]:
+def _generate_edits(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Iterator[Edit]:
     """Yield changed tables without end, kinds taking turns."""
-    kinds = [_another_row, _random_row, _extreme_value, _another_row, _random_row, _extreme_value, _layout]
+    kinds = [
+        _copy_other_row,
+        _draw_random_row,
+        _place_extreme_value,
+        _copy_other_row,
+        _draw_random_row,
+        _place_extreme_value,
+        _change_layout,
+    ]
     while True:
         for kind in kinds:
             yield kind(table, plan, rng)
 
 
-def _replaced(table: pa.Table, row: int, values: Mapping[str, pa.Array]) -> pa.Table:
+def _replace_row(table: pa.Table, row: int, values: Mapping[str, pa.Array]) -> pa.Table:
     for name, value in values.items():
         column = table.column(name)
         plain = value.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else value.cast(column.type)
-        flat = _flat(column)
+        flat = _decode_flat(column)
         joined = pa.concat_arrays([flat.slice(0, row), plain.cast(flat.type), flat.slice(row + 1)])
         if pa.types.is_dictionary(column.type):
             joined = joined.dictionary_encode()
@@ -280,23 +301,23 @@ def _replaced(table: pa.Table, row: int, values: Mapping[str, pa.Array]) -> pa.T
     return table
 
 
-def _another_row(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
-    row, other = (int(x) for x in rng.integers(0, table.num_rows, 2))
-    values = {name: _flat(table.column(name)).slice(other, 1) for name in plan.names}
-    return Edit("a row replaced by another one's values", _replaced(table, row, values), row)
+def _copy_other_row(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
+    row, other_row = (int(index) for index in rng.integers(0, table.num_rows, 2))
+    values = {name: _decode_flat(table.column(name)).slice(other_row, 1) for name in plan.names}
+    return Edit("a row replaced by another one's values", _replace_row(table, row, values), row)
 
 
-def _random_row(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
+def _draw_random_row(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
     row, values = int(rng.integers(0, table.num_rows)), {}
     for column in plan.columns:
-        drawn = _drawn(column.space, table.schema.field(column.name).type, rng)
-        if drawn is not None:
-            values[column.name] = drawn
-    return Edit("a row replaced by random values", _replaced(table, row, values), row)
+        random_value = _draw_value(column.space, table.schema.field(column.name).type, rng)
+        if random_value is not None:
+            values[column.name] = random_value
+    return Edit("a row replaced by random values", _replace_row(table, row, values), row)
 
 
-def _drawn(space: Space, type_: pa.DataType, rng: np.random.Generator) -> pa.Array | None:
-    """Return a random value of a space, as a column of a type has it; None where the type cannot hold it."""
+def _draw_value(space: Space, type_: pa.DataType, rng: np.random.Generator) -> pa.Array | None:
+    """Return a random value of a space, as a column of a type has it; None if the type cannot hold it."""
     bits = max(1, (space.size - 1).bit_length())
     code = int.from_bytes(rng.bytes(bits // 8 + 8), "little") % space.size
     plain = type_.value_type if pa.types.is_dictionary(type_) else type_
@@ -306,36 +327,36 @@ def _drawn(space: Space, type_: pa.DataType, rng: np.random.Generator) -> pa.Arr
         return None
 
 
-def _extreme_value(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
-    """Replace one value by what rows seldom hold: null, a number far out, a text that no one declared, an empty set."""
+def _place_extreme_value(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
+    """Replace one value by an extreme one: null, a number far out, a text that no one declared, an empty set."""
     row, column = int(rng.integers(0, table.num_rows)), plan.columns[int(rng.integers(0, len(plan.columns)))]
     field = table.schema.field(column.name)
     plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    t = pa.types
-    odd: list[Any] = [None] if field.nullable else [table.column(column.name)[row].as_py()]
-    if t.is_floating(plain):
-        odd += [float("nan"), float("inf"), -1e300]
-    elif t.is_integer(plain):
-        odd += [0, 2 ** (plain.bit_width - 1) - 1]
-    elif t.is_string(plain) or t.is_large_string(plain):
-        odd += ["", "a text that no one declared " * 40]
-    elif t.is_list(plain) or t.is_large_list(plain):
-        odd += [[], [None]]
-    value = odd[int(rng.integers(0, len(odd)))]
-    made = pa.array([value], plain, from_pandas=False)
+    types = pa.types
+    extreme_values: list[Any] = [None] if field.nullable else [table.column(column.name)[row].as_py()]
+    if types.is_floating(plain):
+        extreme_values += [float("nan"), float("inf"), -1e300]
+    elif types.is_integer(plain):
+        extreme_values += [0, 2 ** (plain.bit_width - 1) - 1]
+    elif types.is_string(plain) or types.is_large_string(plain):
+        extreme_values += ["", "a text that no one declared " * 40]
+    elif types.is_list(plain) or types.is_large_list(plain):
+        extreme_values += [[], [None]]
+    value = extreme_values[int(rng.integers(0, len(extreme_values)))]
+    value_array = pa.array([value], plain, from_pandas=False)
     kind = "null" if value is None else "an extreme value"
-    return Edit(f"{kind} in column {column.name!r}", _replaced(table, row, {column.name: made}), row)
+    return Edit(f"{kind} in column {column.name!r}", _replace_row(table, row, {column.name: value_array}), row)
 
 
-def _layout(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
-    """Return the same rows in other chunks, which a file has as row groups, with dictionaries in another order."""
-    cut = int(rng.integers(1, table.num_rows)) if table.num_rows > 1 else 1
+def _change_layout(table: pa.Table, plan: Plan, rng: np.random.Generator) -> Edit:
+    """Return equal rows in other chunks, which a file has as row groups, with dictionaries in another order."""
+    chunk_end = int(rng.integers(1, table.num_rows)) if table.num_rows > 1 else 1
     columns = []
     for name in table.column_names:
         array = table.column(name).combine_chunks()
         if name in plan.names and pa.types.is_dictionary(array.type) and not array.type.ordered:
-            turned = array.dictionary.take(pa.array(range(len(array.dictionary))[::-1]))
+            reversed_entries = array.dictionary.take(pa.array(range(len(array.dictionary))[::-1]))
             indices = pc.subtract(len(array.dictionary) - 1, array.indices.cast(pa.int64())).cast(array.type.index_type)
-            array = pa.DictionaryArray.from_arrays(indices, turned)
-        columns.append(pa.chunked_array([array.slice(0, cut), array.slice(cut)]))
+            array = pa.DictionaryArray.from_arrays(indices, reversed_entries)
+        columns.append(pa.chunked_array([array.slice(0, chunk_end), array.slice(chunk_end)]))
     return Edit("the same rows in another layout", pa.table(columns, schema=table.schema), None)

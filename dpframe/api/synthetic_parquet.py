@@ -44,12 +44,13 @@ def drawn_file(
     sink = Sink(path, "snappy")
     estimates = Estimates(table)
     parts = synthetic_batches(estimates, n_rows, random_state, BATCH_ROWS)
-    with sink.publishing() as (file, describe), ExitStack() as opened:
+    with sink.publishing() as (file, describe), ExitStack() as stack:
         writer: Writer | None = None
         for part in parts:
+            # The schema is known with the first batch.
             if writer is None:
                 sink.check(part.schema)
-                writer = opened.enter_context(sink.open(file, part.schema))
+                writer = stack.enter_context(sink.open(file, part.schema))
             writer.write(part, BATCH_ROWS)
             count += part.num_rows
             if progress is not None:
@@ -60,14 +61,14 @@ def drawn_file(
 
 
 def fidelity(source: Any, plan: Plan | None = None) -> pd.DataFrame:
-    """Return what synthetic rows of a release hold, by column and pair of columns; see `Estimates.fidelity`.
+    """Return the fidelity of synthetic rows of a release, by column and pair of columns; see `Estimates.fidelity`.
 
     Parameters
     ----------
     source
         A frame, Arrow table or Parquet path that dpframe released.
     plan
-        The plan, where the table lost it.
+        The plan, if the table lost it.
 
     Returns
     -------

@@ -3,7 +3,7 @@
 A plan's errors follow from its noise, which is public: so they are known without data, and the search costs nothing.
 Measured tables are the cheap way to them. A table of noise σ costs μ² ∝ 1/σ², so that tables which all just meet their
 targets cost the least together if each has the part of μ² that its target asks for, and no search is needed for that.
-Where nothing is measured the columns' shares are moved towards the target that is farthest away, in turns.
+Without measured tables the columns' shares are moved towards the target that is farthest away, in turns.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ LARGEST = 10.0
 """An ε above which a promise says next to nothing: no target is worth it unless asked for."""
 
 _EXAMPLE = 'e.g. target={"region": 0.01, ("sex", "income"): 0.02, "age": 0.5}'
-_STEPS = 30
+_MAX_PLANS = 30
 """Plans that are tried at most."""
-_CLOSE = 3e-3
+_LOG_RATIO_TOLERANCE = 3e-3
 """Part by which the worst forecast may stay below its target, or ε above the least."""
-_LEAST = 1e-3
-_STEEPEST, _FLATTEST = -4.0, -0.1
+_LEAST_EPSILON = 1e-3
+_STEEPEST_SLOPE, _FLATTEST_SLOPE = -4.0, -0.1
 """Slopes that a secant may have."""
-_TURNS = 4
+_MAX_SHARE_ROUNDS = 4
 """Turns of moving shares and finding ε anew."""
-_NEAR = 1.002
+_EPSILON_RATIO_TOLERANCE = 1.002
 
 
 @dataclass(frozen=True)
@@ -82,39 +82,45 @@ class TargetPlans:
         of numbers or sets; for columns whose space is not known, for private inference has a budget of its own.
         """
         check_names(options)
-        most = check_epsilon(max_epsilon, "max_epsilon")
+        largest_epsilon = check_epsilon(max_epsilon, "max_epsilon")
         # Only to be checked: without tables, which at so large an ε may leave a capped row nothing, and without δ, with
         # which calibration takes long, unless something asks for it.
-        rows_alone = PlanOptions(**{**options, "measure": None})
-        request = Request(most, 0.0, None, rows_alone, release=False)
+        options_without_tables = PlanOptions(**{**options, "measure": None})
+        request = Request(largest_epsilon, 0.0, None, options_without_tables, release=False)
         table = of_persons(table, request, ReleaseBudget(None).choice)
         try:
-            valid = CheckedRequest.of(table, request, quiet=True)
+            checked_request = CheckedRequest.of(table, request, quiet=True)
         except ParameterError:
-            valid = CheckedRequest.of(table, replace(request, delta=delta), quiet=True)
-        if valid.plan is None:
-            left = [name for name in valid.names if name not in valid.spaces]
+            # Some mechanisms need a δ: the check is repeated with one.
+            checked_request = CheckedRequest.of(table, replace(request, delta=delta), quiet=True)
+        if checked_request.plan is None:
+            unknown_columns = [name for name in checked_request.names if name not in checked_request.spaces]
             raise ParameterError(
-                f"target needs the spaces of all columns, and those of {name_list(left)} are not known: declare "
+                f"target needs the spaces of all columns, and those of {name_list(unknown_columns)} are not known: "
+                "declare "
                 "spaces={…}, or take them from a plan that found them, spaces=plan"
             )
-        promise = promise_of(most, delta, table.n, quiet=True)
+        promise = promise_of(largest_epsilon, delta, table.n, quiet=True)
         wish = wish_of(checked(options) | {"n": table.n}, promise)
         if wish.is_default and table.n < FEWEST:
             wish = Wish(None)
         if not isinstance(target, Mapping) or not target:
             raise ParameterError(f"target must be a mapping of columns to standard errors, {_EXAMPLE}")
-        return cls(replace(valid, promise=promise, wish=wish), tuple(_read(target, valid.spaces)), most)
+        return cls(
+            replace(checked_request, promise=promise, wish=wish),
+            tuple(_parse_targets(target, checked_request.spaces)),
+            largest_epsilon,
+        )
 
     def plan_at(self, epsilon: float, shares: Mapping[str, float] | None = None) -> Plan:
         """Return the plan of an ε; tables are those that targets ask for, with noise in the targets' proportions."""
         options = dict(self.valid.options)
         if shares is not None:
             options["allocation"] = shares
-        return built(self.valid.spaces, Budget(epsilon, self.valid.promise.delta), options, self._wish)
+        return built(self.valid.spaces, Budget(epsilon, self.valid.promise.delta), options, self._workload)
 
     @cached_property
-    def _wish(self) -> Wish:
+    def _workload(self) -> Wish:
         """The tables that targets ask for, or none."""
         if self.valid.wish.measure is None:
             return self.valid.wish
@@ -127,77 +133,98 @@ class TargetPlans:
 
     @property
     def start(self) -> float:
-        """An ε to begin at: where tables alone meet the targets, by their noise, or 1."""
-        if not self._wish.goals:
+        """The first ε of the search: at which tables alone meet the targets, by their noise, or 1."""
+        if not self._workload.goals:
             return 1.0
         options = self.valid.options
-        mu = self._wish.met_from(self.valid.spaces, options["n"], options["contributions"])
-        return self._with_strength(math.log(mu)) if mu > 0 else 1.0
+        mu = self._workload.met_from(self.valid.spaces, options["n"], options["contributions"])
+        return self._epsilon_at_strength(math.log(mu)) if mu > 0 else 1.0
 
     @cached_property
-    def _highest(self) -> float:
+    def _highest_epsilon(self) -> float:
         """The largest ε, about, that has a plan: at a larger one tables may leave a capped row nothing."""
-        highest = self.most
-        while self.valid.options["local_epsilon"] is not None and highest > _LEAST:
-            if self._tried(highest, None) is not None:
+        epsilon = self.most
+        # Only a cap on a row's loss makes large ε impossible.
+        while self.valid.options["local_epsilon"] is not None and epsilon > _LEAST_EPSILON:
+            if self._try_plan(epsilon, None) is not None:
                 break
-            highest /= 1.2
-        return highest
+            epsilon /= 1.2
+        return epsilon
 
     def ratios(self, plan: Plan) -> dict[str, float]:
-        """Return every target's forecast error in parts of what it may be."""
+        """Return every target's forecast error over its allowed error."""
         return {
-            t.label: error / t.error for t, error in zip(self.targets, forecast_errors(plan, self.targets), strict=True)
+            statistic_target.label: error / statistic_target.error
+            for statistic_target, error in zip(self.targets, forecast_errors(plan, self.targets), strict=True)
         }
 
     def worst(self, plan: Plan | None) -> float:
-        """Return the largest of them."""
+        """Return the largest ratio of forecast to allowed error."""
         return math.inf if plan is None else max(self.ratios(plan).values())
 
-    def _tried(self, epsilon: float, shares: Mapping[str, float] | None) -> Plan | None:
+    def _try_plan(self, epsilon: float, shares: Mapping[str, float] | None) -> Plan | None:
         try:
             return self.plan_at(epsilon, shares)
         except ParameterError:  # too small for a column, or for tables
             return None
 
-    def _strength(self, epsilon: float) -> float:
-        """Return the logarithm of what an ε gives to divide, to which errors are all but inversely proportional."""
+    def _log_strength(self, epsilon: float) -> float:
+        """Return ln μ of an ε, or ln ε at δ = 0; errors are nearly proportional to 1/μ, or 1/ε."""
         delta = self.valid.promise.delta
         return math.log(promise_step(Budget(epsilon, delta)).mu if delta else epsilon)
 
     def least(self, shares: Mapping[str, float] | None = None, start: float | None = None) -> Plan | None:
-        """Return the plan of the least ε that just meets all targets, or None where none up to the most does.
+        """Return the plan of the least ε that meets all targets, or None if no ε up to the largest does.
 
         Errors fall about as 1/μ, so that a step by the worst ratio lands near; from there secants, which never leave
         the bracket known.
         """
-        bottom, top = self._strength(_LEAST), self._strength(self._highest)
-        low, high, last, best = (bottom, math.inf), (top, math.nan), (math.nan, math.nan), None
-        epsilon = min(max(self.start if start is None else start, _LEAST), self._highest)
-        x = self._strength(epsilon)
-        for _ in range(_STEPS):
-            plan = self._tried(epsilon, shares)
-            worst = self.worst(plan)
-            y = math.log(worst) if 0 < worst < math.inf else math.inf if worst else -math.inf
-            if y <= 0:
-                best, high = plan, (x, y)
-                if y >= -_CLOSE or x <= bottom:
+        lowest_strength, highest_strength = (
+            self._log_strength(_LEAST_EPSILON),
+            self._log_strength(self._highest_epsilon),
+        )
+        lower_point, upper_point, previous_point, best_plan = (
+            (lowest_strength, math.inf),
+            (highest_strength, math.nan),
+            (math.nan, math.nan),
+            None,
+        )
+        epsilon = min(max(self.start if start is None else start, _LEAST_EPSILON), self._highest_epsilon)
+        strength = self._log_strength(epsilon)
+        for _ in range(_MAX_PLANS):
+            plan = self._try_plan(epsilon, shares)
+            worst_ratio = self.worst(plan)
+            log_ratio = math.log(worst_ratio) if 0 < worst_ratio < math.inf else math.inf if worst_ratio else -math.inf
+            if log_ratio <= 0:
+                best_plan, upper_point = plan, (strength, log_ratio)
+                if log_ratio >= -_LOG_RATIO_TOLERANCE or strength <= lowest_strength:
                     break
             else:
-                low = (x, y)
-                if x >= top:
+                lower_point = (strength, log_ratio)
+                if strength >= highest_strength:
                     return None
-            if high[0] - low[0] < _CLOSE:
+            if upper_point[0] - lower_point[0] < _LOG_RATIO_TOLERANCE:
                 break
             # At ratio 0 nothing is unknown at any ε.
-            last, x = (x, y), bottom if y == -math.inf else _between((x, y), last, low, high)
-            epsilon = _LEAST if x <= bottom else self._highest if x >= top else self._with_strength(x)
-        return best
+            previous_point, strength = (
+                (strength, log_ratio),
+                lowest_strength
+                if log_ratio == -math.inf
+                else _next_strength((strength, log_ratio), previous_point, lower_point, upper_point),
+            )
+            epsilon = (
+                _LEAST_EPSILON
+                if strength <= lowest_strength
+                else self._highest_epsilon
+                if strength >= highest_strength
+                else self._epsilon_at_strength(strength)
+            )
+        return best_plan
 
-    def _with_strength(self, x: float) -> float:
+    def _epsilon_at_strength(self, strength: float) -> float:
         delta = self.valid.promise.delta
-        epsilon = step_epsilon(Step(math.exp(x), SLACK * delta), delta) if delta else math.exp(x)
-        return min(max(epsilon, _LEAST), self._highest)
+        epsilon = step_epsilon(Step(math.exp(strength), SLACK * delta), delta) if delta else math.exp(strength)
+        return min(max(epsilon, _LEAST_EPSILON), self._highest_epsilon)
 
     @cached_property
     def plan(self) -> Plan:
@@ -205,75 +232,84 @@ class TargetPlans:
 
         Raises `ParameterError` if no ε up to the most meets all targets: with the least error that each can have there.
         """
-        best, options = self.least(), self.valid.options
-        even = options.get("allocation", "uniform") == "uniform" and not options["groups"]
-        if self.valid.wish.measure is None and even:
-            best = self._with_shares(best)
-        if best is None:
-            raise ParameterError(self._out_of_reach())
-        return best
+        best_plan, options = self.least(), self.valid.options
+        has_even_shares = options.get("allocation", "uniform") == "uniform" and not options["groups"]
+        if self.valid.wish.measure is None and has_even_shares:
+            best_plan = self._move_shares(best_plan)
+        if best_plan is None:
+            raise ParameterError(self._unmet_targets_message())
+        return best_plan
 
-    def _with_shares(self, best: Plan | None) -> Plan | None:
+    def _move_shares(self, best_plan: Plan | None) -> Plan | None:
         """Move the columns' shares towards the targets that are farthest away, and find ε anew, in turns."""
         shares = dict.fromkeys(self.valid.spaces, 1 / len(self.valid.spaces))
-        for _ in range(_TURNS):
-            plan = best if best is not None else self._tried(self.most, shares)
+        for _ in range(_MAX_SHARE_ROUNDS):
+            plan = best_plan if best_plan is not None else self._try_plan(self.most, shares)
             if plan is None:
-                return best
+                return best_plan
             ratios = self.ratios(plan)
-            # Of what no target asks a hundredth of the largest share is enough.
+            # A column without a target needs only a hundredth of the largest share.
             pull = {
-                name: max([ratios[t.label] for t in self.targets if name in t.names], default=0.0) for name in shares
+                name: max([ratios[target.label] for target in self.targets if name in target.names], default=0.0)
+                for name in shares
             }
-            top = max(pull.values())
-            moved = {name: max(share * max(pull[name] / top, 0.1), 1e-4) for name, share in shares.items()}
-            total = math.fsum(moved.values())
-            shares = {name: share / total for name, share in moved.items()}
-            found = self.least(shares, start=None if best is None else best.epsilon)
-            if found is None:
+            largest_pull = max(pull.values())
+            new_shares = {
+                name: max(share * max(pull[name] / largest_pull, 0.1), 1e-4) for name, share in shares.items()
+            }
+            total = math.fsum(new_shares.values())
+            shares = {name: share / total for name, share in new_shares.items()}
+            next_plan = self.least(shares, start=None if best_plan is None else best_plan.epsilon)
+            if next_plan is None:
                 continue
-            if best is not None and found.epsilon * _NEAR > best.epsilon:
-                return min(found, best, key=lambda one: one.epsilon)
-            best = found
-        return best
+            if best_plan is not None and next_plan.epsilon * _EPSILON_RATIO_TOLERANCE > best_plan.epsilon:
+                return min(next_plan, best_plan, key=lambda candidate: candidate.epsilon)
+            best_plan = next_plan
+        return best_plan
 
-    def _out_of_reach(self) -> str:
-        plan = self._tried(self._highest, None)
-        where = f"at epsilon={self._highest:.3g}, the most that max_epsilon allows"
+    def _unmet_targets_message(self) -> str:
+        plan = self._try_plan(self._highest_epsilon, None)
+        place_text = f"at epsilon={self._highest_epsilon:.3g}, the most that max_epsilon allows"
         if plan is None:
-            return f"no plan of this table is possible {where}; raise max_epsilon"
+            return f"no plan of this table is possible {place_text}; raise max_epsilon"
         errors = forecast_errors(plan, self.targets)
-        missed = [
-            f"{t.label} {error:.3g} where {t.error:g} is asked"
-            for t, error in zip(self.targets, errors, strict=True)
-            if error > t.error
+        missed_targets = [
+            f"{target.label} {error:.3g} where {target.error:g} is asked"
+            for target, error in zip(self.targets, errors, strict=True)
+            if error > target.error
         ]
         return (
-            f"the targets cannot be met: {where}, the forecast standard errors are {'; '.join(missed)}; ask for "
+            f"the targets cannot be met: {place_text}, the forecast standard errors are {'; '.join(missed_targets)}; "
+            "ask for "
             "larger errors or fewer statistics, or raise max_epsilon"
         )
 
     def table(self) -> pd.DataFrame:
-        """Return a row per target: what was asked, the forecast, whether it binds, and ε if it were halved."""
+        """Return a row per target: its error, the forecast, whether it binds, and ε for half the error."""
         import pandas as pd
 
         plan, rows = self.plan, []
         errors = forecast_errors(plan, self.targets)
-        closest = self.worst(plan)
-        for t, error in zip(self.targets, errors, strict=True):
+        worst_ratio = self.worst(plan)
+        for target, error in zip(self.targets, errors, strict=True):
+            # Each target is halved alone: its price is the rise of ε.
             tighter = replace(
-                self, targets=tuple(replace(one, error=one.error / 2) if one is t else one for one in self.targets)
+                self,
+                targets=tuple(
+                    replace(other_target, error=other_target.error / 2) if other_target is target else other_target
+                    for other_target in self.targets
+                ),
             )
-            met = tighter.worst(plan) <= 1
-            found = plan if met else tighter.least(start=plan.epsilon * 1.5)
+            is_met = tighter.worst(plan) <= 1
+            halved_plan = plan if is_met else tighter.least(start=plan.epsilon * 1.5)
             rows.append(
                 {
-                    "columns": t.label,
-                    "statistic": t.statistic,
-                    "target": t.error,
+                    "columns": target.label,
+                    "statistic": target.statistic,
+                    "target": target.error,
                     "std_error": error,
-                    "binds": error / t.error > closest / 1.01,
-                    "epsilon_if_halved": math.nan if found is None else found.epsilon,
+                    "binds": error / target.error > worst_ratio / 1.01,
+                    "epsilon_if_halved": math.nan if halved_plan is None else halved_plan.epsilon,
                 }
             )
         return pd.DataFrame(rows).set_index("columns")
@@ -282,47 +318,51 @@ class TargetPlans:
 _Point = tuple[float, float]
 
 
-def _between(new: _Point, last: _Point, low: _Point, high: _Point) -> float:
-    """Return where to try next: by a straight line through the last two points, else by a slope of −1."""
-    x, y = new
+def _next_strength(new_point: _Point, previous_point: _Point, lower_point: _Point, upper_point: _Point) -> float:
+    """Return the next strength to try: by a straight line through the last two points, else by a slope of −1."""
+    x, y = new_point
     if math.isfinite(y):
-        rise, run = y - last[1], x - last[0]
-        slope = min(max(rise / run, _STEEPEST), _FLATTEST) if math.isfinite(rise) and abs(run) > 1e-6 else -1.0
-        guess = x + (-_CLOSE / 2 - y) / slope
-        if y > 0 and math.isnan(high[1]):
-            return min(max(guess, low[0] + _CLOSE), high[0])
-        if low[0] + 1e-4 < guess < high[0] - 1e-4:
+        rise, run = y - previous_point[1], x - previous_point[0]
+        # Bounded slopes keep a step finite between nearly equal points.
+        slope = (
+            min(max(rise / run, _STEEPEST_SLOPE), _FLATTEST_SLOPE) if math.isfinite(rise) and abs(run) > 1e-6 else -1.0
+        )
+        guess = x + (-_LOG_RATIO_TOLERANCE / 2 - y) / slope
+        if y > 0 and math.isnan(upper_point[1]):
+            return min(max(guess, lower_point[0] + _LOG_RATIO_TOLERANCE), upper_point[0])
+        if lower_point[0] + 1e-4 < guess < upper_point[0] - 1e-4:
             return guess
-    return (low[0] + high[0]) / 2
+    return (lower_point[0] + upper_point[0]) / 2
 
 
-def _read(target: Mapping[Any, Any], spaces: Mapping[str, Space]) -> Iterator[StatisticTarget]:
-    seen: set[frozenset[str]] = set()
+def _parse_targets(target: Mapping[Any, Any], spaces: Mapping[str, Space]) -> Iterator[StatisticTarget]:
+    target_sets: set[frozenset[str]] = set()
     for key, error in target.items():
         names = (key,) if isinstance(key, str) else key
         if not isinstance(names, tuple) or not names or not all(isinstance(name, str) for name in names):
             raise ParameterError(f"target must name columns, and tuples of them, {_EXAMPLE}")
-        stray = [name for name in names if name not in spaces]
-        if stray:
+        unknown_names = [name for name in names if name not in spaces]
+        if unknown_names:
             raise ParameterError(
-                f"target names {stray[0]!r}, which is not a column to randomise; these are {name_list(list(spaces))}"
+                f"target names {unknown_names[0]!r}, which is not a column to randomise; these are "
+                f"{name_list(list(spaces))}"
             )
-        if frozenset(names) in seen or len(set(names)) < len(names):
+        if frozenset(names) in target_sets or len(set(names)) < len(names):
             raise ParameterError(f"target names {tuple_label(names)} twice; name it once")
-        seen.add(frozenset(names))
-        number = (
+        target_sets.add(frozenset(names))
+        is_valid_error = (
             isinstance(error, int | float | np.number)
             and not isinstance(error, bool)
             and math.isfinite(error)
             and error > 0
         )
-        if not number:
+        if not is_valid_error:
             raise ParameterError(f"target of {tuple_label(names)} must be a standard error above 0")
-        ordered = tuple(name for name in spaces if name in names)
-        yield StatisticTarget(ordered, _statistic(names, spaces), float(error))
+        ordered_names = tuple(name for name in spaces if name in names)
+        yield StatisticTarget(ordered_names, _target_statistic(names, spaces), float(error))
 
 
-def _statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> str:
+def _target_statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> str:
     if len(names) == 1:
         space = spaces[names[0]]
         if space.holds_sets:
@@ -367,7 +407,7 @@ def check_alone(epsilon: Any, target: Any, *account: Any) -> None:
         raise ParameterError(f"max_epsilon goes with target, {_EXAMPLE}; else give epsilon")
     if epsilon is not None:
         raise ParameterError("target finds epsilon; give one or the other (max_epsilon=… bounds what is found)")
-    if any(given is not None for given in account):
+    if any(argument is not None for argument in account):
         raise ParameterError("target costs nothing, as all spaces must be known; leave ledger and dataset out")
 
 

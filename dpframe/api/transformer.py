@@ -68,11 +68,11 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     plan_ : Plan
-        What every transform does.
+        The plan of every transform.
     n_features_in_ : int
         Columns of the input.
     feature_names_in_ : array of str
-        Their names, where they have some; columns of an array are called x0, x1, ….
+        Names of the input's columns, if it has some; columns of an array are called x0, x1, ….
 
     Raises
     ------
@@ -85,16 +85,16 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    *Whom it protects.* A row, or ``contributions`` rows of a person. There is no ``privacy_id``, as a transformer keeps
+    *Privacy unit.* A row, or ``contributions`` rows of a person. There is no ``privacy_id``, as a transformer keeps
     every row: to choose rows of each person, release with `sanitize` beforehand and learn from `synthesize`.
 
-    *What comes out.* A table comes back as its own kind with its plan (``.dp`` works on a DataFrame), under
+    *Output.* A table comes back as its own kind with its plan (``.dp`` works on a DataFrame), under
     a fresh index; an array comes back as an array. With ``set_output(transform="pandas")`` a DataFrame
     comes out for any input and keeps the input's index, by which scikit-learn lines up columns and
     targets; an index other than a plain `RangeIndex` is copied unprotected then: a `PrivacyLeakWarning` says so, and
     so does the plan of that release (``keeps_index``).
 
-    *What is spent.* ``fit`` by itself spends only if it infers spaces privately. Every transform is a release of its
+    *Spends.* ``fit`` by itself spends only if it infers spaces privately. Every transform is a release of its
     rows: ``fit_transform`` and a later ``transform`` of the same rows add up to 2ε less one inference (the very
     same seeded release, repeated, adds nothing); two sanitizers in a `ColumnTransformer` add up, too, also for
     different columns; disjoint folds do not. A grid search over 3 values with 5 folds fits or scores on every row 15
@@ -187,11 +187,12 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         account = OpenAccount.of(self.ledger, self.dataset)
         self._names: list[str] | None = None
-        table = self._read(X, reset=True)
+        table = self._read_table(X, reset=True)
         frame = wrap(table)
-        options = self._options(frame.names)
+        options = self._named_options(frame.names)
         mark = repr(options).encode()
         if self.plan is None:
+            # A pipeline's rows must stay in line with its targets.
             options["shuffle"] = False
         request = Request(self.epsilon, self.delta, self.plan, options, release=False)
         if request.plan is not None and request.plan.shuffle:
@@ -200,7 +201,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         if request.plan is not None and request.plan.sample is not None:
             raise ParameterError("plan releases a sample of the rows, but a pipeline's targets are all there")
-        budget = _StepBudget(account, step=self, labels=_labels(table, X), mark=mark)
+        budget = _StepBudget(account, step=self, labels=_row_labels(table, X), mark=mark)
         self.plan_ = carry_out(frame, request, budget, lambda _, ready: ready.plan)
         self._names = frame.names
         return self
@@ -219,94 +220,95 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "plan_")
         account, plan = OpenAccount.of(self.ledger, self.dataset), self.plan_
-        table = self._read(X, reset=False)
-        kept = self._gives_pandas() and isinstance(X, pd.DataFrame) and not _is_plain(X.index)
-        if kept:
+        table = self._read_table(X, reset=False)
+        keeps_index = self._outputs_pandas() and isinstance(X, pd.DataFrame) and not _is_plain(X.index)
+        if keeps_index:
             warn(
                 "the output keeps the input's index, which is copied unprotected; reset_index(drop=True) before, or "
                 "leave set_output at its default",
                 PrivacyLeakWarning,
             )
             plan = replace(plan, keeps_index=True)
-        frame = wrap(table.set_axis(X.index) if kept else table)
-        budget = _StepBudget(account, step=self, labels=_labels(table, X), mark=plan.digest)
-        out = carry_out(frame, Request(plan=plan), budget, drawn)
-        if table is X or (self._gives_pandas() and isinstance(out, pd.DataFrame)):
-            return out
-        return out.to_numpy(dtype=table.dtypes.iloc[0])
+        frame = wrap(table.set_axis(X.index) if keeps_index else table)
+        budget = _StepBudget(account, step=self, labels=_row_labels(table, X), mark=plan.digest)
+        release = carry_out(frame, Request(plan=plan), budget, drawn)
+        if table is X or (self._outputs_pandas() and isinstance(release, pd.DataFrame)):
+            return release
+        return release.to_numpy(dtype=table.dtypes.iloc[0])
 
-    def _seeded(self, what: bytes, columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    def _derive_key(self, stage: bytes, columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
         """Return a key derived from the seed and from the data, so that two folds under one seed differ."""
         warn(
             "noise is derived from random_state and the data, and somebody who guesses both can confirm them; leave "
             "random_state out for a release",
             SeededReleaseWarning,
         )
-        derived = hmac.new(check_random_state(self.random_state).bytes(32), what, hashlib.sha256)
+        mac = hmac.new(check_random_state(self.random_state).bytes(32), stage, hashlib.sha256)
         for name, column in columns.items():
             for part in (name.encode(), np.ascontiguousarray(column).tobytes()):
-                derived.update(len(part).to_bytes(8, "little"))
-                derived.update(part)
-        return derived.digest()
+                # Lengths come first, so that no other columns give equal bytes.
+                mac.update(len(part).to_bytes(8, "little"))
+                mac.update(part)
+        return mac.digest()
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """Return the names of the output's columns: those of the input without the dropped ones."""
+        """Return the names of the output's columns: the input's names without the dropped ones."""
         check_is_fitted(self, "plan_")
         names = super().get_feature_names_out(input_features)
         assert self._names is not None
-        kept = [name not in self.plan_.drop for name in self._names]
-        return np.asarray(names, dtype=object)[kept]
+        is_released = [name not in self.plan_.drop for name in self._names]
+        return np.asarray(names, dtype=object)[is_released]
 
-    def _read(self, X: Any, *, reset: bool) -> Any:
+    def _read_table(self, X: Any, *, reset: bool) -> Any:
         """Return X as a table with the columns' names, checked as scikit-learn does."""
-        named = hasattr(X, "column_names") or hasattr(X, "columns")
-        if named and (reset or self._names is None or hasattr(self, "feature_names_in_")):
+        has_names = hasattr(X, "column_names") or hasattr(X, "columns")
+        if has_names and (reset or self._names is None or hasattr(self, "feature_names_in_")):
             if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
                 raise ParameterError("X has a column name twice; names must be unique")
             validate_data(self, X, skip_check_array=True, reset=reset)
             return X
-        fault = None
+        clean_error = None
         try:
             array = validate_data(
-                self, _as_floats(X), dtype="numeric", ensure_all_finite=self._finite(reset), reset=reset
+                self, _to_float_objects(X), dtype="numeric", ensure_all_finite=self._finite_check(reset), reset=reset
             )
         except (TypeError, ValueError) as error:
-            fault = _without_values(error)
-        if fault is not None:  # out here, for what is raised within keeps the error, which may quote values
-            raise fault
+            clean_error = _redact_error(error)
+        if clean_error is not None:  # out here, for what is raised within keeps the error, which may quote values
+            raise clean_error
         names = [f"x{i}" for i in range(array.shape[1])] if reset or self._names is None else self._names
         return pd.DataFrame(array, columns=names)
 
-    def _options(self, names: list[str]) -> PlanOptions:
-        """Return the options that were given, with columns by name where they are by number, or all at once."""
-        given = {name: getattr(self, name) for name in DEFAULTS if hasattr(self, name)}
-        options = {name: value for name, value in given.items() if not _is_same(value, DEFAULTS[name])}
+    def _named_options(self, names: list[str]) -> PlanOptions:
+        """Return the options that differ from defaults, with columns by name instead of number."""
+        arguments = {name: getattr(self, name) for name in DEFAULTS if hasattr(self, name)}
+        options = {name: value for name, value in arguments.items() if not _is_default(value, DEFAULTS[name])}
         for option in ("drop", "passthrough"):
             if option in options and not isinstance(options[option], str):
-                options[option] = [_name_of(key, names, option) for key in options[option]]
+                options[option] = [_column_name(key, names, option) for key in options[option]]
         for option in ("spaces", "mechanisms", "allocation"):
-            if isinstance(draft := options.get(option), DraftedSpaces):
-                options[option] = draft.renamed(partial(_name_of, names=names, option=option))
+            if isinstance(drafted_spaces := options.get(option), DraftedSpaces):
+                options[option] = drafted_spaces.renamed(partial(_column_name, names=names, option=option))
             elif isinstance(options.get(option), Mapping):
-                options[option] = {_name_of(key, names, option): value for key, value in options[option].items()}
+                options[option] = {_column_name(key, names, option): value for key, value in options[option].items()}
         if "groups" in options and not isinstance(options["groups"], str):
-            options["groups"] = [_name_of(tuple(group), names, "groups") for group in options["groups"]]
+            options["groups"] = [_column_name(tuple(group), names, "groups") for group in options["groups"]]
         if "measure" in options and isinstance(options["measure"], list | tuple):
             tables = [tuple(table) if isinstance(table, list) else table for table in options["measure"]]
-            options["measure"] = [_name_of(table, names, "measure") for table in tables]
+            options["measure"] = [_column_name(table, names, "measure") for table in tables]
         spaces = options.get("spaces")
         if spaces is not None and not isinstance(spaces, Mapping | Plan):
             left_out = {*options.get("drop", ()), *options.get("passthrough", ())}
             options["spaces"] = {name: spaces for name in names if name not in left_out}
         return cast(PlanOptions, options)
 
-    def _gives_pandas(self) -> bool:
+    def _outputs_pandas(self) -> bool:
         """Return whether ``set_output``, or scikit-learn's configuration, asks for DataFrames."""
         config = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
         return bool(config == "pandas")
 
-    def _finite(self, reset: bool) -> bool | str:
-        """Return what scikit-learn is to ask of arrays: nothing where a refusal would reveal a value."""
+    def _finite_check(self, reset: bool) -> bool | str:
+        """Return scikit-learn's check of finite values: none if a refusal would reveal a value."""
         plan = self.plan if reset else self.plan_
         if isinstance(plan, Plan):
             inferred = plan.inferred is not None
@@ -339,7 +341,7 @@ class Sanitizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 @dataclass
 class _StepBudget(ReleaseBudget):
-    """Pays for a step; without a ledger it counts what the rows of this process went through.
+    """The budget of a step; without a ledger it counts the releases of this process's rows.
 
     With a ``random_state`` the key is derived from it and from the data. ``mark`` distinguishes requests of one seed
     over the same data: those of one mark draw the same noise.
@@ -351,7 +353,7 @@ class _StepBudget(ReleaseBudget):
     mark: bytes = field(kw_only=True, repr=False)
 
     def cost(self, plan: Plan) -> Cost:
-        """Return what a release costs without the inference of ``fit``, which is counted on its own."""
+        """Return the cost of a release without the inference of ``fit``, which is counted on its own."""
         if self.account is None and self.step.plan is None:
             return Cost(plan.released, unit=plan.unit)
         return super().cost(plan)
@@ -361,26 +363,26 @@ class _StepBudget(ReleaseBudget):
         assert isinstance(table, Frame)
         if self.step.random_state is not None:
             data = dict(column_hashes(table, table.names)) if what == INFERENCE else codes
-            self.ready = self.step._seeded(b"fit" if what == INFERENCE else b"transform", data)
+            self.ready = self.step._derive_key(b"fit" if what == INFERENCE else b"transform", data)
         if self.account is not None:
             return super().pay(table, what, cost, codes)
-        same = None if self.ready is None else self.ready + repr(cost.budget).encode() + self.mark
-        _SPENT.watch(table, self.labels, cost.budget, same, inference=what == INFERENCE)
+        noise_id = None if self.ready is None else self.ready + repr(cost.budget).encode() + self.mark
+        _RELEASED_ROWS.watch(table, self.labels, cost.budget, noise_id, inference=what == INFERENCE)
         return None
 
 
-def _as_floats(X: Any) -> Any:
-    """Return what has no type of its own, a list or an array of objects, as objects that scikit-learn reads as floats.
+def _to_float_objects(X: Any) -> Any:
+    """Return an untyped input, a list or an array of objects, as objects that scikit-learn reads as floats.
 
     The type that NumPy gives a list follows its values: one fraction would make floats of all whole numbers.
     """
     if not isinstance(X, list | tuple) and not (isinstance(X, np.ndarray) and X.dtype == object):
         return X
     objects = np.asarray(X, dtype=object)
-    return np.frompyfunc(_held, 1, 1)(objects) if objects.ndim else objects
+    return np.frompyfunc(_overflow_to_infinity, 1, 1)(objects) if objects.ndim else objects
 
 
-def _held(value: Any) -> Any:
+def _overflow_to_infinity(value: Any) -> Any:
     """Return whole numbers that no float holds as infinite."""
     return floated(value) if isinstance(value, int) else value
 
@@ -389,32 +391,36 @@ class _ObjectsError(ParameterError, TypeError):
     """An array of objects that are no numbers, which scikit-learn's conventions call an error of type."""
 
 
-_TYPED = "pass a DataFrame, each of whose columns has a type"
+_TYPES_ADVICE = "pass a DataFrame, each of whose columns has a type"
 
 
-def _without_values(error: Exception) -> Exception:
-    """Return an error of scikit-learn without what it quotes: arrays of a wrong shape or type, and text."""
-    first, *more = str(error).split("\n")
-    if first.startswith("float() argument"):
-        return _ObjectsError(f"X is an array with objects, whose every argument must be a string or a number; {_TYPED}")
+def _redact_error(error: Exception) -> Exception:
+    """Return an error of scikit-learn without quoted values: arrays of a wrong shape or type, and text."""
+    first_line, *further_lines = str(error).split("\n")
+    if first_line.startswith("float() argument"):
+        return _ObjectsError(
+            f"X is an array with objects, whose every argument must be a string or a number; {_TYPES_ADVICE}"
+        )
     if isinstance(error, TypeError):
-        return TypeError(first)
-    if "could not convert" in first:
-        return ParameterError(f"X is an array with text; {_TYPED}")
-    advice = more[-1].rstrip(".") if more and more[-1].startswith("Reshape your data") else ""
-    if "contains NaN" in first:
+        return TypeError(first_line)
+    if "could not convert" in first_line:
+        return ParameterError(f"X is an array with text; {_TYPES_ADVICE}")
+    advice = (
+        further_lines[-1].rstrip(".") if further_lines and further_lines[-1].startswith("Reshape your data") else ""
+    )
+    if "contains NaN" in first_line:
         advice = "declare Nullable(…), or pass nulls='impute'"
-    return ParameterError("; ".join(filter(None, [first.rstrip(".:"), advice])))
+    return ParameterError("; ".join(filter(None, [first_line.rstrip(".:"), advice])))
 
 
-def _is_same(value: Any, default: Any) -> bool:
+def _is_default(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and value == default)
 
 
-def _name_of(key: Any, names: list[str], option: str) -> Any:
+def _column_name(key: Any, names: list[str], option: str) -> Any:
     """Return the name of a column given by name or number, or the names of several."""
     if isinstance(key, tuple):
-        return tuple(_name_of(part, names, option) for part in key)
+        return tuple(_column_name(part, names, option) for part in key)
     if isinstance(key, bool) or not isinstance(key, int | np.integer):
         return key
     if not 0 <= key < len(names):
@@ -427,10 +433,10 @@ def _is_plain(index: pd.Index[Any]) -> bool:
     return isinstance(index, pd.RangeIndex) and (index.start, index.step, index.name) == (0, 1, None)
 
 
-def _labels(table: Any, X: Any) -> pd.Index | None:
+def _row_labels(table: Any, X: Any) -> pd.Index | None:
     """Return the labels by which the rows of a DataFrame differ."""
     return table.index if isinstance(table, pd.DataFrame) and table is X else None
 
 
-_SPENT = ReleasedRows()
+_RELEASED_ROWS = ReleasedRows()
 """The rows that this process released without a ledger."""

@@ -39,7 +39,7 @@ from dpframe.tables.table import Table, engine_of
 
 @contextmanager
 def opened(source: Any, id: str | None = None) -> Iterator[Table]:
-    """Give a table of any kind as planning reads it."""
+    """Yield a table of any kind in the form that planning reads."""
     engine = engine_of(source)
     if engine is not None:
         yield engine.open_table(source, id)
@@ -177,7 +177,7 @@ def sanitize(
     ledger, dataset
         A `Ledger`, or its path, and the dataset in it from which the release spends, before any noise is drawn. Or
         only ``ledger``, as ``Ledger(…).account(dataset, part)``, where the table holds only the rows of a part of the
-        dataset: a directory for each value of a public key, released one by one, costs what the dearest of them does.
+        dataset: a directory for each value of a public key, released one by one, costs as much as the dearest of them.
         Parts must have no person in common: that they have not is taken on trust, as a ledger holds no rows. The same
         table as two parts is warned of within a process, and refused under one ``key``. With ``target``
         a job that is interrupted keeps its key in the ledger's folder: repeated over the same input and plan it costs
@@ -202,7 +202,7 @@ def sanitize(
     -------
     Without ``target`` a table of the same kind (of files a pandas DataFrame, of streams a pyarrow Table), with the
     same columns (except those dropped) and dtypes, in shuffled order unless ``shuffle=False``, which carries its plan
-    (except polars; see `write`). With ``target`` what the release says about itself, a `ReleaseInfo`.
+    (except polars; see `write`). With ``target`` the release's description, a `ReleaseInfo`.
 
     Raises
     ------
@@ -224,40 +224,44 @@ def sanitize(
     >>> safe.shape, safe.index.name
     ((1000, 2), 'shuffled')
     """
-    path = _target_of(target)
+    path = _target_path(target)
     engine = engine_of(source)
     if engine is not None:
-        account: Any = {"ledger": ledger, "dataset": dataset}
-        how: Any = {"epsilon": epsilon, "delta": delta, "id": id, "key": key, "compression": compression}
-        return engine.sanitize(source, plan, path, **how, **account, **options)
+        ledger_options: Any = {"ledger": ledger, "dataset": dataset}
+        engine_options: Any = {"epsilon": epsilon, "delta": delta, "id": id, "key": key, "compression": compression}
+        return engine.sanitize(source, plan, path, **engine_options, **ledger_options, **options)
     _check_no_id(id)
-    request, paid = Request(epsilon, delta, plan, options), OpenAccount.of(ledger, dataset, runs=path is not None)
+    request, open_account = (
+        Request(epsilon, delta, plan, options),
+        OpenAccount.of(ledger, dataset, runs=path is not None),
+    )
     writing = Writing(batch_rows, threads, compression, progress)
     if path is None:
-        budget = ReleaseBudget(paid, key)
+        budget = ReleaseBudget(open_account, key)
         if not isinstance(source, str | Path):
             return carry_out(wrap(source), request, budget, drawn)
-        if paid is not None and key is not None:
+        if open_account is not None and key is not None:
             raise ParameterError("key and ledger do not go together for files: leave key out, or name a target")
         # By way of a file of its own, which has released rows only.
         with tempfile.TemporaryDirectory(prefix="dpframe-") as folder, staged(source, Path(folder)) as table:
-            written = Path(folder) / "release.parquet"
-            _written(table, written, request, budget, writing)
-            return read(written)
+            release_path = Path(folder) / "release.parquet"
+            _write_release(table, release_path, request, budget, writing)
+            return read(release_path)
     check_place(path)
-    before = done_before(path, request, paid)
-    if before is not None:
-        warn(before.line, RepeatedReleaseWarning)
-        return before.info
+    # Before the source is read: a run that is done may have lost its input.
+    earlier_run = done_before(path, request, open_account)
+    if earlier_run is not None:
+        warn(earlier_run.line, RepeatedReleaseWarning)
+        return earlier_run.info
     if isinstance(source, pd.DataFrame):
-        return _frame_written(source, Sink(path, compression), request, paid, key)
+        return _write_frame_release(source, Sink(path, compression), request, open_account, key)
     with staged(source, path.parent) as table:
         check_target(path, table)
-        with budget_of_input(table.digest, path, request, paid, key, table.keyed_digest) as budget:
-            return budget.done(_written(table, path, request, budget, writing))
+        with budget_of_input(table.digest, path, request, open_account, key, table.keyed_digest) as budget:
+            return budget.done(_write_release(table, path, request, budget, writing))
 
 
-def _target_of(target: Any) -> Path | None:
+def _target_path(target: Any) -> Path | None:
     if target is None:
         return None
     if not isinstance(target, str | Path):
@@ -268,7 +272,7 @@ def _target_of(target: Any) -> Path | None:
     return Path(target)
 
 
-def _leaving(names: Sequence[str], request: Request) -> list[str]:
+def _released_columns(names: Sequence[str], request: Request) -> list[str]:
     """Return the columns that a request does not leave out by name."""
     options, plan = request.options, request.plan
     drop = (options.get("drop") or ()) if plan is None else plan.drop
@@ -276,57 +280,62 @@ def _leaving(names: Sequence[str], request: Request) -> list[str]:
     return [name for name in names if name not in drop and name != person]
 
 
-def _written(table: FileInput, path: Path, request: Request, budget: ReleaseBudget, writing: Writing) -> ReleaseInfo:
-    """Write the release of files, or of a stream, and return what it says about itself."""
+def _write_release(
+    table: FileInput, path: Path, request: Request, budget: ReleaseBudget, writing: Writing
+) -> ReleaseInfo:
+    """Write the release of files, or of a stream, and return its description."""
     sink = Sink(path, writing.compression)
-    sink.check(table.schema.field(name) for name in _leaving(table.names, request))
-    shown = writing.progress or (lambda done, total: None)
+    sink.check(table.schema.field(name) for name in _released_columns(table.names, request))
+    show_progress = writing.progress or (lambda done, total: None)
     threads = usual_threads() if writing.threads is None else writing.threads
 
-    def converted(chosen: FileInput, ready: Ready) -> ReleaseInfo:
-        rows = Conversion(chosen, ready.plan, ready.own, ready.key, writing.batch_rows, shown, threads, ready.part)
+    def convert(chosen_table: FileInput, ready: Ready) -> ReleaseInfo:
+        rows = Conversion(
+            chosen_table, ready.plan, ready.own, ready.key, writing.batch_rows, show_progress, threads, ready.part
+        )
         with sink.publishing() as (file, describe):
             info = rows.run(file, sink)
             describe(info.to_json())
         return info
 
-    return carry_out(table, request, budget, converted)
+    return carry_out(table, request, budget, convert)
 
 
-def _frame_written(
+def _write_frame_release(
     source: pd.DataFrame, sink: Sink, request: Request, account: OpenAccount | None, key: bytes | None
 ) -> ReleaseInfo:
-    """Write the release of a frame in memory, and return what it says about itself."""
+    """Write the release of a frame in memory, and return its description."""
     frame = wrap(source)
+    # A public digest: names and the number of rows; values enter only under the key.
     facts = repr((frame.names, frame.n)).encode()
 
-    def keyed(key: bytes) -> bytes:
-        # What has no digest is not known again, so that an interrupted run of it cannot be repeated.
+    def digest_frame(key: bytes) -> bytes:
+        # A table without a digest is not recognised, so that its interrupted run cannot be repeated.
         return table_digest(frame, {}, key) or secrets.token_bytes(32)
 
-    def opened(spaces: Mapping[str, Space]) -> list[pa.Field]:
+    def object_fields(spaces: Mapping[str, Space]) -> list[pa.Field]:
         # Objects have the type of their space.
         fields = frame.fields([name for name in spaces if name in frame.names])
         return [pa.field(field.name, spaces[field.name].natural_type) for field in fields if is_open(field.type)]
 
-    def fits(checked: CheckedRequest) -> None:
-        # The entries of a categorical follow the rows; what passes through is public.
-        typed = [name for name in checked.randomised if not isinstance(source[name].dtype, pd.CategoricalDtype)]
-        for part in (source.iloc[:0][typed], source[list(checked.passthrough)]):
+    def check_sink(checked: CheckedRequest) -> None:
+        # The entries of a categorical follow the rows; columns that pass through are public.
+        typed_names = [name for name in checked.randomised if not isinstance(source[name].dtype, pd.CategoricalDtype)]
+        for part in (source.iloc[:0][typed_names], source[list(checked.passthrough)]):
             sink.check(as_table(part).schema)
-        sink.check(opened(checked.spaces))
+        sink.check(object_fields(checked.spaces))
 
-    with budget_of_input(lambda: facts, sink.path, request, account, key, keyed) as budget:
+    with budget_of_input(lambda: facts, sink.path, request, account, key, digest_frame) as budget:
 
-        def written(chosen: Frame, ready: Ready) -> ReleaseInfo:
-            safe = drawn(chosen, ready)
-            # What inference finds objects to be is known when it is paid for: what the format cannot hold is text.
-            for field in opened(ready.plan.spaces):
+        def write_release(chosen_frame: Frame, ready: Ready) -> ReleaseInfo:
+            safe = drawn(chosen_frame, ready)
+            # The inferred type of objects is known only after payment: values that the format cannot hold become text.
+            for field in object_fields(ready.plan.spaces):
                 if not sink.holds(field):
                     safe[field.name] = safe[field.name].astype(object).map(written_text, na_action="ignore")
             return write(safe, sink.path, compression=sink.compression)
 
-        return budget.done(carry_out(frame, request, budget, written, fits))
+        return budget.done(carry_out(frame, request, budget, write_release, check_sink))
 
 
 def sanitize_parquet(
@@ -345,7 +354,7 @@ def sanitize_parquet(
 
     Returns
     -------
-    What the release says about itself.
+    The release's description.
 
     Raises
     ------
@@ -358,15 +367,15 @@ def sanitize_parquet(
     return info
 
 
-_keywords = inspect.signature(sanitize).parameters.values()
+_sanitize_parameters = inspect.signature(sanitize).parameters.values()
 vars(sanitize_parquet)["__signature__"] = inspect.Signature(
-    [one.replace(default=one.empty) if one.name == "target" else one for one in _keywords],
+    [p.replace(default=p.empty) if p.name == "target" else p for p in _sanitize_parameters],
     return_annotation="ReleaseInfo",
 )
 
 
 def read_parquet(path: str | Path, columns: list[str] | None = None) -> pd.DataFrame:
-    """Read a release, or any Parquet file, directory or glob, into pandas: `read` of it.
+    """Read a release, or any Parquet file, directory or glob, into pandas, as `read` does.
 
     Raises
     ------
@@ -380,12 +389,12 @@ EXAMPLES = {
     "plan": 'plan(epsilon=1, spaces={"age": (0, 120)})',
     "sanitize": 'sanitize(epsilon=1, spaces={"age": (0, 120)})',
 }
-"""What to write, for who wrote what no signature takes."""
+"""Examples of correct calls, which errors of misfit calls quote."""
 
 
 @refusing_misfit_calls(EXAMPLES)
 class FrameVerbs:
-    """What every frame can be asked: `plan` and `sanitize`."""
+    """Methods of every frame: `plan` and `sanitize`."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         # pandas does not cache accessors any more: no state but the frame.

@@ -39,7 +39,7 @@ RANDOM = {
 
 @pytest.fixture(autouse=True)
 def _fresh_account(monkeypatch):
-    monkeypatch.setattr(transformer, "_SPENT", ReleasedRows())
+    monkeypatch.setattr(transformer, "_RELEASED_ROWS", ReleasedRows())
 
 
 def numbers(n=200, seed=0):

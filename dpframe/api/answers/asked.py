@@ -29,7 +29,7 @@ from dpframe.totals.counts import Codes
 
 ROWS = 1 << 16
 """Rows that are counted at a time."""
-_SMALL = 1 << 24
+_LARGEST_RESPONSE_SPACE = 1 << 24
 """Codes up to which any space has randomised response, the channel that is made fastest."""
 
 
@@ -44,18 +44,18 @@ class QueryColumn:
     def of(cls, field: Field, declared: Mapping[str, Any]) -> QueryColumn:
         """Take the declared space of a column, or the one that its type says."""
         name = field.name
-        known = declared_space(field, declared) if name in declared else from_type(field)
-        if known is None:
+        space = declared_space(field, declared) if name in declared else from_type(field)
+        if space is None:
             raise ParameterError(
                 f"column {name_list([name])} has no space, which questions need; pass "
                 f"spaces={{{name!r}: {placeholder(field.type)}}} (Nullable(…) around a space keeps nulls)"
             )
-        if (known.code_words and not known.holds_sets) or len(known.sizes) > 1:
+        if (space.code_words and not space.holds_sets) or len(space.sizes) > 1:
             raise ParameterError(
-                f"column {name_list([name])} holds {known.noun if known.code_words else 'tuples'}, which questions do "
+                f"column {name_list([name])} holds {space.noun if space.code_words else 'tuples'}, which questions do "
                 "not count; release the table, and ask its estimates"
             )
-        return cls(field, known)
+        return cls(field, space)
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ class QueryColumn:
 
     @cached_property
     def coded(self) -> Space:
-        """The space in which null, and what the column's own space cannot hold, is one code past the last."""
+        """The space with one code past the last: for null, and for values that the declared space cannot hold."""
         return self.space if self.space.has_null else Nullable(self.space)
 
     @property
@@ -81,14 +81,14 @@ class QueryColumn:
     @cached_property
     def column(self) -> Column:
         """The column for axes and conditions, which use only its name and space: the channel is a placeholder."""
-        tag = "randomized_response" if self.space.size <= _SMALL else None
+        tag = "randomized_response" if self.space.size <= _LARGEST_RESPONSE_SPACE else None
         return Column(self.name, self.space, mechanism_for(self.space, 1.0, 0.0, tag))
 
     @property
     def facts(self) -> dict[str, str]:
-        """What is said of an answer about its values, by its space and type and never by its rows.
+        """Facts about the values of an answer, by the column's space and type and never by its rows.
 
-        ``nulls`` is ``"middle"`` where a null may count as that, ``outside`` ``"bound"`` where values beyond the bounds
+        ``nulls`` is ``"middle"`` if a null may count as the middle, ``outside`` ``"bound"`` if values beyond the bounds
         count as the bound.
         """
         bounded = not self.space.is_listed and not self.space.holds_sets
@@ -96,9 +96,9 @@ class QueryColumn:
         return nulls | ({"outside": "bound"} if bounded else {})
 
     def numeric(self, question: str, times: bool = True) -> QueryColumn:
-        """Return it, or raise `ParameterError` unless its values are numbers on a line (or booleans)."""
-        line = self.space.inner_space.metric == "line" or self.space.values <= 2
-        if not self.space.is_numeric or not line:
+        """Return the column, or raise `ParameterError` unless its values are numbers on a line (or booleans)."""
+        is_line = self.space.inner_space.metric == "line" or self.space.values <= 2
+        if not self.space.is_numeric or not is_line:
             raise ParameterError(
                 f"column {name_list([self.name])} holds no numbers, which {question} needs; histogram and most_common "
                 "count its values"
@@ -111,7 +111,7 @@ class QueryColumn:
         return self
 
     def sets(self, question: str) -> Subset:
-        """Return its space of sets; `ParameterError` unless it holds some."""
+        """Return the column's space of sets; `ParameterError` if it holds no sets."""
         if not self.space.holds_sets:
             raise ParameterError(f"column {name_list([self.name])} holds no sets, which {question} needs")
         space: Any = self.space.inner_space
@@ -146,6 +146,7 @@ def batches(table: Table, columns: Sequence[QueryColumn]) -> Iterator[dict[str, 
         return
     for batch in table.batches([column.name for column in columns]):
         rows = len(next(iter(batch.values())))
+        # Slices bound the memory of codes, whatever the size of a batch.
         for start in range(0, rows, ROWS):
             yield {column.name: column.codes(batch[column.name][start : start + ROWS]) for column in columns}
 
@@ -170,5 +171,5 @@ def normal(values: FloatArray, errors: FloatArray, level: float) -> dict[str, Fl
 
 
 def series(results: Mapping[str, Any], name: str) -> pd.Series[Any]:
-    """Return one answer as estimates have it."""
+    """Return one answer as a Series in the form of estimates."""
     return Results(**results).series(name)

@@ -1,4 +1,4 @@
-"""What all questions to a table share: its columns, the budget, and the order in which it is spent."""
+"""The common part of all questions to a table: its columns, the budget, and the order of spending."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ AUTO = ("geometric", "gaussian")
 
 D = TypeVar("D")
 Fitted = TypeVar("Fitted", bound=tuple[Any, Any, Budget])
-"""A mechanism's name, its noise, and what that costs by itself."""
+"""A mechanism's name, its noise, and the noise's own cost."""
 
 
 class Asking:
@@ -93,9 +93,10 @@ class Asking:
         self._declared = _declared({} if spaces is None else spaces, self._table.names)
         if isinstance(self._table, FileInput):
             fields = self._table.fields([*self._declared])
-            known = {field.name: declared_space(field, self._declared) for field in fields}
+            declared_spaces = {field.name: declared_space(field, self._declared) for field in fields}
             warn_of_whole_bounds(fields, self._declared)
-            self._table = self._table.typed(known, known)
+            # Text of CSV files is read as its declared space.
+            self._table = self._table.typed(declared_spaces, declared_spaces)
         self._account = OpenAccount.of(ledger, dataset)
         if self._account is not None and self._account.part is not None:
             warn_of_parts(self._account, content(self._table))
@@ -104,17 +105,17 @@ class Asking:
 
     def __repr__(self) -> str:
         rows = "a secret number of" if self.unit.added else f"{self.n:,}"
-        whole = self._spending.total.promise.stated()
-        return f"<Queries of {rows} rows: {self.spent} spent of {whole}, {self.unit.neighbours}>"
+        total_text = self._spending.total.promise.stated()
+        return f"<Queries of {rows} rows: {self.spent} spent of {total_text}, {self.unit.neighbours}>"
 
     @property
     def n(self) -> int:
-        """Rows of the table, which are public where rows are replaced.
+        """Rows of the table, which are public if neighbours replace a row.
 
         Raises
         ------
         ParameterError
-            Where rows are added or removed: their number is a secret.
+            If neighbours add or remove a row: the number of rows is a secret.
         """
         if self.unit.added:
             raise ParameterError(
@@ -129,44 +130,44 @@ class Asking:
 
     @property
     def left(self) -> float:
-        """The share that is left, rounded down."""
+        """The remaining share, rounded down."""
         return down(1 - self._spending.spent)
 
     @property
     def spent(self) -> Amount:
-        """What was spent as (ε, δ): in Gaussian accounting ε is that of all answers together at the budget's δ."""
+        """The spent budget as (ε, δ): in Gaussian accounting the joint ε of all answers at the budget's δ."""
         return self._spending.total.amount(self._spending.spent, up)
 
     @property
     def remaining(self) -> Amount:
-        """What the share that is left comes to as (ε, δ), by itself."""
+        """The remaining share by itself, as (ε, δ)."""
         return self._spending.total.amount(1 - self._spending.spent, down)
 
     def _column(self, name: Any) -> QueryColumn:
         """Return a column; `ParameterError` if the table has none of this name."""
-        listed = name_list(self._table.names)
+        column_list = name_list(self._table.names)
         if not isinstance(name, str):
             raise ParameterError(
-                f"a column is named by text, and {type(name).__name__} was given; columns are {listed}"
+                f"a column is named by text, and {type(name).__name__} was given; columns are {column_list}"
             )
         if name not in self._table.names:
-            raise ParameterError(f"{name!r} is not a column of the table; columns are {listed}")
+            raise ParameterError(f"{name!r} is not a column of the table; columns are {column_list}")
         (field,) = self._table.fields([name])
         return QueryColumn.of(field, self._declared)
 
-    def _where(
+    def _conditions(
         self, where: Mapping[str, Any] | None, *columns: QueryColumn
     ) -> tuple[list[QueryColumn], dict[str, Holds]]:
-        """Return columns with those that conditions read, and the conditions."""
-        asked = {column.name: column for column in columns}
+        """Return the columns, with the columns of the conditions, and the conditions by column."""
+        query_columns = {column.name: column for column in columns}
         if where is None:
-            return list(asked.values()), {}
+            return list(query_columns.values()), {}
 
         def column_of(name: str) -> Any:
-            asked.setdefault(name, self._column(name))
-            return asked[name].column
+            query_columns.setdefault(name, self._column(name))
+            return query_columns[name].column
 
-        holds = {
+        conditions = {
             condition.column.name: (
                 condition.holds
                 if isinstance(condition, ValueCondition)
@@ -174,15 +175,15 @@ class Asking:
             )
             for condition in Where.of(where, column_of).conditions
         }
-        return list(asked.values()), holds
+        return list(query_columns.values()), conditions
 
-    def _groups(
+    def _row_groups(
         self, by: str | None, where: Mapping[str, Any] | None, *columns: QueryColumn
     ) -> tuple[list[QueryColumn], Groups, pd.Index[Any] | None]:
-        """Return the columns that are read, the groups of rows, and what these are called, if there are several."""
-        asked, holds = self._where(where, *columns)
+        """Return the columns to read, the groups of rows, and the groups' labels, if there are several groups."""
+        query_columns, conditions = self._conditions(where, *columns)
         if by is None:
-            return asked, Groups(holds), None
+            return query_columns, Groups(conditions), None
         group = self._column(by)
         if group.space.holds_sets or not (group.space.is_listed or group.space.size <= MOST_GROUPS):
             raise ParameterError(
@@ -191,57 +192,58 @@ class Asking:
             )
         axis = make_axis(group.column, None, group.zone)
         count = axis.cells - group.space.has_null
-        read = list({column.name: column for column in (*asked, group)}.values())
-        return read, Groups(holds, by, count, axis.cell_of), axis.labels[:count]
+        read_columns = list({column.name: column for column in (*query_columns, group)}.values())
+        return read_columns, Groups(conditions, by, count, axis.cell_of), axis.labels[:count]
 
     def _answer(self, question: Question, columns: Any, share: float, mechanism: str | None, kind: str) -> Answered:
         """Return a question's numbers with noise on each."""
-        named = named_mechanisms(mechanism)
+        mechanism_names = named_mechanisms(mechanism)
 
-        def fitted(portion: Portion) -> tuple[str, tuple[Noise, ...], Budget]:
-            chosen, noises = fitted_noises(question, portion, named)
-            return chosen, noises, portion.spent_by(noises)
+        def fit_noises(portion: Portion) -> tuple[str, tuple[Noise, ...], Budget]:
+            mechanism_name, noises = fitted_noises(question, portion, mechanism_names)
+            return mechanism_name, noises, portion.spent_by(noises)
 
-        ways = [fitted(portion) for portion in self._portions(share)]
-        least = min(ways, key=lambda way: noise_of(question, way[1]))
+        candidates = [fit_noises(portion) for portion in self._allowed_portions(share)]
+        # The choice depends on public facts only, so that it costs nothing.
+        best_fit = min(candidates, key=lambda candidate: noise_of(question, candidate[1]))
 
-        def drawn(paid: Paid[tuple[str, tuple[Noise, ...], Budget]]) -> Answered:
-            chosen, noises, budget = paid.fitted
+        def draw_answer(receipt: Paid[tuple[str, tuple[Noise, ...], Budget]]) -> Answered:
+            mechanism_name, noises, budget = receipt.fitted
             values = tuple(
-                np.array(noise.add(totals, paid.stream.column(json.dumps([kind, i]), "measure")), dtype=np.float64)
+                np.array(noise.add(totals, receipt.stream.column(json.dumps([kind, i]), "measure")), dtype=np.float64)
                 for i, (totals, noise) in enumerate(zip(question.totals, noises, strict=True))
             )
-            return Answered(values, noises, facts_of(chosen, paid.share, budget, self.unit))
+            return Answered(values, noises, facts_of(mechanism_name, receipt.share, budget, self.unit))
 
-        return self._drawn(question.add, list(columns), share, kind, least, drawn)
+        return self._run_answer_job(question.add, list(columns), share, kind, best_fit, draw_answer)
 
-    def _counted(self, told: Answered, labels: pd.Index[Any]) -> pd.DataFrame:
+    def _count_table(self, noisy_answer: Answered, labels: pd.Index[Any]) -> pd.DataFrame:
         """Return a table of counts, each with its noise's own interval."""
-        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
-        return with_facts(pd.DataFrame(results, index=labels), told)
+        results = linear(noisy_answer.values[0], noisy_answer.noises[0], 1.0, self.confidence_level)
+        return with_facts(pd.DataFrame(results, index=labels), noisy_answer)
 
-    def _portions(self, share: float) -> list[Portion]:
-        """Return the ways in which an answer may spend a share; a ledger adds it up with others, and leaves one."""
+    def _allowed_portions(self, share: float) -> list[Portion]:
+        """Return the portions that an answer may spend for a share; a ledger allows only the first."""
         portions = self._spending.total.portions(check_share(share))
         return portions if self._account is None else portions[:1]
 
-    def _drawn(
+    def _run_answer_job(
         self,
         add: Callable[[dict[str, Codes]], None],
-        asked: Sequence[QueryColumn],
+        query_columns: Sequence[QueryColumn],
         share: float,
         kind: str,
         fitted: Fitted,
         draw: Callable[[Paid[Fitted]], D],
     ) -> D:
-        """Run the job of an answer, and return what ``draw`` makes of it; ``add`` is given the codes of every batch."""
+        """Run the job of an answer, and return the result of ``draw``; ``add`` receives the codes of every batch."""
         table, spending, account = self._table, self._spending, self._account
-        return _AnswerJob(table, spending, account, self.unit, add, asked, share, kind, fitted, draw).run()
+        return _AnswerJob(table, spending, account, self.unit, add, query_columns, share, kind, fitted, draw).run()
 
 
 @dataclass(frozen=True)
 class Paid(Generic[Fitted]):
-    """What an answer is drawn from once it is paid for: its share, its noise, and the stream of its own key."""
+    """The inputs of a paid answer: its share, its noise, and the stream of its key."""
 
     share: Fraction
     fitted: Fitted
@@ -266,6 +268,7 @@ class _AnswerJob(Job[tuple[Fraction, Portion], D], Generic[Fitted, D]):
     def check(self) -> tuple[Fraction, Portion]:
         part = check_share(self.share)
         check_types(self.asked)
+        # Before rows are read, so that an empty budget costs no time.
         self.spending.refuse(part)
         for codes in batches(self.table, self.asked):
             self.add(codes)
@@ -300,7 +303,7 @@ def counted_axis(asked: QueryColumn, bins: Any) -> Axis:
 
 
 def _promise(budget: Any, epsilon: Any, delta: Any, n: int | None) -> Budget:
-    """Return what all questions may cost; ``n`` is None where the number of rows is a secret."""
+    """Return the total budget of all questions; ``n`` is None if the number of rows is a secret."""
     if (budget is None) == (epsilon is None):
         raise ParameterError("give a budget, e.g. Budget(1.0, 1e-6), or epsilon and delta, and not both")
     epsilon = budget if epsilon is None else epsilon
@@ -323,14 +326,16 @@ def _declared(spaces: Any, names: Sequence[str]) -> Mapping[str, Any]:
     if not isinstance(spaces, Mapping):
         raise ParameterError("spaces must be a mapping {column: space}")
     check_reviewed(spaces)
-    stray = [str(name) for name in spaces if name not in names]
-    if stray:
-        raise ParameterError(f"spaces names {stray[0]!r}, which is not a column; columns are {name_list(names)}")
+    unknown_names = [str(name) for name in spaces if name not in names]
+    if unknown_names:
+        raise ParameterError(
+            f"spaces names {unknown_names[0]!r}, which is not a column; columns are {name_list(names)}"
+        )
     return dict(spaces)
 
 
 def check_mechanism(mechanism: Any, known: Iterable[str]) -> None:
-    """Raise `ParameterError` unless a mechanism is one of those that an answer knows, or None."""
+    """Raise `ParameterError` unless a mechanism is None or one of the known names."""
     names = list(known)
     if mechanism is not None and not is_one_of(mechanism, names):
         raise ParameterError(f"mechanism must be one of {', '.join(names)}, or None for the one that errs less")
@@ -344,33 +349,37 @@ def named_mechanisms(mechanism: str | None) -> tuple[str, ...]:
 
 def fitted_noises(question: Question, portion: Portion, named: Sequence[str]) -> tuple[str, tuple[Noise, ...]]:
     """Return the mechanism of least noise, and its noises: from only public facts."""
-    usable = [name for name in named if len(named) == 1 or name != "gaussian" or portion.budget.delta > 0]
+    # A mechanism named by the caller is kept, so that its own error explains a missing δ.
+    usable_names = [name for name in named if len(named) == 1 or name != "gaussian" or portion.budget.delta > 0]
     portions = portion.split(question.shares)
-    found: dict[str, tuple[Noise, ...]] = {}
-    for name in usable:
+    noises_by_name: dict[str, tuple[Noise, ...]] = {}
+    for name in usable_names:
         try:
-            found[name] = tuple(MECHANISMS[name](*each) for each in zip(question.numbers, portions, strict=True))
+            noises_by_name[name] = tuple(
+                MECHANISMS[name](*numbers_and_portion)
+                for numbers_and_portion in zip(question.numbers, portions, strict=True)
+            )
         except ParameterError:
-            if not found and name == usable[-1]:
+            if not noises_by_name and name == usable_names[-1]:
                 raise
 
-    best = min(found, key=lambda name: noise_of(question, found[name]))
-    return best, found[best]
+    best_name = min(noises_by_name, key=lambda name: noise_of(question, noises_by_name[name]))
+    return best_name, noises_by_name[best_name]
 
 
 def noise_of(question: Question, noises: Sequence[Noise]) -> float:
-    """Return how much noise the numbers of a question have, in parts of what a row moves them."""
+    """Return the sum of noise variances of a question's numbers, each in squared sensitivities."""
     terms = zip(question.numbers, noises, strict=True)
     return math.fsum(noise.variance / numbers.span**2 for numbers, noise in terms)
 
 
 def facts_of(mechanism: str, share: Fraction, cost: Budget, unit: Unit) -> dict[str, Any]:
-    """Return what is said of an answer: how it was made, and what it cost whom."""
+    """Return the attrs of an answer: mechanism, share, cost and neighbours."""
     facts = {"mechanism": mechanism, "share": float(share), "epsilon": cost.epsilon, "delta": cost.delta}
     return {**facts, "neighbours": unit.neighbours}
 
 
 def with_facts(result: T, told: Answered) -> T:
-    """Return a result with what is said of its answer in its attrs."""
+    """Return a result with the facts of its answer in its attrs."""
     result.attrs.update(told.facts)
     return result

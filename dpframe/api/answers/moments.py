@@ -25,7 +25,7 @@ from dpframe.totals.wishart import WishartNoise
 
 WISHART = "wishart"
 
-_WIDEST = 1e70
+_LARGEST_BOUND = 1e70
 """Largest bound of a column whose products are added up: their squares are floats."""
 
 
@@ -44,10 +44,10 @@ class MomentQueries(Asking):
 
         Sums of values and of products are measured about the middle of the bounds, where they are least sensitive: with
         values in [−r, r] and [−s, s] there, a replaced row moves a product's sum by 2rs, a square's by r² and a value's
-        by 2r. Each sum has a part of the share. The same numbers as of `covariance`, without the means subtracted.
+        by 2r. Each sum has a part of the share. These are the numbers of `covariance`, without the means subtracted.
 
         ``mechanism="wishart"`` adds the moments of random normal rows instead (`dpframe.totals.wishart`): the estimate
-        is positive semidefinite always, and too large on average, as by a ridge, by what its interval leaves out. It is
+        is positive semidefinite always, and too large on average, as by a ridge, which its interval leaves out. It is
         drawn in floats, outside the promise of exact sampling. Of five columns or more it errs as gaussian noise does,
         of one 1.3 times as much (half of (1, 1e-6)).
 
@@ -72,61 +72,69 @@ class MomentQueries(Asking):
             If less than the share is left.
         """
         if is_one_of(mechanism, [WISHART]):
-            return self._wishart(columns, where, share)
-        return self._products(columns, where, share, mechanism, "second_moments", psd=False)
+            return self._wishart_moments(columns, where, share)
+        return self._moment_matrix(columns, where, share, mechanism, "second_moments", psd=False)
 
-    def _wishart(self, columns: Sequence[str], where: Mapping[str, Any] | None, share: float) -> pd.DataFrame:
+    def _wishart_moments(self, columns: Sequence[str], where: Mapping[str, Any] | None, share: float) -> pd.DataFrame:
         if where is not None or self.unit.added:
             raise ParameterError(
                 "wishart noise is for all rows, whose number is public; leave where out and replace rows, or take "
                 'mechanism="gaussian"'
             )
-        names, asked, question, _ = self._moments(columns, "second_moments", None)
+        names, query_columns, question, _ = self._product_sums(columns, "second_moments", None)
         size = len(names) + 1
 
-        def fitted(portion: Portion) -> tuple[str, WishartNoise, Budget]:
+        def fit_noise(portion: Portion) -> tuple[str, WishartNoise, Budget]:
             return WISHART, WishartNoise.of(size, float(size), portion, self.contributions), portion.budget
 
-        found = min((fitted(portion) for portion in self._portions(share)), key=lambda way: way[1].degrees)
-        _, noise, budget = found
+        best_fit = min(
+            (fit_noise(portion) for portion in self._allowed_portions(share)),
+            key=lambda candidate: candidate[1].degrees,
+        )
+        _, noise, budget = best_fit
 
-        def drawn(paid: Paid[tuple[str, WishartNoise, Budget]]) -> pd.DataFrame:
-            back, moments = back_matrix(question, asked), unit_moments(question, self.n)
-            estimate = back @ (moments + noise.sample(paid.stream.column("wishart", "measure"))) @ back.T / self.n
-            scale = back @ noise.scale @ back.T
+        def draw_moments(receipt: Paid[tuple[str, WishartNoise, Budget]]) -> pd.DataFrame:
+            back_transform, moments = back_matrix(question, query_columns), unit_moments(question, self.n)
+            estimate = (
+                back_transform
+                @ (moments + noise.sample(receipt.stream.column("wishart", "measure")))
+                @ back_transform.T
+                / self.n
+            )
+            scale = back_transform @ noise.scale @ back_transform.T
             # T W Tᵀ is Wishart with T V Tᵀ: mean k·S, variance k·(Sᵢᵢ·Sⱼⱼ + Sᵢⱼ²).
             error = np.sqrt(noise.degrees * (np.outer(np.diag(scale), np.diag(scale)) + scale**2)) / self.n
             results = normal(estimate - noise.degrees * scale / self.n, error, self.confidence_level)
             results["estimate"] = estimate
-            table = crossed({key: found[1:, 1:] for key, found in results.items()}, names, names)
-            return with_facts(table, Answered((), (), facts_of(WISHART, paid.share, budget, self.unit)))
+            table = crossed({key: best_fit[1:, 1:] for key, best_fit in results.items()}, names, names)
+            return with_facts(table, Answered((), (), facts_of(WISHART, receipt.share, budget, self.unit)))
 
-        return self._drawn(question.add, asked, share, "second_moments", found, drawn)
+        return self._run_answer_job(question.add, query_columns, share, "second_moments", best_fit, draw_moments)
 
-    def _moments(
+    def _product_sums(
         self, columns: Sequence[str], kind: str, where: Mapping[str, Any] | None
     ) -> tuple[list[str], list[QueryColumn], ProductSums, list[QueryColumn]]:
-        """Return the columns' names, the columns, what is counted of them, and all columns that are read for it."""
+        """Return the columns' names, the columns, the sums to measure, and all columns to read for these sums."""
         names = column_names(columns, "columns")
-        asked = [self._column(name).numeric(kind, times=False) for name in names]
+        query_columns = [self._column(name).numeric(kind, times=False) for name in names]
         if not names or len(set(names)) < len(names):
             raise ParameterError("columns must name one column or more, each once")
-        nullable = [column.name for column in asked if column.space.has_null]
+        nullable = [column.name for column in query_columns if column.space.has_null]
         if nullable:
             raise ParameterError(
                 f"column {name_list(nullable[:1])} may hold nulls, which have no products; declare its space without "
                 "Nullable, and nulls count as the middle of its bounds"
             )
-        for column in asked:
+        for column in query_columns:
             start, step = column.line
-            if max(abs(start), abs(start + step * column.space.values)) > _WIDEST:
+            if max(abs(start), abs(start + step * column.space.values)) > _LARGEST_BOUND:
                 raise ParameterError(
                     f"column {name_list([column.name])} has bounds too wide to be squared; declare bounds within "
-                    f"±{_WIDEST:g}"
+                    f"±{_LARGEST_BOUND:g}"
                 )
-        read, holds = self._where(where, *asked)
-        question = ProductSums(tuple(names), tuple(column.space for column in asked), self.unit, holds)
-        return names, asked, question, read
+        read_columns, conditions = self._conditions(where, *query_columns)
+        question = ProductSums(tuple(names), tuple(column.space for column in query_columns), self.unit, conditions)
+        return names, query_columns, question, read_columns
 
     def covariance(
         self,
@@ -146,7 +154,7 @@ class MomentQueries(Asking):
         where
             Conditions on rows, as for `count`; how many rows meet them is counted with a part of the share.
         share, mechanism
-            See the class; see `second_moments` for what is measured.
+            See the class; see `second_moments` for the measured sums.
         psd
             Project the matrix onto those without negative eigenvalues. Errors and intervals are those before.
 
@@ -171,9 +179,9 @@ class MomentQueries(Asking):
         """
         if not isinstance(psd, bool):
             raise ParameterError("psd must be True or False")
-        return self._products(columns, where, share, mechanism, "covariance", psd)
+        return self._moment_matrix(columns, where, share, mechanism, "covariance", psd)
 
-    def _products(
+    def _moment_matrix(
         self,
         columns: Sequence[str],
         where: Mapping[str, Any] | None,
@@ -182,12 +190,13 @@ class MomentQueries(Asking):
         kind: str,
         psd: bool,
     ) -> pd.DataFrame:
-        names, asked, question, read = self._moments(columns, kind, where)
-        told = self._answer(question, read, share, mechanism, kind)
+        names, query_columns, question, read_columns = self._product_sums(columns, kind, where)
+        noisy_answer = self._answer(question, read_columns, share, mechanism, kind)
         rows = None if question.partial else self.n
-        estimate, error = moment_matrices(question, asked, told, rows, central=kind == "covariance")
+        estimate, error = moment_matrices(question, query_columns, noisy_answer, rows, central=kind == "covariance")
         results = normal(estimate, error, self.confidence_level)
+        # The projection changes estimates only: errors describe the noise before it.
         if psd:
             values, vectors = np.linalg.eigh(estimate)
             results["estimate"] = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        return with_facts(crossed(results, names, names), told)
+        return with_facts(crossed(results, names, names), noisy_answer)

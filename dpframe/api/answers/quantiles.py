@@ -36,14 +36,14 @@ from dpframe.totals.ranks import (
 )
 from dpframe.totals.selection import SELECTORS, ExponentialSelector, Selector, best_selector, whole_cost
 
-_PARTS = (3.0, 1.0)
-"""How a level's portion is divided between a choice and that of its interval."""
+_CHOICE_WEIGHTS = (3.0, 1.0)
+"""Weights by which a level's portion is divided between the choice of its cell and of its interval."""
 
-_BEYOND = 1.2
+_HALF_WIDTH_MARGINS = 1.2
 """Half width of a chosen interval in rows that are evenly spread, in parts of the margin that it is to have."""
 
 SEARCHING = "gaussian"
-"""The noise that a search has: that of other laws adds up over so many readings."""
+"""The noise of a search: noise of other laws adds up too fast over so many readings."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ class QuantileWay(ABC):
 
     @abstractmethod
     def fit(self, portion: Portion) -> tuple[str, Any, Budget]:
-        """Return the noise of a portion: its name, itself, and what it costs by itself; or raise `ParameterError`."""
+        """Return the noise of a portion: its name, the noise, and the noise's own cost; or raise `ParameterError`."""
 
     @abstractmethod
     def _errors(self, noise: Any) -> tuple[float, float]:
         """Return the largest error to expect, and half the width of an interval, in rows."""
 
     def unsure(self, portion: Portion) -> float:
-        """Return the product of the two, or infinity where the portion is too small: from public facts only."""
+        """Return expected error times half-width, or infinity if the portion is too small: from public facts only."""
         try:
             return math.prod(self._errors(self.fit(portion)[1]))
         except ParameterError:
@@ -90,7 +90,7 @@ class QuantileWay(ABC):
     def places(self, noise: Any, stream: Keystream) -> FloatArray:
         """Return middles, first and last codes, by group and level, shape (answers, 3)."""
 
-    def _codes(self, cells: Any, first: Any, last: Any) -> FloatArray:
+    def _codes_of_cells(self, cells: Any, first: Any, last: Any) -> FloatArray:
         """Return middles, first and last codes of cells."""
         starts = self.ranks.starts
         low, high = starts[first], starts[np.asarray(last) + 1] - 1
@@ -107,53 +107,60 @@ class Choices(QuantileWay):
         return mechanism is None or is_one_of(mechanism, SELECTORS)
 
     def fit(self, portion: Portion) -> tuple[str, list[list[Selector]], Budget]:
-        """Return the way to choose, and for each level how the quantile and its interval are chosen.
+        """Return the mechanism, and for each level the selectors of the quantile and of its interval.
 
         The latter has weights, which only the exponential mechanism takes.
         """
-        moved = [self.ranks.moved(level_of(level)) for level in self.levels]
-        parts = portion.split(_PARTS * len(moved))
-        name = self.mechanism or best_selector(moved[0], parts[0])
-        found: list[list[Selector]] = [
-            [SELECTORS[name](one, parts[2 * i]), ExponentialSelector.of(one, parts[2 * i + 1])]
-            for i, one in enumerate(moved)
+        score_bounds = [self.ranks.moved(level_of(level)) for level in self.levels]
+        parts = portion.split(_CHOICE_WEIGHTS * len(score_bounds))
+        name = self.mechanism or best_selector(score_bounds[0], parts[0])
+        selectors: list[list[Selector]] = [
+            [SELECTORS[name](scores, parts[2 * i]), ExponentialSelector.of(scores, parts[2 * i + 1])]
+            for i, scores in enumerate(score_bounds)
         ]
-        return name, found, whole_cost([selector for one in found for selector in one], portion)
+        return name, selectors, whole_cost([selector for scores in selectors for selector in scores], portion)
 
     def _errors(self, noise: Sequence[Sequence[Selector]]) -> tuple[float, float]:
         units = [level_of(level).denominator for level in self.levels]
-        errors = [math.sqrt(2) / (one[0].rate * unit) for one, unit in zip(noise, units, strict=True)]
-        reaches = [_BEYOND * self._margin(one[1]) / unit for one, unit in zip(noise, units, strict=True)]
-        return max(errors), max(reaches)
+        errors = [
+            math.sqrt(2) / (level_selectors[0].rate * unit) for level_selectors, unit in zip(noise, units, strict=True)
+        ]
+        half_widths = [
+            _HALF_WIDTH_MARGINS * self._interval_margin(level_selectors[1]) / unit
+            for level_selectors, unit in zip(noise, units, strict=True)
+        ]
+        return max(errors), max(half_widths)
 
-    def _margin(self, selector: Selector) -> int:
-        """Return what the margin of an interval is to be, so that the chosen one's is above 0 with the confidence."""
-        _, before = distance_weights(self.ranks.cells)
-        return math.ceil(selector.shortfall(before, self.confidence))
+    def _interval_margin(self, selector: Selector) -> int:
+        """Return the target margin of an interval, for which the chosen margin is above 0 with the confidence."""
+        _, weight_before = distance_weights(self.ranks.cells)
+        return math.ceil(selector.shortfall(weight_before, self.confidence))
 
     def places(self, noise: Sequence[Sequence[Selector]], stream: Keystream) -> FloatArray:
         """Choose for each group and level: the cell first, and then the interval about it."""
-        found = [
-            self._chosen(group, at, selectors, stream)
+        cells = [
+            self._choose_cells(group, level_index, selectors, stream)
             for group in range(self.ranks.groups.count)
-            for at, selectors in enumerate(noise)
+            for level_index, selectors in enumerate(noise)
         ]
-        return self._codes(*np.array(found).T)
+        return self._codes_of_cells(*np.array(cells).T)
 
-    def _chosen(self, group: int, at: int, selectors: Sequence[Selector], stream: Keystream) -> tuple[int, int, int]:
-        level, cells = level_of(float(self.levels[at])), self.ranks.cells
+    def _choose_cells(
+        self, group: int, level_index: int, selectors: Sequence[Selector], stream: Keystream
+    ) -> tuple[int, int, int]:
+        level, cells = level_of(float(self.levels[level_index])), self.ranks.cells
 
-        def plane(choice: int) -> ColumnStream:
-            return stream.column(json.dumps(["quantile", group, at, choice]), "measure")
+        def choice_stream(choice: int) -> ColumnStream:
+            return stream.column(json.dumps(["quantile", group, level_index, choice]), "measure")
 
         # Cells of no rows are the ends.
-        chosen = selectors[0].choose(self.ranks.scores(group, level), None, plane(0)) - 1
-        cell = min(max(chosen, 0), cells - 1)
-        # A row more: what is interpolated lies up to a row from the rank.
-        margin = self._margin(selectors[1]) + level.denominator
+        quantile_cell = selectors[0].choose(self.ranks.scores(group, level), None, choice_stream(0)) - 1
+        cell = min(max(quantile_cell, 0), cells - 1)
+        # A row more: an interpolated quantile lies up to a row from the rank.
+        margin = self._interval_margin(selectors[1]) + level.denominator
         scores, (weights, _) = self.ranks.margin_scores(group, level, cell, margin), distance_weights(cells)
-        away = int(distances(cells)[selectors[1].choose(scores, weights, plane(1))])
-        return cell, max(cell - away, 0), min(cell + away, cells - 1)
+        half_width = int(distances(cells)[selectors[1].choose(scores, weights, choice_stream(1))])
+        return cell, max(cell - half_width, 0), min(cell + half_width, cells - 1)
 
 
 @dataclass(frozen=True)
@@ -171,35 +178,39 @@ class Search(QuantileWay):
             raise ParameterError("a grid of one value has no quantiles to look for; take exponential")
         shares = search_shares(self.ranks.cells)
         parts, count = portion.split(shares * len(self.levels)), len(shares)
-        moved = [self.ranks.excess_moved(level_of(level)) for level in self.levels]
-        found: list[list[Noise]] = [
-            [gaussian(numbers, part) for part in parts[count * at : count * (at + 1)]]
-            for at, numbers in enumerate(moved)
+        excess_bounds = [self.ranks.excess_moved(level_of(level)) for level in self.levels]
+        level_noises: list[list[Noise]] = [
+            [gaussian(numbers, part) for part in parts[count * level_index : count * (level_index + 1)]]
+            for level_index, numbers in enumerate(excess_bounds)
         ]
-        return SEARCHING, found, portion.spent_by([noise for one in found for noise in one])
+        return SEARCHING, level_noises, portion.spent_by([noise for noises in level_noises for noise in noises])
 
     def _errors(self, noise: Sequence[Sequence[Noise]]) -> tuple[float, float]:
         units = [level_of(level).denominator for level in self.levels]
-        sigma = max(math.sqrt(one[-1].variance) / unit for one, unit in zip(noise, units, strict=True))
+        sigma = max(
+            math.sqrt(level_noises[-1].variance) / unit for level_noises, unit in zip(noise, units, strict=True)
+        )
         return ERROR * sigma, REACH * sigma
 
     def places(self, noise: Sequence[Sequence[Noise]], stream: Keystream) -> FloatArray:
         """Search for each level, in all groups at once."""
-        found = np.stack([self._found(at, noises, stream) for at, noises in enumerate(noise)], axis=1)
-        return self._codes(*found.reshape(-1, 3).T)
+        cells = np.stack(
+            [self._search_cells(level_index, noises, stream) for level_index, noises in enumerate(noise)], axis=1
+        )
+        return self._codes_of_cells(*cells.reshape(-1, 3).T)
 
-    def _found(self, at: int, noises: Sequence[Noise], stream: Keystream) -> IntArray:
+    def _search_cells(self, level_index: int, noises: Sequence[Noise], stream: Keystream) -> IntArray:
         """Return cells of a level's quantiles, and of their intervals' ends, by group."""
-        level = level_of(float(self.levels[at]))
+        level = level_of(float(self.levels[level_index]))
 
         def excess(edges: IntArray) -> list[int]:
-            exact: list[int] = self.ranks.excess(level, edges).tolist()
-            return exact
+            excess_counts: list[int] = self.ranks.excess(level, edges).tolist()
+            return excess_counts
 
-        def plane(reading: int) -> ColumnStream:
-            return stream.column(json.dumps(["quantile", at, reading]), "measure")
+        def reading_stream(reading: int) -> ColumnStream:
+            return stream.column(json.dumps(["quantile", level_index, reading]), "measure")
 
-        return searched(excess, self.ranks.groups.count, self.ranks.cells, noises, self.confidence, plane)
+        return searched(excess, self.ranks.groups.count, self.ranks.cells, noises, self.confidence, reading_stream)
 
 
 @dataclass(frozen=True)
@@ -222,7 +233,7 @@ class Counts(QuantileWay):
         return name, noises, portion.spent_by(noises)
 
     def _errors(self, noise: Sequence[Noise]) -> tuple[float, float]:
-        error = math.sqrt(self.tree.variances([each.variance for each in noise]).max())
+        error = math.sqrt(self.tree.variances([level_noise.variance for level_noise in noise]).max())
         return error, math.sqrt(squared_z(self.confidence)) * error
 
     def add(self, codes: Mapping[str, Codes]) -> None:
@@ -230,26 +241,26 @@ class Counts(QuantileWay):
         self.tree.add(codes)
 
     def places(self, noise: Sequence[Noise], stream: Keystream) -> FloatArray:
-        """Return where the noisy counts pass the levels."""
-        tree, spread = self.tree, [each.variance for each in noise]
+        """Return middles, first and last codes at which the noisy counts pass the levels."""
+        tree, variances = self.tree, [level_noise.variance for level_noise in noise]
         tables = [
-            np.array(each.add(totals, stream.column(json.dumps(["quantile", i]), "measure")), dtype=np.int64)
-            for i, (totals, each) in enumerate(zip(tree.totals, noise, strict=True))
+            np.array(level_noise.add(totals, stream.column(json.dumps(["quantile", i]), "measure")), dtype=np.int64)
+            for i, (totals, level_noise) in enumerate(zip(tree.totals, noise, strict=True))
         ]
-        out = float(tables[0][-1]) if tree.partial else 0.0
+        rows_outside = float(tables[0][-1]) if tree.partial else 0.0
         if tree.partial:
             tables[0] = tables[0][:-1]
         if self.rows is None:
-            rows, of_rows = float(tables[0].sum()), spread[0] * len(tables[0])
+            rows, rows_variance = float(tables[0].sum()), variances[0] * len(tables[0])
         else:
-            rows, of_rows = self.rows - out, spread[0] * tree.partial
-        below, variance = tree.cumulative(tables) - 0.0, tree.variances(spread)
+            rows, rows_variance = self.rows - rows_outside, variances[0] * tree.partial
+        counts_below, variance = tree.cumulative(tables) - 0.0, tree.variances(variances)
         z = math.sqrt(squared_z(self.confidence))
-        found = []
+        positions = []
         for level in self.levels:
-            excess, error = below - level * rows, np.sqrt(variance + level**2 * of_rows)
-            found.append(placed(tree, excess, z * error, self.ranks.space.values))
-        return np.array(found)
+            excess, error = counts_below - level * rows, np.sqrt(variance + level**2 * rows_variance)
+            positions.append(placed(tree, excess, z * error, self.ranks.space.values))
+        return np.array(positions)
 
 
 class QuantileQueries(Asking):
@@ -321,32 +332,45 @@ class QuantileQueries(Asking):
         >>> bool((medians["estimate"] - people.groupby("sex", observed=True)["age"].median()).abs().max() < 2)
         True
         """
-        asked, levels = self._column(column).numeric("quantile"), checked_levels(q, 1)
-        read, groups, labels = self._groups(by, where, asked)
-        given = RankCounts(column, asked.space, self.unit, groups), levels, self.confidence_level, mechanism
+        query_column, levels = self._column(column).numeric("quantile"), checked_levels(q, 1)
+        read_columns, groups, labels = self._row_groups(by, where, query_column)
+        common_arguments = (
+            RankCounts(column, query_column.space, self.unit, groups),
+            levels,
+            self.confidence_level,
+            mechanism,
+        )
         public_rows = None if self.unit.added else self.n
-        counts = Counts(*given, CellTree(column, asked.space, self.unit, groups.conditions), public_rows)
-        ways = [way for way in (Search(*given), Choices(*given), counts) if by is None or way.groups]
+        counts = Counts(
+            *common_arguments, CellTree(column, query_column.space, self.unit, groups.conditions), public_rows
+        )
+        ways = [
+            way for way in (Search(*common_arguments), Choices(*common_arguments), counts) if by is None or way.groups
+        ]
         check_mechanism(mechanism, [*MECHANISMS, *SELECTORS])
-        usable = [way for way in ways if way.takes(mechanism)]
-        if by is not None and not usable:
-            known = ", ".join([*SELECTORS, SEARCHING])
-            raise ParameterError(f"mechanism must be one of {known} with by, or None for the one that errs less")
-        way, portion = min(product(usable, self._portions(share)), key=lambda pair: pair[0].unsure(pair[1]))
-        several = np.ndim(q) > 0
+        usable_ways = [way for way in ways if way.takes(mechanism)]
+        if by is not None and not usable_ways:
+            mechanism_list = ", ".join([*SELECTORS, SEARCHING])
+            raise ParameterError(
+                f"mechanism must be one of {mechanism_list} with by, or None for the one that errs less"
+            )
+        way, portion = min(
+            product(usable_ways, self._allowed_portions(share)), key=lambda pair: pair[0].unsure(pair[1])
+        )
+        has_several_levels = np.ndim(q) > 0
 
-        def drawn(paid: Paid[tuple[str, Any, Budget]]) -> pd.DataFrame:
-            name, noise, budget = paid.fitted
-            start, step = asked.line
-            middle, low, high = start + step * way.places(noise, paid.stream).T
+        def draw_quantiles(receipt: Paid[tuple[str, Any, Budget]]) -> pd.DataFrame:
+            name, noise, budget = receipt.fitted
+            start, step = query_column.line
+            middle, low, high = start + step * way.places(noise, receipt.stream).T
             error = (high - low + step) / (2 * math.sqrt(squared_z(self.confidence_level)))
             results = dict(zip(RESULTS, (middle, error, low, high), strict=True))
             index = pd.Index(levels, name="q") if labels is None else labels
-            if labels is not None and several:
+            if labels is not None and has_several_levels:
                 index = pd.MultiIndex.from_product([labels, levels], names=[labels.name, "q"])
-            table = pd.DataFrame(asked.dressed(results), index=index)
-            table.attrs.update(facts_of(name, paid.share, budget, self.unit) | asked.facts)
+            table = pd.DataFrame(query_column.dressed(results), index=index)
+            table.attrs.update(facts_of(name, receipt.share, budget, self.unit) | query_column.facts)
             return table
 
-        table = self._drawn(way.add, read, share, "quantile", way.fit(portion), drawn)
-        return table if several or labels is not None else table.iloc[0].rename(column)
+        table = self._run_answer_job(way.add, read_columns, share, "quantile", way.fit(portion), draw_quantiles)
+        return table if has_several_levels or labels is not None else table.iloc[0].rename(column)

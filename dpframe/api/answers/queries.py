@@ -40,7 +40,7 @@ _EXAMPLES = {
     "sum": 'sum("income", share=0.1, by="sex")',
     "support": 'support("hobbies", share=0.1)',
 }
-"""What to write, for who wrote what no signature takes."""
+"""Examples of correct calls, which errors of misfit calls quote."""
 
 _EXTREMES = "the least and the largest value are single rows'; quantile takes any q between"
 _MOMENTS = "covariance and second_moments answer it for numbers"
@@ -56,7 +56,7 @@ _INSTEAD = {
     "joint": "crosstab counts the values of two columns",
     "top": "most_common",
 }
-"""Statistics of releases and methods of pandas that are looked for, and what serves in their place."""
+"""Advice by name of a statistic or a method of pandas that `Queries` does not have."""
 
 
 @refusing_misfit_calls(_EXAMPLES)
@@ -75,8 +75,8 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
     ``"bound"`` where values beyond the bounds count as the bounds, which no interval holds.
 
     The schema is public. So is the number of rows where neighbouring tables differ in a row that is replaced
-    (``neighbours="replace_one"``); where they differ in a row that only one of them has (``"add_remove"``) it is a
-    secret, which means divide by as a count with noise. What is promised for two rows that are added or removed
+    (``neighbours="replace_one"``). If they differ in a row that only one of them has (``"add_remove"``) the number is a
+    secret, and means divide by a noisy count. A promise for two rows that are added or removed
     (``contributions=2``) holds for one that is replaced, never the other way round.
 
     ``by=`` answers for each of a public list of groups and ``where=`` for the rows that meet conditions; either is one
@@ -147,7 +147,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
     """
 
     def __getattr__(self, name: str) -> Any:
-        """Say what to ask in place of what no question answers."""
+        """Name the question that replaces an unknown one, in an `AttributeError`."""
         instead = _INSTEAD.get(name) or did_you_mean(name, (n for n in dir(type(self)) if n[0] != "_")).strip()
         raise AttributeError(f"Queries has no {name!r}" + (f": {instead}" if instead else ""))
 
@@ -163,7 +163,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         where
             By column a value, a list of values, ``(low, high)`` with both ends in it (None for no end), None for
             null; for a column of sets ``{"any": items}`` or ``{"all": items}``; ``{"not": …}`` of any of these, which
-            no null meets. None for all rows, where their number is a secret.
+            no null meets. None for all rows, if their number is a secret.
         share, mechanism
             See the class.
 
@@ -171,7 +171,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         ------
         ParameterError
             For an invalid condition, a column without a space, or a value that its space does not hold; without
-            conditions where the number of rows is public.
+            conditions if the number of rows is public.
         BudgetExceeded
             If less than the share is left.
 
@@ -188,13 +188,13 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
             raise ParameterError(
                 'where is needed: the number of all rows is public, n, but with neighbours="add_remove"'
             )
-        asked, holds = self._where(where)
-        question = CellCounts({}, self.unit, holds)
-        if not holds:
+        query_columns, conditions = self._conditions(where)
+        question = CellCounts({}, self.unit, conditions)
+        if not conditions:
             question.counts[:] = self._table.n
-        told = self._answer(question, asked, share, mechanism, "count")
-        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
-        return with_facts(series(results, "count"), told)
+        noisy_answer = self._answer(question, query_columns, share, mechanism, "count")
+        results = linear(noisy_answer.values[0], noisy_answer.noises[0], 1.0, self.confidence_level)
+        return with_facts(series(results, "count"), noisy_answer)
 
     def sum(
         self,
@@ -241,11 +241,12 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         >>> round(float(q.sum("hours", share=0.5)["std_error"]))  # √2·100/ε
         141
         """
-        asked = self._column(column).numeric("sum", times=False)
-        (start, step), last = asked.line, asked.space.values - 1
-        middle, width = abs(start + step * last / 2), step * last
+        query_column = self._column(column).numeric("sum", times=False)
+        (start, step), last_code = query_column.line, query_column.space.values - 1
+        middle, width = abs(start + step * last_code / 2), step * last_code
+        # The larger the middle, the more the noise on the count moves the sum.
         weight = min(max(middle / (middle + width or 1.0), 0.02), 0.98)
-        return self._summed(asked, by, where, weight, share, mechanism, "sum")
+        return self._sum_or_mean(query_column, by, where, weight, share, mechanism, "sum")
 
     def mean(
         self,
@@ -289,12 +290,12 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         >>> answer["estimate"].round().tolist(), bool((answer["std_error"] < 0.2).all())
         ([30.0, 50.0], True)
         """
-        asked = self._column(column).numeric("mean")
-        return self._summed(asked, by, where, 0.2, share, mechanism, "mean")
+        query_column = self._column(column).numeric("mean")
+        return self._sum_or_mean(query_column, by, where, 0.2, share, mechanism, "mean")
 
-    def _summed(
+    def _sum_or_mean(
         self,
-        asked: QueryColumn,
+        query_column: QueryColumn,
         by: str | None,
         where: Mapping[str, Any] | None,
         weight: float,
@@ -302,38 +303,41 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         mechanism: str | None,
         kind: str,
     ) -> pd.Series[Any] | pd.DataFrame:
-        read, groups, labels = self._groups(by, where, asked)
-        question = Summed(asked.name, asked.space, self.unit, weight, groups)
-        told = self._answer(question, read, share, mechanism, kind)
+        read_columns, groups, labels = self._row_groups(by, where, query_column)
+        question = Summed(query_column.name, query_column.space, self.unit, weight, groups)
+        noisy_answer = self._answer(question, read_columns, share, mechanism, kind)
         if question.partial:
-            results = self._of_some(question, asked, told, kind)
+            results = self._centred_sums_or_means(question, query_column, noisy_answer, kind)
         else:
-            # What rounding down left off is half a unit on average; the number of all rows is public.
-            codes = told.values[0] * question.rounded + (question.rounded - 1) / 2
-            (start, step), noise = asked.line, told.noises[0]
+            # Rounding down loses half a unit on average; the number of all rows is public.
+            codes = noisy_answer.values[0] * question.rounded + (question.rounded - 1) / 2
+            (start, step), noise = query_column.line, noisy_answer.noises[0]
             results = linear(start * self.n + step * codes, noise, step * question.rounded, self.confidence_level)
             if kind == "mean":
                 results = {name: values / self.n for name, values in results.items()}
-        found = asked.dressed(results)
-        said = replace(told, facts={**told.facts, **asked.facts})
+        estimates = query_column.dressed(results)
+        described_answer = replace(noisy_answer, facts={**noisy_answer.facts, **query_column.facts})
         if labels is None:
-            return with_facts(series(found, asked.name), said)
-        return with_facts(pd.DataFrame(found, index=labels), said)
+            return with_facts(series(estimates, query_column.name), described_answer)
+        return with_facts(pd.DataFrame(estimates, index=labels), described_answer)
 
-    def _of_some(self, question: Summed, asked: QueryColumn, told: Answered, kind: str) -> dict[str, FloatArray]:
+    def _centred_sums_or_means(
+        self, question: Summed, query_column: QueryColumn, noisy_answer: Answered, kind: str
+    ) -> dict[str, FloatArray]:
         """Return sums or means of groups, from sums about the middle and numbers of values."""
-        start, step = asked.line
+        start, step = query_column.line
         middle, half = start + step * question.last / 2, step / 2
-        about = half * (told.values[0] * question.rounded + (question.rounded - 1) / 2)
-        errors = [math.sqrt(noise.variance) for noise in told.noises]
-        spread, present = half * question.rounded * errors[0], told.values[1]
+        centred_sums = half * (noisy_answer.values[0] * question.rounded + (question.rounded - 1) / 2)
+        errors = [math.sqrt(noise.variance) for noise in noisy_answer.noises]
+        sum_error, value_counts = half * question.rounded * errors[0], noisy_answer.values[1]
         if kind == "sum":
-            error = np.full(present.shape, math.hypot(spread, middle * errors[1]))
-            return normal(about + middle * present, error, self.confidence_level)
+            error = np.full(value_counts.shape, math.hypot(sum_error, middle * errors[1]))
+            return normal(centred_sums + middle * value_counts, error, self.confidence_level)
         z = math.sqrt(squared_z(self.confidence_level))
-        found = ratios(about, (spread, errors[1]), present, half * question.last, z)
-        found[[0, 2, 3]] += middle
-        return dict(zip(RESULTS, found, strict=True))
+        estimates = ratios(centred_sums, (sum_error, errors[1]), value_counts, half * question.last, z)
+        # The standard error, in row 1, does not move with the centre.
+        estimates[[0, 2, 3]] += middle
+        return dict(zip(RESULTS, estimates, strict=True))
 
     def histogram(
         self,
@@ -362,7 +366,7 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
 
         Returns
         -------
-        DataFrame with a row per value or bin, and one for null where the space holds it.
+        DataFrame with a row per value or bin, and one for null if the space holds nulls.
 
         Raises
         ------
@@ -379,12 +383,12 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         >>> q.histogram("sex", share=1).std_error.round(1).tolist()
         [2.8, 2.8]
         """
-        asked = self._column(column)
-        axis = counted_axis(asked, bins)
-        read, holds = self._where(where, asked)
-        question = CellCounts({column: (axis.cells, axis.cell_of)}, self.unit, holds)
-        told = self._answer(question, read, share, mechanism, "histogram")
-        return self._counted(told, axis.labels)
+        query_column = self._column(column)
+        axis = counted_axis(query_column, bins)
+        read_columns, conditions = self._conditions(where, query_column)
+        question = CellCounts({column: (axis.cells, axis.cell_of)}, self.unit, conditions)
+        noisy_answer = self._answer(question, read_columns, share, mechanism, "histogram")
+        return self._count_table(noisy_answer, axis.labels)
 
     def crosstab(
         self,
@@ -429,17 +433,24 @@ class Queries(MomentQueries, QuantileQueries, SetQueries, Selections):
         >>> q.crosstab("age", "sex", bins={"age": 3}, share=0.5)["std_error"].round(1).to_numpy().tolist()
         [[8.5, 8.5], [8.5, 8.5], [8.5, 8.5]]
         """
-        asked = [self._column(name) for name in (index, columns)]
-        cut: Mapping[str, Any] = bins if isinstance(bins, Mapping) else {}
-        every = None if isinstance(bins, Mapping) else bins
-        if index == columns or not set(cut) <= {index, columns}:
+        query_columns = [self._column(name) for name in (index, columns)]
+        column_bins: Mapping[str, Any] = bins if isinstance(bins, Mapping) else {}
+        default_bins = None if isinstance(bins, Mapping) else bins
+        if index == columns or not set(column_bins) <= {index, columns}:
             raise ParameterError("index and columns must be two columns, and bins be of these; e.g. bins={column: 10}")
-        axes = [counted_axis(one, cut.get(one.name, None if one.space.is_listed else every)) for one in asked]
+        axes = [
+            counted_axis(
+                query_column, column_bins.get(query_column.name, None if query_column.space.is_listed else default_bins)
+            )
+            for query_column in query_columns
+        ]
         if math.prod(axis.cells for axis in axes) > MOST_CELLS:
             raise ParameterError(f"bins give more than {MOST_CELLS:,} cells; take fewer")
-        read, holds = self._where(where, *asked)
-        parts = {column.name: (axis.cells, axis.cell_of) for column, axis in zip(asked, axes, strict=True)}
-        question = CellCounts(parts, self.unit, holds)
-        told = self._answer(question, read, share, mechanism, "crosstab")
-        results = linear(told.values[0].reshape(question.shape), told.noises[0], 1.0, self.confidence_level)
-        return with_facts(crossed(results, axes[0].labels, axes[1].labels), told)
+        read_columns, conditions = self._conditions(where, *query_columns)
+        parts = {column.name: (axis.cells, axis.cell_of) for column, axis in zip(query_columns, axes, strict=True)}
+        question = CellCounts(parts, self.unit, conditions)
+        noisy_answer = self._answer(question, read_columns, share, mechanism, "crosstab")
+        results = linear(
+            noisy_answer.values[0].reshape(question.shape), noisy_answer.noises[0], 1.0, self.confidence_level
+        )
+        return with_facts(crossed(results, axes[0].labels, axes[1].labels), noisy_answer)

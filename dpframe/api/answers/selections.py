@@ -35,9 +35,9 @@ Utility = Callable[[pd.DataFrame, Any], Any]
 
 _UNITS = 1 << 16
 """Units of a score in the sensitivity, to which scores are rounded down."""
-_MOVED = _UNITS + 2
+_MOVED_UNITS = _UNITS + 2
 """Most units that one row moves a score by: one for the rounding of the utility's own floats, either way."""
-_ABYSS = 1 << 100
+_INFINITE_SHORTFALL_UNITS = 1 << 100
 """How far below the best a score counts that is not a finite number."""
 
 
@@ -49,17 +49,17 @@ class Gathered:
     parts: list[dict[str, Codes]] = field(default_factory=list)
 
     def frame(self) -> pd.DataFrame:
-        """Return them as a table: values beyond bounds are clamped, what the space cannot hold is null."""
-        return pd.DataFrame({column.name: self._series(column) for column in self.columns})
+        """Return the rows as a table: values beyond bounds are clamped, values outside the space are null."""
+        return pd.DataFrame({column.name: self._column_series(column) for column in self.columns})
 
-    def _series(self, column: QueryColumn) -> pd.Series[Any]:
+    def _column_series(self, column: QueryColumn) -> pd.Series[Any]:
         # Of no rows there is no batch.
         codes = [part[column.name] for part in self.parts] or [column.coded.code_array([])]
         array = pa.chunked_array([column.coded.decode(part) for part in codes])
-        # One null row must not change the dtype, and with it what the utility makes of all others.
+        # One null row must not change the dtype, and with it the utility's result for all other rows.
         dtype_of = _dtype_with_null if column.may_be_null else None
-        found: pd.Series[Any] = array.to_pandas(types_mapper=dtype_of, date_as_object=False)
-        return found
+        values: pd.Series[Any] = array.to_pandas(types_mapper=dtype_of, date_as_object=False)
+        return values
 
     def made_up(self) -> pd.DataFrame:
         """Return three rows that no table was read for: the first and last value of each column, and null if it may be.
@@ -68,8 +68,8 @@ class Gathered:
         """
         rows = {}
         for column in self.columns:
-            last = column.space.values - 1
-            rows[column.name] = column.coded.code_array([0, last, last + column.may_be_null])
+            last_code = column.space.values - 1
+            rows[column.name] = column.coded.code_array([0, last_code, last_code + column.may_be_null])
         return replace(self, parts=[rows]).frame()
 
 
@@ -113,7 +113,7 @@ class Selections(Asking):
         Parameters
         ----------
         candidates
-            What to choose from, 65,536 at most; public.
+            The candidates, 65,536 at most; public.
         utility
             Function of the rows (a DataFrame of ``columns``, whose values lie in their spaces; what a space cannot hold
             is null) and of one candidate, which returns a number. Columns that may be null have the dtypes ``Int64``
@@ -163,7 +163,7 @@ class Selections(Asking):
         >>> answer["choice"], answer.attrs["mechanism"], float(answer["shortfall"].round(1))
         (7, 'noisy_max', 184.2)
         """
-        options = _listed(candidates)
+        options = _check_candidates(candidates)
         if not callable(utility):
             raise ParameterError(
                 "utility must be a function of rows and a candidate, e.g. lambda rows, sex: (rows['sex'] == sex).sum()"
@@ -176,45 +176,50 @@ class Selections(Asking):
         if not names:
             raise ParameterError("columns must name at least one column, which the utility reads, e.g. columns=['age']")
         rows = Gathered([self._column(name) for name in names])
-        # Where rows are added or removed a table may have none, and a failure there would show it.
-        for tried in [rows.made_up(), *([rows.frame()] if self.unit.added else [])]:
-            _check_utility(utility, tried, options, unit)
-        spread = _MOVED if monotone else 2 * _MOVED
-        moved = Scores(((1, spread),), self.unit.rows, balanced and not monotone)
-        fit = _fit(moved, mechanism, weights is not None)
-        best = max(map(fit, self._portions(share)), key=lambda way: way[1].rate)
+        # If rows are added or removed a table may be empty, and a failure of the utility would reveal that.
+        for tried_rows in [rows.made_up(), *([rows.frame()] if self.unit.added else [])]:
+            _check_utility(utility, tried_rows, options, unit)
+        score_units = _MOVED_UNITS if monotone else 2 * _MOVED_UNITS
+        score_bounds = Scores(((1, score_units),), self.unit.rows, balanced and not monotone)
+        fit_selector = _selector_fitter(score_bounds, mechanism, weights is not None)
+        best_fit = max(map(fit_selector, self._allowed_portions(share)), key=lambda candidate: candidate[1].rate)
 
-        def drawn(paid: Paid[tuple[str, Selector, Budget]]) -> pd.Series[Any]:
-            name, selector, budget = paid.fitted
-            found = _whole_scores(utility, rows.frame(), options, unit)
-            floor = max((score for score in found if score is not None), default=0) - _ABYSS
-            scores = [floor if score is None else score for score in found]
-            chosen = options[selector.choose(scores, weights, paid.stream.column("select", "measure"))]
-            mass = float(len(options)) if weights is None else sum(weights) / min(weights)
-            short = (selector.shortfall(mass, self.confidence_level) + 1) * float(unit)
-            result = pd.Series([chosen, np.float64(short)], index=["choice", "shortfall"], name="select", dtype=object)
-            result.attrs.update(facts_of(name, paid.share, budget, self.unit))
+        def draw_choice(receipt: Paid[tuple[str, Selector, Budget]]) -> pd.Series[Any]:
+            name, selector, budget = receipt.fitted
+            utilities = _scores_in_units(utility, rows.frame(), options, unit)
+            # A utility that is not finite counts as far below all others, with no probability to speak of.
+            floor = max((score for score in utilities if score is not None), default=0) - _INFINITE_SHORTFALL_UNITS
+            scores = [floor if score is None else score for score in utilities]
+            choice = options[selector.choose(scores, weights, receipt.stream.column("select", "measure"))]
+            total_weight = float(len(options)) if weights is None else sum(weights) / min(weights)
+            shortfall = (selector.shortfall(total_weight, self.confidence_level) + 1) * float(unit)
+            result = pd.Series(
+                [choice, np.float64(shortfall)], index=["choice", "shortfall"], name="select", dtype=object
+            )
+            result.attrs.update(facts_of(name, receipt.share, budget, self.unit))
             return result
 
-        return self._drawn(rows.parts.append, rows.columns, share, "select", best, drawn)
+        return self._run_answer_job(rows.parts.append, rows.columns, share, "select", best_fit, draw_choice)
 
 
-def _fit(moved: Scores, mechanism: str | None, weighted: bool) -> Callable[[Portion], tuple[str, Selector, Budget]]:
+def _selector_fitter(
+    score_bounds: Scores, mechanism: str | None, has_weights: bool
+) -> Callable[[Portion], tuple[str, Selector, Budget]]:
     check_mechanism(mechanism, SELECTORS)
-    if weighted and mechanism == "noisy_max":
+    if has_weights and mechanism == "noisy_max":
         raise ParameterError('noisy_max takes no base weights; leave base out, or take mechanism="exponential"')
 
-    def fitted(portion: Portion) -> tuple[str, Selector, Budget]:
-        name = mechanism or best_selector(moved, portion, weighted)
-        selector = SELECTORS[name](moved, portion)
+    def fit_portion(portion: Portion) -> tuple[str, Selector, Budget]:
+        name = mechanism or best_selector(score_bounds, portion, has_weights)
+        selector = SELECTORS[name](score_bounds, portion)
         return name, selector, whole_cost([selector], portion)
 
-    return fitted
+    return fit_portion
 
 
 def _check_sensitivity(value: Any) -> Fraction:
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-    number = float(value) if real else math.nan
+    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+    number = float(value) if is_real else math.nan
     if not 0 < number < math.inf:
         raise ParameterError(
             "sensitivity must be finite and above 0: the most by which one row moves a utility, e.g. sensitivity=1"
@@ -222,9 +227,9 @@ def _check_sensitivity(value: Any) -> Fraction:
     return Fraction(number)
 
 
-def _listed(candidates: Any) -> list[Any]:
-    listed = isinstance(candidates, Iterable) and not isinstance(candidates, str | bytes | Mapping)
-    options = list(candidates) if listed else []
+def _check_candidates(candidates: Any) -> list[Any]:
+    is_collection = isinstance(candidates, Iterable) and not isinstance(candidates, str | bytes | Mapping)
+    options = list(candidates) if is_collection else []
     if not 0 < len(options) <= MOST_CANDIDATES:
         raise ParameterError(
             f"candidates must be from 1 to {MOST_CANDIDATES} values to choose from, in a list, e.g. [10, 20, 30]"
@@ -235,26 +240,28 @@ def _listed(candidates: Any) -> list[Any]:
 def _check_utility(utility: Utility, rows: pd.DataFrame, candidates: Sequence[Any], unit: Fraction) -> None:
     """Raise `ParameterError` unless a utility has a finite number for rows that are made up."""
     try:
-        found = _whole_scores(utility, rows, candidates, unit)
+        scores = _scores_in_units(utility, rows, candidates, unit)
     except Exception as error:  # the caller's own function may raise anything; no row of the table is in it
         raise ParameterError(
             f"utility fails for {len(rows)} made-up rows: {type(error).__name__}: {' '.join(str(error).split())}; it "
             f"is called as utility(rows, candidate), where rows has the columns {', '.join(rows.columns)}, and nulls "
             "where these may be null"
         ) from error
-    if None in found:
+    if None in scores:
         raise ParameterError(
             "utility must return a finite number for every candidate, of any rows within the spaces, and of none where "
             "rows are added or removed"
         )
 
 
-def _whole_scores(utility: Utility, rows: pd.DataFrame, candidates: Sequence[Any], unit: Fraction) -> list[int | None]:
-    """Return utilities in units, rounded down, or None where one is not finite."""
-    return [_whole(utility(rows, candidate), unit) for candidate in candidates]
+def _scores_in_units(
+    utility: Utility, rows: pd.DataFrame, candidates: Sequence[Any], unit: Fraction
+) -> list[int | None]:
+    """Return utilities in units, rounded down, or None for a utility that is not finite."""
+    return [_score_in_units(utility(rows, candidate), unit) for candidate in candidates]
 
 
-def _whole(score: Any, unit: Fraction) -> int | None:
+def _score_in_units(score: Any, unit: Fraction) -> int | None:
     if isinstance(score, numbers.Integral):
         return math.floor(int(score) / unit)
     try:

@@ -31,9 +31,9 @@ from dpframe.totals.selection import SELECTORS, Scores, Selector, best_selector,
 from dpframe.totals.set_questions import ChosenCounts, Distinct, ItemCounts, size_places
 
 _MOST_COMMON = 5
-"""Values that are shown where nobody says how many."""
+"""Default number of values of `most_common`."""
 
-_SPREAD = math.pi / math.sqrt(6)
+_EXPONENTIAL_SD = math.pi / math.sqrt(6)
 """Standard deviation of the noise that the exponential mechanism comes to, in units of 1/k (Gumbel's law)."""
 
 Fit = tuple[str, tuple[list[Selector], tuple[Noise, ...]], Budget]
@@ -65,7 +65,7 @@ class SetQueries(Asking):
         column
             A column of categories or sets.
         k
-            How many, at most as many as there are; None is 5, or all where there are fewer.
+            How many, at most as many as there are; None is 5, or all if there are fewer.
         where
             Conditions on rows, as for `Queries.count`.
         share, mechanism
@@ -92,90 +92,102 @@ class SetQueries(Asking):
         >>> top.index.tolist(), top.attrs["mechanism"]
         (['watching films', 'reading'], 'exponential')
         """
-        asked = self._column(column)
-        if not (asked.space.is_listed or asked.space.holds_sets):
+        query_column = self._column(column)
+        if not (query_column.space.is_listed or query_column.space.holds_sets):
             raise ParameterError(
                 f"column {name_list([column])} holds no categories and no sets, which most_common needs; ask for "
                 "histogram"
             )
-        read, holds = self._where(where, asked)
-        counted, labels = self._kinds(asked, holds, cut=True)
-        scored, _ = self._kinds(asked, holds, cut=False)
+        read_columns, conditions = self._conditions(where, query_column)
+        noisy_question, labels = self._count_question(query_column, conditions, cuts_sets=True)
+        exact_question, _ = self._count_question(query_column, conditions, cuts_sets=False)
         k = min(_MOST_COMMON, len(labels)) if k is None else k
         check_whole(k, "k", 1, len(labels), of="values")
         check_mechanism(mechanism, [*MECHANISMS, *SELECTORS])
         # All of the budget at once pays for more of pure choices, and for as much Gaussian noise.
-        portion = self._portions(share)[-1]
-        if mechanism in SELECTORS or (mechanism is None and self._choice_errs_less(counted, scored, k, portion)):
-            choices = self._choices(scored, k, portion, mechanism)
-            return self._chosen_kinds(scored, labels, read, share, choices)
-        told = self._answer(counted, read, share, mechanism, "most_common")
-        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
+        portion = self._allowed_portions(share)[-1]
+        if mechanism in SELECTORS or (
+            mechanism is None and self._choice_errs_less(noisy_question, exact_question, k, portion)
+        ):
+            choices = self._fit_choices(exact_question, k, portion, mechanism)
+            return self._choose_values(exact_question, labels, read_columns, share, choices)
+        noisy_answer = self._answer(noisy_question, read_columns, share, mechanism, "most_common")
+        results = linear(noisy_answer.values[0], noisy_answer.noises[0], 1.0, self.confidence_level)
         table = pd.DataFrame(results, index=labels).sort_values("estimate", ascending=False, kind="stable")
-        return with_facts(table.head(int(k)), told)
+        return with_facts(table.head(int(k)), noisy_answer)
 
-    def _kinds(
-        self, asked: QueryColumn, holds: Mapping[str, Holds], cut: bool
+    def _count_question(
+        self, query_column: QueryColumn, conditions: Mapping[str, Holds], cuts_sets: bool
     ) -> tuple[CellCounts | ItemCounts, pd.Index[Any]]:
-        """Return what counts a column's values, or the items of its sets, cut or not; and what they are called."""
-        if not asked.space.holds_sets:
-            axis = counted_axis(asked, None)
-            return CellCounts({asked.name: (axis.cells, axis.cell_of)}, self.unit, holds), axis.labels
-        space = asked.sets("most_common")
+        """Return the question that counts a column's values, or its sets' items, truncated or not; and the labels."""
+        if not query_column.space.holds_sets:
+            axis = counted_axis(query_column, None)
+            return CellCounts({query_column.name: (axis.cells, axis.cell_of)}, self.unit, conditions), axis.labels
+        space = query_column.sets("most_common")
         # The choice that cuts a set rests on its row and a word that serves for nothing else.
-        stream = Keystream(asking.fresh_key()).column("cut", "measure") if cut and space.most < space.count else None
-        most = space.most if cut else space.count
-        labels = pd.Index(space.listed.labels(), name=asked.name)
-        return ItemCounts(asked.name, space.count, most, self.unit, stream, holds), labels
+        stream = (
+            Keystream(asking.fresh_key()).column("cut", "measure") if cuts_sets and space.most < space.count else None
+        )
+        largest_size = space.most if cuts_sets else space.count
+        labels = pd.Index(space.listed.labels(), name=query_column.name)
+        return ItemCounts(query_column.name, space.count, largest_size, self.unit, stream, conditions), labels
 
-    def _moved(self) -> Scores:
-        """Return how far one row moves the counts of values as scores: some rise and others fall, or all one way."""
+    def _score_bounds(self) -> Scores:
+        """Return the bounds by which one row moves the counts of values as scores: both ways, or all one way."""
         return Scores(((1, 1 if self.unit.added else 2),), self.unit.rows)
 
-    def _choices(self, scored: Question, k: int, portion: Portion, mechanism: str | None) -> Fit:
-        """Return the way to choose, k choices and the noise on their counts, and what these cost."""
-        first, second = portion.split([1, 1])
-        parts = first.split([1] * k)
-        name = mechanism or best_selector(self._moved(), parts[0])
-        selectors = [SELECTORS[name](self._moved(), part) for part in parts]
-        _, noises = fitted_noises(ChosenCounts(scored, tuple(range(k))), second, AUTO)
-        costs = whole_cost(selectors, first), second.spent_by(noises)
-        pure = all(cost.delta == 0 for cost in costs) and portion.step is not None
-        budget = Budget(math.fsum(cost.epsilon for cost in costs) * (1 + 1e-15)) if pure else portion.budget
+    def _fit_choices(self, exact_question: Question, k: int, portion: Portion, mechanism: str | None) -> Fit:
+        """Return the mechanism, k selectors and the noise on the chosen counts, and their cost."""
+        choice_portion, count_portion = portion.split([1, 1])
+        parts = choice_portion.split([1] * k)
+        name = mechanism or best_selector(self._score_bounds(), parts[0])
+        selectors = [SELECTORS[name](self._score_bounds(), part) for part in parts]
+        _, noises = fitted_noises(ChosenCounts(exact_question, tuple(range(k))), count_portion, AUTO)
+        costs = whole_cost(selectors, choice_portion), count_portion.spent_by(noises)
+        is_pure = all(cost.delta == 0 for cost in costs) and portion.step is not None
+        budget = Budget(math.fsum(cost.epsilon for cost in costs) * (1 + 1e-15)) if is_pure else portion.budget
         return name, (selectors, noises), budget
 
-    def _choice_errs_less(self, counted: Question, scored: Question, k: int, portion: Portion) -> bool:
+    def _choice_errs_less(self, noisy_question: Question, exact_question: Question, k: int, portion: Portion) -> bool:
         """Return, from public facts, whether choices err less: noise that values are compared with, and on counts."""
         try:
-            _, (selectors, noises), _ = self._choices(scored, k, portion, None)
+            _, (selectors, noises), _ = self._fit_choices(exact_question, k, portion, None)
         except ParameterError:
             return False
-        _, every = fitted_noises(counted, portion, AUTO)
-        chosen = _SPREAD / selectors[0].rate + math.sqrt(noises[0].variance)
-        return chosen < 2 * math.sqrt(every[0].variance)
+        _, all_count_noises = fitted_noises(noisy_question, portion, AUTO)
+        choice_error = _EXPONENTIAL_SD / selectors[0].rate + math.sqrt(noises[0].variance)
+        return choice_error < 2 * math.sqrt(all_count_noises[0].variance)
 
-    def _chosen_kinds(
+    def _choose_values(
         self,
-        scored: CellCounts | ItemCounts,
+        exact_question: CellCounts | ItemCounts,
         labels: pd.Index[Any],
-        read: Sequence[QueryColumn],
+        read_columns: Sequence[QueryColumn],
         share: float,
         choices: Fit,
     ) -> pd.DataFrame:
-        def drawn(paid: Paid[Fit]) -> pd.DataFrame:
-            name, (selectors, noises), budget = paid.fitted
-            (counts,), left, found = scored.totals, list(range(len(labels))), []
-            for at, selector in enumerate(selectors):
-                plane = paid.stream.column(json.dumps(["most_common", at]), "measure")
-                found.append(left.pop(selector.choose([counts[place] for place in left], None, plane)))
-            noisy = noises[0].add([counts[place] for place in found], paid.stream.column("counts", "measure"))
-            values = np.array(noisy, dtype=np.float64)
+        def draw_choices(receipt: Paid[Fit]) -> pd.DataFrame:
+            name, (selectors, noises), budget = receipt.fitted
+            (counts,), unchosen_places, chosen_places = exact_question.totals, list(range(len(labels))), []
+            for choice_index, selector in enumerate(selectors):
+                choice_stream = receipt.stream.column(json.dumps(["most_common", choice_index]), "measure")
+                chosen_places.append(
+                    unchosen_places.pop(
+                        selector.choose([counts[place] for place in unchosen_places], None, choice_stream)
+                    )
+                )
+            noisy_counts = noises[0].add(
+                [counts[place] for place in chosen_places], receipt.stream.column("counts", "measure")
+            )
+            values = np.array(noisy_counts, dtype=np.float64)
             results = linear(values, noises[0], 1.0, self.confidence_level)
-            table = pd.DataFrame(results, index=labels[found]).sort_values("estimate", ascending=False, kind="stable")
-            table.attrs.update(facts_of(name, paid.share, budget, self.unit))
+            table = pd.DataFrame(results, index=labels[chosen_places]).sort_values(
+                "estimate", ascending=False, kind="stable"
+            )
+            table.attrs.update(facts_of(name, receipt.share, budget, self.unit))
             return table
 
-        return self._drawn(scored.add, read, share, "most_common", choices, drawn)
+        return self._run_answer_job(exact_question.add, read_columns, share, "most_common", choices, draw_choices)
 
     def support(
         self,
@@ -217,11 +229,11 @@ class SetQueries(Asking):
         >>> q.count({"hobbies": {"any": ["reading", "walking"]}}, share=0.5)["std_error"].round(1)
         np.float64(6.0)
         """
-        asked = self._column(column)
-        asked.sets("support")
-        read, holds = self._where(where, asked)
-        question, labels = self._kinds(asked, holds, cut=True)
-        return self._counted(self._answer(question, read, share, mechanism, "support"), labels)
+        query_column = self._column(column)
+        query_column.sets("support")
+        read_columns, conditions = self._conditions(where, query_column)
+        question, labels = self._count_question(query_column, conditions, cuts_sets=True)
+        return self._count_table(self._answer(question, read_columns, share, mechanism, "support"), labels)
 
     def set_sizes(
         self,
@@ -257,12 +269,12 @@ class SetQueries(Asking):
         >>> (q.set_sizes("hobbies", share=1)["estimate"] / 1_000).round(1).tolist()
         [1.0, 1.0, 1.0]
         """
-        asked = self._column(column)
-        count = asked.sets("set_sizes").count
-        read, holds = self._where(where, asked)
-        question = CellCounts({column: (count + 1, size_places(count))}, self.unit, holds)
-        told = self._answer(question, read, share, mechanism, "set_sizes")
-        return self._counted(told, pd.RangeIndex(count + 1, name=column))
+        query_column = self._column(column)
+        count = query_column.sets("set_sizes").count
+        read_columns, conditions = self._conditions(where, query_column)
+        question = CellCounts({column: (count + 1, size_places(count))}, self.unit, conditions)
+        noisy_answer = self._answer(question, read_columns, share, mechanism, "set_sizes")
+        return self._count_table(noisy_answer, pd.RangeIndex(count + 1, name=column))
 
     def nunique(
         self,
@@ -286,7 +298,7 @@ class SetQueries(Asking):
 
         Returns
         -------
-        Series ``estimate, std_error, lower, upper``; the interval lies within what the space holds.
+        Series ``estimate, std_error, lower, upper``; the interval lies between 0 and the number of values.
 
         Raises
         ------
@@ -303,26 +315,29 @@ class SetQueries(Asking):
         >>> float(q.nunique("ward", share=1)["std_error"].round(2))
         0.03
         """
-        asked = self._column(column)
-        if not (asked.space.is_listed or asked.space.holds_sets):
+        query_column = self._column(column)
+        if not (query_column.space.is_listed or query_column.space.holds_sets):
             raise ParameterError(
                 f"column {name_list([column])} holds no categories and no sets, whose values nunique counts; ask for "
                 "histogram"
             )
-        read, holds = self._where(where, asked)
-        question, size, most = self._values(asked, holds)
-        told = self._answer(Distinct(question, most), read, share, mechanism, "nunique")
-        results = linear(told.values[0], told.noises[0], 1.0, self.confidence_level)
+        read_columns, conditions = self._conditions(where, query_column)
+        question, size, largest_size = self._distinct_question(query_column, conditions)
+        noisy_answer = self._answer(Distinct(question, largest_size), read_columns, share, mechanism, "nunique")
+        results = linear(noisy_answer.values[0], noisy_answer.noises[0], 1.0, self.confidence_level)
+        # The truth lies in this range, so that truncated estimates and intervals stay valid.
         results = {
             name: np.clip(values, 0.0, size) if name != "std_error" else values for name, values in results.items()
         }
-        return with_facts(series(results, column), told)
+        return with_facts(series(results, column), noisy_answer)
 
-    def _values(self, asked: QueryColumn, holds: Mapping[str, Holds]) -> tuple[Question, int, int]:
-        """Return what counts a column's values but null, how many there are, and how many a row holds at most."""
-        if asked.space.holds_sets:
-            question, labels = self._kinds(asked, holds, cut=True)
-            return question, len(labels), asked.sets("nunique").most
-        axis = counted_axis(asked, None)
-        size = asked.space.values
-        return CellCounts({asked.name: (size, axis.cell_of)}, self.unit, holds), size, 1
+    def _distinct_question(
+        self, query_column: QueryColumn, conditions: Mapping[str, Holds]
+    ) -> tuple[Question, int, int]:
+        """Return the question that counts a column's values except null, their number, and the most in a row."""
+        if query_column.space.holds_sets:
+            question, labels = self._count_question(query_column, conditions, cuts_sets=True)
+            return question, len(labels), query_column.sets("nunique").most
+        axis = counted_axis(query_column, None)
+        size = query_column.space.values
+        return CellCounts({query_column.name: (size, axis.cell_of)}, self.unit, conditions), size, 1

@@ -3,7 +3,7 @@
 A **share** is of (ε, δ) where answers are added up by ε and δ (basic composition), and of M² where they are added up in
 Gaussian differential privacy with a slack: M is the μ of the step that the whole promise is
 (`dpframe.accounting.gaussian_dp.promise_step`). The sum of shares is exact, a share being the decimal that Python
-prints for it, and never exceeds 1. Both sums are valid for questions that are chosen by what earlier answers gave
+prints for it, and never exceeds 1. Both sums are valid for questions that are chosen by earlier answers
 (`dpframe.api.ledger.currencies`).
 """
 
@@ -27,63 +27,64 @@ from dpframe.totals.answers import Portion
 
 @dataclass(frozen=True)
 class TotalBudget:
-    """A promise, and the step that it is where answers are added up by μ²."""
+    """A promise, and its step if answers are added up by μ²."""
 
     promise: Budget
     step: Step | None = None
 
     @classmethod
     def of(cls, promise: Budget, accounting: str | None) -> TotalBudget:
-        """Choose how answers are added up: by δ, where nothing is said, as a ledger does."""
+        """Return the total budget in the named accounting; None chooses by δ, as a ledger does."""
         return _TOTAL_BUDGETS[currency_of(accounting, promise.delta).name](promise)
 
     def portion(self, share: Fraction) -> Portion:
-        """Return what an answer of a share may spend, rounded down."""
+        """Return the portion that an answer of a share may spend, rounded down."""
         part = decimals(self.promise.epsilon, self.promise.delta)
         epsilon, delta = down(part.loss * share), down(part.slack * share)
         if self.step is None:
             return Portion(Budget(epsilon, delta))
-        step = self._step(share)
+        step = self._step_of_share(share)
         return Portion(Budget(min(step_epsilon(step, delta), self.promise.epsilon), delta), step)
 
     def portions(self, share: Fraction) -> list[Portion]:
-        """Return the ways in which an answer may spend a share: all of it, with nothing after, also as (ε, δ) at once.
+        """Return the portions that an answer may spend for a share; the whole budget may be spent as one (ε, δ), too.
 
         Pure noise costs little of (ε, δ), and much of the step that adds up.
         """
-        alone = [Portion(self.promise)] if share == 1 and self.step is not None else []
-        return [self.portion(share), *alone]
+        one_time_portions = [Portion(self.promise)] if share == 1 and self.step is not None else []
+        return [self.portion(share), *one_time_portions]
 
-    def _step(self, share: Fraction) -> Step:
+    def _step_of_share(self, share: Fraction) -> Step:
         assert self.step is not None
         mu = share_of_step(self.step, round_down(share)).mu
         return Step(mu, round_down(Fraction(self.step.delta) * share))
 
     def amount(self, share: Fraction, rounded: Callable[[Fraction], float]) -> Amount:
-        """Return what a share comes to as (ε, δ), of μ² at the whole δ."""
+        """Return a share as (ε, δ), in Gaussian accounting at the whole δ."""
         part = decimals(self.promise.epsilon, self.promise.delta)
         if self.step is None or share in (0, 1):
             return Amount(rounded(part.loss * share), rounded(part.slack * share))
-        epsilon = min(step_epsilon(self._step(share), self.promise.delta), self.promise.epsilon)
-        about = rounded(Fraction(epsilon) * (1 + _ROUND * (1 if rounded is up else -1)))
-        return Amount(min(about, self.promise.epsilon), self.promise.delta)
+        epsilon = min(step_epsilon(self._step_of_share(share), self.promise.delta), self.promise.epsilon)
+        rounded_epsilon = rounded(Fraction(epsilon) * (1 + _ROUNDING_TOLERANCE * (1 if rounded is up else -1)))
+        return Amount(min(rounded_epsilon, self.promise.epsilon), self.promise.delta)
 
 
-_ROUND = Fraction(1, 10**12)
-"""What a root and a bisection may leave off."""
+_ROUNDING_TOLERANCE = Fraction(1, 10**12)
+"""Relative error that a root and a bisection may have."""
 
 
-def _curved(promise: Budget) -> TotalBudget:
+def _gaussian_total(promise: Budget) -> TotalBudget:
     if promise.delta == 0:
         raise ParameterError('accounting="gaussian" needs a delta above 0; raise delta, or take accounting="basic"')
     return TotalBudget(promise, promise_step(promise))
 
 
-_TOTAL_BUDGETS: Mapping[str, Callable[[Budget], TotalBudget]] = {"basic": TotalBudget, "gaussian": _curved}
+_TOTAL_BUDGETS: Mapping[str, Callable[[Budget], TotalBudget]] = {"basic": TotalBudget, "gaussian": _gaussian_total}
 
 
 def check_share(share: Any) -> Fraction:
     """Return a share as the decimal that it prints as, or raise `ParameterError` unless it lies in (0, 1]."""
+    # `float` would accept text and truth values.
     number = math.nan if isinstance(share, bool | str) else share
     try:
         valid = 0 < float(number) <= 1
@@ -96,7 +97,7 @@ def check_share(share: Any) -> Fraction:
 
 @dataclass
 class QuerySpending:
-    """What the threads of one process spent of a total budget; spends of other processes are not added."""
+    """Share of a total budget that the threads of one process spent; other processes are not counted."""
 
     total: TotalBudget
     spent: Fraction = Fraction(0)

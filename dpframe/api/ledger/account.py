@@ -23,7 +23,7 @@ from dpframe.plan.plan import Plan
 TOGETHER = (
     'ledger and dataset go together, and part and run with them, e.g. ledger="ledger.sqlite", dataset="survey-2026"'
 )
-"""What is said where one is given without the other."""
+"""Error text for an argument without its partner."""
 
 RELEASE = "release"
 """The label of a ledger's entry that is for all of a release."""
@@ -34,10 +34,10 @@ INFERENCE = "inference"
 
 @dataclass(frozen=True)
 class Cost:
-    """What something costs whom, in both currencies; without a step by domination of its (ε, δ).
+    """A cost and its privacy unit, in both currencies; without a step by domination of its (ε, δ).
 
-    ``wanted`` is a digest of all that decides the release, except the table; None where no two spends are the same.
-    ``inference`` is what is asked of the table before its plan is known.
+    ``wanted`` is a digest of all that decides the release, except the table; None if no spend repeats another.
+    ``inference`` is the measurement of the table before its plan is known.
     """
 
     budget: Budget
@@ -86,20 +86,20 @@ class OpenAccount(Account):
         return self
 
     def cost(self, plan: Plan) -> Cost:
-        """Return what releasing under a plan costs: all of it, or what its inference has not paid here yet.
+        """Return the cost of a release under a plan, less the inference that this dataset has paid.
 
         A plan can be written by hand: a receipt counts if this dataset's ledger has it as one of inference, and
-        at least as much was paid for it as the plan claims. What is left is what the rest costs on its own, for a plan
-        is used again.
+        at least as much was paid for it as the plan claims. The rest is charged at its own cost, as a plan
+        may be used again.
         """
         inferred = plan.inferred
-        if inferred is None or inferred.receipt is None or not self._paid(inferred):
+        if inferred is None or inferred.receipt is None or not self._has_paid(inferred):
             return Cost(plan.release, plan.step, unit=plan.unit)
         if inferred.step is None:
             return Cost(difference(plan.release, inferred.budget), unit=plan.unit)
         return Cost(plan.released, plan.step_beside_inference, unit=plan.unit)
 
-    def _paid(self, inferred: Inferred) -> bool:
+    def _has_paid(self, inferred: Inferred) -> bool:
         """Return whether this dataset's ledger has the receipt of an inference, of at least as much."""
         entry = None if inferred.receipt is None else self.ledger.find(inferred.receipt)
         if entry is None or (entry.dataset, entry.part, entry.what) != (self.dataset, self.part, INFERENCE):
@@ -109,7 +109,7 @@ class OpenAccount(Account):
         return enough and covers(entry.amount, inferred.budget)
 
     def settle(self, inferred: Inferred | None, unit: Unit) -> None:
-        """Enter what it cost to find spaces that were taken from another plan, each inference once for this dataset.
+        """Enter the cost of another plan's inferences whose spaces are reused, each once for this dataset.
 
         An inference is known only by its id: two of one request share all that is public of them. One of an older
         version has no id, and is entered at every use. It is entered for the ``unit`` of the plan that uses it, whom
@@ -117,21 +117,22 @@ class OpenAccount(Account):
 
         Raises `LedgerError` if the dataset has an inference of this id at another cost.
         """
-        for one in () if inferred is None else inferred.each:
-            if not self._paid(one):
-                where = [self.dataset] if self.part is None else [self.dataset, self.part]
-                name = json.dumps([*where, one.id or secrets.token_hex(16)])
+        for past_inference in () if inferred is None else inferred.each:
+            if not self._has_paid(past_inference):
+                account_names = [self.dataset] if self.part is None else [self.dataset, self.part]
+                # An inference without id gets a random one, and is charged at every use.
+                name = json.dumps([*account_names, past_inference.id or secrets.token_hex(16)])
                 receipt = hashlib.sha256(name.encode()).hexdigest()[:32]
-                self._enter(receipt, Cost(one.budget, one.step, unit=unit), INFERENCE)
+                self._enter_spend(receipt, Cost(past_inference.budget, past_inference.step, unit=unit), INFERENCE)
 
     def spend(self, cost: Cost, what: str = "release", receipt: str | None = None, draws: Draws | None = None) -> str:
         """Enter a spend, for good, and return its receipt; one of a name that is given is entered once.
 
         ``draws``: see `Ledger.spend`; a release that drew all of it before has a receipt already.
         """
-        return self._enter(secrets.token_hex(16) if receipt is None else receipt, cost, what, draws)
+        return self._enter_spend(secrets.token_hex(16) if receipt is None else receipt, cost, what, draws)
 
-    def _enter(self, receipt: str, cost: Cost, what: str, draws: Draws | None = None) -> str:
+    def _enter_spend(self, receipt: str, cost: Cost, what: str, draws: Draws | None = None) -> str:
         entry = self.ledger.spend(
             self.dataset,
             cost.budget.epsilon,
@@ -165,7 +166,7 @@ class Job(ABC, Generic[Checked, Drawn]):
 
     @abstractmethod
     def check(self) -> Checked:
-        """Refuse what can be refused, and return what was found; values are read, and nothing is drawn."""
+        """Refuse every invalid input, and return the findings; values are read, and nothing is drawn."""
 
     @abstractmethod
     def spend(self, checked: Checked) -> str | None:
@@ -177,4 +178,4 @@ class Job(ABC, Generic[Checked, Drawn]):
 
     @abstractmethod
     def draw(self, checked: Checked, receipt: str | None, key: bytes) -> Drawn:
-        """Draw with the key, and return or write what came of it."""
+        """Draw with the key, and return or write the result."""

@@ -1,7 +1,7 @@
-"""What a dataset's ledger adds up: (ε, δ) themselves, or the (μ², δ₀) of Gaussian differential privacy with a slack.
+"""Currencies of a ledger: (ε, δ), or the (μ², δ₀) of Gaussian differential privacy with a slack.
 
 A dataset keeps one of the two for good. Either sum may be held to its total although each release chooses its budget
-by what earlier ones gave (basic composition, Rogers–Roth–Ullman–Vadhan 2016; sums of μ², Smith–Thakurta 2022,
+by earlier results (basic composition, Rogers–Roth–Ullman–Vadhan 2016; sums of μ², Smith–Thakurta 2022,
 Koskela–Tobaben–Honkela 2022). Taking whichever of the two still fits may not: that is a third rule, unproven. One
 exception is safe, as nothing was seen when it is made: a first release that is the total's (ε, δ) and no more may have
 the dataset for itself, with any step. Nothing else fits then, unless its step leaves room.
@@ -14,8 +14,8 @@ the sum of δ₀ bounds that from above, and is exact.
 largest with pool + (1 − pool)·G_M(ε) ≤ δ. A spend known only by (ε, δ) enters as δ₀ = δ and the μ of pure ε,
 which dominates it.
 
-*Parts.* Where rows lie in public, disjoint parts, a replaced row lies in one: what was spent on a part adds up there,
-and the largest sum counts together with what was spent on the whole. Where a replaced row may move, it leaves one part
+*Parts.* If rows lie in public, disjoint parts, a replaced row lies in one: spends on a part add up there,
+and the largest sum counts together with the spends on the whole. If a replaced row may move, it leaves one part
 and enters another: the two largest sums count.
 """
 
@@ -43,14 +43,14 @@ from dpframe.errors import BudgetExceeded, ParameterError, name_list
 POOL = Fraction(1, 2)
 """Share of a total's δ that is its pool of δ₀.
 
-A release takes a tenth of its own δ for δ₀, and what is dominated by its (ε, δ) all of it: half of the total leaves
-room for both. M² loses 6 % by it at (1, 1e-6), where the pool costs 0.03.
+A release takes a tenth of its own δ for δ₀, and a spend known only by its (ε, δ) takes all of its δ: half of the
+total leaves room for both. M² loses 6 % by it at (1, 1e-6), at which the pool costs 0.03.
 """
 
 NIGHTS = 365
 
-_MOST = 1e6
-"""Largest ε of a total that is turned into M; above it M stays the same, which promises more."""
+_LARGEST_TOTAL_EPSILON = 1e6
+"""Largest ε of a total that is turned into M; above it M stays constant, which promises more."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Amount:
 
 
 class StoredAmount(NamedTuple):
-    """What the file holds of a total or a spend, as text: (ε, δ), μ and δ₀."""
+    """A total or a spend as the file stores it, as text: (ε, δ), μ and δ₀."""
 
     epsilon: str
     delta: str
@@ -78,8 +78,8 @@ class StoredAmount(NamedTuple):
     @classmethod
     def of(cls, budget: Budget, step: Step | None) -> StoredAmount:
         """Return an amount as text; without a step it is dominated by pure ε and a slack of δ."""
-        known = dominated(budget) if step is None else step
-        return cls(str(budget.epsilon), str(budget.delta), str(known.mu), str(known.delta))
+        stored_step = dominated(budget) if step is None else step
+        return cls(str(budget.epsilon), str(budget.delta), str(stored_step.mu), str(stored_step.delta))
 
     @property
     def budget(self) -> Budget:
@@ -107,13 +107,14 @@ class Sum(NamedTuple):
         return self.loss <= total.loss and self.slack <= total.slack
 
     def times_in(self, left: Sum) -> int | None:
-        """Return how often this fits into what is left; None if it is nothing, and fits forever."""
-        ratios = [whole / own for own, whole in zip(self, left, strict=True) if own]
+        """Return how often this amount fits into a remaining sum; None if it is zero, and fits forever."""
+        # A coordinate of zero limits nothing.
+        ratios = [available / amount for amount, available in zip(self, left, strict=True) if amount]
         return math.floor(max(Fraction(0), min(ratios))) if ratios else None
 
     def share_of(self, total: Sum) -> float:
         """Return the larger of the two shares of a total, infinite of a total of nothing."""
-        return max(float(own / whole) if whole else inf for own, whole in zip(self, total, strict=True) if own)
+        return max(float(amount / limit) if limit else inf for amount, limit in zip(self, total, strict=True) if amount)
 
 
 NOTHING = Sum(Fraction(0), Fraction(0))
@@ -126,25 +127,26 @@ def decimals(epsilon: float | str, delta: float | str) -> Sum:
 
 def up(exact: Fraction) -> float:
     """Return the float nearest to ``exact`` whose decimal does not lie below it."""
-    return _toward(exact, inf)
+    return _round_toward(exact, inf)
 
 
 def down(exact: Fraction) -> float:
     """Return the float nearest to ``exact`` whose decimal does not lie above it, at least 0."""
-    return _toward(max(exact, Fraction(0)), -inf)
+    return _round_toward(max(exact, Fraction(0)), -inf)
 
 
-def _toward(exact: Fraction, way: float) -> float:
+def _round_toward(fraction: Fraction, direction: float) -> float:
     try:
-        value = float(exact)
+        value = float(fraction)
     except OverflowError:
         return inf
-    wrong = Fraction(str(value)) < exact if way > 0 else Fraction(str(value)) > exact
-    return nextafter(value, way) if wrong else value
+    # The printed decimal counts, not the float: it may lie on the other side of the exact value.
+    is_wrong_side = Fraction(str(value)) < fraction if direction > 0 else Fraction(str(value)) > fraction
+    return nextafter(value, direction) if is_wrong_side else value
 
 
 def shown(value: float) -> str:
-    """Return a number without the zero of a whole one."""
+    """Return a number as text; whole numbers have no decimals."""
     return str(value).removesuffix(".0")
 
 
@@ -169,7 +171,7 @@ class Currency(ABC):
 
     @abstractmethod
     def whole(self, budget: Budget) -> StoredAmount:
-        """Return what the file keeps of a total."""
+        """Return a total in stored form."""
 
     @abstractmethod
     def exact(self, kept: StoredAmount) -> Sum:
@@ -177,7 +179,7 @@ class Currency(ABC):
 
     @abstractmethod
     def spent(self, sums: Sequence[Sum], total: DatasetTotal) -> list[Amount]:
-        """Return what sums of spends come to, rounded up."""
+        """Return sums of spends as (ε, δ), rounded up."""
 
     @abstractmethod
     def left(self, rest: Sum, total: DatasetTotal) -> Amount:
@@ -189,7 +191,7 @@ class Currency(ABC):
 
     @abstractmethod
     def shortage(self, left: Sum, asked: StoredAmount, total: DatasetTotal) -> str:
-        """Say what is left, what was asked, and what to do."""
+        """Return an error text: the remaining amount, the requested one, and a remedy."""
 
 
 class BasicCurrency(Currency):
@@ -207,19 +209,19 @@ class BasicCurrency(Currency):
 
     def spent(self, sums: Sequence[Sum], total: DatasetTotal) -> list[Amount]:
         """Return ε and δ rounded up."""
-        return [Amount(up(each.loss), up(each.slack)) for each in sums]
+        return [Amount(up(spent_sum.loss), up(spent_sum.slack)) for spent_sum in sums]
 
     def left(self, rest: Sum, total: DatasetTotal) -> Amount:
         """Return ε and δ rounded down: they can be spent to the last digit."""
         return Amount(down(rest.loss), down(rest.slack))
 
     def shortage(self, left: Sum, asked: StoredAmount, total: DatasetTotal) -> str:
-        """Name (ε, δ) of all three."""
-        whole, wants = self.left(total.exact, total), Amount(float(asked.epsilon), float(asked.delta))
-        rest = self.left(left, total)
+        """Return the error text with (ε, δ) of the remaining, total and requested amounts."""
+        total_amount, requested_amount = self.left(total.exact, total), Amount(float(asked.epsilon), float(asked.delta))
+        remaining_amount = self.left(left, total)
         return (
-            f"{rest} left of {whole}, and {wants} was asked: {_UNSPENT}; "
-            f"{'ask for no more than is left, or ' if rest.epsilon > 0 else ''}{_LARGER}"
+            f"{remaining_amount} left of {total_amount}, and {requested_amount} was asked: {_NOTHING_SPENT}; "
+            f"{'ask for no more than is left, or ' if remaining_amount.epsilon > 0 else ''}{_LARGER_TOTAL_ADVICE}"
         )
 
 
@@ -235,11 +237,12 @@ class GaussianCurrency(Currency):
                 'accounting="gaussian" needs a delta above 0; raise delta, or create the dataset with '
                 'accounting="basic"'
             )
+        # Decimals of the floats, as people wrote them: 0.1 is one tenth.
         epsilon, delta = decimals(budget.epsilon, budget.delta)
         pool = str(down(delta * POOL))
         if round_up(Fraction(pool)) >= round_down(delta):  # floats next to 0 have no halves
             pool = "0.0"
-        mu = gaussian_mu(min(round_down(epsilon), _MOST), round_down(delta), round_up(Fraction(pool)))
+        mu = gaussian_mu(min(round_down(epsilon), _LARGEST_TOTAL_EPSILON), round_down(delta), round_up(Fraction(pool)))
         return StoredAmount(str(budget.epsilon), str(budget.delta), str(mu), pool)
 
     def exact(self, kept: StoredAmount) -> Sum:
@@ -247,93 +250,116 @@ class GaussianCurrency(Currency):
         return Sum(Fraction(float(kept.mu)) ** 2, Fraction(kept.slack))
 
     def spent(self, sums: Sequence[Sum], total: DatasetTotal) -> list[Amount]:
-        """Return the ε, at the dataset's δ, of what was spent, and its δ₀, rounded up."""
-        losses, most = _epsilons([up(each.loss) for each in sums], total, ceiling=True), total.budget.epsilon
+        """Return the spent ε, at the dataset's δ, and the spent δ₀, rounded up."""
+        epsilons, total_epsilon = (
+            _to_epsilons([up(spent_sum.loss) for spent_sum in sums], total, ceiling=True),
+            total.budget.epsilon,
+        )
         # All of M² is the total's ε, which its conversion there and back misses in the last digit. Nothing beyond the
         # total's promise is ever entered: more is only the step of a release that had the dataset for itself.
-        whole = total.exact.loss
-        inside = [most if each.loss >= whole else min(x, most) for x, each in zip(losses, sums, strict=True)]
-        return [Amount(x, up(each.slack)) for x, each in zip(inside, sums, strict=True)]
+        total_loss = total.exact.loss
+        capped_epsilons = [
+            total_epsilon if spent_sum.loss >= total_loss else min(epsilon, total_epsilon)
+            for epsilon, spent_sum in zip(epsilons, sums, strict=True)
+        ]
+        return [Amount(epsilon, up(spent_sum.slack)) for epsilon, spent_sum in zip(capped_epsilons, sums, strict=True)]
 
     def alone(self, kept: StoredAmount, total: DatasetTotal) -> bool:
         """Return whether a first spend keeps the total's promise as (ε, δ), with any step."""
         return BASIC.exact(kept).fits(BASIC.exact(total.kept))
 
     def left(self, rest: Sum, total: DatasetTotal) -> Amount:
-        """Return the ε, at the dataset's δ, of the μ² that is left, and the pool that is left, rounded down."""
-        untouched = rest.loss >= total.exact.loss
-        loss = total.budget.epsilon if untouched else _epsilons([down(rest.loss)], total, ceiling=False)[0]
-        return Amount(loss, down(rest.slack))
+        """Return the ε, at the dataset's δ, of the remaining μ², and the remaining pool, rounded down."""
+        is_unspent = rest.loss >= total.exact.loss
+        epsilon = total.budget.epsilon if is_unspent else _to_epsilons([down(rest.loss)], total, ceiling=False)[0]
+        return Amount(epsilon, down(rest.slack))
 
     def shortage(self, left: Sum, asked: StoredAmount, total: DatasetTotal) -> str:
-        """Name the ε that is left, and what still fits; compare with addition where that costs less."""
-        wants, whole = self.exact(asked), total.exact
-        rest, room = self.left(left, total), {}
-        found = f"epsilon={rest.epsilon:.4g} left of {shown(total.budget.epsilon)} at its delta={total.kept.delta}"
-        if wants.slack > left.slack:
-            found += f" and {rest.delta:.4g} of the {down(whole.slack):.4g} that it may fail with"
-            room["delta"] = _rounded(float(asked.delta) * float(left.slack / wants.slack))
-        if wants.loss > left.loss:
-            room["epsilon"] = _largest_epsilon(asked, left)
-        fits = "; ".join(f"the largest {name} that still fits is {most:g}" for name, most in room.items())
-        # The rest above is at the dataset's delta, and may well be the smaller one.
-        own = " at this release's delta" if "epsilon" in room else ""
-        remedy = (
-            f"{fits}{own}: ask for no more, or {_LARGER}" if all(room.values()) else f"nothing fits any more; {_LARGER}"
+        """Return the error text with the remaining ε and the largest fitting amounts; it names cheaper accounting."""
+        requested_sum, total_sum = self.exact(asked), total.exact
+        remaining_amount, largest_sizes = self.left(left, total), {}
+        shortage_text = (
+            f"epsilon={remaining_amount.epsilon:.4g} left of {shown(total.budget.epsilon)} at its "
+            f"delta={total.kept.delta}"
         )
-        here, by_addition = wants.share_of(whole), BASIC.exact(asked).share_of(BASIC.exact(total.kept))
-        dear = (
-            f"; this release takes {_percent(here)} of the total in Gaussian accounting and {_percent(by_addition)} by "
+        if requested_sum.slack > left.slack:
+            shortage_text += (
+                f" and {remaining_amount.delta:.4g} of the {down(total_sum.slack):.4g} that it may fail with"
+            )
+            largest_sizes["delta"] = _round_to_three_digits(
+                float(asked.delta) * float(left.slack / requested_sum.slack)
+            )
+        if requested_sum.loss > left.loss:
+            largest_sizes["epsilon"] = _largest_epsilon(asked, left)
+        size_advice = "; ".join(
+            f"the largest {name} that still fits is {size:g}" for name, size in largest_sizes.items()
+        )
+        # The rest above is at the dataset's delta, and may well be the smaller one.
+        at_release_delta = " at this release's delta" if "epsilon" in largest_sizes else ""
+        remedy = (
+            f"{size_advice}{at_release_delta}: ask for no more, or {_LARGER_TOTAL_ADVICE}"
+            if all(largest_sizes.values())
+            else f"nothing fits any more; {_LARGER_TOTAL_ADVICE}"
+        )
+        gaussian_share, basic_share = (
+            requested_sum.share_of(total_sum),
+            BASIC.exact(asked).share_of(BASIC.exact(total.kept)),
+        )
+        comparison = (
+            f"; this release takes {_percent_text(gaussian_share)} of the total in Gaussian accounting and "
+            f"{_percent_text(basic_share)} by "
             'addition: unshuffled releases belong in a dataset created with accounting="basic"'
         )
         return (
-            f"{found}, too little for this release of epsilon={shown(float(asked.epsilon))}, "
-            f"delta={shown(float(asked.delta))}: {_UNSPENT}; {remedy}{dear if here > by_addition else ''}"
+            f"{shortage_text}, too little for this release of epsilon={shown(float(asked.epsilon))}, "
+            f"delta={shown(float(asked.delta))}: {_NOTHING_SPENT}; "
+            f"{remedy}{comparison if gaussian_share > basic_share else ''}"
         )
 
 
-_UNSPENT = "nothing was spent and nothing was drawn"
-_LARGER = "create a dataset with a larger total, which counts from 0: for the same people both add up"
+_NOTHING_SPENT = "nothing was spent and nothing was drawn"
+_LARGER_TOTAL_ADVICE = "create a dataset with a larger total, which counts from 0: for the same people both add up"
 
 
-def _rounded(value: float) -> float:
-    """Return a number rounded down to three digits: room for what releases of other sizes round differently."""
+def _round_to_three_digits(value: float) -> float:
+    """Return a number rounded down to three digits: a margin for other roundings of releases of other sizes."""
     return 0.0 if value < 1e-300 else float(Decimal(value).normalize(Context(prec=3, rounding=ROUND_DOWN)))
 
 
-_TINY = 1e-6
-"""An ε that is as good as none."""
+_NEGLIGIBLE_EPSILON = 1e-6
+"""Absolute tolerance of the search for the largest fitting ε."""
 
 
-def _largest_epsilon(asked: StoredAmount, left: Sum) -> float:
-    """Return about the ε that fits into what is left, of what costs what was asked: a release's curve, or pure ε."""
-    if left.loss <= 0:
+def _largest_epsilon(amount: StoredAmount, remaining_sum: Sum) -> float:
+    """Return about the largest ε that fits into a remaining sum, by the requested amount's curve."""
+    if remaining_sum.loss <= 0:
         return 0.0
-    price = dominated if asked.step.delta >= asked.budget.delta else promise_step
-    least = max(1.0, asked.step.mu / price(asked.budget).mu)
+    step_of = dominated if amount.step.delta >= amount.budget.delta else promise_step
+    step_ratio = max(1.0, amount.step.mu / step_of(amount.budget).mu)
 
     def fits(epsilon: float) -> bool:
-        return Fraction(price(Budget(epsilon, asked.budget.delta)).mu * least) ** 2 <= left.loss
+        return Fraction(step_of(Budget(epsilon, amount.budget.delta)).mu * step_ratio) ** 2 <= remaining_sum.loss
 
-    return _rounded(bisected(fits, 0.0, asked.budget.epsilon, 1e-4, _TINY))
+    return _round_to_three_digits(bisected(fits, 0.0, amount.budget.epsilon, 1e-4, _NEGLIGIBLE_EPSILON))
 
 
-def _percent(share: float) -> str:
+def _percent_text(share: float) -> str:
     if not math.isfinite(share):
         return "more than all"
     return f"{100 * share:,.0f} %" if share >= 10 else f"{100 * share:.3g} %"
 
 
-def _epsilons(squares: Sequence[float], total: DatasetTotal, ceiling: bool) -> list[float]:
+def _to_epsilons(squares: Sequence[float], total: DatasetTotal, ceiling: bool) -> list[float]:
     """Return the ε at which pool + (1 − pool)·G_μ(ε) is the dataset's δ, for each μ², rounded up or down."""
     pool, delta = Fraction(total.kept.slack), Fraction(total.kept.delta)
     share = (delta - pool) / (1 - pool)
     goal = math.log(float(share)) + (-1 if ceiling else 1) * 1e-15 * (1 - math.log(float(share)))
-    return _solved(np.sqrt(np.asarray(squares)) * (1 + (1 if ceiling else -1) * 1e-15), goal, ceiling)
+    return _solve_log_gaussian(np.sqrt(np.asarray(squares)) * (1 + (1 if ceiling else -1) * 1e-15), goal, ceiling)
 
 
-def _solved(mus: npt.NDArray[np.float64], goal: float, ceiling: bool) -> list[float]:
-    """Return x with ln G_μ(x) = goal by halving, the upper end or the lower one; 0 where G_μ(0) is below."""
+def _solve_log_gaussian(mus: npt.NDArray[np.float64], goal: float, ceiling: bool) -> list[float]:
+    """Return x with ln G_μ(x) = goal by halving, the upper end or the lower one; 0 if G_μ(0) is below."""
+    # A μ of 0 has no logarithm; its result is replaced by 0 below.
     positive = np.where(mus > 0, mus, 1.0)
 
     def over(x: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
@@ -341,19 +367,20 @@ def _solved(mus: npt.NDArray[np.float64], goal: float, ceiling: bool) -> list[fl
         return np.asarray((mus > 0) & (bounds[1 if ceiling else 0] > goal))
 
     low, high = np.zeros_like(positive), positive * (positive / 2 + 1)
-    while (more := over(high)).any():
-        low, high = np.where(more, high, low), np.where(more, 2 * high, high)
+    while (is_too_low := over(high)).any():
+        low, high = np.where(is_too_low, high, low), np.where(is_too_low, 2 * high, high)
+    # Sixty halvings exceed the 53 bits of a float.
     for _ in range(60):
         middle = (low + high) / 2
         is_above = over(middle)
         low, high = np.where(is_above, middle, low), np.where(is_above, high, middle)
-    needed = over(np.zeros_like(positive))
-    return [float(x) for x in np.where(needed, high if ceiling else low, 0.0)]
+    has_solution = over(np.zeros_like(positive))
+    return [float(x) for x in np.where(has_solution, high if ceiling else low, 0.0)]
 
 
 BASIC, GAUSSIAN = BasicCurrency(), GaussianCurrency()
 
-CURRENCIES: Mapping[str, Currency] = {each.name: each for each in (GAUSSIAN, BASIC)}
+CURRENCIES: Mapping[str, Currency] = {currency.name: currency for currency in (GAUSSIAN, BASIC)}
 
 
 def currency_of(accounting: Any, delta: float) -> Currency:
@@ -389,19 +416,21 @@ class DatasetTotal:
     def check_unit(self, unit: Unit) -> None:
         """Raise `ParameterError` for a promise of another unit: the two would add up to a promise for nobody.
 
-        What is promised for 2k rows that are added or removed holds for k that are replaced, and adds up there.
+        A promise for 2k rows that are added or removed holds for k that are replaced, and adds up there.
         """
+        # A promise for rows added or removed also holds for half as many replaced rows, never the reverse.
         converted = unit.added and not self.unit.added and unit.covers(self.unit)
         if unit != self.unit and not converted:
             remedies = [
                 (f"create a dataset with unit={str(unit)!r}", unit),
                 (f"ask with {self.unit.options}", self.unit),
             ]
-            # First what gives up no person's protection.
-            (first, _), (second, protected) = remedies if self.unit.person is None else reversed(remedies)
+            # The first remedy gives up no person's protection.
+            (first_remedy, _), (second_remedy, protected) = remedies if self.unit.person is None else reversed(remedies)
             raise ParameterError(
                 f"dataset {name_list([self.name])} adds up promises for {self.unit.words}, and this one is for "
-                f"{unit.words}, which does not add up: {first}, or, to protect {protected.words}, {second}; nothing "
+                f"{unit.words}, which does not add up: {first_remedy}, or, to protect {protected.words}, "
+                f"{second_remedy}; nothing "
                 "was spent"
             )
 
@@ -422,7 +451,7 @@ class DatasetTotal:
 
 @dataclass
 class Tally:
-    """What was spent on a dataset: on the whole, and on each part."""
+    """Sums of a dataset's spends: on the whole, and on each part."""
 
     total: DatasetTotal
     whole: Sum = NOTHING
@@ -437,46 +466,50 @@ class Tally:
 
     @property
     def charged(self) -> Sum:
-        """What all of it costs one row: the whole, and the largest part or the two largest."""
-        return self._with(2 if self.total.moving else 1, self.parts.values())
+        """The cost of all spends for one row: the whole, and the largest part or the two largest."""
+        return self._add_largest_parts(2 if self.total.moving else 1, self.parts.values())
 
     def left(self, part: str | None = None) -> Sum:
-        """Return what is left for the whole, or for a part."""
+        """Return the remaining sum for the whole, or for a part."""
         if part is None:
             return self.total.exact.plus(self.charged, -1)
-        others = [amount for name, amount in self.parts.items() if name != part]
-        beside = self._with(1 if self.total.moving else 0, others).plus(self.parts.get(part, NOTHING))
-        return self.total.exact.plus(beside, -1)
+        other_sums = [amount for name, amount in self.parts.items() if name != part]
+        other_cost = self._add_largest_parts(1 if self.total.moving else 0, other_sums).plus(
+            self.parts.get(part, NOTHING)
+        )
+        return self.total.exact.plus(other_cost, -1)
 
     def room(self, kept: StoredAmount, part: str | None) -> int | None:
         """Return how often an amount fits, by sums or at once; None if it is nothing, and fits forever."""
         times = self.total.currency.exact(kept).times_in(self.left(part))
-        return 1 if times == 0 and self._at_once(kept) else times
+        return 1 if times == 0 and self._may_spend_total_at_once(kept) else times
 
-    def _at_once(self, kept: StoredAmount) -> bool:
+    def _may_spend_total_at_once(self, amount: StoredAmount) -> bool:
         """Return whether nothing was spent yet, and this may have the dataset for itself."""
-        return self.whole == NOTHING and not self.parts and self.total.currency.alone(kept, self.total)
+        return self.whole == NOTHING and not self.parts and self.total.currency.alone(amount, self.total)
 
     def refuse(self, kept: StoredAmount, part: str | None) -> None:
         """Raise `BudgetExceeded` unless an amount fits."""
-        left, total = self.left(part), self.total
-        if not total.currency.exact(kept).fits(left) and not self._at_once(kept):
-            where = "" if part is None else f", part {name_list([part])},"
+        remaining_sum, total = self.left(part), self.total
+        if not total.currency.exact(kept).fits(remaining_sum) and not self._may_spend_total_at_once(kept):
+            part_text = "" if part is None else f", part {name_list([part])},"
             raise BudgetExceeded(
-                f"dataset {name_list([total.name])}{where} has {total.currency.shortage(left, kept, total)}"
+                f"dataset {name_list([total.name])}{part_text} has "
+                f"{total.currency.shortage(remaining_sum, kept, total)}"
             )
 
-    def _with(self, largest: int, parts: Collection[Sum]) -> Sum:
+    def _add_largest_parts(self, largest: int, parts: Collection[Sum]) -> Sum:
         """Add the largest of some parts to the whole, of each coordinate for itself: every pair fits if these do."""
         columns = zip(*parts, strict=True) if parts else ((), ())
-        worst = [sum(sorted(column, reverse=True)[:largest], Fraction(0)) for column in columns]
-        return self.whole.plus(Sum(*worst))
+        # The two coordinates may come from different parts: their maxima bound every pair.
+        largest_sums = [sum(sorted(column, reverse=True)[:largest], Fraction(0)) for column in columns]
+        return self.whole.plus(Sum(*largest_sums))
 
 
 def difference(whole: Budget, part: Budget) -> Budget:
-    """Return what is left of an amount, so that both parts together fit where the whole does."""
-    rest = decimals(whole.epsilon, whole.delta).plus(decimals(part.epsilon, part.delta), -1)
-    return Budget(down(rest.loss), down(rest.slack))
+    """Return an amount less a part, rounded so that both together never exceed the whole."""
+    remaining_sum = decimals(whole.epsilon, whole.delta).plus(decimals(part.epsilon, part.delta), -1)
+    return Budget(down(remaining_sum.loss), down(remaining_sum.slack))
 
 
 def covers(paid: Budget, asked: Budget) -> bool:
@@ -485,7 +518,7 @@ def covers(paid: Budget, asked: Budget) -> bool:
 
 
 def enough_for(more: int | None) -> str:
-    """Say for how many more releases of one size what is left is enough; None is any number.
+    """Return a text on how many more releases of one size fit; None is any number.
 
     >>> enough_for(1_300), enough_for(None)
     ('what is left is enough for 1,300 more', 'what is left is enough for any number more')
@@ -494,19 +527,19 @@ def enough_for(more: int | None) -> str:
 
 
 def yearly(epsilon: float, delta: float = 0.0, step: Step | None = None) -> str:
-    """Say what a year of releases of this size, one a night, adds up to; by its step as well where that is less."""
+    """Return a text on the sum of a year of nightly releases of this size; by its step as well if that is less."""
     night = Budget(epsilon, delta)
     year = NOTHING.plus(decimals(night.epsilon, night.delta), NIGHTS)
     total = Amount(up(year.loss), up(year.slack))
     says = f"one such release every night ({Amount(night.epsilon, night.delta)} each) would add up to {total} in a year"
     says = says if total.delta < 1 else f"{says}, which promises nothing"
-    composed = inf if step is None else _year_of(step, year.slack)
+    composed = inf if step is None else _yearly_epsilon(step, year.slack)
     if composed >= total.epsilon:
         return says
     return f"{says}; in Gaussian accounting to {Amount(composed, total.delta)}"
 
 
-def _year_of(step: Step, delta: Fraction) -> float:
+def _yearly_epsilon(step: Step, delta: Fraction) -> float:
     """Return the ε, in four digits and rounded up, of a year of steps, at a δ; infinite if the slacks leave none."""
     slack = NIGHTS * Fraction(str(step.delta))
     if not slack < delta < 1:
@@ -514,4 +547,4 @@ def _year_of(step: Step, delta: Fraction) -> float:
     share = float((delta - slack) / (1 - slack))
     goal = math.log(share) - 1e-15 * (1 - math.log(share))
     mus = np.asarray([math.sqrt(NIGHTS) * step.mu * (1 + 1e-15)])
-    return float(upward(_solved(mus, goal, ceiling=True)[0]))
+    return float(upward(_solve_log_gaussian(mus, goal, ceiling=True)[0]))

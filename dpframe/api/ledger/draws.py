@@ -1,4 +1,4 @@
-"""Noise that was drawn under keys: two tables under the same noise show how they differ.
+"""Records of noise drawn under keys: two tables under equal noise reveal their difference.
 
 A key draws noise under several names: digests of the request, of the inference of spaces, and of the plan. The ledger
 has each as a MAC under the key, with a MAC of the table, from the transaction of the spend on; the plan's name from the
@@ -15,10 +15,10 @@ from dpframe.errors import LedgerError, name_list
 Draws = Mapping[str, str]
 """Names of noise, and the table that each is drawn for, both as MACs under the key."""
 
-_OF_NOISE = """
+_DRAWS_OF_NOISE = """
 SELECT source, release_id, dataset, part FROM draws JOIN spends USING (release_id) WHERE noise = ? ORDER BY position
 """
-_NEW = """
+_INSERT_DRAW = """
 INSERT INTO draws (noise, source, release_id) SELECT :noise, :source, :release_id
 WHERE NOT EXISTS (SELECT 1 FROM draws WHERE (noise, release_id) = (:noise, :release_id))
 """
@@ -29,25 +29,30 @@ def find_release(connection: sqlite3.Connection, draws: Draws, dataset: str, par
 
     Raises `LedgerError` if some of the noise was drawn for another table, or for another part of the dataset.
     """
-    found: dict[str, int] = {}
+    draw_counts: dict[str, int] = {}
     for noise, source in draws.items():
-        for other, release_id, whole, place in connection.execute(_OF_NOISE, (noise,)).fetchall():
-            if other != source:
+        for other_source, release_id, drawn_dataset, drawn_part in connection.execute(
+            _DRAWS_OF_NOISE, (noise,)
+        ).fetchall():
+            # Equal noise over two tables would reveal their difference.
+            if other_source != source:
                 raise LedgerError(
                     "key has drawn the same noise for another table, or for one that cannot be known again, and two "
                     "tables under one noise show how they differ; leave key out, which takes a fresh one"
                 )
-            if whole == dataset and len({place, part} - {None}) > 1:
+            if drawn_dataset == dataset and len({drawn_part, part} - {None}) > 1:
                 raise LedgerError(
-                    f"these rows were released under this key as part {name_list([place or ''])}, and parts have no "
+                    f"these rows were released under this key as part {name_list([drawn_part or ''])}, and parts "
+                    "have no "
                     "row in common; name that part"
                 )
-            if (whole, place) == (dataset, part):
-                found[release_id] = found.get(release_id, 0) + 1
-    return next((release_id for release_id, times in found.items() if times == len(draws)), None)
+            if (drawn_dataset, drawn_part) == (dataset, part):
+                draw_counts[release_id] = draw_counts.get(release_id, 0) + 1
+    # A release that drew only part of this noise is another release.
+    return next((release_id for release_id, times in draw_counts.items() if times == len(draws)), None)
 
 
 def record(connection: sqlite3.Connection, draws: Draws, release_id: str) -> None:
     """Record the noise of a release, for good."""
     rows = [{"noise": noise, "source": source, "release_id": release_id} for noise, source in draws.items()]
-    connection.executemany(_NEW, rows)
+    connection.executemany(_INSERT_DRAW, rows)

@@ -1,6 +1,6 @@
 """The key of a job under a ledger, kept as long as the job may have to be repeated.
 
-What was spent on a job that is then killed stays spent. So that its repetition costs nothing more, the job's key
+The spend of a killed job stays. So that its repetition costs nothing more, the job's key
 is stored in ``<ledger>.keys/`` *before* it spends, and deleted once its output is complete: the same key over the
 same input and plan gives the very same output, which reveals nothing new. The same key over *changed* data would
 reveal the difference between the two. Therefore the file holds, with key and release id, the tag
@@ -43,7 +43,7 @@ from dpframe.noise.keystream import choice_key, framed
 SCHEMA = 1
 
 STREAM = 2
-"""To be raised with every change of what is released under one key: it would be a second output of one key."""
+"""Version of the output of a key; any change of released values raises it, as one key must not have two outputs."""
 
 
 def job_name(target: str | os.PathLike[str]) -> str:
@@ -55,13 +55,13 @@ def job_name(target: str | os.PathLike[str]) -> str:
 
 
 def bind(input_digest: bytes, plan_digest: bytes) -> bytes:
-    """Return what a job's key is bound to: its input, its plan, and how this version draws from a key."""
+    """Return the binding of a job's key: its input, its plan, and this version's stream."""
     return framed((STREAM.to_bytes(4, "little"), input_digest, plan_digest))
 
 
 @dataclass(frozen=True)
 class _StoredJob:
-    """What a key file says."""
+    """The content of a key file."""
 
     dataset: str
     name: str
@@ -70,10 +70,10 @@ class _StoredJob:
     tag: bytes
 
     @classmethod
-    def fresh(cls, dataset: str, name: str, bound: Callable[[bytes], bytes]) -> _StoredJob:
+    def fresh(cls, dataset: str, name: str, binding_of_key: Callable[[bytes], bytes]) -> _StoredJob:
         key = secrets.token_bytes(32)
-        tied = bound(key)
-        return cls(dataset, name, release_id(key, dataset, tied), key, _tag(key, dataset, tied))
+        binding = binding_of_key(key)
+        return cls(dataset, name, release_id(key, dataset, binding), key, _compute_tag(key, dataset, binding))
 
     @classmethod
     def parse(cls, text: bytes, path: Path) -> _StoredJob | None:
@@ -84,27 +84,28 @@ class _StoredJob:
             key, tag = bytes.fromhex(data["key"]), bytes.fromhex(data["tag"])
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
+        # `True` is an int for isinstance, and no schema.
         if type(schema) is int and schema > SCHEMA:
             raise LedgerError(f"{path} has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
-        whole = schema == SCHEMA and len(key) == 32 and all(isinstance(x, str) for x in (dataset, name, release_id))
-        return cls(dataset, name, release_id, key, tag) if whole else None
+        is_valid = schema == SCHEMA and len(key) == 32 and all(isinstance(x, str) for x in (dataset, name, release_id))
+        return cls(dataset, name, release_id, key, tag) if is_valid else None
 
     def to_json(self) -> bytes:
-        """Return it as text."""
+        """Return the stored job as JSON text."""
         data = {"schema": SCHEMA, "dataset": self.dataset, "name": self.name, "release_id": self.release_id}
         return json.dumps(data | {"key": self.key.hex(), "tag": self.tag.hex()}).encode()
 
-    def fits(self, bound: Callable[[bytes], bytes]) -> bool:
-        return hmac.compare_digest(self.tag, _tag(self.key, self.dataset, bound(self.key)))
+    def fits(self, binding_of_key: Callable[[bytes], bytes]) -> bool:
+        return hmac.compare_digest(self.tag, _compute_tag(self.key, self.dataset, binding_of_key(self.key)))
 
 
-def _tag(key: bytes, dataset: str, bound: bytes) -> bytes:
+def _compute_tag(key: bytes, dataset: str, binding: bytes) -> bytes:
     # The keystream's own messages begin with another word: no tag is ever one of its subkeys.
-    return hmac.new(key, framed((b"replay", dataset.encode(), bound)), hashlib.sha256).digest()
+    return hmac.new(key, framed((b"replay", dataset.encode(), binding)), hashlib.sha256).digest()
 
 
 def release_id(key: bytes, dataset: str, bound: bytes) -> str:
-    """Return the id of the release that a key gives of what it is bound to; it reveals neither."""
+    """Return the id of the release of a key and its binding; it reveals neither."""
     message = framed((b"release id", dataset.encode(), bound))
     return hmac.new(key, message, hashlib.sha256).hexdigest()[:32]
 
@@ -117,7 +118,7 @@ class KeyedJob:
     dataset: str
     release_id: str
     resumed: bool
-    """Whether key and release id are those of an interrupted run."""
+    """Whether key and release id come from an interrupted run."""
     paid: bool
     """Whether the spend is, or may be, in the ledger."""
     _record: _StoredJob = field(repr=False)
@@ -137,13 +138,13 @@ class KeyedJob:
 
         Raises as `Ledger.spend`.
         """
-        paid, self.paid = self.paid, True  # the key stays even if the commit is interrupted
+        was_paid, self.paid = self.paid, True  # the key stays even if the commit is interrupted
         try:
             entry = self.ledger.spend(
                 self.dataset, epsilon, delta, release_id=self.release_id, what=what, step=step, part=part, unit=unit
             )
         except (ParameterError, BudgetExceeded):  # refused before anything was written
-            self.paid = paid
+            self.paid = was_paid
             raise
         self._spent = True
         return entry
@@ -167,11 +168,11 @@ class KeyedJob:
 
     def check_input(self, digest: bytes) -> None:
         """Raise `FileError` unless the rows that were drawn have the keyed digest that the job's key is bound to."""
-        if not self._record.fits(_bound_to(self._binding, lambda _: digest)):
+        if not self._record.fits(_binding_function(self._binding, lambda _: digest)):
             raise FileError(
                 "the input changed after the digest that the job's key is bound to, and nothing was written; put it "
                 "back and repeat the job, or give its key up: "
-                f"{_remedy(self.ledger, self.dataset, self._record.name)}"
+                f"{_remedy_text(self.ledger, self.dataset, self._record.name)}"
             )
 
     @property
@@ -180,8 +181,8 @@ class KeyedJob:
         return self.paid and not self._spent
 
 
-def _bound_to(binding: bytes, keyed: Callable[[bytes], bytes] | None) -> Callable[[bytes], bytes]:
-    """Return what a job is bound to, as a function of its key."""
+def _binding_function(binding: bytes, keyed: Callable[[bytes], bytes] | None) -> Callable[[bytes], bytes]:
+    """Return the binding of a job, as a function of its key."""
     if keyed is None:
         return lambda key: binding
     return lambda key: framed((binding, keyed(key)))
@@ -202,11 +203,11 @@ def job(
     Parameters
     ----------
     ledger, dataset
-        Where the job spends.
+        The account that pays for the job.
     name
-        What the job is known by, e.g. `job_name` of its output: one run at a time.
+        The job's name, e.g. `job_name` of its output: one run at a time.
     binding
-        What decides the output except the key; see `bind`.
+        Digest of all inputs that decide the output, except the key; see `bind`.
     forget
         Delete the key of an interrupted run, whose spend stays, and start anew.
     keyed
@@ -235,30 +236,31 @@ def job(
     >>> folder.cleanup()
     """
     ledger.total(dataset)  # a wrong name shall leave nothing behind
-    path, bound = _key_path(ledger, dataset, name), _bound_to(binding, keyed)
-    with _locked(path) as file:
+    path, binding_of_key = _key_path(ledger, dataset, name), _binding_function(binding, keyed)
+    with _lock_key_file(path) as file:
         record = _StoredJob.parse(file.content(), path)
         if record is not None and is_done(ledger, record.release_id):  # killed before it deleted its key
             record = None
-        paid = record is not None and ledger.find(record.release_id) is not None
-        fits = record is not None and record.fits(bound)
-        if paid and not fits and not forget:
+        has_spent = record is not None and ledger.find(record.release_id) is not None
+        has_same_binding = record is not None and record.fits(binding_of_key)
+        if has_spent and not has_same_binding and not forget:
             raise LedgerError(
                 f"the input or the plan changed since the interrupted run of {name_list([name])}, or another run is "
-                f"named, and its key must not be used again: {_remedy(ledger, dataset, name)}"
+                f"named, and its key must not be used again: {_remedy_text(ledger, dataset, name)}"
             )
-        resumed = fits and not forget
+        resumed = has_same_binding and not forget
         if record is None or not resumed:
-            record, paid = _StoredJob.fresh(dataset, name, bound), False
+            # A key that is unpaid, or given up with ``forget``, is replaced.
+            record, has_spent = _StoredJob.fresh(dataset, name, binding_of_key), False
             file.store(record)
-        running = KeyedJob(ledger, dataset, record.release_id, resumed, paid, record, binding)
+        keyed_job = KeyedJob(ledger, dataset, record.release_id, resumed, has_spent, record, binding)
         try:
-            yield running
+            yield keyed_job
         except BaseException:
-            if not running.paid:
+            if not keyed_job.paid:
                 file.remove()
             raise
-        if not running.kept:
+        if not keyed_job.kept:
             file.remove()
 
 
@@ -276,28 +278,28 @@ def pending(ledger: Ledger) -> list[Pending]:
 
     Raises `LedgerError` if a key cannot be read, or others may read it.
     """
-    path = _folder(ledger)
+    path = _key_folder(ledger)
     if not os.path.lexists(path):
         return []
     try:
-        with _opened_folder(path) as folder:
-            records = [_read(folder, path / name) for name in folder.names() if name.endswith(".key")]
+        with _open_key_folder(path) as folder:
+            records = [_read_key_file(folder, path / name) for name in folder.names() if name.endswith(".key")]
     except OSError as error:
-        raise error if isinstance(error, FileError) else _unusable(path, error) from None
+        raise error if isinstance(error, FileError) else _key_file_error(path, error) from None
     jobs = [Pending(r.dataset, r.name, r.release_id) for r in records if r is not None]
     jobs = [job for job in jobs if not is_done(ledger, job.release_id)]
     return sorted(jobs, key=lambda p: (p.dataset, p.name))
 
 
-def _read(folder: Folder, path: Path) -> _StoredJob | None:
-    """Return what a key file says, or None if it was never finished or its job ended just now."""
+def _read_key_file(folder: Folder, path: Path) -> _StoredJob | None:
+    """Return the content of a key file, or None if it was never finished or its job ended just now."""
     try:
         # A pipe in its place shall not be waited for.
         descriptor = folder.open(path.name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unusable(path, error) from None
+        raise _key_file_error(path, error) from None
     with os.fdopen(descriptor, "rb") as file:
         _refuse_shared(path, os.fstat(descriptor))
         return _StoredJob.parse(file.read(), path)
@@ -312,7 +314,7 @@ def forget(ledger: Ledger, dataset: str, name: str) -> None:
     if not os.path.lexists(path):
         jobs = name_list(f"{p.name} ({p.dataset})" for p in pending(ledger)) or "none"
         raise LedgerError(f"no interrupted job {name_list([name])} of dataset {name_list([dataset])}; there is: {jobs}")
-    with _locked(path) as file:
+    with _lock_key_file(path) as file:
         file.remove()
 
 
@@ -321,22 +323,22 @@ def clear(ledger: Ledger, dataset: str, name: str) -> None:
     path = _key_path(ledger, dataset, name)
     if not os.path.lexists(path):
         return
-    with _locked(path) as file:
+    with _lock_key_file(path) as file:
         record = _StoredJob.parse(file.content(), path)
         if record is None or is_done(ledger, record.release_id):
             file.remove()
 
 
 def check_not_interrupted(ledger: Ledger, dataset: str, name: str) -> None:
-    """Raise `LedgerError` if a job is kept that has paid: what is inferred anew is another plan, which it cannot take.
+    """Raise `LedgerError` if an interrupted job has paid: a new inference gives another plan, which it cannot take.
 
     To be called before the inference is paid for.
     """
-    kept = [job for job in pending(ledger) if (job.dataset, job.name) == (dataset, name)]
-    if any(ledger.find(job.release_id) is not None for job in kept):
+    pending_jobs = [job for job in pending(ledger) if (job.dataset, job.name) == (dataset, name)]
+    if any(ledger.find(job.release_id) is not None for job in pending_jobs):
         raise LedgerError(
             f"an interrupted run of {name_list([name])} has paid, and would not fit what is inferred anew at a further "
-            f"cost: pass the plan that it ran with, or {_remedy(ledger, dataset, name)}"
+            f"cost: pass the plan that it ran with, or {_remedy_text(ledger, dataset, name)}"
         )
 
 
@@ -346,11 +348,11 @@ def forget_command(ledger: Ledger, dataset: str, name: str) -> str:
     return f"`{shlex.join(words)}`"
 
 
-def _remedy(ledger: Ledger, dataset: str, name: str) -> str:
+def _remedy_text(ledger: Ledger, dataset: str, name: str) -> str:
     return f"{forget_command(ledger, dataset, name)} deletes it (what was spent stays spent)"
 
 
-def _folder(ledger: Ledger) -> Path:
+def _key_folder(ledger: Ledger) -> Path:
     return Path(f"{Path(ledger.path).resolve()}.keys")
 
 
@@ -358,10 +360,10 @@ def _key_path(ledger: Ledger, dataset: str, name: str) -> Path:
     if not isinstance(name, str) or not name:
         raise ParameterError("name must be text of at least one character, e.g. the file that the job writes")
     parts = (part.encode("utf-8", "surrogateescape") for part in (dataset, name))
-    return _folder(ledger) / f"{hashlib.sha256(framed(parts)).hexdigest()[:32]}.key"
+    return _key_folder(ledger) / f"{hashlib.sha256(framed(parts)).hexdigest()[:32]}.key"
 
 
-def _unusable(path: Path, error: OSError) -> LedgerError:
+def _key_file_error(path: Path, error: OSError) -> LedgerError:
     return LedgerError(f"the key file {path} cannot be used: {error.strerror or 'input/output error'}")
 
 
@@ -378,7 +380,7 @@ class _KeyFile:
     path: Path
 
     def content(self) -> bytes:
-        """Return what it holds."""
+        """Return the file's bytes."""
         os.lseek(self.descriptor, 0, os.SEEK_SET)
         return os.read(self.descriptor, os.fstat(self.descriptor).st_size)
 
@@ -392,11 +394,12 @@ class _KeyFile:
         except OSError as error:
             with contextlib.suppress(OSError):
                 self.remove()
-            raise _unusable(self.path, error) from None
+            raise _key_file_error(self.path, error) from None
 
     def remove(self) -> None:
-        """Overwrite and delete it."""
+        """Overwrite and delete the file."""
         try:
+            # Zeros first: a deleted file's blocks stay on the disk.
             write_whole(self.descriptor, bytes(os.fstat(self.descriptor).st_size))
             os.fsync(self.descriptor)
             try:
@@ -408,7 +411,7 @@ class _KeyFile:
                 os.ftruncate(self.descriptor, 0)
             self.folder.sync()
         except OSError as error:
-            raise _unusable(self.path, error) from None
+            raise _key_file_error(self.path, error) from None
 
 
 def _refuse_shared(path: Path, status: os.stat_result) -> None:
@@ -421,7 +424,7 @@ def _refuse_shared(path: Path, status: os.stat_result) -> None:
 
 
 @contextlib.contextmanager
-def _opened_folder(path: Path) -> Iterator[Folder]:
+def _open_key_folder(path: Path) -> Iterator[Folder]:
     """Open the folder of the keys, refused unless only the user may use it."""
     with contextlib.ExitStack() as stack:
         try:
@@ -435,21 +438,22 @@ def _opened_folder(path: Path) -> Iterator[Folder]:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[_KeyFile]:
+def _lock_key_file(path: Path) -> Iterator[_KeyFile]:
     """Open a key file, made if it does not exist, and keep it locked; refuse one that another process holds."""
     with contextlib.ExitStack() as stack:
         try:
             with contextlib.suppress(FileExistsError):
                 path.parent.mkdir(mode=0o700)
                 sync_folder(path.parent.parent)
-            folder = stack.enter_context(_opened_folder(path.parent))
+            folder = stack.enter_context(_open_key_folder(path.parent))
             descriptor = None
+            # Another process may delete the file between opening and locking; then it is made again.
             while descriptor is None:
                 descriptor = _try_lock(folder, path)
             stack.callback(os.close, descriptor)
             _refuse_shared(path, os.fstat(descriptor))
         except OSError as error:
-            raise error if isinstance(error, FileError) else _unusable(path, error) from None
+            raise error if isinstance(error, FileError) else _key_file_error(path, error) from None
         yield _KeyFile(descriptor, folder, path)
 
 
@@ -462,19 +466,20 @@ def _try_lock(folder: Folder, path: Path) -> int | None:
             descriptor = folder.open(path.name, os.O_RDWR)
         except FileNotFoundError:
             return None
-    if _holds(descriptor, folder, path):
+    if _lock_if_current(descriptor, folder, path):
         return descriptor
     os.close(descriptor)
     return None
 
 
-def _holds(descriptor: int, folder: Folder, path: Path) -> bool:
+def _lock_if_current(descriptor: int, folder: Folder, path: Path) -> bool:
     """Lock an open file and return whether it is still the one at ``path``; close and refuse it if it is locked."""
     if not try_lock(descriptor):
         os.close(descriptor)
         raise LedgerError("this job is running already; wait until it has ended")
     try:
-        here = folder.status(path.name)
+        # The file may have been deleted and made anew between opening and locking.
+        path_status = folder.status(path.name)
     except FileNotFoundError:
         return False
-    return os.path.samestat(os.fstat(descriptor), here)
+    return os.path.samestat(os.fstat(descriptor), path_status)

@@ -1,4 +1,4 @@
-"""The ledger of what was spent on each dataset: a small SQLite file that any number of processes share.
+"""The ledger of spends on each dataset: a small SQLite file that any number of processes share.
 
 A spend is committed and durable *before* any noise is drawn, and is never taken back: a crash wastes budget,
 it never hides spending. Releases of one dataset add up as `currencies` says, chosen when the dataset is created: as
@@ -6,10 +6,11 @@ it never hides spending. Releases of one dataset add up as `currencies` says, ch
 chooses the budget of the next (Rogers, Roth, Ullman and Vadhan 2016); these two do.
 
 *Sums are exact*, of the decimals that Python prints (see `currencies`): for anything a person writes with up to 15
-digits that is what was written. So 0.1 means one tenth, ten of them fit into 1.0, and three do not overdraw 0.3.
+digits, the decimal is the written number. So 0.1 means one tenth, ten of them fit into 1.0, and three do not overdraw
+0.3.
 
 The file belongs on a local disk, under one name: SQLite's write-ahead log is no good between computers, and goes by
-the name, so that hard links are refused. An older copy put back in its place forgets what was spent since.
+the name, so that hard links are refused. An older copy put back in its place forgets the later spends.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from dpframe.errors import LedgerError, ParameterError, name_list
 
 @dataclass(frozen=True)
 class Entry:
-    """One spend as the ledger keeps it; ``replayed`` means that it was there before."""
+    """One spend as the ledger stores it; ``replayed`` means that an earlier call entered it."""
 
     dataset: str
     release_id: str
@@ -61,9 +62,10 @@ class Entry:
     replayed: bool = False
 
 
-def _text(value: Any, name: str) -> str:
+def _check_text(value: Any, name: str) -> str:
     """Return text that SQLite keeps as it is, or raise `ParameterError`."""
     try:
+        # SQLite stores neither zero bytes nor lone surrogates, which `encode` refuses.
         valid = isinstance(value, str) and bool(value.strip()) and "\0" not in value and bool(value.encode())
     except UnicodeEncodeError:
         valid = False
@@ -72,30 +74,31 @@ def _text(value: Any, name: str) -> str:
     return str(value)
 
 
-def _folded(name: str) -> str:
-    """Return what is left of a name by which people tell it from another.
+def _fold_name(name: str) -> str:
+    """Return a name without case, width and spacing, to compare names as people read them.
 
-    >>> _folded("Cafe\u0301 1 ") == _folded("caf\u00e9  1")
+    >>> _fold_name("Cafe\u0301 1 ") == _fold_name("caf\u00e9  1")
     True
     """
     return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).split())
 
 
-def _parts(parts: Any, moving: Any) -> tuple[str, ...]:
+def _check_parts(parts: Any, moving: Any) -> tuple[str, ...]:
     """Return the names of parts, or raise `ParameterError`."""
     if not isinstance(moving, bool):
         raise ParameterError("moving must be True or False: whether a replaced row may move between parts")
+    # Text is iterable, but its letters are no parts.
     names = () if isinstance(parts, str) or not isinstance(parts, Iterable) else tuple(parts)
     if names == () and (parts != () or moving):
         raise ParameterError('parts must be names of public, disjoint parts, e.g. parts=("north", "south")')
     for name in names:
-        _text(name, "part")
+        _check_text(name, "part")
     if len(set(names)) != len(names):
         raise ParameterError("parts must differ from one another; name each of them once")
     return names
 
 
-def _me() -> str:
+def _login_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container's user may have no name
@@ -109,7 +112,7 @@ def as_ledger(ledger: Any) -> Ledger:
 
 @dataclass(frozen=True)
 class Account:
-    """A dataset's budget in a ledger, or that of a part of it; see `Ledger.account`."""
+    """The budget of a dataset, or of one of its parts, in a ledger; see `Ledger.account`."""
 
     ledger: Ledger
     dataset: str
@@ -124,7 +127,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Ledger:
-    """A file that keeps the total budget of named datasets, and what was spent of it.
+    """A file of named datasets with their total budgets and spends.
 
     It holds a path and no connection: it may be copied, pickled and sent to other processes.
 
@@ -170,6 +173,7 @@ class Ledger:
         path = os.fspath(self.path) if isinstance(self.path, str | os.PathLike) else None
         if not isinstance(path, str) or not path or "\0" in path:
             raise ParameterError("ledger must be the path of a file, e.g. ledger='ledger.sqlite'")
+        # The dataclass is frozen; a path is stored as text.
         object.__setattr__(self, "path", path)
         object.__setattr__(self, "timeout", check_epsilon(self.timeout, "timeout"))
 
@@ -228,23 +232,29 @@ class Ledger:
         (Amount(epsilon=0.6, delta=0.0), Amount(epsilon=0.4, delta=0.0))
         >>> folder.cleanup()
         """
-        name, total, names = _text(dataset, "dataset"), Budget(epsilon, delta), _parts(parts, moving)
-        currency, whom = currency_of(accounting, total.delta), Unit.of(unit)
-        kept = currency.whole(total)
+        name, total, names = _check_text(dataset, "dataset"), Budget(epsilon, delta), _check_parts(parts, moving)
+        currency, privacy_unit = currency_of(accounting, total.delta), Unit.of(unit)
+        stored_total = currency.whole(total)
         make_file(self._file)
         with transaction(self._file, self.timeout, write=True, create=True) as connection:
-            alike = [known for known in _datasets(connection) if _folded(known) == _folded(name)]
-            if name in alike:
+            # Names are compared within the transaction: another process may create a dataset meanwhile.
+            similar_names = [
+                other_name for other_name in _read_datasets(connection) if _fold_name(other_name) == _fold_name(name)
+            ]
+            if name in similar_names:
                 raise LedgerError(
                     f"dataset {name_list([name])} is in {self._file} already, and its total cannot change: "
                     "a second dataset of the same people adds to it"
                 )
-            if alike:
+            if similar_names:
                 raise LedgerError(
-                    f"dataset {name_list(alike)} is in {self._file} already, and {name_list([name])} reads like it but "
+                    f"dataset {name_list(similar_names)} is in {self._file} already, and {name_list([name])} reads "
+                    "like it but "
                     "for case, spaces or how letters are encoded: spend from that one, or take another name"
                 )
-            connection.execute(_NEW_DATASET, (name, *kept, _now(), currency.name, int(moving), str(whom)))
+            connection.execute(
+                _NEW_DATASET, (name, *stored_total, _utc_now(), currency.name, int(moving), str(privacy_unit))
+            )
             connection.executemany("INSERT INTO parts VALUES (?, ?)", [(name, part) for part in names])
         return total
 
@@ -269,7 +279,7 @@ class Ledger:
         dataset
             Its name.
         epsilon, delta
-            The promise of what is about to be released: ε > 0, 0 ≤ δ < 1.
+            The promise of the coming release: ε > 0, 0 ≤ δ < 1.
         release_id
             Name of this release and of no other: the same one again, for the same dataset and amount, is
             taken for a repetition of the same release under the same key, and costs nothing.
@@ -281,7 +291,7 @@ class Ledger:
         part
             The part whose rows are released; by default all rows are, as one table.
         unit
-            Whom the promise is for; it must be the dataset's own, as promises for others do not add up to it.
+            The privacy unit; it must be the dataset's own, as promises for other units do not add up to it.
         draws
             Digests under the release's key, by names of the noise that it draws: a digest of the table. A release of
             which all was drawn for this dataset and part is the same one again, and costs nothing.
@@ -296,29 +306,39 @@ class Ledger:
         ParameterError
             If a name is no text, a number out of range, the part none of the dataset's, or the unit another.
         """
-        asked = StoredAmount.of(Budget(epsilon, delta), _checked(step))
-        name, identifier, note = _text(dataset, "dataset"), _text(release_id, "release_id"), _text(what, "what")
-        whom = Unit.of(unit)
-        person, where = _me() if who is None else _text(who, "who"), None if part is None else _text(part, "part")
+        amount = StoredAmount.of(Budget(epsilon, delta), _check_step(step))
+        name, identifier, note = (
+            _check_text(dataset, "dataset"),
+            _check_text(release_id, "release_id"),
+            _check_text(what, "what"),
+        )
+        privacy_unit = Unit.of(unit)
+        person, part_name = (
+            _login_name() if who is None else _check_text(who, "who"),
+            None if part is None else _check_text(part, "part"),
+        )
         with transaction(self._file, self.timeout, write=True) as connection:
             total = self._total(connection, name)
-            total.check_part(where)
-            total.check_unit(whom)
-            earlier = find_release(connection, draws or {}, name, where)
-            entry = self._entry(connection, identifier if earlier is None else earlier)
+            total.check_part(part_name)
+            total.check_unit(privacy_unit)
+            # A release that drew all this noise before is found by its noise, whatever its new id.
+            earlier_id = find_release(connection, draws or {}, name, part_name)
+            entry = self._entry(connection, identifier if earlier_id is None else earlier_id)
             if entry is not None:
-                if earlier is None:
-                    record(connection, draws or {}, _same(entry, name, asked, where).release_id)
+                if earlier_id is None:
+                    record(connection, draws or {}, _check_repetition(entry, name, amount, part_name).release_id)
                 return entry
-            tally = _tally(connection, total)
-            tally.refuse(asked, where)
-            row = (name, identifier, note, person, when := _now(), *asked, where)
+            tally = _sum_spends(connection, total)
+            # The check and the entry share one transaction, so that two processes cannot overdraw a budget.
+            tally.refuse(amount, part_name)
+            row = (name, identifier, note, person, time_text := _utc_now(), *amount, part_name)
             connection.execute(_NEW_SPEND, row)
             record(connection, draws or {}, identifier)
-        tally.add(total.currency.exact(asked), where)
+        # The cumulative amount is computed after the lock is released: it needs no further reading.
+        tally.add(total.currency.exact(amount), part_name)
         (cumulative,) = total.currency.spent([tally.charged], total)
-        at = datetime.fromisoformat(when)
-        return Entry(name, identifier, note, person, at, asked.budget, cumulative, asked.step, where)
+        timestamp = datetime.fromisoformat(time_text)
+        return Entry(name, identifier, note, person, timestamp, amount.budget, cumulative, amount.step, part_name)
 
     def total(self, dataset: str) -> Budget:
         """Return a dataset's total budget."""
@@ -326,17 +346,17 @@ class Ledger:
             return self._total(connection, dataset).budget
 
     def spent(self, dataset: str) -> Amount:
-        """Return what was spent on a dataset, rounded up.
+        """Return the spent amount of a dataset, rounded up.
 
-        In Gaussian accounting ε is that of all spends together at the dataset's δ, and δ the sum of δ₀.
+        In Gaussian accounting ε is the joint ε of all spends at the dataset's δ, and δ the sum of δ₀.
         """
         with transaction(self._file, self.timeout) as connection:
             total = self._total(connection, dataset)
-            tally = _tally(connection, total)
+            tally = _sum_spends(connection, total)
         return total.currency.spent([tally.charged], total)[0]
 
     def account(self, dataset: str, part: str | None = None, *, run: str | None = None) -> Account:
-        """Return a dataset's budget, or that of a part of it, as one value for ``ledger=`` of every entry point.
+        """Return the budget of a dataset, or of one of its parts, as one value for ``ledger=`` of every entry point.
 
         Nothing is read here: a dataset or a part that the ledger does not have is refused when it is spent from.
 
@@ -367,23 +387,23 @@ class Ledger:
         >>> ledger.remaining("survey", part="north"), ledger.remaining("survey", part="south")
         (Amount(epsilon=0.5, delta=0.0), Amount(epsilon=1.0, delta=0.0))
         """
-        name, where = _text(dataset, "dataset"), None if part is None else _text(part, "part")
-        return Account(self, name, where, None if run is None else _text(run, "run"))
+        name, part_name = _check_text(dataset, "dataset"), None if part is None else _check_text(part, "part")
+        return Account(self, name, part_name, None if run is None else _check_text(run, "run"))
 
     def remaining(self, dataset: str, part: str | None = None) -> Amount:
-        """Return what is left for a dataset, or for a part of it, rounded down.
+        """Return the remaining amount of a dataset, or of one of its parts, rounded down.
 
-        Added up by ε and δ it can be spent to the last digit. In Gaussian accounting ε is what M² − Σμ² comes to at
-        the dataset's δ, and δ is what is left of the pool of δ₀: once that is 0, ε is only for releases with delta=0.
+        Added up by ε and δ it can be spent to the last digit. In Gaussian accounting ε is the value of M² − Σμ² at
+        the dataset's δ, and δ is the rest of the pool of δ₀: once that is 0, ε is only for releases with delta=0.
         """
         with transaction(self._file, self.timeout) as connection:
             total = self._total(connection, dataset)
             total.check_part(part)
-            tally = _tally(connection, total)
+            tally = _sum_spends(connection, total)
         return total.currency.left(tally.left(part), total)
 
     def more(self, release_id: str) -> int | None:
-        """Return how many more releases like this one fit into what is left; None without end.
+        """Return how many more releases of this size fit into the remaining budget; None without end.
 
         Raises
         ------
@@ -399,7 +419,7 @@ class Ledger:
         return self.room(entry.dataset, entry.amount, entry.step, entry.part)
 
     def room(self, dataset: str, amount: Budget, step: Step | None = None, part: str | None = None) -> int | None:
-        """Return how many releases of this amount fit into what is left of a dataset; None without end.
+        """Return how many releases of this amount fit into a dataset's remaining budget; None without end.
 
         Examples
         --------
@@ -413,7 +433,7 @@ class Ledger:
         with transaction(self._file, self.timeout) as connection:
             total = self._total(connection, dataset)
             total.check_part(part)
-            tally = _tally(connection, total)
+            tally = _sum_spends(connection, total)
         return tally.room(StoredAmount.of(amount, step), part)
 
     def parts(self, dataset: str) -> tuple[str, ...]:
@@ -422,21 +442,21 @@ class Ledger:
             return self._total(connection, dataset).parts
 
     def unit(self, dataset: str) -> Unit:
-        """Return whom the promises of a dataset are for."""
+        """Return the privacy unit of a dataset's promises."""
         with transaction(self._file, self.timeout) as connection:
-            return self._total(connection, _text(dataset, "dataset")).unit
+            return self._total(connection, _check_text(dataset, "dataset")).unit
 
     def moving(self, dataset: str, part: str) -> bool:
         """Return whether a replaced row may move from a part of a dataset to another; refuse an unknown part."""
         with transaction(self._file, self.timeout) as connection:
-            total = self._total(connection, _text(dataset, "dataset"))
-            total.check_part(_text(part, "part"))
+            total = self._total(connection, _check_text(dataset, "dataset"))
+            total.check_part(_check_text(part, "part"))
             return total.moving
 
     def datasets(self) -> list[str]:
         """Return the names of the datasets, in the order in which they were registered."""
         with transaction(self._file, self.timeout) as connection:
-            return list(_datasets(connection))
+            return list(_read_datasets(connection))
 
     def find(self, release_id: str) -> Entry | None:
         """Return the spend of a release, or None if it has none."""
@@ -446,42 +466,46 @@ class Ledger:
     def summary(self) -> pd.DataFrame:
         """Return one row per dataset: accounting, unit, total, spent and left of ε and of δ, and number of releases.
 
-        In Gaussian accounting ε is at the dataset's δ, and what is spent and left of δ is δ₀, of the pool.
+        In Gaussian accounting ε is at the dataset's δ, and the spent and remaining δ are δ₀, of the pool.
         """
         with transaction(self._file, self.timeout) as connection:
-            tallies = [_tally(connection, total) for total in _datasets(connection).values()]
+            tallies = [_sum_spends(connection, total) for total in _read_datasets(connection).values()]
             counts = dict(connection.execute("SELECT dataset, count(*) FROM spends GROUP BY dataset").fetchall())
         rows = []
         for tally in tallies:
             total, currency = tally.total, tally.total.currency
-            (spent,), left = currency.spent([tally.charged], total), currency.left(tally.left(), total)
-            losses = (total.budget.epsilon, spent.epsilon, left.epsilon)
-            slacks = (total.budget.delta, spent.delta, left.delta)
-            rows.append((total.name, currency.name, str(total.unit), *losses, *slacks, counts.get(total.name, 0)))
+            (spent_amount,), remaining_amount = (
+                currency.spent([tally.charged], total),
+                currency.left(tally.left(), total),
+            )
+            epsilons = (total.budget.epsilon, spent_amount.epsilon, remaining_amount.epsilon)
+            deltas = (total.budget.delta, spent_amount.delta, remaining_amount.delta)
+            rows.append((total.name, currency.name, str(total.unit), *epsilons, *deltas, counts.get(total.name, 0)))
         return pd.DataFrame(rows, columns=[*_SUMMARY]).astype(_SUMMARY).set_index("dataset")
 
     def history(self, dataset: str | None = None) -> pd.DataFrame:
-        """Return the spends in their order: who, when (UTC), what, how much, and what it came to.
+        """Return the spends in their order: who, when (UTC), label, amount, and cumulative amount.
 
         Columns: ``dataset, part, who, when, release_id, what, epsilon, delta, mu, slack, cumulative_epsilon,
-        cumulative_delta``, the last two per dataset, as `spent` says. The part is "" where all rows were released.
+        cumulative_delta``, the last two per dataset, as `spent` says. The part is "" if all rows were released.
         """
         with transaction(self._file, self.timeout) as connection:
             if dataset is not None:
                 self._total(connection, dataset)
-            tallies = {name: Tally(total) for name, total in _datasets(connection).items()}
-            records = connection.execute(_OF_DATASET, {"dataset": dataset}).fetchall()
+            tallies = {name: Tally(total) for name, total in _read_datasets(connection).items()}
+            records = connection.execute(_SPENDS_OF_DATASET, {"dataset": dataset}).fetchall()
         sums: dict[str, list[Sum]] = {name: [] for name in tallies}
         for name, *_, part, epsilon, delta, mu, slack in records:
             tally = tallies[name]
             tally.add(tally.total.currency.exact(StoredAmount(epsilon, delta, mu, slack)), part)
             sums[name].append(tally.charged)
+        # All cumulative amounts of a dataset at once: a search for each ε alone would take long.
         totals = {name: iter(tally.total.currency.spent(sums[name], tally.total)) for name, tally in tallies.items()}
         rows = []
-        for name, identifier, what, who, when, part, *kept in records:
+        for name, identifier, note, person, time_text, part, *amount_texts in records:
             total = next(totals[name])
-            amounts = (*(float(text) for text in kept), total.epsilon, total.delta)
-            rows.append((name, part or "", who, datetime.fromisoformat(when), identifier, what, *amounts))
+            amounts = (*(float(text) for text in amount_texts), total.epsilon, total.delta)
+            rows.append((name, part or "", person, datetime.fromisoformat(time_text), identifier, note, *amounts))
         return pd.DataFrame(rows, columns=[*_HISTORY]).astype(_HISTORY)
 
     @property
@@ -489,23 +513,35 @@ class Ledger:
         return Path(self.path)
 
     def _total(self, connection: sqlite3.Connection, dataset: str) -> DatasetTotal:
-        name, known = _text(dataset, "dataset"), _datasets(connection)
-        if name not in known:
+        name, totals = _check_text(dataset, "dataset"), _read_datasets(connection)
+        if name not in totals:
             raise LedgerError(
-                f"dataset {name_list([name])} is not in {self._file}, which holds {name_list(known) or 'none'}; "
+                f"dataset {name_list([name])} is not in {self._file}, which holds {name_list(totals) or 'none'}; "
                 f"{remedy(self._file)}"
             )
-        return known[name]
+        return totals[name]
 
     def _entry(self, connection: sqlite3.Connection, release_id: str) -> Entry | None:
-        row = connection.execute(_OF_RELEASE, (_text(release_id, "release_id"),)).fetchone()
+        row = connection.execute(_SPEND_OF_RELEASE, (_check_text(release_id, "release_id"),)).fetchone()
         if row is None:
             return None
-        position, dataset, identifier, what, who, when, part, *texts = row
-        total, kept = self._total(connection, dataset), StoredAmount(*texts)
-        (cumulative,) = total.currency.spent([_tally(connection, total, position).charged], total)
-        at = datetime.fromisoformat(when)
-        return Entry(dataset, identifier, what, who, at, kept.budget, cumulative, kept.step, part, replayed=True)
+        position, dataset, identifier, note, person, time_text, part, *amount_texts = row
+        # The cumulative amount at the entry's position, not today's.
+        total, stored_amount = self._total(connection, dataset), StoredAmount(*amount_texts)
+        (cumulative,) = total.currency.spent([_sum_spends(connection, total, position).charged], total)
+        timestamp = datetime.fromisoformat(time_text)
+        return Entry(
+            dataset,
+            identifier,
+            note,
+            person,
+            timestamp,
+            stored_amount.budget,
+            cumulative,
+            stored_amount.step,
+            part,
+            replayed=True,
+        )
 
 
 _NEW_DATASET = """
@@ -515,11 +551,11 @@ _NEW_SPEND = """
 INSERT INTO spends (dataset, release_id, what, who, at, epsilon, delta, mu, slack, part)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_OF_DATASET = """
+_SPENDS_OF_DATASET = """
 SELECT dataset, release_id, what, who, at, part, epsilon, delta, mu, slack FROM spends
 WHERE :dataset IS NULL OR dataset = :dataset ORDER BY position
 """
-_OF_RELEASE = """
+_SPEND_OF_RELEASE = """
 SELECT position, dataset, release_id, what, who, at, part, epsilon, delta, mu, slack FROM spends
 WHERE release_id = ?
 """
@@ -558,17 +594,17 @@ _HISTORY = {
 }
 
 
-def _now() -> str:
+def _utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def _checked(step: Any) -> Step | None:
+def _check_step(step: Any) -> Step | None:
     if step is not None and not isinstance(step, Step):
         raise ParameterError("step must be a Step of mu and delta, e.g. Step(0.05, 1e-9); leave it out if unknown")
     return step
 
 
-def _datasets(connection: sqlite3.Connection) -> dict[str, DatasetTotal]:
+def _read_datasets(connection: sqlite3.Connection) -> dict[str, DatasetTotal]:
     """Return the datasets by name, in the order of registration."""
     parts: dict[str, tuple[str, ...]] = {}
     for dataset, part in connection.execute("SELECT dataset, name FROM parts ORDER BY rowid"):
@@ -576,29 +612,34 @@ def _datasets(connection: sqlite3.Connection) -> dict[str, DatasetTotal]:
     rows = connection.execute(_DATASETS).fetchall()
     return {
         name: DatasetTotal(
-            name, _known(accounting), StoredAmount(*kept), parts.get(name, ()), bool(moving), _unit(unit)
+            name,
+            _find_currency(accounting),
+            StoredAmount(*amount_texts),
+            parts.get(name, ()),
+            bool(moving),
+            _parse_unit(unit),
         )
-        for name, accounting, moving, unit, *kept in rows
+        for name, accounting, moving, unit, *amount_texts in rows
     }
 
 
-def _known(accounting: str) -> Currency:
+def _find_currency(accounting: str) -> Currency:
     if accounting not in CURRENCIES:
         raise ValueError("no such accounting")  # `explained` calls the file damaged
     return CURRENCIES[accounting]
 
 
-def _unit(text: str) -> Unit:
+def _parse_unit(text: str) -> Unit:
     try:
         return Unit.of(text)
     except ParameterError:
         raise ValueError("no such unit") from None  # `explained` calls the file damaged
 
 
-def _same(entry: Entry, dataset: str, asked: StoredAmount, part: str | None) -> Entry:
+def _check_repetition(entry: Entry, dataset: str, amount: StoredAmount, part: str | None) -> Entry:
     """Return a spend that is there already; refuse its id for anything else."""
-    more = asked.step.mu > entry.step.mu or asked.step.delta > entry.step.delta
-    if more or (entry.dataset, entry.amount, entry.part) != (dataset, asked.budget, part):
+    costs_more = amount.step.mu > entry.step.mu or amount.step.delta > entry.step.delta
+    if costs_more or (entry.dataset, entry.amount, entry.part) != (dataset, amount.budget, part):
         raise LedgerError(
             f"release_id {name_list([entry.release_id])} is recorded for another dataset or amount; "
             "every release needs an id of its own"
@@ -606,9 +647,9 @@ def _same(entry: Entry, dataset: str, asked: StoredAmount, part: str | None) -> 
     return entry
 
 
-def _tally(connection: sqlite3.Connection, total: DatasetTotal, last: int | None = None) -> Tally:
+def _sum_spends(connection: sqlite3.Connection, total: DatasetTotal, last_position: int | None = None) -> Tally:
     """Return the exact sums of a dataset's spends, up to a position; equal amounts are counted, not added."""
     tally = Tally(total)
-    for part, times, *kept in connection.execute(_AMOUNTS, {"dataset": total.name, "last": last}):
-        tally.add(total.currency.exact(StoredAmount(*kept)), part, times)
+    for part, times, *amount_texts in connection.execute(_AMOUNTS, {"dataset": total.name, "last": last_position}):
+        tally.add(total.currency.exact(StoredAmount(*amount_texts)), part, times)
     return tally

@@ -16,11 +16,11 @@ from pathlib import Path
 from dpframe.api.ledger.ledger import Account, Ledger
 from dpframe.api.ledger.sqlite import transaction
 
-_DONE = """
+_SELECT_RUN = """
 SELECT dataset, part, job, name, release_id, request, output, at FROM runs
 WHERE dataset = ? AND part = ? AND job = ? AND name = ?
 """
-_NEW = """
+_INSERT_RUN = """
 INSERT INTO runs (dataset, part, job, name, release_id, request, output, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 
@@ -29,7 +29,7 @@ INSERT INTO runs (dataset, part, job, name, release_id, request, output, at) VAL
 class Receipt:
     """The receipt of a run that is done.
 
-    ``part`` is "" where all rows were released, ``job`` the file that was written, ``request`` a digest of the plan or
+    ``part`` is "" if all rows were released, ``job`` the file that was written, ``request`` a digest of the plan or
     of what decided it, ``output`` the digest that the release states, ``at`` when it was complete, in UTC.
     """
 
@@ -48,7 +48,7 @@ class Receipt:
         return f"{datetime.fromisoformat(self.at):%Y-%m-%d %H:%M} UTC"
 
 
-def _place(account: Account, job: str) -> tuple[str, str, str, str]:
+def _run_key(account: Account, job: str) -> tuple[str, str, str, str]:
     # The path of a file may be of bytes that are no text, which SQLite does not keep.
     path = job.encode("utf-8", "backslashreplace").decode()
     return account.dataset, account.part or "", path, account.run or ""
@@ -56,9 +56,9 @@ def _place(account: Account, job: str) -> tuple[str, str, str, str]:
 
 def enter(account: Account, job: str, release_id: str, request: str, output: str) -> None:
     """Enter the receipt of an account's run, for good; `LedgerError` if the ledger cannot be written."""
-    row = (*_place(account, job), release_id, request, output, datetime.now(UTC).isoformat(timespec="seconds"))
+    row = (*_run_key(account, job), release_id, request, output, datetime.now(UTC).isoformat(timespec="seconds"))
     with transaction(Path(account.ledger.path), account.ledger.timeout, write=True) as connection:
-        connection.execute(_NEW, row)
+        connection.execute(_INSERT_RUN, row)
 
 
 def done(account: Account, job: str) -> Receipt | None:
@@ -66,12 +66,12 @@ def done(account: Account, job: str) -> Receipt | None:
     if account.run is None:
         return None
     with transaction(Path(account.ledger.path), account.ledger.timeout) as connection:
-        row = connection.execute(_DONE, _place(account, job)).fetchone()
+        row = connection.execute(_SELECT_RUN, _run_key(account, job)).fetchone()
     return None if row is None else Receipt(*row)
 
 
 def is_done(ledger: Ledger, release_id: str) -> bool:
-    """Return whether a release is that of a run that is done."""
+    """Return whether a release belongs to a run that is done."""
     with transaction(Path(ledger.path), ledger.timeout) as connection:
-        found = connection.execute("SELECT 1 FROM runs WHERE release_id = ?", (release_id,)).fetchone()
-    return found is not None
+        run_row = connection.execute("SELECT 1 FROM runs WHERE release_id = ?", (release_id,)).fetchone()
+    return run_row is not None

@@ -1,4 +1,4 @@
-"""The SQLite file under a ledger: its tables, durable transactions, and what can go wrong in one clear line."""
+"""The SQLite file under a ledger: its tables, durable transactions, and one clear line for each error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA = 6
 _TRIGGER = "CREATE TRIGGER no_{0}_of_{1} BEFORE {0} ON {1} BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END"
 
 # Amounts are text, the decimals that they were written as: SQLite's own numbers would round them.
-_FIRST = (
+_FIRST_SCHEMA = (
     "CREATE TABLE datasets (name TEXT NOT NULL PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL, "
     "at TEXT NOT NULL)",
     "CREATE TABLE spends (position INTEGER PRIMARY KEY AUTOINCREMENT, "
@@ -38,7 +38,7 @@ _FIRST = (
 )
 
 # Old datasets add up ε and δ as they always did; μ and slack of old spends are filled in.
-_SECOND = (
+_SECOND_SCHEMA = (
     "ALTER TABLE datasets ADD COLUMN accounting TEXT NOT NULL DEFAULT 'basic'",
     "ALTER TABLE datasets ADD COLUMN mu TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE datasets ADD COLUMN slack TEXT NOT NULL DEFAULT ''",
@@ -55,7 +55,7 @@ _SECOND = (
 )
 
 # INSERT OR REPLACE deletes the row in its way, and fires no trigger of DELETE.
-_THIRD = (
+_THIRD_SCHEMA = (
     "CREATE TRIGGER no_REPLACE_of_datasets BEFORE INSERT ON datasets "
     "WHEN EXISTS (SELECT 1 FROM datasets WHERE name = NEW.name) "
     "BEGIN SELECT raise(ABORT, 'what was spent stays spent'); END",
@@ -69,14 +69,14 @@ _THIRD = (
 )
 
 # Older versions did not enter whom a promise was for; most were for a row, and from now on all count as such.
-_FOURTH = (
+_FOURTH_SCHEMA = (
     "ALTER TABLE datasets ADD COLUMN unit TEXT NOT NULL DEFAULT 'row'",
     "PRAGMA user_version = 4",
 )
-_UNITS = 4
-"""The first schema that enters whom promises are for."""
+_UNITS_SCHEMA = 4
+"""The first schema with the privacy unit of promises."""
 
-_FIFTH = (
+_FIFTH_SCHEMA = (
     "CREATE TABLE runs (dataset TEXT NOT NULL REFERENCES datasets (name), part TEXT NOT NULL, job TEXT NOT NULL, "
     "name TEXT NOT NULL, release_id TEXT NOT NULL UNIQUE, request TEXT NOT NULL, output TEXT NOT NULL, "
     "at TEXT NOT NULL, PRIMARY KEY (dataset, part, job, name))",
@@ -88,7 +88,7 @@ _FIFTH = (
 )
 
 # Ids of releases under a key begin with a digest of the noise and of the table, which older versions looked up there.
-_SIXTH = (
+_SIXTH_SCHEMA = (
     "CREATE TABLE draws (noise TEXT NOT NULL, source TEXT NOT NULL, "
     "release_id TEXT NOT NULL REFERENCES spends (release_id), PRIMARY KEY (noise, release_id))",
     "INSERT INTO draws SELECT substr(release_id, 1, 10), substr(release_id, 11, 10), release_id FROM spends "
@@ -100,21 +100,21 @@ _SIXTH = (
     "PRAGMA user_version = 6",
 )
 
-_LATER = (_SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
-"""What brings a file of the first schema to the newest, a schema each."""
+_LATER_SCHEMAS = (_SECOND_SCHEMA, _THIRD_SCHEMA, _FOURTH_SCHEMA, _FIFTH_SCHEMA, _SIXTH_SCHEMA)
+"""Statements that upgrade a file of the first schema to the newest, by schema."""
 
-_LONGEST_WAIT = 86_400.0
+_LONGEST_WAIT_S = 86_400.0
 """Seconds; SQLite counts milliseconds in 32 bits."""
 
-_LOCKED = "is locked: another process keeps writing to it; try again when that has ended"
-_CLOSED = "cannot be opened for writing; give yourself read and write permission for the file and its folder"
+_LOCKED_TEXT = "is locked: another process keeps writing to it; try again when that has ended"
+_CLOSED_TEXT = "cannot be opened for writing; give yourself read and write permission for the file and its folder"
 
-_TROUBLE = {
-    sqlite3.SQLITE_BUSY: _LOCKED,
-    sqlite3.SQLITE_LOCKED: _LOCKED,
-    sqlite3.SQLITE_READONLY: _CLOSED,
-    sqlite3.SQLITE_CANTOPEN: _CLOSED,
-    sqlite3.SQLITE_PERM: _CLOSED,
+_ERROR_TEXTS = {
+    sqlite3.SQLITE_BUSY: _LOCKED_TEXT,
+    sqlite3.SQLITE_LOCKED: _LOCKED_TEXT,
+    sqlite3.SQLITE_READONLY: _CLOSED_TEXT,
+    sqlite3.SQLITE_CANTOPEN: _CLOSED_TEXT,
+    sqlite3.SQLITE_PERM: _CLOSED_TEXT,
     sqlite3.SQLITE_FULL: "cannot be written: the disk is full; free some space and try again",
     sqlite3.SQLITE_IOERR: "cannot be read or written (input/output error); check the disk and the space left on it",
     sqlite3.SQLITE_NOTADB: "is no ledger; name another file",
@@ -126,7 +126,7 @@ _creating = threading.Lock()
 
 
 def remedy(file: Path) -> str:
-    """Say how a ledger and its datasets come about."""
+    """Return the command that makes a ledger with a dataset."""
     return f"make it with: dpframe ledger create {shlex.quote(str(file))} --dataset NAME --epsilon TOTAL"
 
 
@@ -154,7 +154,7 @@ def transaction(
         if (application, version, tables) == (0, 0, 0):
             if not create:
                 raise LedgerError(f"{file} is empty; {remedy(file)}")
-            for statement in chain(_FIRST, *_LATER):
+            for statement in chain(_FIRST_SCHEMA, *_LATER_SCHEMAS):
                 connection.execute(statement)
         elif application != APPLICATION_ID or version < 1:
             raise LedgerError(f"{file} is no ledger; name another file")
@@ -172,6 +172,7 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
         raise LedgerError(f"{file} does not exist; {remedy(file)}")
     if not file.is_file():
         raise LedgerError(f"{file} is not a regular file; name the ledger's file")
+    # The log goes by the file's name: two names would have two logs.
     if file.stat().st_nlink > 1:
         raise LedgerError(
             f"{file} has another name, a hard link, and what is spent by either may not be seen by the other; remove "
@@ -181,7 +182,7 @@ def _connect(file: Path, timeout: float) -> sqlite3.Connection:
         raise LedgerError(f"{file} is mounted without its folder, in which its log lies; mount the folder")
     # mode=rw: SQLite itself would make a new and empty ledger at a mistyped path.
     uri = f"{file.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(uri, uri=True, timeout=min(timeout, _LONGEST_WAIT), isolation_level=None)
+    connection = sqlite3.connect(uri, uri=True, timeout=min(timeout, _LONGEST_WAIT_S), isolation_level=None)
     try:
         # FULL and, where there is no write-ahead log, the folder too: on disk when COMMIT returns.
         connection.execute("PRAGMA synchronous = EXTRA")
@@ -206,10 +207,11 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
     if not _is_old(connection):
         return False
     connection.execute("BEGIN IMMEDIATE")
-    old = _is_old(connection)
+    # Another process may have upgraded the file before the lock was taken.
+    is_old = _is_old(connection)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if old:
-        for statements in _LATER[version - 1 :]:
+    if is_old:
+        for statements in _LATER_SCHEMAS[version - 1 :]:
             for statement in statements:
                 connection.execute(statement)
         if version == 1:
@@ -218,35 +220,36 @@ def _upgrade(connection: sqlite3.Connection) -> bool:
                 (StoredAmount.of(Budget(float(epsilon), float(delta)), None), position)
                 for position, epsilon, delta in spends
             ]
+            # Spends are read-only by a trigger, which is restored below.
             connection.execute("DROP TRIGGER no_UPDATE_of_spends")
             connection.executemany(
                 "UPDATE spends SET mu = ?, slack = ? WHERE position = ?",
-                [(kept.mu, kept.slack, at) for kept, at in steps],
+                [(amount.mu, amount.slack, place) for amount, place in steps],
             )
             connection.execute(_TRIGGER.format("UPDATE", "spends"))
     connection.execute("COMMIT")
-    return bool(old and version < _UNITS)
+    return bool(is_old and version < _UNITS_SCHEMA)
 
 
 @contextlib.contextmanager
 def explained(file: Path) -> Iterator[None]:
-    """Turn what SQLite and the system say into one clear line."""
+    """Turn errors of SQLite and the system into one clear line."""
     try:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        says = _TROUBLE.get(code, f"cannot be used ({getattr(error, 'sqlite_errorname', 'SQLite error')})")
-        raise LedgerError(f"{file} {says}") from None
+        message = _ERROR_TEXTS.get(code, f"cannot be used ({getattr(error, 'sqlite_errorname', 'SQLite error')})")
+        raise LedgerError(f"{file} {message}") from None
     except DpframeError:
         raise
     except ValueError:  # an amount that is no number
-        raise LedgerError(f"{file} {_TROUBLE[sqlite3.SQLITE_CORRUPT]}") from None
+        raise LedgerError(f"{file} {_ERROR_TEXTS[sqlite3.SQLITE_CORRUPT]}") from None
     except OSError as error:
         raise LedgerError(f"{file} cannot be opened: {error.strerror or 'input/output error'}") from None
 
 
 def make_file(file: Path) -> None:
-    """Make an empty file that only its owner may read, unless there is one; SQLite gives its log the same mode."""
+    """Make an empty file that only its owner may read, unless there is one; SQLite gives its log this mode, too."""
     try:
         with _creating:
             os.close(new_file(file))

@@ -1,1 +1,1 @@
-"""What people should know about a release: its promise, its proof and its figures, in plain words."""
+"""Reports on a release for its readers: its promise, its proof and its figures, in plain words."""

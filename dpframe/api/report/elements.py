@@ -116,26 +116,26 @@ def table(
     >>> table("Shares", ("Value", "#Share"), [("a", "12 %")]).heads
     (Head(text='Value', is_number=False), Head(text='Share', is_number=True))
     """
-    named = tuple(Head(head.removeprefix("#"), head.startswith("#")) for head in heads)
-    return Table(caption, named, tuple(rows), look, hide)
+    column_heads = tuple(Head(head.removeprefix("#"), head.startswith("#")) for head in heads)
+    return Table(caption, column_heads, tuple(rows), look, hide)
 
 
-def _rect(x: float, y: int, width: float, height: int, look: str, rx: int | None = None) -> Shape:
+def _draw_rect(x: float, y: int, width: float, height: int, look: str, rx: int | None = None) -> Shape:
     corners: dict[str, float | str] = {} if rx is None else {"rx": rx}
     return Shape("rect", {"x": x, "y": y, "width": width, "height": height, **corners, "class": look})
 
 
-def _line(x1: float, x2: float, y1: int, y2: int) -> Shape:
+def _draw_line(x1: float, x2: float, y1: int, y2: int) -> Shape:
     return Shape("line", {"x1": x1, "x2": x2, "y1": y1, "y2": y2, "class": "whisker"})
 
 
-def _place(share: float, width: int) -> float:
+def _position(share: float, width: int) -> float:
     return round(min(max(share, 0.0), 1.0) * width, 2)
 
 
 def bar(share: float, width: int = 160) -> Drawing:
     """Return a bar as long as a share of its width."""
-    return Drawing(width, 14, (_rect(0, 2, max(_place(share, width), 1.0), 10, "fill", 2),))
+    return Drawing(width, 14, (_draw_rect(0, 2, max(_position(share, width), 1.0), 10, "fill", 2),))
 
 
 def log_bar(share: float, width: int = 160) -> Drawing:
@@ -144,31 +144,36 @@ def log_bar(share: float, width: int = 160) -> Drawing:
     >>> log_bar(0.01).shapes[1].attributes["width"]
     80.0
     """
+    # Four decades: 0.01 % has no length, 100 % the full width.
     part = 1 + math.log10(max(share, 1e-300)) / 4
-    return Drawing(width, 14, (_rect(0, 1, width, 12, "track", 2), *bar(part, width).shapes))
+    return Drawing(width, 14, (_draw_rect(0, 1, width, 12, "track", 2), *bar(part, width).shapes))
 
 
 def interval_bar(estimate: float, lower: float, upper: float, width: int = 160, *, point: bool = False) -> Drawing:
     """Return a bar (or, with ``point``, a dot on a line) with its interval, all as shares of the width."""
-    at, low, high = (_place(share, width - 2) + 1 for share in (estimate, lower, upper))
+    position, low, high = (_position(share, width - 2) + 1 for share in (estimate, lower, upper))
     if point:
-        first = _rect(0, 6, width, 2, "track")
-        shape = Shape("circle", {"cx": at, "cy": 7, "r": 4, "class": "fill"})
+        track = _draw_rect(0, 6, width, 2, "track")
+        shape = Shape("circle", {"cx": position, "cy": 7, "r": 4, "class": "fill"})
     else:
-        first = _rect(0, 1, width, 12, "track", 2)
-        shape = _rect(0, 2, max(at, 1.0), 10, "fill", 2)
-    return Drawing(width, 14, (first, shape, _line(low, high, 7, 7), _line(low, low, 3, 11), _line(high, high, 3, 11)))
+        track = _draw_rect(0, 1, width, 12, "track", 2)
+        shape = _draw_rect(0, 2, max(position, 1.0), 10, "fill", 2)
+    return Drawing(
+        width,
+        14,
+        (track, shape, _draw_line(low, high, 7, 7), _draw_line(low, low, 3, 11), _draw_line(high, high, 3, 11)),
+    )
 
 
 def range_bar(lower: float, upper: float, width: int = 400) -> Drawing:
     """Return the part of a scale from 0 to 1 between two shares, with its middle marked."""
-    low, high = _place(lower, width), _place(upper, width)
+    low, high = _position(lower, width), _position(upper, width)
     shapes = (
-        _rect(0, 5, width, 6, "track", 3),
-        _rect(low, 5, round(high - low, 2), 6, "fill", 3),
-        _line(width / 2, width / 2, 1, 15),
-        _rect(round(high - 2, 2), 1, 2, 14, "end"),
-        _rect(low, 1, 2, 14, "end"),
+        _draw_rect(0, 5, width, 6, "track", 3),
+        _draw_rect(low, 5, round(high - low, 2), 6, "fill", 3),
+        _draw_line(width / 2, width / 2, 1, 15),
+        _draw_rect(round(high - 2, 2), 1, 2, 14, "end"),
+        _draw_rect(low, 1, 2, 14, "end"),
     )
     return Drawing(width, 16, shapes)
 
@@ -179,7 +184,9 @@ def parts_bar(shares: Sequence[float], width: int = 600) -> Drawing:
     >>> [shape.attributes["width"] for shape in parts_bar([0.25, 0.5]).shapes]
     [150.0, 300.0]
     """
-    ends = [_place(sum(shares[: i + 1]), width) for i in range(len(shares))]
+    ends = [_position(sum(shares[: i + 1]), width) for i in range(len(shares))]
     starts = [0.0, *ends[:-1]]
     pairs = enumerate(zip(starts, ends, strict=True))
-    return Drawing(width, 18, tuple(_rect(low, 0, round(high - low, 2), 18, f"part{i}") for i, (low, high) in pairs))
+    return Drawing(
+        width, 18, tuple(_draw_rect(low, 0, round(high - low, 2), 18, f"part{i}") for i, (low, high) in pairs)
+    )

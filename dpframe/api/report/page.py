@@ -1,7 +1,7 @@
-"""The page: what is promised, what is not, what was proved, how columns were randomised, how exact estimates are.
+"""The page of a report: promise, limits, proofs, mechanisms of the columns, and accuracy of estimates.
 
 The questions follow the pyramid of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (2025),
-from the numbers of a promise through what may undermine it to what it rests on, and the trade-offs of the W3C Draft
+from the numbers of a promise through its threats to its foundations, and the trade-offs of the W3C Draft
 Note Considerations for Reviewing Differential Privacy Systems (for Non-Differential Privacy Experts) of 12 February
 2026: privacy, usefulness, and who has to be trusted.
 """
@@ -44,11 +44,11 @@ PROVED, ATTESTED, OPEN = "proved from the file", "stated by the curator", "ask t
 
 
 def review_table(plan: Plan, certificate: Certificate) -> Table:
-    """Return a row for each question: what this release answers, and how that is known."""
+    """Return a row for each question: the release's answer, and its source."""
     nulls = ", and nulls as a value where a column is not nullable" if plan.nulls == "impute" else ""
     order = "; that the order of the rows stays secret is part of the promise" if plan.terms.shuffled_rows else ""
-    public = "the number of rows, names, types and possible values of the columns"
-    said = "; ".join([*certificate.unprotected, public])
+    public_facts = "the number of rows, names, types and possible values of the columns"
+    unprotected_text = "; ".join([*certificate.unprotected, public_facts])
     parts = []
     if plan.inferred is not None:
         parts.append(f"{len(plan.inferred.columns)} columns' values were inferred, within the budget.")
@@ -63,22 +63,22 @@ def review_table(plan: Plan, certificate: Certificate) -> Table:
             f"ε = {upward(plan.epsilon)}{delta}; for a row that was found, ε = {upward(plan.located.epsilon)}.",
             PROVED if certificate.ok else "not verified",
         ),
-        ("Who is protected (unit of privacy)?", _unit(plan), ATTESTED),
-        ("What may differ between neighbouring tables?", _NEIGHBOURS, PROVED),
-        ("What is released without protection?", f"{said[0].upper()}{said[1:]}.", PROVED),
+        ("Who is protected (unit of privacy)?", _unit_text(plan), ATTESTED),
+        ("What may differ between neighbouring tables?", _NEIGHBOURS_ANSWER, PROVED),
+        ("What is released without protection?", f"{unprotected_text[0].upper()}{unprotected_text[1:]}.", PROVED),
         (
             "Whom do people have to trust?",
             f"The curator, who holds the raw table and the key (central model){order}. Receivers need no trust.",
             ATTESTED,
         ),
         ("Was anything looked at before, or tuned on the data?", " ".join(parts), ATTESTED),
-        ("Do other releases of the same people add to it?", _OTHERS, OPEN),
-        ("Is the noise sound (floating point, timing)?", _NOISE, "the code; losses are proved from the file"),
+        ("Do other releases of the same people add to it?", _OTHER_RELEASES_ANSWER, OPEN),
+        ("Is the noise sound (floating point, timing)?", _NOISE_ANSWER, "the code; losses are proved from the file"),
         ("Who can reach the raw table and the key?", "Not in this file.", OPEN),
-        ("How were the data collected, and whom do they miss?", _COLLECTED, OPEN),
+        ("How were the data collected, and whom do they miss?", _COLLECTION_ANSWER, OPEN),
         (
             "Is it useful, and for whom least?",
-            f"{_USEFUL} Values beyond a column's bounds count as the bounds{nulls}.",
+            f"{_USEFULNESS_ANSWER} Values beyond a column's bounds count as the bounds{nulls}.",
             "forecast from the plan",
         ),
     ]
@@ -89,17 +89,19 @@ def review_table(plan: Plan, certificate: Certificate) -> Table:
     return table(caption, ("Question", "This release", "Known how"), rows, "review")
 
 
-_NEIGHBOURS = "The values of one person's rows; the number of rows stays (replace-one)."
-_OTHERS = "Not in this file: each adds its ε and δ. A ledger of the dataset has the sum."
-_NOISE = (
+_NEIGHBOURS_ANSWER = "The values of one person's rows; the number of rows stays (replace-one)."
+_OTHER_RELEASES_ANSWER = "Not in this file: each adds its ε and δ. A ledger of the dataset has the sum."
+_NOISE_ANSWER = (
     "Drawn as whole numbers from tables with a keyed stream: no floating point, and no work that follows a value. "
     "Running times were not audited."
 )
-_COLLECTED = "Not in this file. Noise mends no bias of the data, and hides nothing before the release."
-_USEFUL = "See the top of this page. Noise is the same for all counts, so small groups are distinguished least."
+_COLLECTION_ANSWER = "Not in this file. Noise mends no bias of the data, and hides nothing before the release."
+_USEFULNESS_ANSWER = (
+    "See the top of this page. Noise is the same for all counts, so small groups are distinguished least."
+)
 
 
-def _unit(plan: Plan) -> str:
+def _unit_text(plan: Plan) -> str:
     rows = "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
     if plan.privacy_id is not None:
         return f"A person, by column {plan.privacy_id}, of whom {rows} were chosen."
@@ -141,10 +143,10 @@ GAINS = {
 }
 """Each accounting of `Plan.accounting_gains`, in words."""
 
-_UNSPENT = 0.005
-"""Part of the budget below which what is not spent has no line."""
+_LEAST_UNSPENT_SHARE = 0.005
+"""Share of the budget below which the unspent part has no line."""
 
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
+_UNPRINTABLE_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """Control characters and non-characters."""
 
 
@@ -194,7 +196,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What the release says of its first columns, if it is at hand, and what its plan forecasts."""
+    """Estimates of the first columns, if the release is at hand, and forecasts of its plan."""
 
     figures: list[Figure]
     forecast: Table
@@ -203,7 +205,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Spend:
-    """What each part of a release spent: a share of the whole, and what it was for."""
+    """Spends of a release's parts: a share of the whole, and its purpose."""
 
     parts: list[tuple[str, str]]
     bar: Drawing
@@ -212,13 +214,15 @@ class Spend:
 def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | None) -> str:
     """Return the report on a release as one HTML page.
 
-    Without ``estimates`` the page shows what accuracy the plan forecasts, instead of what the release says.
+    Without ``estimates`` the page shows the plan's forecast accuracy, instead of estimates.
     """
     plan = info.plan
     rows = [(p.unit, upward(p.claimed.epsilon), upward(p.epsilon), p.method) for p in certificate.proofs]
     caption = "Each channel's claim, and the loss recomputed from its integers"
-    whole = "Against anyone who sees the release, even if they know everybody else's row and how all was randomised."
-    row = (
+    release_threat = (
+        "Against anyone who sees the release, even if they know everybody else's row and how all was randomised."
+    )
+    row_threat = (
         "The same as for the release: no secret of order or sample is counted on."
         if plan.local == plan.release
         else "Even against someone who found out which released row is the person's."
@@ -233,19 +237,19 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
             certificate=certificate,
             glance=glance(plan, info.n, estimates),
             promises=[
-                Promise("The release as a whole", whole, plan.release, main=True),
-                Promise("Each row on its own", row, plan.local),
+                Promise("The release as a whole", release_threat, plan.release, main=True),
+                Promise("Each row on its own", row_threat, plan.local),
             ],
             weak_rows=plan.local != plan.release and best_guess(plan.local) > 0.95,
             capped=percent(best_guess(Budget(2.0, plan.local.delta))),
-            beliefs=_beliefs(plan),
-            unprotected=_unprotected(plan, certificate),
+            beliefs=_belief_table(plan),
+            unprotected=_unprotected_lines(plan, certificate),
             proofs=table(caption, ("Column", "#Claims ε", "#Loses ε", "How"), rows),
-            columns=_columns(plan),
-            mechanisms=_mechanisms(plan),
-            accuracy=_accuracy(plan, info.n, estimates),
-            gains=_gains(plan),
-            spend=_spend(plan),
+            columns=_column_table(plan),
+            mechanisms=_mechanism_texts(plan),
+            accuracy=_accuracy_of(plan, info.n, estimates),
+            gains=_gain_table(plan),
+            spend=_spend_of(plan),
             review=review_table(plan, certificate),
             comparison=comparison(plan.release),
             measured=measure_parts(plan.measures),
@@ -256,18 +260,18 @@ def page(info: ReleaseInfo, certificate: Certificate, estimates: Estimates | Non
 
 @cache
 def environment() -> Environment:
-    """Return what reads the templates of this folder: it escapes every value, and knows no name that is not given."""
+    """Return the environment of this folder's templates: it escapes every value, and fails at unknown names."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    template_environment = Environment(
         loader=PackageLoader("dpframe", "api/report"),
         autoescape=True,
         finalize=printable,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    made.globals["zip"] = zip
-    return made
+    template_environment.globals["zip"] = zip
+    return template_environment
 
 
 def printable(value: object) -> object:
@@ -277,15 +281,15 @@ def printable(value: object) -> object:
     ('a�b', 3)
     """
     if isinstance(value, str) and not hasattr(value, "__html__"):
-        return _UNPRINTABLE.sub("\ufffd", value)
+        return _UNPRINTABLE_CHARACTERS.sub("\ufffd", value)
     return value
 
 
-def _beliefs(plan: Plan) -> Table:
+def _belief_table(plan: Plan) -> Table:
     rows = []
-    for before in PRIORS:
-        known = [after(before, budget) for budget in (plan.release, plan.local)]
-        rows.append((f"{100 * before:.0f} %", *(percent(share) for share in known)))
+    for prior in PRIORS:
+        posteriors = [after(prior, budget) for budget in (plan.release, plan.local)]
+        rows.append((f"{100 * prior:.0f} %", *(percent(share) for share in posteriors)))
     caption = (
         "The same for other beliefs: how sure someone was of a person's true row, of two, and how sure they can be "
         "afterwards at most" + (", on average over what they may see" if plan.delta else "")
@@ -293,7 +297,7 @@ def _beliefs(plan: Plan) -> Table:
     return table(caption, ("Before", "#After the release", "#After, knowing which row it is"), rows, "beliefs")
 
 
-def _unprotected(plan: Plan, certificate: Certificate) -> list[str]:
+def _unprotected_lines(plan: Plan, certificate: Certificate) -> list[str]:
     lines = [line[0].upper() + line[1:] for line in certificate.unprotected]
     lines += [
         "The number of rows, the columns' names and types, and the values that each column may hold: they are public.",
@@ -304,33 +308,34 @@ def _unprotected(plan: Plan, certificate: Certificate) -> list[str]:
     ]
     if plan.unit.person is None:
         rows = plan.unit.rows
-        kept = "one: each of their rows is" if rows == 1 else f"{rows}: any {rows} of their rows are"
-        lines.append(f"People who own more rows than {kept} protected, but not all of them at once.")
+        row_limit_text = "one: each of their rows is" if rows == 1 else f"{rows}: any {rows} of their rows are"
+        lines.append(f"People who own more rows than {row_limit_text} protected, but not all of them at once.")
     if plan.drop:
         lines.append(f"Left out, so that nothing of them is in the release: {name_list(plan.drop)}.")
     return lines
 
 
-def _columns(plan: Plan) -> Table:
+def _column_table(plan: Plan) -> Table:
     rows = []
     for unit in plan.units:
+        # Values without order have no distance: their error is a chance of change.
         chances = unit.space.metric in UNORDERED
-        shown = [f"{100 * x:.3g} %" if chances else number(x) for x in (unit.expected_error, unit.error_bound)]
-        measured = "chance of change" if chances else unit_word(unit.space.unit)
+        error_texts = [f"{100 * x:.3g} %" if chances else number(x) for x in (unit.expected_error, unit.error_bound)]
+        error_unit = "chance of change" if chances else unit_word(unit.space.unit)
         if any(missing.column in unit.names for missing in plan.not_found):
-            shown, measured = ["not found"] * 2, ""
+            error_texts, error_unit = ["not found"] * 2, ""
         channel = Channel(unit.space.contents, mechanism_name(unit.mechanism.tag))
-        rows.append((unit.label, channel, upward(unit.mechanism.budget.epsilon), *shown, measured))
+        rows.append((unit.label, channel, upward(unit.mechanism.budget.epsilon), *error_texts, error_unit))
     heads = ("Column", "Values, and mechanism", "#ε of a row", "#Expected error", "#Least possible", "Unit")
     return table("How each column was randomised", heads, rows, "columns", hide=True)
 
 
-def _mechanisms(plan: Plan) -> list[tuple[str, str]]:
+def _mechanism_texts(plan: Plan) -> list[tuple[str, str]]:
     tags = dict.fromkeys(unit.mechanism.tag for unit in plan.units)
     return [(mechanism_name(tag), MECHANISMS[tag]) for tag in tags if tag in MECHANISMS]
 
 
-def _accuracy(plan: Plan, n: int, estimates: Estimates | None) -> Accuracy | None:
+def _accuracy_of(plan: Plan, n: int, estimates: Estimates | None) -> Accuracy | None:
     if not plan.columns or n < 1:
         return None
     caption = (
@@ -343,42 +348,44 @@ def _accuracy(plan: Plan, n: int, estimates: Estimates | None) -> Accuracy | Non
     return Accuracy(figures, forecast, len(plan.columns) > MOST_COLUMNS)
 
 
-def _gains(plan: Plan) -> Table | None:
+def _gain_table(plan: Plan) -> Table | None:
     if not plan.units or not plan.n:
         return None
     gains = plan.accounting_gains()
     noise = gains["noise"].to_numpy(dtype=float)
+    # A single accounting has nothing to compare with.
     if len(gains) < 2 or not all(map(math.isfinite, noise)):
         return None
     rows = [
-        (f"{name}: {GAINS.get(name, '')}", number(lost), f"{number(value)} ×", bar(value / noise.max()))
-        for name, lost, value in zip(map(str, gains.index), gains["row_epsilon"], noise, strict=True)
+        (f"{name}: {GAINS.get(name, '')}", number(row_epsilon), f"{number(value)} ×", bar(value / noise.max()))
+        for name, row_epsilon, value in zip(map(str, gains.index), gains["row_epsilon"], noise, strict=True)
     ]
     heads = ("Accounting", "#ε of a row", "#Noise", "Compared with this release")
     return table("Noise under each accounting", heads, rows, "bars", hide=True)
 
 
-def _spend(plan: Plan) -> Spend | None:
-    """Return the parts of the budget, which add up to the promise; None where all of it went to the rows."""
+def _spend_of(plan: Plan) -> Spend | None:
+    """Return the parts of the budget, which add up to the promise; None if the rows have all of it."""
     if plan.inferred is not None and plan.inferred.step is None:  # older plans subtract it
         share = plan.inferred.budget.epsilon / plan.epsilon
         shares = {"inference": share, "rows": 1 - share}
     else:
-        whole = max(promise_step(plan.release).square, Fraction(1, 10**300)) if plan.delta else Fraction(0)
-        shares = {name: float(step.square / whole) for name, step in plan.steps.items()} if whole else {}
+        total_square = max(promise_step(plan.release).square, Fraction(1, 10**300)) if plan.delta else Fraction(0)
+        shares = {name: float(step.square / total_square) for name, step in plan.steps.items()} if total_square else {}
     if set(shares) <= {"rows"}:
         return None
     if plan.terms.shuffled_rows is None and "rows" in shares:  # whose losses are composed exactly, and are no step
         shares["rows"] = max(0.0, 1 - sum(share for name, share in shares.items() if name != "rows"))
-    left = 1 - sum(shares.values())
-    if left > _UNSPENT:
-        shares["left"] = left
-    found = "" if plan.inferred is None else name_list(plan.inferred.columns)
-    said = {
-        "inference": f"finding the values that {found} may hold, from noisy counts",
+    unspent_share = 1 - sum(shares.values())
+    # Rounding alone leaves a little, which is no line of its own.
+    if unspent_share > _LEAST_UNSPENT_SHARE:
+        shares["left"] = unspent_share
+    inferred_names = "" if plan.inferred is None else name_list(plan.inferred.columns)
+    part_texts = {
+        "inference": f"finding the values that {inferred_names} may hold, from noisy counts",
         "tables": f"{len(plan.measures)} measured tables",
         "rows": "the rows",
         "left": "not spent",
     }
-    parts = [(f"{100 * share:.2g} %", said[name]) for name, share in shares.items()]
+    parts = [(f"{100 * share:.2g} %", part_texts[name]) for name, share in shares.items()]
     return Spend(parts, parts_bar([min(max(share, 0.0), 1.0) for share in shares.values()]))

@@ -1,8 +1,8 @@
 """A release as a record of the public registry of deployments of differential privacy.
 
 The fields are those of the registry's schema (github.com/opendp/deployments-registry-data, schemas/
-deployments-schema.yaml), which rests on research by Ghazi, Nanayakkara and Vadhan. What a release says of itself is
-filled in; who publishes it, for what and where, only people know.
+deployments-schema.yaml), which rests on research by Ghazi, Nanayakkara and Vadhan. A release's own facts are
+filled in; only people know its publisher, purpose and region.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from dpframe.spaces.json_form import unique_names
 from dpframe.tables.info import ReleaseInfo
 
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
-"""What `data_product_sector` may be."""
+"""The allowed values of `data_product_sector`."""
 
 OPEN = "TO FILL IN"
 """How the text of a field begins that only people can fill in."""
 
-_BY_PEOPLE = {
+_PEOPLE_FIELDS = {
     "data_curators": "who publishes the data",
     "intended_use": "what the data are for",
     "data_product_region": "which region the data describe, or whose laws apply",
     "registry_authors": "who fills in this record",
 }
 
-_MOST_SHOWN = 40
+_MAX_COLUMN_LINES = 40
 """Columns that are described one by one."""
 
-_FACTS = (
+_RELEASE_FIELDS = (
     "basic.data_product_type",
     "dp_variant.variant_name",
     "dp_variant.data_domain",
@@ -99,7 +99,7 @@ class Record:
         write_text(path, self.to_yaml())
 
     def differences(self, path: str | Path) -> list[str]:
-        """Return where a record in a file says something else than the release: nothing, if it is a record of it.
+        """Return the differences between a record in a file and the release: none, if it is the release's record.
 
         Numbers and choices that the release decides must be equal, and its texts be part of the record's; what people
         have added, and the fields that only they can fill in, are not looked at.
@@ -113,17 +113,17 @@ class Record:
             text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError):
             raise FileError(f"{path} is not a readable record; dpframe record writes one") from None
-        own = dict(_leaves(self.fields["deployment"]))
-        other = dict(_leaves(_read_fields(text, path).get("deployment")))
+        release_fields = dict(_leaves(self.fields["deployment"]))
+        record_fields = dict(_leaves(_read_fields(text, path).get("deployment")))
         failures = [
-            f"the record's {name} is not what the release says: {own[name]!r}"
-            if name in other
-            else f"the record has no {name}; the release says {own[name]!r}"
-            for name in _FACTS
-            if name in own and not _says(other.get(name), own[name])
+            f"the record's {name} is not what the release says: {release_fields[name]!r}"
+            if name in record_fields
+            else f"the record has no {name}; the release says {release_fields[name]!r}"
+            for name in _RELEASE_FIELDS
+            if name in release_fields and not _agrees_with(record_fields.get(name), release_fields[name])
         ]
-        more = [name for name in _FACTS if name in other and name not in own]
-        return failures + [f"the record has {name}, about which the release says nothing" for name in more]
+        extra_names = [name for name in _RELEASE_FIELDS if name in record_fields and name not in release_fields]
+        return failures + [f"the record has {name}, about which the release says nothing" for name in extra_names]
 
     def __str__(self) -> str:
         return self.to_yaml()
@@ -145,6 +145,7 @@ def _read_fields(text: str, path: str | Path) -> dict[str, Any]:
     try:
         fields = json.loads(text, object_pairs_hook=unique_names)
     except (ValueError, RecursionError) as error:
+        # Only JSON errors know their line.
         line = getattr(error, "lineno", None)
     else:
         if isinstance(fields, dict):
@@ -154,11 +155,11 @@ def _read_fields(text: str, path: str | Path) -> dict[str, Any]:
     raise FileError(f"{path}{where} is not a record in JSON, with each name once; dpframe record writes one")
 
 
-def _says(other: Any, own: Any) -> bool:
-    """Return whether a field of a record says what the release does."""
-    if isinstance(own, str) and isinstance(other, str):
-        return " ".join(own.split()) in " ".join(other.split())
-    return bool(other == own)
+def _agrees_with(record_value: Any, release_value: Any) -> bool:
+    """Return whether a field of a record agrees with the release."""
+    if isinstance(release_value, str) and isinstance(record_value, str):
+        return " ".join(release_value.split()) in " ".join(record_value.split())
+    return bool(record_value == release_value)
 
 
 def record_of(
@@ -175,18 +176,18 @@ def record_of(
     """Return the record of a release; see `DpAccessor.record`."""
     if sector is not None and sector not in SECTORS:
         raise ParameterError(f"sector must be one of {', '.join(SECTORS)}, or left out")
-    for what, names in (("curators", curators), ("authors", authors)):
-        if isinstance(names, str) or not all(isinstance(one, str) and one for one in names):
-            raise ParameterError(f'{what} must be a list of names, e.g. {what}=["Statistics Office"]')
+    for argument_name, names in (("curators", curators), ("authors", authors)):
+        if isinstance(names, str) or not all(isinstance(person_name, str) and person_name for person_name in names):
+            raise ParameterError(f'{argument_name} must be a list of names, e.g. {argument_name}=["Statistics Office"]')
     title = name or f"Release of {info.title} and {len(info.plan.columns)} columns"
     basic: dict[str, Any] = {
         "name": title,
-        "data_curators": list(curators) or [_open("data_curators")],
-        "intended_use": intended_use or _open("intended_use"),
+        "data_curators": list(curators) or [_open_field("data_curators")],
+        "intended_use": intended_use or _open_field("intended_use"),
         "data_product_type": "Dataset",
-        "data_product_region": region or _open("data_product_region"),
-        "description": _description(info),
-        "publication_date": _date(published),
+        "data_product_region": region or _open_field("data_product_region"),
+        "description": _describe_release(info),
+        "publication_date": _date_text(published),
         **({} if sector is None else {"data_product_sector": sector}),
     }
     plan = info.plan
@@ -194,37 +195,37 @@ def record_of(
         "basic": basic,
         "dp_variant": {
             "variant_name": "Approximate DP" if plan.delta > 0 else "Pure DP",
-            "data_domain": _domain(plan),
-            "unprotected_quantities": _unprotected(plan),
+            "data_domain": _describe_domain(plan),
+            "unprotected_quantities": _describe_unprotected(plan),
         },
         "privacy_loss": {
-            "privacy_unit": _unit(plan),
-            "privacy_unit_details": _neighbours(plan),
+            "privacy_unit": _describe_unit(plan),
+            "privacy_unit_details": _describe_neighbours(plan),
             "privacy_parameters": {"epsilon": plan.epsilon, **({"delta": plan.delta} if plan.delta else {})},
-            "privacy_parameters_details": _local(plan),
+            "privacy_parameters_details": _describe_local_loss(plan),
         },
-        "deployment_model": _model(plan),
-        "accounting": {"post_processing": _post_processing(plan), "composition": _composition(plan)},
+        "deployment_model": _describe_model(plan),
+        "accounting": {"post_processing": _describe_post_processing(plan), "composition": _describe_composition(plan)},
         "implementation": {
-            "preprocessing_and_hyperparameter_tuning": _preprocessing(plan),
-            "mechanisms": _mechanisms(plan),
-            "justification": _justification(plan),
+            "preprocessing_and_hyperparameter_tuning": _describe_preprocessing(plan),
+            "mechanisms": _describe_mechanisms(plan),
+            "justification": _describe_justification(plan),
         },
         "administrative": {
             "sources": f"Release {info.digest or 'without a digest'}, plan {plan.digest.hex()}.",
-            "notes": f"Written by dpframe {_version()} from the released file; dpframe verify compares both.",
-            "registry_authors": list(authors) or [_open("registry_authors")],
+            "notes": f"Written by dpframe {_package_version()} from the released file; dpframe verify compares both.",
+            "registry_authors": list(authors) or [_open_field("registry_authors")],
         },
     }
     slug = "-".join(re.sub(r"[\W_]+", "-", text.lower()) for text in [title, *curators, basic["publication_date"][:4]])
     return Record({"url_slug": slug, "status": "Draft", "tier": 3, "deployment": deployment})
 
 
-def _open(field: str) -> str:
-    return f"{OPEN}: {_BY_PEOPLE[field]}"
+def _open_field(field: str) -> str:
+    return f"{OPEN}: {_PEOPLE_FIELDS[field]}"
 
 
-def _version() -> str:
+def _package_version() -> str:
     from importlib import metadata  # imported late: it takes the modules of e-mail along
 
     try:
@@ -233,7 +234,7 @@ def _version() -> str:
         return "of unknown version"
 
 
-def _date(published: datetime.date | str | None) -> str:
+def _date_text(published: datetime.date | str | None) -> str:
     if published is None:
         return datetime.datetime.now(datetime.UTC).date().isoformat()
     try:
@@ -242,11 +243,11 @@ def _date(published: datetime.date | str | None) -> str:
         raise ParameterError('published must be a date, e.g. published="2026-01-31"') from None
 
 
-def _rows(plan: Plan) -> str:
+def _rows_text(plan: Plan) -> str:
     return "one row" if plan.contributions == 1 else f"up to {plan.contributions} rows"
 
 
-def _description(info: ReleaseInfo) -> str:
+def _describe_release(info: ReleaseInfo) -> str:
     plan, tables = info.plan, len(info.plan.measures)
     order = "shuffled" if plan.shuffle else "in their order"
     more = f", with {tables} noisy tables of the original" if tables else ""
@@ -254,43 +255,44 @@ def _description(info: ReleaseInfo) -> str:
     return f"A table of {info.n:,} rows{sampled}: every row was randomised, rows are {order}{more}."
 
 
-def _domain(plan: Plan) -> str:
+def _describe_domain(plan: Plan) -> str:
     rows = "any number of rows" if plan.n is None else f"{plan.n:,} rows or more"
-    shown = [f"- {column.name}: {column.space.contents}" for column in plan.columns[:_MOST_SHOWN]]
-    left = len(plan.columns) - len(shown)
-    more = [f"- and {left} more columns, see the plan in the released file"] if left else []
-    return "\n".join([f"Tables of {rows} with these columns:", *shown, *more])
+    column_lines = [f"- {column.name}: {column.space.contents}" for column in plan.columns[:_MAX_COLUMN_LINES]]
+    hidden_count = len(plan.columns) - len(column_lines)
+    hidden_line = [f"- and {hidden_count} more columns, see the plan in the released file"] if hidden_count else []
+    return "\n".join([f"Tables of {rows} with these columns:", *column_lines, *hidden_line])
 
 
-def _unprotected(plan: Plan) -> str:
+def _describe_unprotected(plan: Plan) -> str:
     lines = ["- the number of rows, the columns' names and types, and the values that each column may hold"]
     lines += [f"- {line}" for line in plan.verify().unprotected]
     return "\n".join(lines)
 
 
-def _unit(plan: Plan) -> str:
-    return f"Person ({_rows(plan)})"
+def _describe_unit(plan: Plan) -> str:
+    return f"Person ({_rows_text(plan)})"
 
 
-def _neighbours(plan: Plan) -> str:
-    own = "believed, not enforced" if plan.privacy_id is None else f"enforced by column {plan.privacy_id!r}"
-    rows = _rows(plan)
+def _describe_neighbours(plan: Plan) -> str:
+    enforcement = "believed, not enforced" if plan.privacy_id is None else f"enforced by column {plan.privacy_id!r}"
+    rows = _rows_text(plan)
     return (
         f"Replace-one: adjacent tables have the same number of rows and differ in the values of {rows}, those of one "
-        f"person (Hamming distance {plan.contributions}). That a person owns {rows} is {own}. Nothing is promised "
+        f"person (Hamming distance {plan.contributions}). That a person owns {rows} is {enforcement}. Nothing is "
+        "promised "
         "about adding or removing a row, as the number of rows is public."
     )
 
 
-def _local(plan: Plan) -> str:
+def _describe_local_loss(plan: Plan) -> str:
     located = plan.located
-    own = f"epsilon = {located.epsilon:.6g}, delta = {located.delta:.3g}"
+    budget_text = f"epsilon = {located.epsilon:.6g}, delta = {located.delta:.3g}"
     if located == plan.release:
-        return f"The same also holds against someone who knows which released row is the person's ({own})."
-    return f"Against someone who knows which released rows are the person's: {own}."
+        return f"The same also holds against someone who knows which released row is the person's ({budget_text})."
+    return f"Against someone who knows which released rows are the person's: {budget_text}."
 
 
-def _model(plan: Plan) -> dict[str, str]:
+def _describe_model(plan: Plan) -> dict[str, str]:
     order = (
         "The curator holds the raw table, randomises every row, and shuffles the rows before they leave; the shuffled "
         "order is part of the guarantee."
@@ -314,13 +316,13 @@ def _model(plan: Plan) -> dict[str, str]:
     }
 
 
-def _post_processing(plan: Plan) -> str:
-    kept = "Noisy numbers are kept within their column's bounds"
+def _describe_post_processing(plan: Plan) -> str:
+    bounds_text = "Noisy numbers are kept within their column's bounds"
     rules = " and rows within the rules of the plan" if plan.rules else ""
-    return f"{kept}{rules}. Estimates, intervals and synthetic rows are computed from only the release."
+    return f"{bounds_text}{rules}. Estimates, intervals and synthetic rows are computed from only the release."
 
 
-def _composition(plan: Plan) -> str:
+def _describe_composition(plan: Plan) -> str:
     if plan.delta == 0:
         return "The columns' losses, and what inference spent, add up (basic composition)."
     parts = {
@@ -328,7 +330,9 @@ def _composition(plan: Plan) -> str:
         "tables": "the measured tables",
         "rows": "the rows",
     }
-    used = ", ".join(parts[name] for name in plan.steps) if plan.terms.central is not None else "the columns of a row"
+    part_texts = (
+        ", ".join(parts[name] for name in plan.steps) if plan.terms.central is not None else "the columns of a row"
+    )
     shuffled = (
         ", rows through the shuffle model (privacy blanket of their channels)"
         if plan.terms.shuffled_rows is not None
@@ -337,30 +341,32 @@ def _composition(plan: Plan) -> str:
     kind = (
         "Gaussian differential privacy with a slack" if plan.terms.central is not None else "privacy-loss distributions"
     )
-    return f"Composed by {kind}: {used}{shuffled}."
+    return f"Composed by {kind}: {part_texts}{shuffled}."
 
 
-def _preprocessing(plan: Plan) -> str:
-    found = [] if plan.inferred is None else list(plan.inferred.columns)
+def _describe_preprocessing(plan: Plan) -> str:
+    inferred_names = [] if plan.inferred is None else list(plan.inferred.columns)
     lines = ["Values outside the values of a column are clamped or put into its bucket for others, row by row."]
-    if found:
-        lines.append(f"The values of {name_list(found)} were inferred from noisy counts, within the stated budget.")
-    for one in () if plan.reused is None else plan.reused.each:
-        lines.append(f"Those of {name_list(one.columns)} were inferred before, with a budget of its own.")
+    if inferred_names:
+        lines.append(
+            f"The values of {name_list(inferred_names)} were inferred from noisy counts, within the stated budget."
+        )
+    for past_inference in () if plan.reused is None else plan.reused.each:
+        lines.append(f"Those of {name_list(past_inference.columns)} were inferred before, with a budget of its own.")
     if plan.leaks:
         lines.append(f"Those of {name_list(plan.leaks)} were read off the data and are not accounted for.")
-    if len(found) + len(plan.leaks) < len(plan.columns):
-        whose = "Those of the other columns" if len(lines) > 1 else "The values of all columns"
-        lines.append(f"{whose} are stated by the curator to be declared without looking at the data.")
+    if len(inferred_names) + len(plan.leaks) < len(plan.columns):
+        subject = "Those of the other columns" if len(lines) > 1 else "The values of all columns"
+        lines.append(f"{subject} are stated by the curator to be declared without looking at the data.")
     lines.append("No other parameter was tuned on the data.")
     return " ".join(lines)
 
 
-def _mechanisms(plan: Plan) -> str:
-    own: dict[str, list[str]] = {}
+def _describe_mechanisms(plan: Plan) -> str:
+    labels_by_mechanism: dict[str, list[str]] = {}
     for unit in plan.units:
-        own.setdefault(mechanism_name(unit.mechanism.tag), []).append(unit.label)
-    lines = [f"- {name}: {name_list(labels[:_MOST_SHOWN])}" for name, labels in own.items()]
+        labels_by_mechanism.setdefault(mechanism_name(unit.mechanism.tag), []).append(unit.label)
+    lines = [f"- {name}: {name_list(labels[:_MAX_COLUMN_LINES])}" for name, labels in labels_by_mechanism.items()]
     lines += [f"- discrete Gaussian noise on counts and sums: {part}" for part in measure_parts(plan.measures)]
     lines += [
         "- Library: dpframe. Noise is drawn from tables of integers with words of an AES-256 key stream: no floating "
@@ -370,7 +376,7 @@ def _mechanisms(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _justification(plan: Plan) -> str:
+def _describe_justification(plan: Plan) -> str:
     cap = "" if plan.local_epsilon is None else f" No row may lose more than epsilon = {plan.local_epsilon:g}."
     certificate = plan.verify()
     verdict, attested = "holds" if certificate.ok else "does not hold", "; ".join(certificate.attested)

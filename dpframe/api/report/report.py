@@ -1,4 +1,4 @@
-"""A release's report: what is promised, per column, and what is not."""
+"""A release's report: its promise, its columns, and its limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """What a release promises, how each column was randomised, and how accurate that can be.
+    """Report on a release's promise, its columns' mechanisms and their accuracy.
 
     Shown as a table in notebooks, as text elsewhere; `save` writes a page of its own for the people who decide whether
     the release may go out.
@@ -31,10 +31,10 @@ class Report:
     Parameters
     ----------
     info
-        What the release says about itself.
+        The release's description.
     table
         The released table, or its Parquet path, so that the page shows estimates from it, and the certificate
-        compares its rows with those released. Without it the page shows what the plan forecasts.
+        compares its rows with those released. Without it the page shows the plan's forecasts.
 
     Examples
     --------
@@ -67,30 +67,31 @@ class Report:
         return table
 
     @property
-    def _shown(self) -> pd.DataFrame:
+    def _printed_table(self) -> pd.DataFrame:
         """The table as it is printed, with mechanisms under the names that readers know."""
         return self.to_frame().assign(mechanism=lambda table: table["mechanism"].map(mechanism_name))
 
     @cached_property
     def certificate(self) -> Certificate:
-        """What is proved of the plan and, where the table is given, whether its rows are those released."""
+        """The proofs of the plan and, if the table is given, whether its rows are the released ones."""
         if isinstance(self.table, str | Path):
             return verify(self.table)
-        proved = self.info.plan.verify()
+        proofs = self.info.plan.verify()
         if self.table is None:
-            return proved
+            return proofs
         if Source(self.table, None, quiet=True).verify():
             return replace(
-                proved, checks=(*proved.checks, f"the table holds the {self.info.n:,} rows that were released")
+                proofs, checks=(*proofs.checks, f"the table holds the {self.info.n:,} rows that were released")
             )
-        return replace(proved, failures=(*proved.failures, "the rows are not those that were released under this plan"))
+        return replace(proofs, failures=(*proofs.failures, "the rows are not those that were released under this plan"))
 
     def to_html(self) -> str:
-        """Return the report as one self-contained HTML page, the same text for the same release.
+        """Return the report as one self-contained HTML page, a function of the release alone.
 
         It needs no network and runs no script. Estimates are shown only of rows that are those released.
         """
         estimates = None
+        # Estimates from other rows than the released ones would be wrong.
         if self.table is not None and self.certificate.ok:
             estimates = Estimates(self.table)
         return page(self.info, self.certificate, estimates)
@@ -101,20 +102,20 @@ class Report:
         write_text(path, self.to_html())
 
     def __str__(self) -> str:
-        table = self._shown.to_string(float_format=_digits, max_colwidth=60)
-        return "\n".join([*self._lines, "", table, "", *_LEGEND])
+        table = self._printed_table.to_string(float_format=_format_number, max_colwidth=60)
+        return "\n".join([*self._lines, "", table, "", *_LEGEND_LINES])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return notebook_html("dpframe report", [("", self._lines)], self._shown, _digits, _LEGEND)
+        return notebook_html("dpframe report", [("", self._lines)], self._printed_table, _format_number, _LEGEND_LINES)
 
 
-def _digits(x: float) -> str:
+def _format_number(x: float) -> str:
     return f"{x:,.0f}" if 10_000 <= abs(x) < 1e15 else f"{x:.4g}"
 
 
-_LEGEND = (
+_LEGEND_LINES = (
     "expected_error: the worst expected distance between a value and its release, in its unit.",
     "error_bound_6, error_bound_7: what no mechanism at the same epsilon and delta can be below, by Theorem 6, "
     "(1−δ)·diam/(2(1+e^ε)), and for m+1 values at least κ apart by Theorem 7, (1−δ)·κm/(m+e^ε) "
