@@ -42,30 +42,30 @@ def joined(batches: list[Batch]) -> Batch:
     """Return batches as one, every column in one piece."""
     if len(batches) == 1:
         return dict(batches[0])
-    found = {}
+    columns = {}
     for name, first in batches[0].items():
         parts = [batch[name] for batch in batches]
         if isinstance(first, np.ndarray):
-            found[name] = np.concatenate(parts)
+            columns[name] = np.concatenate(parts)
         else:
             chunks = [chunk for part in parts for chunk in getattr(part, "chunks", [part])]
-            found[name] = pa.chunked_array(chunks, first.type).unify_dictionaries().combine_chunks()
-    return found
+            columns[name] = pa.chunked_array(chunks, first.type).unify_dictionaries().combine_chunks()
+    return columns
 
 
 def row_groups(batches: Iterator[Batch], most: int) -> Iterator[Batch]:
     """Gather batches to row groups, whose sizes and pages reveal nothing of batches and input files."""
-    waiting, rows = [], 0
+    buffer, rows = [], 0
     for batch in batches:
-        waiting.append(batch)
+        buffer.append(batch)
         rows += length(batch)
         while rows >= most:
-            whole = joined(waiting)
-            yield {name: column[:most] for name, column in whole.items()}
-            waiting = [{name: column[most:] for name, column in whole.items()}]
+            buffered_rows = joined(buffer)
+            yield {name: column[:most] for name, column in buffered_rows.items()}
+            buffer = [{name: column[most:] for name, column in buffered_rows.items()}]
             rows -= most
     if rows:
-        yield joined(waiting)
+        yield joined(buffer)
 
 
 class Writer(AbstractContextManager["Writer"], ABC):
@@ -112,8 +112,8 @@ def usual_threads() -> int:
     >>> 1 <= usual_threads() <= MOST_THREADS
     True
     """
-    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(own or 1, MOST_THREADS)
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(processors or 1, MOST_THREADS)
 
 
 def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int) -> Generator[Result, None, None]:
@@ -124,17 +124,17 @@ def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int)
     if threads == 1:
         yield from map(work, parts)
         return
-    waiting: deque[Future[Result]] = deque()
+    futures: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="dpframe-worker") as pool:
         try:
             for part in parts:
-                waiting.append(pool.submit(work, part))
-                if len(waiting) > threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                futures.append(pool.submit(work, part))
+                if len(futures) > threads:
+                    yield futures.popleft().result()
+            while futures:
+                yield futures.popleft().result()
         finally:
-            for future in waiting:
+            for future in futures:
                 future.cancel()
 
 
@@ -144,9 +144,9 @@ def ahead(parts: Iterator[Part], threads: int) -> Generator[Part, None, None]:
         yield from parts
         return
     with ThreadPoolExecutor(1, thread_name_prefix="dpframe-reader") as thread:
-        coming = thread.submit(next, parts, _END)
-        while (part := coming.result()) is not _END:
-            coming = thread.submit(next, parts, _END)
+        next_part = thread.submit(next, parts, _END)
+        while (part := next_part.result()) is not _END:
+            next_part = thread.submit(next, parts, _END)
             yield part
 
 
@@ -158,13 +158,13 @@ def written(write: Callable[[Batch], None], groups: Iterator[Batch], threads: in
             write(group)
             rows += length(group)
         return rows
-    writing: Future[None] | None = None
+    write_future: Future[None] | None = None
     with ThreadPoolExecutor(1, thread_name_prefix="dpframe-writer") as thread:
         for group in groups:
-            if writing is not None:
-                writing.result()
+            if write_future is not None:
+                write_future.result()
             rows += length(group)
-            writing = thread.submit(write, group)
-        if writing is not None:
-            writing.result()
+            write_future = thread.submit(write, group)
+        if write_future is not None:
+            write_future.result()
     return rows

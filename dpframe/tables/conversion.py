@@ -61,46 +61,46 @@ class Conversion:
     def run(self, file: IO[bytes], sink: Sink) -> ReleaseInfo:
         """Write the whole output file; what is spilled goes to the folder of the sink."""
         sink.check(self.form.schema)
-        batches = self._shuffled(sink.path.parent) if self.plan.shuffle else self._released()
+        batches = self._shuffle_rows(sink.path.parent) if self.plan.shuffle else self._release_batches()
         # Closed by hand: an error that is kept would keep threads and what is spilled, too.
         with closing(batches), sink.rows(file, self.form) as writer:
             rows = written(writer.write, row_groups(batches, self.form.group_rows), self.threads)
             if self.watch is not None:
                 self.watch.warn()
-            drawn_from = None if self.plan.sample is None else self.table.n
+            table_rows = None if self.plan.sample is None else self.table.n
             self.table.check_unchanged()
             tables = self.tables.measured()
             digest = self.digest.hexdigest(tables)
-            info = ReleaseInfo(self.plan, rows, digest, drawn_from, self.measured, tables, self.part)
+            info = ReleaseInfo(self.plan, rows, digest, table_rows, self.measured, tables, self.part)
             writer.describe(self.form.metadata(info))
         return info
 
-    def _released(self) -> Generator[Batch, None, None]:
+    def _release_batches(self) -> Generator[Batch, None, None]:
         """Yield released codes, and columns passed through, in input order."""
-        with closing(self._done()) as batches:
-            for done in batches:
-                yield done.released
+        with closing(self._randomise_batches()) as batches:
+            for batch in batches:
+                yield batch.released
 
-    def _done(self) -> Generator[_Done, None, None]:
+    def _randomise_batches(self) -> Generator[_RandomisedBatch, None, None]:
         """Yield the batches of the table when they are randomised, in input order, and take account of each."""
-        with closing(ordered(self._randomised, self._batches(), self.threads)) as batches:
-            for done in batches:
+        with closing(ordered(self._randomise, self._number_batches(), self.threads)) as batches:
+            for batch in batches:
                 if self.watch is not None:
-                    self.watch.update(done.codes)
-                self.digest.merge(done.digest)
-                yield done
-                self.progress(done.first_row + done.count, self.table.n)
+                    self.watch.update(batch.codes)
+                self.digest.merge(batch.digest)
+                yield batch
+                self.progress(batch.first_row + batch.count, self.table.n)
 
-    def _batches(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    def _number_batches(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Yield batches of the table with the number of their first row."""
         first_row = 0
         for batch in self.table.batches(self.form.names, self.batch_rows, self.plan.passthrough):
             yield first_row, batch
             first_row += length(batch)
 
-    def _randomised(self, numbered: tuple[int, dict[str, pa.Array]]) -> _Done:
+    def _randomise(self, numbered_batch: tuple[int, dict[str, pa.Array]]) -> _RandomisedBatch:
         """Randomise a batch: what that gives depends only on the key, the batch and its first row's number."""
-        first_row, batch = numbered
+        first_row, batch = numbered_batch
         codes = {c.name: self._encode(c, batch[c.name], first_row) for c in self.plan.columns}
         with self.counting:
             self.tables.add(codes, first_row)
@@ -114,27 +114,27 @@ class Conversion:
             released = taken(released, rows)
             words = None if words is None else words[rows]
         digest.update(released)
-        return _Done(first_row, count, codes, released, words, digest)
+        return _RandomisedBatch(first_row, count, codes, released, words, digest)
 
     def _encode(self, column: Column, array: pa.Array, first_row: int) -> npt.NDArray[np.unsignedinteger]:
         try:
-            own = column.name in self.plan.imputed
-            return column.space.encode(array, nulls=self.plan.nulls_of(column.name), tolerant=own)
+            is_imputed = column.name in self.plan.imputed
+            return column.space.encode(array, nulls=self.plan.nulls_of(column.name), tolerant=is_imputed)
         except ColumnError as error:
             raise located(error, column.name, first_row) from None
 
-    def _shuffled(self, folder: Path) -> Generator[Batch, None, None]:
+    def _shuffle_rows(self, folder: Path) -> Generator[Batch, None, None]:
         """Yield the released rows in their shuffled order, through encrypted buckets on disk."""
         with Spill(folder, ((self.plan.sample or self.table.n) // BUCKET_ROWS).bit_length()) as spill:
-            with closing(self._done()) as batches:
-                for done in batches:
-                    if done.words is not None:
-                        spill.add(done.words, done.released)
+            with closing(self._randomise_batches()) as batches:
+                for batch in batches:
+                    if batch.words is not None:
+                        spill.add(batch.words, batch.released)
             yield from ahead(map(spill.read, range(spill.buckets)), self.threads)
 
 
 @dataclass(frozen=True)
-class _Done:
+class _RandomisedBatch:
     """A batch that is randomised."""
 
     first_row: int

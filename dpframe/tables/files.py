@@ -53,8 +53,8 @@ State = tuple[int, ...]
 
 def state(path: Path) -> State:
     """Return which file has a name, its size, and when it was last written to, as the system keeps it."""
-    found = attempt(path, "cannot be read", path.stat)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    stat = attempt(path, "cannot be read", path.stat)
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 File = tuple[Path, dict[str, str | None]]
@@ -87,31 +87,31 @@ def attempt(path: Path, rule: str, work: Callable[[], T]) -> T:
 def paths_of(source: str | Path) -> list[File]:
     """Return the files of a source in order, each with its Hive partition keys; `FileError` for what is no path."""
     try:
-        return _found(source)
+        return _find_files(source)
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise FileError(f"{shown(Path(source))} cannot be opened: {error.strerror}") from None
 
 
-def _nothing(source: str | Path, form: str, ending: str) -> str:
+def _explain_absence(source: str | Path, form: str, ending: str) -> str:
     """Say why a source has no files: it is not there, nothing matches it, or a folder has none."""
-    named = shown(Path(source), ending)
+    label = shown(Path(source), ending)
     if Path(source).is_dir():
-        return f"{named} is a folder that holds no {form} file"
-    return f"no {form} file matches {named}" if glob.has_magic(str(source)) else f"{named} does not exist"
+        return f"{label} is a folder that holds no {form} file"
+    return f"no {form} file matches {label}" if glob.has_magic(str(source)) else f"{label} does not exist"
 
 
-def _found(source: str | Path) -> list[File]:
+def _find_files(source: str | Path) -> list[File]:
     root = Path(source)
     if root.is_dir():
-        return _listed(root, root.rglob("*"))
+        return _list_files(root, root.rglob("*"))
     if root.exists():
         return [(root, {})]
-    fixed = itertools.takewhile(lambda part: not glob.has_magic(part), root.parts)
+    fixed_parts = itertools.takewhile(lambda part: not glob.has_magic(part), root.parts)
     # Path.glob takes no absolute pattern.
-    return _listed(Path(*fixed), map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
+    return _list_files(Path(*fixed_parts), map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
 
 
-def _listed(root: Path, paths: Iterable[Path]) -> list[File]:
+def _list_files(root: Path, paths: Iterable[Path]) -> list[File]:
     """Return files under a folder in order, without those that are hidden from tables by their names."""
     inner_paths = [(path, path.relative_to(root)) for path in sorted(set(paths)) if path.is_file()]
     return [
@@ -132,14 +132,14 @@ def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
     The names are whole paths: folders may hold partition keys, which are data. It is only for the key file;
     the digest of an input confirms a right guess of the input.
     """
-    whole = hashlib.sha256()
+    files_hash = hashlib.sha256()
     for path in map(Path, files):
-        size, content = _digested(path)
-        whole.update(framed((os.fsencode(path.absolute()), str(size).encode(), content)))
-    return whole.digest()
+        size, content = _digest_file(path)
+        files_hash.update(framed((os.fsencode(path.absolute()), str(size).encode(), content)))
+    return files_hash.digest()
 
 
-def _digested(path: Path) -> tuple[int, bytes]:
+def _digest_file(path: Path) -> tuple[int, bytes]:
     """Return a file's size and SHA-256."""
     try:
         with path.open("rb") as file:
@@ -193,25 +193,25 @@ class FileInput(Streamed):
             raise ParameterError(f"a {cls.form} source is a path: of a file, a directory or a quoted glob")
         files = paths_of(source)
         if not files:
-            raise FileError(_nothing(source, cls.form, cls.ending))
+            raise FileError(_explain_absence(source, cls.form, cls.ending))
         states = {path: state(path) for path, _ in files}
-        first = shown(files[0][0])
-        schema, text, rows = cls._described(files[0][0])
+        first_label = shown(files[0][0])
+        schema, text, rows = cls._describe_file(files[0][0])
         for path, keys in files[1:]:
-            other_schema, other_text, count = cls._described(path)
+            other_schema, other_text, count = cls._describe_file(path)
             rows += count
             if not other_schema.equals(schema) or set(keys) != set(files[0][1]):
-                raise FileError(f"{shown(path)} has other columns or types than {first}; convert them separately")
+                raise FileError(f"{shown(path)} has other columns or types than {first_label}; convert them separately")
             if other_text != text:
-                raise FileError(f"{shown(path)} carries another release plan than {first}; read them separately")
+                raise FileError(f"{shown(path)} carries another release plan than {first_label}; read them separately")
         for name in files[0][1]:
             if name in schema.names:
                 raise ColumnError("is both a partition key and a column of the files", column=name)
             # Always text: a type chosen by the values would reveal them.
             schema = schema.append(pa.field(name, pa.string()))
-        twice = next((name for i, name in enumerate(schema.names) if name in schema.names[:i]), None)
-        if twice is not None:
-            raise ParameterError(f"column name {twice!r} appears twice; names must be unique")
+        duplicate_name = next((name for i, name in enumerate(schema.names) if name in schema.names[:i]), None)
+        if duplicate_name is not None:
+            raise ParameterError(f"column name {duplicate_name!r} appears twice; names must be unique")
         types, indices = cls._pandas_types(schema), cls._indices(schema)
         for name in indices:
             schema = schema.remove(schema.get_field_index(name))
@@ -224,8 +224,8 @@ class FileInput(Streamed):
 
         A job's key is bound to a digest of the files: the rows of others must not leave under it.
         """
-        for path, before in self.states.items():
-            if state(path) != before:
+        for path, opened_state in self.states.items():
+            if state(path) != opened_state:
                 raise FileError(
                     f"{shown(path)} changed while it was read, and nothing was written; put it back and repeat the "
                     "release"
@@ -233,7 +233,7 @@ class FileInput(Streamed):
 
     @staticmethod
     @abstractmethod
-    def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
+    def _describe_file(path: Path) -> tuple[pa.Schema, str | None, int]:
         """Return a file's schema, the release description it carries, and its number of rows."""
 
     @classmethod
@@ -305,20 +305,22 @@ class FileInput(Streamed):
 
         Strings, and those in lists, come as dictionaries, except the columns in ``plain``.
         """
-        first = 0
-        for batch in self._every(names, rows, plain):
+        first_row = 0
+        for batch in self._read_batches(names, rows, plain):
             if self.counts is None:
                 yield batch
                 continue
             count = len(next(iter(batch.values()), ()))
-            chosen = np.repeat(np.arange(count), self.counts[first : first + count])
-            for start in range(0, len(chosen), rows):
-                part = pa.array(chosen[start : start + rows])
-                yield {name: column.take(part) for name, column in batch.items()}
-            first += count
+            row_places = np.repeat(np.arange(count), self.counts[first_row : first_row + count])
+            for start in range(0, len(row_places), rows):
+                places = pa.array(row_places[start : start + rows])
+                yield {name: column.take(places) for name, column in batch.items()}
+            first_row += count
 
     @abstractmethod
-    def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]: ...
+    def _read_batches(
+        self, names: Sequence[str], rows: int, plain: Collection[str]
+    ) -> Iterator[dict[str, pa.Array]]: ...
 
     def count(self, counters: Counters) -> None:
         """Add all rows of columns to a counter for each."""
@@ -363,11 +365,11 @@ class FileInput(Streamed):
         table = self.typed(spaces, inferred)
         check_types(table.fields(list(spaces)), spaces)
         first_row = 0
-        for batch in table._every(list(spaces), BATCH_ROWS, ()) if spaces else ():
+        for batch in table._read_batches(list(spaces), BATCH_ROWS, ()) if spaces else ():
             for name, space in spaces.items():
                 try:
-                    own = name in inferred
-                    space.encode(batch[name], nulls="impute" if own else nulls, tolerant=own)
+                    is_inferred = name in inferred
+                    space.encode(batch[name], nulls="impute" if is_inferred else nulls, tolerant=is_inferred)
                 except ColumnError as error:
                     raise located(error, name, first_row) from None
             first_row += len(next(iter(batch.values()), ()))

@@ -68,10 +68,10 @@ def metadata_text(metadata: Mapping[bytes, bytes] | None) -> str | None:
     if METADATA_KEY.encode() in metadata:
         return metadata[METADATA_KEY.encode()].decode("utf-8", "replace")
     try:
-        found = json.loads(metadata[PANDAS_ATTRS.encode()])[METADATA_KEY]
+        description = json.loads(metadata[PANDAS_ATTRS.encode()])[METADATA_KEY]
     except (KeyError, ValueError, TypeError, RecursionError):
         return None
-    return found if isinstance(found, str) else None
+    return description if isinstance(description, str) else None
 
 
 NUMBERS = 'Numbers: .dp.mean("…"), .dp.value_counts("…"); plain pandas on noisy rows is biased. More: .dp.explain()'
@@ -127,9 +127,9 @@ class ReleaseInfo:
     def introduction(self) -> str:
         """The number of rows and of randomised columns, and how many of them the table has."""
         count = len(self.plan.columns)
-        kept = sum(name not in self.left_out for name in self.plan.names)
-        shown = f"{count}" if kept == count else f"{kept} of {count}"
-        return f"a release of {self.title}, {shown} randomised column{'' if count == 1 else 's'}"
+        present_count = sum(name not in self.left_out for name in self.plan.names)
+        count_text = f"{count}" if present_count == count else f"{present_count} of {count}"
+        return f"a release of {self.title}, {count_text} randomised column{'' if count == 1 else 's'}"
 
     @property
     def title(self) -> str:
@@ -188,25 +188,25 @@ class ReleaseInfo:
     @classmethod
     def from_json(cls, text: Any) -> ReleaseInfo:
         """Read it back; `PlanError` if it is no release's description, of a newer schema, or has others' tables."""
-        damaged = PlanError("the release's metadata is damaged; attach its plan again")
+        damage_error = PlanError("the release's metadata is damaged; attach its plan again")
         try:
             data = json.loads(text)
             schema, n, digest, rows = data["schema"], data["n"], data["digest"], data.get("rows")
             plan = json.dumps(data["plan"], ensure_ascii=False)
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise damaged from None
+            raise damage_error from None
         if type(schema) is not int or type(n) is not int or not isinstance(digest, str) or schema < 1 or n < 0:
-            raise damaged
+            raise damage_error
         if rows is not None and (type(rows) is not int or rows < n):
-            raise damaged
+            raise damage_error
         part, left_out = data.get("part"), data.get("left_out", [])
         if not isinstance(part, str | None) or not isinstance(left_out, list):
-            raise damaged
+            raise damage_error
         if schema > SCHEMA:
             raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
         info = cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True, part=part)
         if not set(map(str, left_out)) <= {*info.plan.names, *info.plan.passthrough}:
-            raise damaged
+            raise damage_error
         info = replace(info, left_out=tuple(map(str, left_out)))
         if data.get("tables") is None:
             return info
@@ -248,51 +248,51 @@ def unpacked(data: Any, measures: Sequence[Measure], spaces: Mapping[str, Space]
     except (TypeError, KeyError, ValueError, binascii.Error):
         return None
     levels = {(measure.columns[0], measure.most) for measure in measures if measure.level > 1}
-    if not all(_ascends(starts, key in levels) for key, starts in bins.items()):
+    if not all(_are_ascending_codes(starts, key in levels) for key, starts in bins.items()):
         return None
-    starts = [_starts(measure, spaces, bins) for measure in measures]
-    if any(found is None for found in starts):
+    starts = [_find_starts(measure, spaces, bins) for measure in measures]
+    if any(items is None for items in starts):
         return None
-    shapes = [_shape(measure, spaces, found or ()) for measure, found in zip(measures, starts, strict=True)]
-    numbers = _numbers(blob, sum(map(math.prod, shapes)))
+    shapes = [_counts_shape(measure, spaces, items or ()) for measure, items in zip(measures, starts, strict=True)]
+    numbers = _decode_counts(blob, sum(map(math.prod, shapes)))
     if numbers is None:
         return None
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
     parts = np.split(numbers, ends)
-    found = zip(measures, starts, parts, shapes, strict=True)
-    return tuple(MeasuredTable(m, cells or (), part.reshape(shape)) for m, cells, part, shape in found)
+    items = zip(measures, starts, parts, shapes, strict=True)
+    return tuple(MeasuredTable(m, cells or (), part.reshape(shape)) for m, cells, part, shape in items)
 
 
-def _ascends(starts: Iterable[Any], some: bool) -> bool:
+def _are_ascending_codes(starts: Iterable[Any], is_level: bool) -> bool:
     """Return whether these are first codes of cells, or of some of them, as far as that shows without the column."""
     codes = list(starts)
-    whole = all(type(code) is int for code in codes)
-    begins = some or bool(codes and codes[0] == 0)
-    return bool(whole and begins and all(a < b for a, b in pairwise(codes)))
+    are_integers = all(type(code) is int for code in codes)
+    has_first_code = is_level or bool(codes and codes[0] == 0)
+    return bool(are_integers and has_first_code and all(a < b for a, b in pairwise(codes)))
 
 
-def _starts(
+def _find_starts(
     measure: Measure, spaces: Mapping[str, Space], bins: Mapping[tuple[str, int], tuple[int, ...]]
 ) -> tuple[Starts, ...] | None:
     """Return the cells of a table's columns; None if those of one that is cut at quantiles are not there."""
     if measure.kind in ("sum", "vectors", *OF_SETS):
         return (None,) * len(measure.columns)
-    found: list[Starts] = []
+    column_starts: list[Starts] = []
     for name in measure.columns:
         space = spaces[name]
         if measure.level > 1:
             parents = bins.get((name, measure.most))
             if parents is None or not _are_cells(parents, space, measure.level - 1):
                 return None
-            found.append(parents)
+            column_starts.append(parents)
         elif measure.kind == "one_way" or not is_cut(space, measure.most):
-            found.append(way_starts(measure, space))
+            column_starts.append(way_starts(measure, space))
         else:
             starts = bins.get((name, measure.most))
             if starts is None or len(starts) > measure.most or starts[-1] >= space.values:
                 return None
-            found.append(starts)
-    return tuple(found)
+            column_starts.append(starts)
+    return tuple(column_starts)
 
 
 def _are_cells(parents: Sequence[int], space: Space, level: int) -> bool:
@@ -303,18 +303,20 @@ def _are_cells(parents: Sequence[int], space: Space, level: int) -> bool:
     )
 
 
-def _shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequence[Starts]) -> tuple[int, ...]:
+def _counts_shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequence[Starts]) -> tuple[int, ...]:
     """Return the shape of a table's counts, which fewer cells than the measure allows may have."""
-    most = measure.shape(spaces)
+    max_shape = measure.shape(spaces)
     if measure.kind == "vectors":
-        return most
+        return max_shape
     if measure.level > 1:
         return (len(children(spaces[measure.columns[0]], measure.level, starts[0] or ())),)
-    columns = zip(measure.columns, starts, most, strict=True)
-    return tuple(size if own is None else len(own) + spaces[name].has_null for name, own, size in columns)
+    columns = zip(measure.columns, starts, max_shape, strict=True)
+    return tuple(
+        size if cell_starts is None else len(cell_starts) + spaces[name].has_null for name, cell_starts, size in columns
+    )
 
 
-def _numbers(blob: bytes, count: int) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+def _decode_counts(blob: bytes, count: int) -> np.ndarray[Any, np.dtype[np.int64]] | None:
     """Return so many counts, or None if there are others."""
     reader = zlib.decompressobj()
     try:

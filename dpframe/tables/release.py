@@ -57,11 +57,11 @@ def rank_halves(high: U64, low: Callable[[], U64]) -> npt.NDArray[np.intp]:
     bits = np.uint64(max(len(high) - 1, 0).bit_length())
     keys = high >> bits
     order = numbered(keys, bits)
-    same = np.flatnonzero(keys[1:] == keys[:-1])
-    if len(same):  # only what lay under the row's number decides, or the low half
-        tied = np.union1d(same, same + 1)
-        rows = order[tied]
-        order[tied] = rows[np.lexsort((low()[rows], high[rows]))]
+    tie_places = np.flatnonzero(keys[1:] == keys[:-1])
+    if len(tie_places):  # only what lay under the row's number decides, or the low half
+        tie_rows = np.union1d(tie_places, tie_places + 1)
+        rows = order[tie_rows]
+        order[tie_rows] = rows[np.lexsort((low()[rows], high[rows]))]
     return order
 
 
@@ -71,8 +71,8 @@ def numbered(keys: npt.NDArray[np.unsignedinteger], bits: np.unsignedinteger) ->
     The position goes into the lowest bits: sorting numbers is several times faster than sorting their positions.
     """
     keys <<= bits
-    for start in range(0, len(keys), _NUMBERED):
-        part = keys[start : start + _NUMBERED]
+    for start in range(0, len(keys), _POSITIONS_AT_ONCE):
+        part = keys[start : start + _POSITIONS_AT_ONCE]
         part |= np.arange(start, start + len(part), dtype=keys.dtype)
     keys.sort()
     order = keys & keys.dtype.type((1 << int(bits)) - 1)
@@ -80,7 +80,7 @@ def numbered(keys: npt.NDArray[np.unsignedinteger], bits: np.unsignedinteger) ->
     return order.astype(np.uint64, copy=False).view(np.intp)
 
 
-_NUMBERED = 1 << 14
+_POSITIONS_AT_ONCE = 1 << 14
 """Positions that are made at a time: those of all rows would take memory that is new each time."""
 
 
@@ -96,29 +96,29 @@ class Selection:
             raise PlanError(
                 f"the plan samples {plan.sample:,} rows and the table has {count:,}; plan.replan({count}) fits it"
             )
-        self._last = self._threshold(plan.sample, count)
+        self._last = self._find_threshold(plan.sample, count)
 
     def _words(self, rows: Rows, count: int) -> U64:
         stream, first_row = self._stream.at(rows)
         return stream.words(0, first_row, count, bits=128)
 
-    def _threshold(self, sample: int, count: int) -> tuple[int, int]:
+    def _find_threshold(self, sample: int, count: int) -> tuple[int, int]:
         """Return the word (high, low) of the last row that is chosen, in two passes over the plane and no more memory.
 
         The first pass counts the words by their top bits, the second sorts those of the one bucket that matters.
         """
-        tally = np.zeros(_TOPS, dtype=np.int64)
-        for start in range(0, count, _STRETCH):
-            high = self._words(start, min(_STRETCH, count - start))[:, 1]
-            tally += np.bincount((high >> _SHIFT).astype(np.int64), minlength=_TOPS)
-        before = np.concatenate([[0], np.cumsum(tally)])
-        bucket = int(np.searchsorted(before, sample, side="left")) - 1
-        kept = []
-        for start in range(0, count, _STRETCH):
-            words = self._words(start, min(_STRETCH, count - start))
-            kept.append(words[(words[:, 1] >> _SHIFT) == bucket])
-        words = np.concatenate(kept)
-        low, high = words[rank(words)[sample - before[bucket] - 1]]
+        tally = np.zeros(_BUCKETS, dtype=np.int64)
+        for start in range(0, count, _STRETCH_ROWS):
+            high = self._words(start, min(_STRETCH_ROWS, count - start))[:, 1]
+            tally += np.bincount((high >> _BUCKET_SHIFT_BITS).astype(np.int64), minlength=_BUCKETS)
+        cumulative_counts = np.concatenate([[0], np.cumsum(tally)])
+        bucket = int(np.searchsorted(cumulative_counts, sample, side="left")) - 1
+        bucket_words = []
+        for start in range(0, count, _STRETCH_ROWS):
+            words = self._words(start, min(_STRETCH_ROWS, count - start))
+            bucket_words.append(words[(words[:, 1] >> _BUCKET_SHIFT_BITS) == bucket])
+        words = np.concatenate(bucket_words)
+        low, high = words[rank(words)[sample - cumulative_counts[bucket] - 1]]
         return int(high), int(low)
 
     def mask(self, rows: Rows, count: int) -> npt.NDArray[np.bool_] | None:
@@ -130,13 +130,13 @@ class Selection:
         return np.asarray((words[:, 1] < high) | ((words[:, 1] == high) & (words[:, 0] <= low)))
 
 
-_STRETCH = 1 << 18
+_STRETCH_ROWS = 1 << 18
 
 
-_TOPS = 1 << 16
+_BUCKETS = 1 << 16
 
 
-_SHIFT = np.uint64(48)
+_BUCKET_SHIFT_BITS = np.uint64(48)
 
 
 def permutation(plan: Plan, key: bytes, count: int) -> npt.NDArray[np.intp] | None:
@@ -147,8 +147,8 @@ def permutation(plan: Plan, key: bytes, count: int) -> npt.NDArray[np.intp] | No
     words = order_words(plan, key, 0, count)
     if mask is None:
         return rank(words)
-    chosen = np.flatnonzero(mask)
-    return chosen[rank(words[chosen])]
+    sample_rows = np.flatnonzero(mask)
+    return sample_rows[rank(words[sample_rows])]
 
 
 class Digest:
@@ -161,11 +161,11 @@ class Digest:
 
     def __init__(self, plan: Plan, left_out: Collection[str] = ()) -> None:
         self._factors = {
-            column.name: [_factors(column.name, word) for word in range(max(1, column.space.code_words))]
+            column.name: [_mixing_factors(column.name, word) for word in range(max(1, column.space.code_words))]
             for column in plan.columns
             if column.name not in left_out
         }
-        self._first = self._sum = int.from_bytes(plan.digest[:8], "little")
+        self._plan_sum = self._sum = int.from_bytes(plan.digest[:8], "little")
         self.count = 0
 
     def update(self, codes: Mapping[str, Codes]) -> None:
@@ -190,7 +190,7 @@ class Digest:
 
     def merge(self, other: Digest) -> None:
         """Add the rows of another digest under the same plan."""
-        self._sum = (self._sum + other._sum - self._first) % (1 << 64)
+        self._sum = (self._sum + other._sum - self._plan_sum) % (1 << 64)
         self.count += other.count
 
     def hexdigest(self, tables: Sequence[MeasuredTable] = ()) -> str:
@@ -208,7 +208,7 @@ def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:
     return content.hexdigest()[:16]
 
 
-def _factors(name: str, word: int) -> U64:
+def _mixing_factors(name: str, word: int) -> U64:
     """Return what a word of a column's codes is shifted and multiplied by."""
     seed = hashlib.sha256(name.encode() + b"\0" * word).digest()
     return np.frombuffer(seed, dtype="<u8")[:2] | np.uint64(1)

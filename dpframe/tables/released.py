@@ -76,9 +76,9 @@ def read_info(text: str) -> ReleaseInfo:
 
     Raises `NotSanitizedError` for the text of synthetic rows.
     """
-    known = _infos.get(text)
-    if known is not None:
-        return known
+    info = _infos.get(text)
+    if info is not None:
+        return info
     data = None
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         data = json.loads(text)
@@ -97,19 +97,19 @@ _DIGEST_BITS = 64
 def _table_bits(rows: int, plan: Plan) -> float:
     """Return a bound from below of log2 C(n + K − 1, n), the number of tables of n rows of K kinds in any order."""
     kinds = math.fsum(math.log2(column.released.points) for column in plan.columns)
-    others = 2.0 ** min(kinds, _DIGEST_BITS) - 1
-    least = min(rows, others)
-    return least * math.log2((rows + others) / least) if least else 0.0
+    other_kinds = 2.0 ** min(kinds, _DIGEST_BITS) - 1
+    smaller_count = min(rows, other_kinds)
+    return smaller_count * math.log2((rows + other_kinds) / smaller_count) if smaller_count else 0.0
 
 
-_unchanged: dict[str, None] = {}
+_unchanged_digests: dict[str, None] = {}
 """Digests of releases that are their originals, as those of a very large ε are: neither is known from the other."""
 
 
 def described_rows(info: ReleaseInfo, unchanged: bool) -> str:
     """Return a release's description as `described`; ``unchanged`` says that noise has changed no row."""
     if unchanged:
-        remember(_unchanged, info.row_digest, None, KNOWN_DIGESTS)
+        remember(_unchanged_digests, info.row_digest, None, KNOWN_DIGESTS)
     return described(info)
 
 
@@ -119,9 +119,9 @@ def is_known_release(frame: Frame) -> bool:
     The digest is one of rows in any order, so that a release is known by it after a merge, or by way of another format.
     """
     names = {*frame.names}
-    known = (info for info in reversed(_infos.values()) if info.n == frame.n and names.issuperset(info.plan.names))
-    info = next(known, None)
-    if info is None or info.row_digest in _unchanged or _table_bits(frame.n, info.plan) < _DIGEST_BITS:
+    candidates = (info for info in reversed(_infos.values()) if info.n == frame.n and names.issuperset(info.plan.names))
+    info = next(candidates, None)
+    if info is None or info.row_digest in _unchanged_digests or _table_bits(frame.n, info.plan) < _DIGEST_BITS:
         return False
     with contextlib.suppress(ColumnError, ParameterError):
         return Source(frame, info.plan, quiet=True).digest() == info.row_digest
@@ -138,9 +138,9 @@ def warn_of_lost_tables(plan: Plan) -> None:
         )
 
 
-def _way(given: Any) -> str:
+def _attach_hint(value: Any) -> str:
     """Return how to give what is no plan."""
-    return "; attach(table, info) gives a ReleaseInfo back" if isinstance(given, ReleaseInfo) else ""
+    return "; attach(table, info) gives a ReleaseInfo back" if isinstance(value, ReleaseInfo) else ""
 
 
 class Source:
@@ -148,7 +148,7 @@ class Source:
 
     def __init__(self, table: Any, plan: Plan | None, *, quiet: bool = False) -> None:
         if plan is not None and not isinstance(plan, Plan):
-            raise ParameterError(f"plan must be a Plan; Plan.read(path) reads one from a file{_way(plan)}")
+            raise ParameterError(f"plan must be a Plan; Plan.read(path) reads one from a file{_attach_hint(plan)}")
         self._table = opened(table)
         self.info: ReleaseInfo | None = None
         if self._table.text is not None:
@@ -166,17 +166,19 @@ class Source:
                 "attach(table, plan)"
             )
         self._table = self._table.typed(self.plan.released_spaces)
-        own = self.info if self.info is not None and self.plan == self.info.plan else None
+        release_info = self.info if self.info is not None and self.plan == self.info.plan else None
         self.rows = self.n = int(self._table.n)
         if self.plan.sample is not None and self.plan.n is not None:
             # The table may have had more rows than its plan was made for: then the release says how many.
-            self.rows = (None if own is None else own.rows) or self.plan.n
+            self.rows = (None if release_info is None else release_info.rows) or self.plan.n
         self.missing = [name for name in self.plan.names if name not in self._table.names]
         if len(self.missing) == len(self.plan.names) and self.missing:
             raise NotSanitizedError("the table has none of the plan's columns; pass the plan it was released under")
-        self._lost = [name for name in self.missing if own is None or name not in own.left_out]
-        if own is not None and not quiet:
-            self._check_release(own)
+        self._lost_columns = [
+            name for name in self.missing if release_info is None or name not in release_info.left_out
+        ]
+        if release_info is not None and not quiet:
+            self._check_release(release_info)
 
     @property
     def tables(self) -> tuple[MeasuredTable, ...]:
@@ -208,7 +210,7 @@ class Source:
                 "choice, and repeated ones count twice; estimate on the whole release (mean has by=, joint has given=)",
                 AlteredReleaseWarning,
             )
-        elif self.n <= self._table.checked_rows and not self._lost and not self.verify():
+        elif self.n <= self._table.checked_rows and not self._lost_columns and not self.verify():
             warn("the table is not what was released, cell by cell; use the release itself", AlteredReleaseWarning)
 
     def column(self, name: str) -> Column:
@@ -219,14 +221,14 @@ class Source:
             return self.plan[name]
         if name in self.plan.passthrough:
             raise ParameterError(f"column {name!r} was passed through unprotected: plain pandas is exact for it")
-        why = "is not in the release"
+        reason = "is not in the release"
         if name in self.plan.drop:
-            why = "was dropped"
+            reason = "was dropped"
         elif name in self.missing:
-            why = "was released, but is not in this table"
-        there = self._present
+            reason = "was released, but is not in this table"
+        columns = self._present_columns
         raise ParameterError(
-            f"column {name!r} {why}; {did_you_mean(name, there)}randomised columns are {', '.join(there)}"
+            f"column {name!r} {reason}; {did_you_mean(name, columns)}randomised columns are {', '.join(columns)}"
         )
 
     def drawn(
@@ -264,8 +266,8 @@ class Source:
             fields = [pa.field(field.name, field.type, field.nullable) for field in self._table.fields(names)]
             table = wrap(pa.schema(fields).empty_table())
         plan, rows = self._plan_of_fresh_rows, len(next(iter(codes.values())))
-        found = table.rebuild(plan, plan.spaces, codes, np.arange(rows), text or "")
-        frame: pd.DataFrame = found if isinstance(found, pd.DataFrame) else found.to_pandas()
+        rebuilt_table = table.rebuild(plan, plan.spaces, codes, np.arange(rows), text or "")
+        frame: pd.DataFrame = rebuilt_table if isinstance(rebuilt_table, pd.DataFrame) else rebuilt_table.to_pandas()
         frame.index.name = None
         frame.attrs = frame.attrs if text else {}
         return frame
@@ -279,7 +281,7 @@ class Source:
     ) -> Iterator[pa.Table]:
         """Yield what is drawn for each released row of a file, as Arrow tables with the columns passed through."""
         assert isinstance(self._table, FileInput)
-        columns = [self.plan[name] for name in self._present]
+        columns = [self.plan[name] for name in self._present_columns]
         names = [name for name in self._table.names if name in {*self.plan.names, *self.plan.passthrough}]
         fields = {field.name: field.type for field in self._table.fields(names)}
         for batch in self._table.batches(names, rows, names):
@@ -296,11 +298,11 @@ class Source:
     def codes(self, names: Sequence[str]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
         """Yield the released codes of columns, in batches."""
         try:
-            yield from self._encoded([self.column(name) for name in names])
+            yield from self._encode_batches([self.column(name) for name in names])
         except ColumnError as error:
-            raise _not_released(error) from None
+            raise _to_release_error(error) from None
 
-    def _encoded(self, columns: Sequence[Column]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
+    def _encode_batches(self, columns: Sequence[Column]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
         """Yield the codes of columns, or raise `ColumnError` with the position of a value that is no code."""
         if not isinstance(self._table, Streamed):
             yield {c.name: self._table.encode(c.name, c.released, "error") for c in columns}
@@ -314,15 +316,19 @@ class Source:
         """
         if self.info is None:
             raise NotSanitizedError("the table carries no digest; only a release with its metadata can be checked")
-        return not self._lost and self.n == self.info.n and self.row_failure() is None
+        return not self._lost_columns and self.n == self.info.n and self.row_failure() is None
 
     def row_failure(self) -> str | None:
         """Return how the rows differ from those released, or None."""
         try:
-            same = self.info is not None and self._digest() == self.info.row_digest
+            is_unchanged = self.info is not None and self._digest() == self.info.row_digest
         except ColumnError as error:
             return str(error)
-        return None if same else "the rows are not those that were released under this plan: their digest is another"
+        return (
+            None
+            if is_unchanged
+            else "the rows are not those that were released under this plan: their digest is another"
+        )
 
     def description(self) -> ReleaseInfo | None:
         """Return what the table says about itself; of some columns of a release, with the others as left out.
@@ -333,13 +339,13 @@ class Source:
         info = self.info
         if info is None or self.n != info.n:
             return info
-        there = {*self._table.names, *info.left_out}
-        lost = [name for name in (*info.plan.names, *info.plan.passthrough) if name not in there]
-        if not lost:
+        present_columns = {*self._table.names, *info.left_out}
+        missing_columns = [name for name in (*info.plan.names, *info.plan.passthrough) if name not in present_columns]
+        if not missing_columns:
             return info
         rows = self._digest()
         digest = rows + sealed(rows, info.tables) if info.tables else rows
-        return replace(info, digest=digest, left_out=(*info.left_out, *lost))
+        return replace(info, digest=digest, left_out=(*info.left_out, *missing_columns))
 
     def digest(self) -> str:
         """Return the digest of the randomised columns as they are; empty if one of them is missing."""
@@ -348,32 +354,32 @@ class Source:
         try:
             return self._digest()
         except ColumnError as error:
-            raise _not_released(error) from None
+            raise _to_release_error(error) from None
 
     def _digest(self) -> str:
         """Return the digest, or raise `ColumnError`; that of content that was seen before is known."""
-        content = None if isinstance(self._table, Streamed) else _content(self._table, self._present)
+        content = None if isinstance(self._table, Streamed) else _hash_content(self._table, self._present_columns)
         if content is None:
-            return self._computed_digest()
+            return self._compute_digest()
         key = self.plan.digest, content
-        known = _digests.get(key)
-        if known is None:
+        result = _digests.get(key)
+        if result is None:
             try:
-                known = self._computed_digest()
+                result = self._compute_digest()
             except ColumnError as error:
-                known = error.with_traceback(None)
-            remember(_digests, key, known, KNOWN_DIGESTS)
-        if isinstance(known, ColumnError):
-            raise ColumnError(known.rule, column=known.column, row=known.row)
-        return known
+                result = error.with_traceback(None)
+            remember(_digests, key, result, KNOWN_DIGESTS)
+        if isinstance(result, ColumnError):
+            raise ColumnError(result.rule, column=result.column, row=result.row)
+        return result
 
     @property
-    def _present(self) -> list[str]:
+    def _present_columns(self) -> list[str]:
         return [name for name in self.plan.names if name not in self.missing]
 
-    def _computed_digest(self) -> str:
+    def _compute_digest(self) -> str:
         digest = Digest(self.plan, self.missing)
-        for codes in self._encoded([self.plan[name] for name in self._present]):
+        for codes in self._encode_batches([self.plan[name] for name in self._present_columns]):
             digest.update(codes)
         return digest.hexdigest()
 
@@ -384,17 +390,17 @@ def opened(table: Any) -> Frame | Streamed:
         return table
     engine = engine_of(table)
     if engine is not None:
-        streamed: Streamed = engine.opened(table)
-        return streamed
+        stream: Streamed = engine.opened(table)
+        return stream
     return open_input(table) if isinstance(table, str | Path) else wrap(table)
 
 
-def _not_released(error: ColumnError) -> ColumnError:
+def _to_release_error(error: ColumnError) -> ColumnError:
     rule = f"is not what was released ({error.rule}); estimate on the release itself"
     return ColumnError(rule, column=error.column)
 
 
-def _content(table: Frame, names: Sequence[str]) -> bytes | None:
+def _hash_content(table: Frame, names: Sequence[str]) -> bytes | None:
     """Return a hash of all that columns hold, or None where one of them holds Python objects."""
     content = hashlib.sha256()
     for field in table.fields(names):

@@ -117,8 +117,8 @@ def engine_of(table: Any) -> Any:
 
 def check_columns(names: Sequence[str], plan: Plan) -> None:
     """Raise `ColumnError` unless a table's columns are exactly those the plan speaks of."""
-    planned = [*plan.names, *plan.passthrough]
-    for name in planned:
+    plan_columns = [*plan.names, *plan.passthrough]
+    for name in plan_columns:
         if name not in names:
             raise ColumnError(
                 "is in the plan but not in the table; mend the table if it should have it, or make the plan from this "
@@ -126,7 +126,7 @@ def check_columns(names: Sequence[str], plan: Plan) -> None:
                 column=name,
             )
     for name in names:
-        if name not in planned and name not in plan.drop:
+        if name not in plan_columns and name not in plan.drop:
             raise ColumnError("is in the table but not in the plan; declare it, or pass drop=[…]", column=name)
 
 
@@ -137,8 +137,8 @@ def located(error: ColumnError, name: str, first_row: int = 0) -> ColumnError:
 
 def check_released_types(table: Table, plan: Plan) -> None:
     """Raise `ColumnError` for a column whose type cannot hold what noise beyond its bounds makes of it."""
-    wide = [column.name for column in plan.columns if column.mechanism.widens]
-    for field in table.fields(wide):
+    widened_columns = [column.name for column in plan.columns if column.mechanism.widens]
+    for field in table.fields(widened_columns):
         try:
             if not is_open(field.type):
                 plan[field.name].released.check_type(output_type(field.type))

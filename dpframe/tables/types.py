@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from dpframe.spaces import as_arrow
 from dpframe.spaces.field import Field, is_open
 
-_EXACT = 18
+_EXACT_DIGITS = 18
 """Digits of whole numbers that 64 bits hold; of more they are floats."""
-_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_TICKS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -41,8 +41,8 @@ def has_dictionary(type_: pa.DataType) -> bool:
 
 def nests_dictionary(type_: pa.DataType) -> bool:
     """Return whether some of the types that a type is made of are dictionaries."""
-    inner = [type_.field(i).type for i in range(type_.num_fields)]
-    return any(map(has_dictionary, inner))
+    inner_types = [type_.field(i).type for i in range(type_.num_fields)]
+    return any(map(has_dictionary, inner_types))
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
@@ -82,8 +82,8 @@ def output_type(type_: pa.DataType) -> pa.DataType:
     fixed size become lists: noise heeds no size.
     """
     if is_list(type_):
-        inner = pa.field(type_.value_field.name, output_type(type_.value_type), type_.value_field.nullable)
-        return pa.large_list(inner) if pa.types.is_large_list(type_) else pa.list_(inner)
+        item_field = pa.field(type_.value_field.name, output_type(type_.value_type), type_.value_field.nullable)
+        return pa.large_list(item_field) if pa.types.is_large_list(type_) else pa.list_(item_field)
     if pa.types.is_dictionary(type_):
         return pa.dictionary(pa.int32(), type_.value_type, ordered=type_.ordered)
     return type_
@@ -97,7 +97,7 @@ def coded_type(type_: pa.DataType) -> pa.DataType:
     """
     type_ = _listed_time(type_)
     if _is_decimal(type_):
-        return pa.int64() if type_.scale == 0 and type_.precision <= _EXACT else pa.float64()
+        return pa.int64() if type_.scale == 0 and type_.precision <= _EXACT_DIGITS else pa.float64()
     return pa.duration(type_.unit) if pa.types.is_time(type_) else type_
 
 
@@ -144,18 +144,18 @@ def as_stored(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return decoded values as a column of a type has them; times of day stay within the day."""
     if _listed_time(type_) != type_:
         values = as_stored(array, type_.value_type)
-        distinct = values.unique().drop_null()
-        entries = distinct.take(pc.array_sort_indices(distinct))
+        distinct_values = values.unique().drop_null()
+        entries = distinct_values.take(pc.array_sort_indices(distinct_values))
         return pa.DictionaryArray.from_arrays(pc.index_in(values, entries), entries, ordered=type_.ordered)
     if _is_decimal(type_):
         # Arrow wants room for all whole numbers on the way.
         return (array.cast(pa.decimal128(19, 0)) if pa.types.is_integer(array.type) else array).cast(type_)
     if not pa.types.is_time(type_):
         return array
-    missing = np.asarray(array.is_null())
-    ticks = np.clip(np.asarray(array.view(pa.int64()).fill_null(0)), 0, _DAY[type_.unit] - 1)
-    narrow = np.int32 if pa.types.is_time32(type_) else np.int64
-    return pa.array(ticks.astype(narrow), mask=missing if missing.any() else None).view(type_)
+    is_missing = np.asarray(array.is_null())
+    ticks = np.clip(np.asarray(array.view(pa.int64()).fill_null(0)), 0, _TICKS_PER_DAY[type_.unit] - 1)
+    tick_type = np.int32 if pa.types.is_time32(type_) else np.int64
+    return pa.array(ticks.astype(tick_type), mask=is_missing if is_missing.any() else None).view(type_)
 
 
 Order = npt.NDArray[np.intp] | None
@@ -166,25 +166,25 @@ def copied(column: pa.ChunkedArray, order: Order) -> Any:
     type_ = column.type
     if pa.types.is_dictionary(type_) and not type_.ordered:
         # The entries' order is that in which the input met them, and they include those of absent rows.
-        plain = copied(column.cast(type_.value_type), order)
-        return plain.dictionary_encode()
+        plain_column = copied(column.cast(type_.value_type), order)
+        return plain_column.dictionary_encode()
     # Taken even where the order stays: what lies under null slots is not taken along.
     places = pa.array(np.arange(len(column)) if order is None else order)
     if pa.types.is_dictionary(type_):
-        return _used(column.unify_dictionaries().combine_chunks().take(places))
+        return _drop_absent_entries(column.unify_dictionaries().combine_chunks().take(places))
     if pa.types.is_string_view(type_) or pa.types.is_binary_view(type_):  # Arrow cannot take from views
-        stored = pa.large_string() if pa.types.is_string_view(type_) else pa.large_binary()
-        return column.cast(stored).take(places).cast(type_)
+        view_free_type = pa.large_string() if pa.types.is_string_view(type_) else pa.large_binary()
+        return column.cast(view_free_type).take(places).cast(type_)
     if pa.types.is_struct(type_):
         array = as_arrow(column)
         parts = [copied(pa.chunked_array([part]), order) for part in array.flatten()]
         parts = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
         if not parts:
             return array if order is None else array.take(pa.array(order))
-        missing = np.asarray(array.is_null())
+        is_missing = np.asarray(array.is_null())
         fields = [pa.field(f.name, part.type) for f, part in zip(array.type, parts, strict=True)]
         return pa.StructArray.from_arrays(
-            parts, fields=fields, mask=pa.array(missing if order is None else missing[order])
+            parts, fields=fields, mask=pa.array(is_missing if order is None else is_missing[order])
         )
     if is_list(type_) and nests_dictionary(type_):
         array = as_arrow(column).take(places)
@@ -200,14 +200,16 @@ def copied(column: pa.ChunkedArray, order: Order) -> Any:
     return column.take(places)
 
 
-def _used(array: pa.DictionaryArray) -> pa.DictionaryArray:
+def _drop_absent_entries(array: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return an ordered dictionary column with the entries that rows have, in their order."""
-    used, indices = np.unique(np.asarray(array.indices.drop_null()), return_inverse=True)
+    used_codes, indices = np.unique(np.asarray(array.indices.drop_null()), return_inverse=True)
     places = np.zeros(len(array), dtype=np.int32)
-    missing = np.asarray(array.indices.is_null())
-    places[~missing] = indices
-    codes = pa.array(places, mask=missing)
-    return pa.DictionaryArray.from_arrays(codes, array.dictionary.take(pa.array(used)), ordered=array.type.ordered)
+    is_missing = np.asarray(array.indices.is_null())
+    places[~is_missing] = indices
+    codes = pa.array(places, mask=is_missing)
+    return pa.DictionaryArray.from_arrays(
+        codes, array.dictionary.take(pa.array(used_codes)), ordered=array.type.ordered
+    )
 
 
 def passed(series: pd.Series[Any], order: Order) -> pd.Series[Any]:
@@ -221,5 +223,5 @@ def passed(series: pd.Series[Any], order: Order) -> pd.Series[Any]:
         column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
         rewritten: pd.Series[Any] = pd.Series(dtype.__from_arrow__(column))
         return rewritten
-    taken: pd.Series[Any] = series.take(range(len(series)) if order is None else order)
-    return taken
+    row_values: pd.Series[Any] = series.take(range(len(series)) if order is None else order)
+    return row_values
