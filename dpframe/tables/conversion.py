@@ -43,7 +43,7 @@ class Conversion:
     batch_rows: int
     progress: Progress
     threads: int = 1
-    """One does everything, one thing after the other; of several, some read, code and randomise, and one writes."""
+    """With several threads, some read, code and randomise, and one writes; a single thread does everything in turn."""
     part: str | None = None
 
     def __post_init__(self) -> None:
@@ -59,10 +59,10 @@ class Conversion:
         self.watch = None if self.plan.shuffle else SortedWatch(self.table.partitions)
 
     def run(self, file: IO[bytes], sink: Sink) -> ReleaseInfo:
-        """Write the whole output file; what is spilled goes to the folder of the sink."""
+        """Write the output file, and spill rows to the sink's folder; return the release's description."""
         sink.check(self.form.schema)
         batches = self._shuffle_rows(sink.path.parent) if self.plan.shuffle else self._release_batches()
-        # Closed by hand: an error that is kept would keep threads and what is spilled, too.
+        # Closed by hand: a stored error would keep threads and spilled rows alive, too.
         with closing(batches), sink.rows(file, self.form) as writer:
             rows = written(writer.write, row_groups(batches, self.form.group_rows), self.threads)
             if self.watch is not None:
@@ -82,7 +82,7 @@ class Conversion:
                 yield batch.released
 
     def _randomise_batches(self) -> Generator[_RandomisedBatch, None, None]:
-        """Yield the batches of the table when they are randomised, in input order, and take account of each."""
+        """Yield the randomised batches in input order, and update the digest, the watch and the progress."""
         with closing(ordered(self._randomise, self._number_batches(), self.threads)) as batches:
             for batch in batches:
                 if self.watch is not None:
@@ -99,7 +99,7 @@ class Conversion:
             first_row += length(batch)
 
     def _randomise(self, numbered_batch: tuple[int, dict[str, pa.Array]]) -> _RandomisedBatch:
-        """Randomise a batch: what that gives depends only on the key, the batch and its first row's number."""
+        """Randomise a batch; the result depends only on the key, the batch and its first row's number."""
         first_row, batch = numbered_batch
         codes = {c.name: self._encode(c, batch[c.name], first_row) for c in self.plan.columns}
         with self.counting:
@@ -135,13 +135,13 @@ class Conversion:
 
 @dataclass(frozen=True)
 class _RandomisedBatch:
-    """A batch that is randomised."""
+    """A batch of randomised rows, with its digest and order words."""
 
     first_row: int
     count: int
     codes: Mapping[str, npt.NDArray[np.unsignedinteger]]
-    """What the rows were, for the watch."""
+    """Codes of the original rows, for the watch."""
     released: Batch
     words: U64 | None
-    """Order words of the released rows, where their order is secret."""
+    """Order words of the released rows, if their order is secret."""
     digest: Digest

@@ -1,12 +1,11 @@
 """CSV in: text in columns, whose types are those of the spaces that are declared or found, and no guess.
 
 Other readers take a column's type from its values, so that one row decides how every other is read. Here every column
-is text until its space is known; what private inference makes of it, it counts with noise. A release has its plan in a
-file of its own, which says the spaces.
+is text until its space is known; private inference counts its values with noise. A release has its plan in a
+file of its own, which contains the spaces.
 
 That files are well formed is taken as public: a row with more or fewer values than there are names, quotes that are
-left open, or a row of more than 16 MiB are refused. What a value says is not: where a space is inferred, none is
-refused.
+left open, or a row of more than 16 MiB are refused. Values are secret: if a space is inferred, no value is refused.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from dpframe.tables.frames import without_views
 from dpframe.tables.types import is_text
 
 _SEPARATORS = {";": ("semicolons", 'sep=";", decimal=","'), "\t": ("tabs", r'sep="\t"')}
-"""Other separators of values in files that are called CSV, and how pandas reads what programs write with them."""
+"""Other separators of values in files that are called CSV, and the options with which pandas reads them."""
 
 _MAX_HEADER_BYTES = 1 << 20
-"""Bytes of a line of names that are looked at."""
+"""Limit on the bytes that are read of a line of names."""
 
 
 def check_dialect(path: Path) -> None:
@@ -189,7 +188,7 @@ class CsvInput(FileInput):
         return replace(self, schema=pa.schema(fields), types=types, lenient=frozenset(inferred), empty=empty)
 
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns: as long as no spaces are known, that they are written as text."""
+        """Return the public fields of columns; columns without a type yet are marked as written text."""
         text_fields = super().fields(names)
         return [
             replace(field, written=field.empty and field.name not in self.types, empty=False) for field in text_fields
@@ -212,7 +211,7 @@ class CsvInput(FileInput):
                     first_row += batch.num_rows
 
     def _read_column(self, name: str, texts: pa.Array, first_row: int, is_plain: bool) -> pa.Array:
-        """Return a column of the type that is known, or as text: a dictionary, but where it is to be plain."""
+        """Return a column in its type if that is known, else as text: plain strings or a dictionary."""
         type_ = self.types.get(name, pa.string())
         if is_text(type_):
             return texts.dictionary_decode() if is_plain else texts
@@ -232,7 +231,7 @@ class CsvInput(FileInput):
 
 
 def _decode_texts(column: pa.Array, is_single_column: bool) -> pa.Array:
-    """Return bytes as a dictionary of text, each value by itself: a refusal of one would reveal its row.
+    """Return bytes as a dictionary of text; values are decoded one by one, as an error would reveal a row.
 
     Nothing is null in a ``single`` column, which pandas writes in quotes there: an empty line would be lost.
     """
@@ -253,7 +252,7 @@ def _decode_texts(column: pa.Array, is_single_column: bool) -> pa.Array:
 
 
 def _decode_text(value: bytes) -> str:
-    """Return text; what is no UTF-8 is as Windows writes Western European, in which few bytes have no letter."""
+    """Return bytes as text: UTF-8 if they are valid UTF-8, else Windows-1252, else Latin-1."""
     for encoding in ("utf-8", "cp1252"):
         with contextlib.suppress(UnicodeDecodeError):
             return value.decode(encoding)
@@ -268,7 +267,7 @@ T = TypeVar("T")
 
 
 class _InvalidRowHandler:
-    """What is wrong with a row that has too many or too few values: its number, and never a value."""
+    """Handler that remembers the number of a row with too many or too few values, and never a value."""
 
     def __init__(self) -> None:
         self.wrong = ""
@@ -281,7 +280,7 @@ class _InvalidRowHandler:
         return "error"
 
     def attempt(self, path: Path, work: Callable[[], T]) -> T:
-        """Return what reading returns, or say in one line which row stops it."""
+        """Return the result of reading, or raise `FileError` with the number of the invalid row."""
         with contextlib.suppress(FileError):
             return attempt(path, _DAMAGE_MESSAGE, work)
         raise FileError(f"{shown(path)} {self.wrong or _DAMAGE_MESSAGE}")
@@ -301,7 +300,7 @@ def _read_texts(path: Path, is_single_thread: bool = False) -> Iterator[pa.Recor
     """Yield a file's rows as text."""
     names = _read_header(path)
     rows = _InvalidRowHandler()
-    # Of a single column an empty line is a value that is missing.
+    # In a file of one column, an empty line is a missing value.
     parse_options = pa.csv.ParseOptions(
         newlines_in_values=True, ignore_empty_lines=len(names) > 1, invalid_row_handler=rows
     )

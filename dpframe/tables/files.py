@@ -1,4 +1,4 @@
-"""Files in: one or more of one schema, read as one table in batches; what a format is says its subclass."""
+"""Files in: one or more of one schema, read as one table in batches; each format is a subclass."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from dpframe.tables.types import coded_field
 from dpframe.totals.counts import counting
 
 BATCH_ROWS = 1 << 17
-"""Rows read at a time, where nothing else is said."""
+"""Default number of rows that are read at a time."""
 
 
 SIDECAR = ".dpframe.json"
-"""What the name of a release's description ends with, after the release's own, where the format has no metadata."""
+"""Ending of a description's file, after the release's name, for formats without metadata."""
 
 
 def sidecar(path: Path) -> Path:
-    """Return the path of the file that has the plan of a release whose own file has no room for it."""
+    """Return the path of the description file of a release whose format has no metadata."""
     return path.with_name(path.name + SIDECAR)
 
 
@@ -48,11 +48,11 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 State = tuple[int, ...]
-"""What a file system says of a file, which is another once the file's content is."""
+"""Identity, size and times of a file in the file system; they change when its content changes."""
 
 
 def state(path: Path) -> State:
-    """Return which file has a name, its size, and when it was last written to, as the system keeps it."""
+    """Return the identity, size and times of the file at a path."""
     stat = attempt(path, "cannot be read", path.stat)
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
@@ -75,7 +75,7 @@ T = TypeVar("T")
 
 
 def attempt(path: Path, rule: str, work: Callable[[], T]) -> T:
-    """Return what work with a file returns, or say in one line that it failed.
+    """Return the result of work with a file, or raise `FileError` with a rule in one line.
 
     Not in the ``except`` block: the error there may quote values or partition folders, and would be kept.
     """
@@ -93,7 +93,7 @@ def paths_of(source: str | Path) -> list[File]:
 
 
 def _explain_absence(source: str | Path, form: str, ending: str) -> str:
-    """Say why a source has no files: it is not there, nothing matches it, or a folder has none."""
+    """Return the reason why a source has no files: no such path, no match, or an empty folder."""
     label = shown(Path(source), ending)
     if Path(source).is_dir():
         return f"{label} is a folder that holds no {form} file"
@@ -112,7 +112,7 @@ def _find_files(source: str | Path) -> list[File]:
 
 
 def _list_files(root: Path, paths: Iterable[Path]) -> list[File]:
-    """Return files under a folder in order, without those that are hidden from tables by their names."""
+    """Return files under a folder in order, without names that mark files as no part of a table."""
     inner_paths = [(path, path.relative_to(root)) for path in sorted(set(paths)) if path.is_file()]
     return [
         (path, _partition_keys(inner))
@@ -161,7 +161,7 @@ class FileInput(Streamed):
     form: ClassVar[str]
     """The name of the format."""
     ending: ClassVar[str]
-    """What the names of its files end with."""
+    """Ending of the names of its files."""
     held: ClassVar[bool] = False
     checked_rows: ClassVar[int] = 1 << 22
 
@@ -176,14 +176,14 @@ class FileInput(Streamed):
     counts: npt.NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
     """How often each row is read; None for every row once."""
     alone: bool = field(default=False, repr=False, compare=False)
-    """Whether the thread that reads does so by itself: Arrow takes as many as there are processors otherwise."""
+    """Whether Arrow reads in one thread; otherwise Arrow uses as many threads as there are processors."""
 
     states: Mapping[Path, State] = field(default_factory=dict, repr=False, compare=False)
-    """What was said of every file when it was opened."""
+    """State of every file when it was opened."""
 
     @classmethod
     def open(cls, source: str | Path) -> Self:
-        """Read what every file says of itself.
+        """Read the schema, description and number of rows of every file.
 
         Raises `FileError` if nothing is there, a file is not of the format, or the files differ in columns, types or
         release metadata; `ColumnError` if a partition key is also a column of the files; `ParameterError` if a column
@@ -220,7 +220,7 @@ class FileInput(Streamed):
         return cls(str(source), tuple(files), schema.remove_metadata(), rows, text, types, indices, states=states)
 
     def check_unchanged(self) -> None:
-        """Raise `FileError` if a file is not what it was when it was opened.
+        """Raise `FileError` if a file has changed since it was opened.
 
         A job's key is bound to a digest of the files: the rows of others must not leave under it.
         """
@@ -268,19 +268,19 @@ class FileInput(Streamed):
         return ()
 
     def digest(self) -> bytes:
-        """Return a digest of the input, by which an interrupted job knows it again."""
+        """Return a digest of the input, by which an interrupted job recognises the input."""
         return digest_files([path for path, _ in self.files])
 
     @property
     def keyed_digest(self) -> Callable[[bytes], bytes] | None:
-        """What gives a digest under a key, for an input that has no files with names."""
+        """Function that computes a keyed digest, for an input without named files."""
         return None
 
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
-        """Return the table with the types that columns are read as, where the files do not say them.
+        """Return the table with the types of the columns' spaces, if the files have no types.
 
-        ``spaces``: the space of each column that is coded. ``inferred``: columns whose spaces private inference gave:
-        what is not of the type is null there, and refused elsewhere.
+        ``spaces``: the space of each column that is coded. ``inferred``: columns with privately inferred spaces: values
+        of another type are null there, and refused elsewhere.
         """
         return self
 
@@ -295,7 +295,7 @@ class FileInput(Streamed):
         return [name for _, keys in self.files[:1] for name in keys]
 
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns."""
+        """Return the public fields of columns."""
         return [coded_field(f.name, f.type, f.nullable) for f in map(self.schema.field, names)]
 
     def batches(
@@ -327,16 +327,16 @@ class FileInput(Streamed):
         counting(self.batches)(counters)
 
     def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
-        """Return how often each row is taken, so that there are so many of every person."""
+        """Return how often each row is repeated, so that every person has ``rows`` rows."""
         return row_counts(partial(self.arrays, person), self.n, rows, key)
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
-        """Return a table that is read with each row as often as is said, without the column that names persons."""
+        """Return a table that repeats each row by its count, without the column of persons."""
         schema = self.schema.remove(self.schema.get_field_index(person))
         return replace(self, schema=schema, n=int(counts.sum(dtype=np.int64)), counts=counts)
 
     def without(self, names: Sequence[str]) -> Self:
-        """Return the table without some of its columns.
+        """Return the table without the columns of these names.
 
         Raises `ParameterError` for a name that it has not, or if no column is left.
         """
@@ -358,9 +358,9 @@ class FileInput(Streamed):
             yield batch[name]
 
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
-        """Read every value, so that one that is refused is found; return no codes, see `Table.codes`.
+        """Read every value and raise for invalid ones; return no codes, see `Table.codes`.
 
-        Rows that were not chosen are read as well: a refusal reveals nothing of the choice.
+        Rows that were not chosen are read as well: an error reveals nothing of the choice.
         """
         table = self.typed(spaces, inferred)
         check_types(table.fields(list(spaces)), spaces)

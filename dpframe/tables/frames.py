@@ -42,7 +42,7 @@ from dpframe.tables.types import (
 from dpframe.totals.counts import counting
 
 _MAX_CATEGORIES = 1_000_000
-"""More than these a pandas categorical column is not given."""
+"""Limit on the categories of a pandas categorical column."""
 
 
 class Frame(ABC):
@@ -51,7 +51,7 @@ class Frame(ABC):
     kind: str
     held: ClassVar[bool] = True
     index_names: Sequence[Any] = ()
-    """Names of what rows are known by besides their columns, where a frame has that; files and engines have none."""
+    """Names of a frame's index levels; files and engines have none."""
     checked_rows: ClassVar[int] = 1 << 18
     indices: ClassVar[tuple[str, ...]] = ()
 
@@ -77,7 +77,7 @@ class Frame(ABC):
 
     @abstractmethod
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns."""
+        """Return the public fields of columns."""
 
     @abstractmethod
     def array(self, name: str) -> pa.Array:
@@ -88,11 +88,11 @@ class Frame(ABC):
         yield self.array(name)
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield all rows at once, as Arrow arrays; of object columns the objects."""
+        """Yield all rows as one batch of Arrow arrays, and lists of objects for object columns."""
         yield {name: self.array(name) for name in names}
 
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
-        """Return the table: it says its types itself."""
+        """Return the table itself, which already has types."""
         return self
 
     def count(self, counters: Counters) -> None:
@@ -100,11 +100,11 @@ class Frame(ABC):
         counting(self.batches)(counters)
 
     def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
-        """Return how often each row is taken, so that there are so many of every person."""
+        """Return how often each row is repeated, so that every person has ``rows`` rows."""
         return row_counts(partial(self.arrays, person), self.n, rows, key)
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
-        """Return a table with each row as often as is said, without the column that names persons."""
+        """Return a table that repeats each row by its count, without the column of persons."""
         rows = np.repeat(np.arange(self.n), counts)
         frame = self._select_rows(rows, person)
         frame.chosen = self, rows
@@ -112,11 +112,11 @@ class Frame(ABC):
 
     @abstractmethod
     def first(self, rows: int) -> Self:
-        """Return the first rows, so many at the most."""
+        """Return the first rows, at most ``rows``."""
 
     @abstractmethod
     def _select_rows(self, rows: npt.NDArray[np.intp], without: str) -> Self:
-        """Return some rows, each as often as it is named, without a column."""
+        """Return the rows at these positions, with repeats, without one column."""
 
     @abstractmethod
     def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> Any:
@@ -129,7 +129,7 @@ class Frame(ABC):
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
         """Return the codes of columns, in the order of their spaces; see `Table.codes`.
 
-        Rows that were not chosen are read as well: a refusal reveals nothing of the choice.
+        Rows that were not chosen are read as well: an error reveals nothing of the choice.
         """
         if self.chosen is not None:
             source_frame, rows = self.chosen
@@ -140,7 +140,7 @@ class Frame(ABC):
         }
 
     def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
-        """Return a column's codes; a tolerant one takes what the space cannot hold for null."""
+        """Return a column's codes; a tolerant column reads values outside the space as null."""
         try:
             array = self.array(name)
             space.check_type(output_type(self.fields([name])[0].type))
@@ -155,7 +155,7 @@ class Frame(ABC):
 
 
 class ArrowFrame(Frame):
-    """A `pyarrow.Table`, or anything that speaks the Arrow C stream and was read into one."""
+    """A `pyarrow.Table`, also one that was read from an Arrow C stream."""
 
     kind = "arrow"
 
@@ -178,7 +178,7 @@ class ArrowFrame(Frame):
         return metadata_text(self.table.schema.metadata)
 
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns."""
+        """Return the public fields of columns."""
         return [coded_field(f.name, f.type, f.nullable) for f in map(self.table.schema.field, names)]
 
     def array(self, name: str) -> pa.Array:
@@ -186,7 +186,7 @@ class ArrowFrame(Frame):
         return as_coded(as_arrow(self.table.column(name)))
 
     def first(self, rows: int) -> Self:
-        """Return the first rows, so many at the most."""
+        """Return the first rows, at most ``rows``."""
         frame = copy(self)
         frame.table = self.table.slice(0, rows)
         return frame
@@ -261,12 +261,12 @@ def _type_without_views(type_: pa.DataType) -> pa.DataType:
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Return a table whose columns are no views, whose rows Arrow cannot take."""
+    """Return a table without view types, as Arrow cannot select rows of views."""
     return table.cast(pa.schema([field.with_type(_type_without_views(field.type)) for field in table.schema]))
 
 
 class PolarsFrame(ArrowFrame):
-    """A polars DataFrame; polars keeps no metadata, so that only the very frame of a release knows its plan."""
+    """A polars DataFrame; polars has no metadata, so only the release's own frame object has a plan."""
 
     kind = "polars"
 
@@ -309,7 +309,7 @@ _CONVERSIONS: Mapping[type, str] = {
     pd.PeriodDtype: "convert it with .dt.to_timestamp(), or with .astype(str) for categories",
     pd.IntervalDtype: "convert it with .astype(str) for categories, or take the middle, pd.arrays.IntervalArray(…).mid",
 }
-"""What to do with dtypes that are not coded."""
+"""Remedies for dtypes that are not coded."""
 
 
 class PandasFrame(Frame):
@@ -343,18 +343,18 @@ class PandasFrame(Frame):
         return release_text(self.frame)
 
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns; the content of an object column is not."""
+        """Return the public fields of columns; the content of an object column is secret."""
         return [self._field(name) for name in names]
 
     def _coded_column(self, name: str) -> pd.Series[Any]:
-        """Return a column as it is coded: what is sparse dense, categories that are intervals their text."""
+        """Return a column in the form for coding: sparse values as dense ones, intervals as text."""
         series: Any = self.frame[name]
         column: pd.Series[Any] = series
         if isinstance(series.dtype, pd.SparseDtype):
-            # Not as pandas makes it dense, which chooses between text and objects by the values.
+            # Pandas' own conversion chooses between text and objects by the values.
             column = pd.Series(series.sparse.to_dense().to_numpy(), index=series.index, dtype=series.dtype.subtype)
         elif _is_category_of_intervals(series.dtype):
-            # In no order: pandas takes the bounds from the data more often than not, so they are to be found.
+            # Unordered: pandas usually computes the bounds from the data, so inference treats them as unknown.
             texts = pd.Index(list(map(str, series.dtype.categories)), dtype="string")
             column = series.cat.rename_categories(texts).cat.as_unordered()
         return column
@@ -383,7 +383,7 @@ class PandasFrame(Frame):
         return as_coded(self._read_array(name))
 
     def arrays(self, name: str) -> Iterator[pa.Array]:
-        """Yield a column as one Arrow array; objects that are times of day stay so, as no type says it."""
+        """Yield a column as one Arrow array; times of day in object columns stay times, as no type marks them."""
         array = self._read_array(name)
         yield array if _is_open(self._coded_column(name).dtype) else as_coded(array)
 
@@ -395,7 +395,7 @@ class PandasFrame(Frame):
         return as_arrow(list(series) if _is_open(series.dtype) else series)
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield all rows at once, as Arrow arrays; of object columns the objects."""
+        """Yield all rows as one batch of Arrow arrays, and lists of objects for object columns."""
         yield {name: self._batch_values(name) for name in names}
 
     def _to_record_batch(self, name: str) -> Any:
@@ -418,7 +418,7 @@ class PandasFrame(Frame):
         return Entries(list(map(_normalise_entry, categories)), np.asarray(column.codes))
 
     def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
-        """Return a column's codes; those of an object column are found value by value."""
+        """Return a column's codes; object columns are coded value by value."""
         field = self.fields([name])[0]
         if field.listed and space.size > _MAX_CATEGORIES:
             raise ColumnError(
@@ -441,7 +441,7 @@ class PandasFrame(Frame):
             raise located(error, name) from None
 
     def first(self, rows: int) -> Self:
-        """Return the first rows, so many at the most."""
+        """Return the first rows, at most ``rows``."""
         return type(self)(self.frame.iloc[:rows])
 
     def _select_rows(self, rows: npt.NDArray[np.intp], without: str) -> Self:
@@ -474,14 +474,14 @@ class PandasFrame(Frame):
 
 
 def _normalise_entry(entry: Any) -> Any:
-    """Return an entry as it is however pandas stores it: whole numbers among fractions are floats, bins intervals."""
+    """Return an entry regardless of pandas' storage: whole floats as integers, intervals as text."""
     if type(entry) in (float, np.float64, np.float32):
         return int(entry) if entry.is_integer() else entry
     return str(entry) if type(entry) is pd.Interval else entry
 
 
 def _replace_by_nearest(column: Entries, space: Space) -> pa.Array:
-    """Return an ordered column with the entries that ranks lack replaced by the nearest ones in the declared order.
+    """Return an ordered column, with entries outside the ranks replaced by the nearest rank.
 
     Only text is a declaration. Which numbers are entries follows the rows, as in partly labelled scales: a number lies
     halfway between the words beside it, however many others do.
@@ -494,7 +494,7 @@ def _replace_by_nearest(column: Entries, space: Space) -> pa.Array:
         return texts
     nearest = np.abs(np.subtract.outer(places, places[ranks])).argmin(axis=1)
     neighbours = [None if entry is None else order[ranks[at]] for entry, at in zip(order, nearest, strict=True)]
-    # An entry that was found is its own nearest one, whatever lies beside it.
+    # A rank replaces no other rank, even if two have equal places.
     entries = [
         entry if entry in declared_labels else neighbour for entry, neighbour in zip(order, neighbours, strict=True)
     ]
@@ -502,22 +502,22 @@ def _replace_by_nearest(column: Entries, space: Space) -> pa.Array:
 
 
 def _is_category_of_intervals(dtype: Any) -> bool:
-    """Return whether a dtype is categorical with intervals, as pandas' cut makes them, that differ as text."""
+    """Return whether a dtype is categorical with intervals, as from `pandas.cut`, whose texts are distinct."""
     if not isinstance(dtype, pd.CategoricalDtype) or not isinstance(dtype.categories.dtype, pd.IntervalDtype):
         return False
     return len(set(map(str, dtype.categories))) == len(dtype.categories)
 
 
 def _is_open(dtype: Any) -> bool:
-    """Return whether a dtype leaves the values' types open, so that they are to be read one by one."""
-    # pandas makes a categorical without entries of a column without values.
+    """Return whether a dtype leaves the types of values open, so that values are read one by one."""
+    # Pandas converts a column without values to a categorical without entries.
     is_empty = isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
-    # Arrow's types say what values are; of dictionaries of nulls pandas makes no empty column.
+    # Arrow's types determine the values; pandas cannot make an empty column of dictionaries of nulls.
     return is_empty or (not isinstance(dtype, pd.ArrowDtype) and elements(pd.Series([], dtype=dtype)) is not None)
 
 
 def _arrow_type(dtype: Any) -> pa.DataType | None:
-    """Return the Arrow type of a dtype, which an empty column has, and nothing else; None if Arrow has no such type."""
+    """Return the Arrow type of an empty column of a dtype; None if Arrow has no such type."""
     if isinstance(dtype, pd.ArrowDtype):
         return dtype.pyarrow_dtype
     try:
@@ -527,7 +527,7 @@ def _arrow_type(dtype: Any) -> pa.DataType | None:
 
 
 def _to_nullable_dtype(dtype: Any) -> Any:
-    """Return a dtype that holds nulls: of NumPy's whole numbers and truth values the one of pandas with a mask.
+    """Return a dtype that can hold nulls: pandas' masked dtype for NumPy's integers and booleans.
 
     >>> [str(_to_nullable_dtype(np.dtype(name))) for name in ("int32", "bool", "float64")]
     ['Int32', 'boolean', 'float64']
@@ -550,7 +550,7 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         is_ordered = dtype.ordered and (not _is_category_of_intervals(dtype) or "line" in space.metric)
         return pd.Series(pd.Categorical.from_codes(values, labels, ordered=bool(is_ordered)), index=index)
     if _is_open(dtype):
-        # Decoded only by the space: what type the values had is not in the schema.
+        # Decoded only by the space: the schema has no type of the values.
         objects: pd.Series[Any] = pd.Series(space.objects(codes), index=index, dtype=dtype)
         return objects
     if isinstance(dtype, pd.ArrowDtype):

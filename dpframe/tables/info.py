@@ -1,8 +1,8 @@
-"""What a release says about itself, and where it is kept.
+"""The description of a release, and its place in metadata.
 
-Measured tables are compact binary in JSON: what the plan does not say of them, which is counts and quantiles. Counts
-are written as zigzag numbers, all lowest bytes first, then the next ones: high bytes are zeros, which zlib makes
-nothing of. A count takes about one byte and a half then, and a third more in base64.
+Measured tables are compact binary in JSON: only counts and quantiles, as the plan has everything else. Counts
+are written as zigzag numbers, all lowest bytes first, then the next ones: high bytes are zeros, which zlib compresses
+to nearly nothing. A count takes about one byte and a half then, and a third more in base64.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ PANDAS_ATTRS = "PANDAS_ATTRS"
 
 
 def arrow_metadata(text: str) -> dict[str, str]:
-    """Return the schema metadata of a release: under our own key, and as pandas reads ``attrs``."""
+    """Return the schema metadata of a release: under dpframe's key, and under pandas' key of ``attrs``."""
     return {METADATA_KEY: text, PANDAS_ATTRS: json.dumps({METADATA_KEY: text})}
 
 
 _texts: dict[int, tuple[weakref.ref[Any], str]] = {}
-"""Descriptions by the identity of frames of a kind that keeps no metadata, while they live."""
+"""Descriptions by ``id`` of live frames whose kind has no metadata."""
 
 
 def keep_text(frame: Any, text: str) -> None:
-    """Keep the description of a release that is a frame without metadata of its own, as long as it lives."""
+    """Store the description of a release whose frame has no metadata, for the lifetime of the frame."""
     place = id(frame)
     _texts[place] = weakref.ref(frame, lambda _: _texts.pop(place, None)), text
 
 
 def kept_text(frame: Any) -> str | None:
-    """Return the description that was kept of this very frame; None for any other, and for one made of it."""
+    """Return the stored description of this frame object; None for other frames and for copies."""
     owner, text = _texts.get(id(frame), (lambda: None, None))
     return text if owner() is frame else None
 
 
 def metadata_text(metadata: Mapping[bytes, bytes] | None) -> str | None:
-    """Return a release's description from Arrow or Parquet metadata, wherever it was kept."""
+    """Return a release's description from Arrow or Parquet metadata, under either key; None if there is none."""
     metadata = metadata or {}
     if METADATA_KEY.encode() in metadata:
         return metadata[METADATA_KEY.encode()].decode("utf-8", "replace")
@@ -80,10 +80,10 @@ NUMBERS = 'Numbers: .dp.mean("…"), .dp.value_counts("…"); plain pandas on no
 
 @dataclass(frozen=True)
 class ReleaseExplanation:
-    """What a release promises in detail; prints as text, and shows as HTML in a notebook.
+    """The promise of a release in detail; prints as text, and shows as HTML in a notebook.
 
-    ``person``: what the promise means for one person, in sentences; ``details``: both guarantees, the order of the
-    rows, what inference and tables measured, and what each costs.
+    ``person``: the meaning of the promise for one person, in sentences; ``details``: both guarantees, the order of the
+    rows, the measurements of inference and tables, and the cost of each.
     """
 
     person: tuple[str, ...]
@@ -101,10 +101,10 @@ class ReleaseExplanation:
 
 @dataclass(frozen=True)
 class ReleaseInfo:
-    """What a release says about itself: its plan, its number of rows and its digest.
+    """The description of a release: its plan, its number of rows and its digest.
 
-    ``rows`` is the number of rows of the table, where those released are a sample of them. ``measured`` means that
-    what inference measured, as the plan has it, is of this very table. ``tables`` are the noisy counts of the plan's
+    ``rows`` is the number of rows of the table, if the released rows are a sample. ``measured`` means that the plan's
+    inferred values were measured on this table. ``tables`` are the noisy counts of the plan's
     measures, in their order, or none: then only the rows are evidence. ``part`` is the part of a ledger's dataset whose
     rows these are: the promise adds up to those of other parts only as far as no person is in two of them. ``left_out``
     are the plan's columns that the table no longer has, where `dpframe.write` stored some columns of a release: the
@@ -125,7 +125,7 @@ class ReleaseInfo:
 
     @property
     def introduction(self) -> str:
-        """The number of rows and of randomised columns, and how many of them the table has."""
+        """The number of rows and of randomised columns, and the number of columns in the table."""
         count = len(self.plan.columns)
         present_count = sum(name not in self.left_out for name in self.plan.names)
         count_text = f"{count}" if present_count == count else f"{present_count} of {count}"
@@ -133,16 +133,16 @@ class ReleaseInfo:
 
     @property
     def title(self) -> str:
-        """The number of rows, and the part of the dataset that they are."""
+        """The number of rows, and the name of their part of the dataset."""
         rows = f"{self.n:,} row" + "s" * (self.n != 1)
         return rows + ("" if self.part is None else f" (part {name_list([self.part])} of its dataset)")
 
     def lines(self) -> list[str]:
-        """Return the promise, and what is not protected or was not found, if anything."""
+        """Return the promise, and a line for each unprotected column and each failed inference."""
         return [promise_line(self.plan), *mind_lines(self.plan, self.left_out)]
 
     def explain(self) -> ReleaseExplanation:
-        """Return what the promise means for one person and how it is kept; prints as text.
+        """Return the meaning of the promise for one person, and its details; prints as text.
 
         Examples
         --------
@@ -158,11 +158,11 @@ class ReleaseInfo:
 
     @property
     def row_digest(self) -> str:
-        """The digest's part that is of the rows; measured tables have one of their own behind it."""
+        """The part of the digest for the rows; the part for the measured tables follows."""
         return self.digest[:16]
 
     def to_json(self) -> str:
-        """Return JSON text with a schema number; of measured tables' counts a few bytes each, in base64."""
+        """Return JSON text with a schema number; measured counts take a few bytes each, in base64."""
         return self._json
 
     @cached_property
@@ -187,7 +187,9 @@ class ReleaseInfo:
 
     @classmethod
     def from_json(cls, text: Any) -> ReleaseInfo:
-        """Read it back; `PlanError` if it is no release's description, of a newer schema, or has others' tables."""
+        """Read a description from JSON text.
+
+        Raises `PlanError` if the text is no description, has a newer schema, or has tables of another release."""
         damage_error = PlanError("the release's metadata is damaged; attach its plan again")
         try:
             data = json.loads(text)
@@ -223,7 +225,7 @@ Starts = tuple[int, ...] | None
 
 
 def packed(tables: Sequence[MeasuredTable]) -> dict[str, Any]:
-    """Return tables as a JSON object: the counts of all, and the cells of numbers that are cut at quantiles."""
+    """Return tables as a JSON object: all counts, and the quantile cells of numbers."""
     bins = {
         (name, table.measure.most): starts
         for table in tables
@@ -264,7 +266,7 @@ def unpacked(data: Any, measures: Sequence[Measure], spaces: Mapping[str, Space]
 
 
 def _are_ascending_codes(starts: Iterable[Any], is_level: bool) -> bool:
-    """Return whether these are first codes of cells, or of some of them, as far as that shows without the column."""
+    """Return whether codes can be the first codes of cells: ascending integers, from 0 unless of a level."""
     codes = list(starts)
     are_integers = all(type(code) is int for code in codes)
     has_first_code = is_level or bool(codes and codes[0] == 0)
@@ -274,7 +276,7 @@ def _are_ascending_codes(starts: Iterable[Any], is_level: bool) -> bool:
 def _find_starts(
     measure: Measure, spaces: Mapping[str, Space], bins: Mapping[tuple[str, int], tuple[int, ...]]
 ) -> tuple[Starts, ...] | None:
-    """Return the cells of a table's columns; None if those of one that is cut at quantiles are not there."""
+    """Return the cells of a table's columns; None if a column's quantile cells are missing or invalid."""
     if measure.kind in ("sum", "vectors", *OF_SETS):
         return (None,) * len(measure.columns)
     column_starts: list[Starts] = []
@@ -296,7 +298,7 @@ def _find_starts(
 
 
 def _are_cells(parents: Sequence[int], space: Space, level: int) -> bool:
-    """Return whether codes are the first ones of cells of a level."""
+    """Return whether codes are the first codes of a level's cells."""
     size = level_sizes(space)[level - 1]
     return all(0 <= a < space.values and cells_between(space, size, a, a + 1).tolist() == [a] for a in parents) and all(
         a == 0 or stops_of(space, size, [a - 1]).item() == a for a in parents
@@ -304,7 +306,7 @@ def _are_cells(parents: Sequence[int], space: Space, level: int) -> bool:
 
 
 def _counts_shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequence[Starts]) -> tuple[int, ...]:
-    """Return the shape of a table's counts, which fewer cells than the measure allows may have."""
+    """Return the shape of a table's counts, which may be smaller than the measure's shape."""
     max_shape = measure.shape(spaces)
     if measure.kind == "vectors":
         return max_shape
@@ -317,7 +319,7 @@ def _counts_shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequenc
 
 
 def _decode_counts(blob: bytes, count: int) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-    """Return so many counts, or None if there are others."""
+    """Return the decompressed counts; None if their number is not ``count``."""
     reader = zlib.decompressobj()
     try:
         planes = reader.decompress(blob, 8 * count + 1)

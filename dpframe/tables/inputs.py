@@ -1,4 +1,4 @@
-"""Files of any format that is known, by the endings of their names."""
+"""Files of every supported format, by the endings of their names."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
 """The tables that a plan measures: counted in one pass over the rows, with noise from planes of their own.
 
-Numbers in joints are cut at the quantiles of their noisy one-way, which is known after the pass only. So joints are
+Numbers in joints are cut at the quantiles of their noisy one-way, which is available after the pass. So joints are
 counted in the one-way's cells, and bins are made of whole cells: merging exact counts before noise is added
-is counting in the bins at once. So it is with levels of numbers: their cells, which follow from the noisy counts of
-the level before, are made of whole cells of the finest one.
+equals counting in the bins at once. Levels of numbers work alike: the noisy counts of the coarser level determine
+their cells, which are unions of whole cells of the finest level.
 
-So it is done when tables are measured, and anew when a release is verified: cuts that follow exact counts would say
-something of rows that no noise hides.
+Verification of a release repeats these steps: cuts that follow exact counts would reveal rows without noise.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ from dpframe.totals.counts import (
 from dpframe.totals.joint_counting import JointCounting
 
 _MIN_BIN_DIVISOR = 4
-"""A bin has a quarter of the rows of an even one at least, where the column allows it."""
+"""Divisor of an even bin's rows: a bin has at least a quarter of them, if the column allows it."""
 _SPIKE_BIN_SHARES = 1.5
-"""Parts of an even bin from which on a single cell is a bin of its own."""
+"""Count, in even bins, from which a single cell is a bin of its own."""
 
 
 class Cuts:
@@ -67,7 +66,7 @@ class Cuts:
         return is_cut(self.spaces[name], measure.most)
 
     def bins(self, name: str, most: int, one_ways: Mapping[str, Ints]) -> list[int] | None:
-        """Return the first cell of each bin of a column, or None where each cell is one."""
+        """Return the first cell of each bin of a column; None if each cell is a bin."""
         space = self.spaces[name]
         if not is_cut(space, most):
             return None
@@ -79,7 +78,7 @@ class Cuts:
         return with_thresholds(bins, cells, most)
 
     def starts(self, measure: Measure, name: str, bins: Sequence[int] | None) -> tuple[int, ...] | None:
-        """Return the first code of each cell, or of each bin of cells; None where each value is a cell."""
+        """Return the first code of each cell, or of each bin of cells; None if each value is a cell."""
         starts = None
         if name in self.ways and self.in_cells(measure, name):
             starts = self.way_starts[name]
@@ -93,13 +92,13 @@ class Cuts:
         return cells_between(space, self.ways[name].most, 0, space.values)
 
     def parents(self, before: Measure, starts: npt.NDArray[np.int64], counts: Ints) -> list[int]:
-        """Return the first codes of the cells that are divided of a level with these cells and noisy counts."""
+        """Return the first codes of the cells that the next level divides, from these cells and noisy counts."""
         stops = stops_of(self.spaces[before.columns[0]], before.most, starts)
         parent_codes: list[int] = divided(counts[: len(starts)], starts, stops, math.sqrt(before.sigma2)).tolist()
         return parent_codes
 
     def moved(self, tables: Sequence[MeasuredTable]) -> Iterator[Measure]:
-        """Yield the measures of a release's tables whose numbers are cut elsewhere than the noisy counts say."""
+        """Yield the measures of released tables whose cuts do not follow from the noisy counts."""
         if not tables:
             return
         one_ways = {t.measure.columns[0]: t.counts for t in tables if self.ways.get(t.measure.columns[0]) == t.measure}
@@ -126,16 +125,16 @@ class Cuts:
                     yield joint
 
     def is_old(self, measure: Measure) -> bool:
-        """Return whether a table is of version 0.2.0, which cut numbers by another rule: by coarser one-ways."""
+        """Return whether a table is of version 0.2.0, which cut numbers at coarser one-ways."""
         ways = [self.ways[name] for name in measure.columns if self.in_cells(measure, name) and name in self.ways]
         return any(way.level == 0 and 0 < way.most < FEW for way in ways)
 
 
 def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
-    """Return the first cells of at most so many bins of about the same count, from noisy counts of cells.
+    """Return the first cells of at most ``most`` bins of about equal count, from noisy counts of cells.
 
-    A cell that has the part of one and a half even bins or more is a bin of its own: a spike hides in no bin. Between
-    such, bins take cells until they have their part of what is left.
+    A cell with the count of one and a half even bins or more is a bin of its own: a spike hides in no bin. Between
+    spikes, bins gather cells until they have their share of the remaining count.
     """
     total = max(0, sum(counts))
     if total == 0:
@@ -163,7 +162,7 @@ def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
 
 
 def with_thresholds(bins: Sequence[int], cells: Sequence[int], most: int) -> list[int]:
-    """Return bins that also begin at some cells, as many as there may be: beyond that the nearest ones move there.
+    """Return at most ``most`` bins that also begin at these cells; the nearest other bins are dropped.
 
     >>> with_thresholds([0, 4, 8], [5], 3), with_thresholds([0, 4, 8], [5, 6], 5)
     ([0, 5, 8], [0, 4, 5, 6, 8])
@@ -177,7 +176,7 @@ def with_thresholds(bins: Sequence[int], cells: Sequence[int], most: int) -> lis
 
 
 def _even_bins(counts: Sequence[int], max_bins: int) -> list[int]:
-    """Return the first cells of bins of about the same count, each with a quarter of an even one's at least."""
+    """Return the first cells of bins of about equal count, each with at least a quarter of an even bin's."""
     total, starts = max(0, sum(counts)), [0]
     remaining_count, bin_count = total, 0
     for cell, count in enumerate(counts[:-1]):
@@ -195,12 +194,12 @@ def _even_bins(counts: Sequence[int], max_bins: int) -> list[int]:
 
 
 _BATCH_ROWS = 1 << 17
-"""Rows that are counted at a time, so that their cells stay in cache."""
+"""Number of rows that are counted at a time, so that their cells stay in cache."""
 
 _ITEM_COUNTERS: Mapping[str, type[Items]] = {"items": Items, "item_pairs": ItemPairs}
 
 _MIN_ROWS_PER_CELL = 8
-"""Rows from which on a cell pays that only serves to count several joints at once: cells are added up in the end."""
+"""Rows per cell from which shared cells of several joints save time: cells are added up in the end."""
 
 
 class Tables:
@@ -246,7 +245,7 @@ class Tables:
         self._cells_by_code: dict[str, Places] = {}
 
     def stream(self, kind: str, columns: Sequence[str], level: int = 0) -> ColumnStream:
-        """Return the noise of a table, a plane of its own."""
+        """Return the noise stream of a table."""
         return self._keys.column(json.dumps([kind, *columns, *[level] * (level > 1)]), "measure")
 
     def _in_cells(self, measure: Measure, name: str) -> bool:
@@ -265,7 +264,7 @@ class Tables:
         )
 
     def _find_places(self, name: str, codes: Codes, in_cells: bool) -> Places:
-        """Return the cells of codes: in those of the column's one-way, or the codes themselves."""
+        """Return the cells of codes in the column's one-way, or the codes themselves."""
         if not in_cells:
             return codes
         way, space = self._ways[name], self._spaces[name]
@@ -276,7 +275,7 @@ class Tables:
         )
         if len(codes) <= space.values:
             return cells(codes)
-        # There are fewer codes than rows: what each one's cell is, is worked out once.
+        # There are fewer codes than rows: the cell of each code is computed once.
         if name not in self._cells_by_code:
             self._cells_by_code[name] = cells(np.arange(space.values + space.has_null)).astype(np.uint16)
         return self._cells_by_code[name].take(codes)
@@ -318,7 +317,7 @@ class Tables:
         return [counter.counts for counter in self._counters]
 
     def merge(self, counts: Sequence[Ints]) -> None:
-        """Add the `counts` of other rows, which were taken elsewhere."""
+        """Add the `counts` of other rows, which another process counted."""
         for counter, other_counts in zip(self._counters, counts, strict=True):
             counter.counts += other_counts
 
@@ -330,11 +329,11 @@ class Tables:
 
     @property
     def _flat_counters(self) -> Mapping[Measure, Counter]:
-        """The counters whose totals get noise as they are."""
+        """The counters whose totals get noise without binning."""
         return {**self._sums, **self._items, **self._sizes, **self._vectors}
 
     def measured(self) -> tuple[MeasuredTable, ...]:
-        """Return the noisy tables, in the order of the plan's measures: once, when all rows have been counted."""
+        """Return the noisy tables, in the order of the plan's measures; called once, after all rows."""
         self._counting.settle()
         one_ways = {
             m.columns[0]: noisy(joint.counts, m.sigma2, self.stream(m.kind, m.columns))
@@ -351,7 +350,7 @@ class Tables:
         return tuple(levels.get(measure) or self._make_table(measure, one_ways, bins) for measure in self._measures)
 
     def _make_level_tables(self, name: str, one_way: Ints) -> dict[Measure, MeasuredTable]:
-        """Return a number's levels above the first: all cells of those that exceeded the noise on the one before."""
+        """Return the tables of a number's levels above the first; cells above the noise are divided."""
         space, tables = self._spaces[name], {}
         size = level_sizes(space)[-1]
         cumulative_counts = np.concatenate([[0], np.cumsum(self._finest_joints[name].counts)])
@@ -360,7 +359,7 @@ class Tables:
             parents = self._cuts.parents(coarser_measure, starts, counts)
             starts = children(space, measure.level, parents)
             stops = stops_of(space, measure.most, starts)
-            # Where each cell begins and ends among the finest ones, whose last is null's.
+            # Ends of each cell among the finest cells; the last finest cell is null's.
             last_end = len(cumulative_counts) - 1 - space.has_null
             ends = np.where(stops < space.values, place_of(np.minimum(stops, space.values - 1), space, size), last_end)
             cell_counts = cumulative_counts[ends] - cumulative_counts[place_of(starts, space, size)]
@@ -390,7 +389,7 @@ class Tables:
 
 
 def measured_tables(codes: Mapping[str, Codes], plan: Plan, key: bytes) -> tuple[MeasuredTable, ...]:
-    """Return the noisy tables of codes that are held in memory, all of the table's rows."""
+    """Return the noisy tables of all rows of a table in memory."""
     if not plan.measures:
         return ()
     tables = Tables(plan, key)

@@ -15,7 +15,7 @@ from dpframe.noise.keystream import U64
 
 @dataclass(frozen=True)
 class Order:
-    """The order of a column's rows: sorted, or those of equal codes together."""
+    """The order of a column's rows: sorted, or grouped by code."""
 
     is_sorted: bool
     is_grouped: bool
@@ -24,22 +24,22 @@ class Order:
     """Σ ln(length!) over the runs of equal codes."""
 
     def surely_sorted(self, rows: int) -> bool:
-        """Return whether it is sorted, and rows in random order hardly ever are."""
+        """Return whether the column is sorted and a random order is very unlikely to be."""
         return self.is_sorted and self._is_unlikely(rows, math.log(2))
 
     def surely_grouped(self, rows: int) -> bool:
-        """Return whether it is grouped, and rows in random order hardly ever are."""
+        """Return whether the column is grouped and a random order is very unlikely to be."""
         return self.is_grouped and self._is_unlikely(rows, math.lgamma(self.groups + 1))
 
     def _is_unlikely(self, rows: int, orders: float) -> bool:
-        """Return whether rows in random order hardly ever look so; ``orders`` is ln of how many orders of runs do."""
+        """Return whether a random order is unlikely; ``orders`` is ln of the number of matching orders of runs."""
         chance = orders + self.weight - math.lgamma(rows + 1)
         return rows >= SortedWatch.LEAST_ROWS and chance <= math.log(SortedWatch.CHANCE)
 
 
 @dataclass
 class _Runs:
-    """What is known of a column's runs of equal codes, up to the batch before."""
+    """Summary of a column's runs of equal codes, up to the previous batch."""
 
     last: int
     length: int = 0
@@ -75,13 +75,13 @@ class _Runs:
 
     @property
     def order(self) -> Order:
-        """What is known of all rows."""
+        """The order of all rows so far."""
         weight = self.weight + math.lgamma(self.length + 1)
         return Order(self.up != self.down, self.grouped, len(self.ended) + 1, weight)
 
 
 def _hash_sets(words: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Return a number per set: equal sets have equal ones, and hardly any others do. Sets have no order."""
+    """Return a hash per set: equal sets have equal hashes, and others almost never do. Sets have no order."""
     set_hashes = np.zeros(len(words), dtype=np.uint64)
     for word in words.T:
         set_hashes = (set_hashes ^ word) * np.uint64(0x9E3779B97F4A7C15)
@@ -107,7 +107,7 @@ class SortedWatch:
     """Columns of more groups are watched for being sorted only."""
 
     AT_ONCE = 1 << 14
-    """Rows that are looked at between two questions whether any order is left to watch."""
+    """Number of rows between two checks of whether any order remains."""
 
     def __init__(self, partitions: Iterable[str] = ()) -> None:
         self._partitions = list(partitions)
@@ -126,7 +126,7 @@ class SortedWatch:
                 runs.update(column[start : start + self.AT_ONCE])
 
     def warn(self) -> None:
-        """Warn of such columns (to the curator only; never in the plan)."""
+        """Warn the curator of sorted and grouped columns; the plan has no such entry."""
         warn_of(self._rows, {name: runs.order for name, runs in self._runs.items()}, self._partitions)
 
 
@@ -149,10 +149,10 @@ def warn_of(rows: int, orders: Mapping[str, Order], partitions: Sequence[str] = 
 
 @dataclass
 class Stretch:
-    """The first and last place of the rows of each code of a column, and how many there are.
+    """The first and last place of the rows of each code of a column, and their number.
 
-    Stretches of any rows can be added up in any order: rows of a code are together if there are as many as from the
-    first to the last. In a column of many codes neighbouring ones are taken for one, which keeps what is sorted sorted.
+    Stretches can be merged in any order: rows of a code are together if their number equals last − first + 1. A column
+    of many codes merges neighbouring codes, which leaves a sorted column sorted.
     """
 
     codes: U64
@@ -164,7 +164,7 @@ class Stretch:
 
     @classmethod
     def of(cls, column: npt.NDArray[np.integer], places: U64) -> Stretch:
-        """Return the stretch of some rows, by their codes and places."""
+        """Return the stretch of rows with these codes and places."""
         codes = (column if column.ndim == 1 else _hash_sets(column)).astype(np.uint64)
         return cls(codes, places, places, np.ones(len(codes), np.uint64))._limit_codes(0)
 
@@ -182,7 +182,7 @@ class Stretch:
         return Stretch(codes, first, last, count, shift)._limit_codes(shift)
 
     def _limit_codes(self, shift: int) -> Stretch:
-        """Return the same with each code once, and with no more codes than are watched."""
+        """Return a stretch with each code once, and with at most `SortedWatch.MOST_GROUPS` codes."""
         codes, code_places = np.unique(self.codes, return_inverse=True)
         while len(codes) > SortedWatch.MOST_GROUPS:
             shift += 1
@@ -204,7 +204,7 @@ class Stretch:
 
     @property
     def order(self) -> Order:
-        """What is known of the rows, all of a table."""
+        """The order of the rows, if they are all rows of a table."""
         is_grouped = bool((self.last - self.first + np.uint64(1) == self.count).all())
         codes_by_place = self.codes[np.argsort(self.first)]
         is_ascending, is_descending = (

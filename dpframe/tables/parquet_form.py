@@ -24,15 +24,15 @@ ROW_GROUP_ROWS = 1 << 19
 
 
 SMALL = ("zstd", "gzip", "brotli")
-"""Codecs that are asked for where bytes matter more than time."""
+"""Codecs for users to whom file size matters more than time."""
 
 GROUP_ITEMS = 32
-"""Bits a row up to which row groups are whole: more would take more than 500 MiB before they are written."""
+"""Bits per row up to which row groups have full length: more would need over 500 MiB of memory."""
 
 
 @dataclass(frozen=True)
 class ParquetForm:
-    """How released codes, and columns passed through, are written."""
+    """The Parquet form of released codes and of columns passed through."""
 
     plan: Plan
     source: pa.Schema
@@ -61,7 +61,7 @@ class ParquetForm:
 
     @property
     def group_rows(self) -> int:
-        """Rows of a group: fewer where a row's sets may hold many items, which the plan says."""
+        """Rows of a group: fewer if the plan's sets may have many items."""
         words = sum(column.space.code_words for column in self.plan.columns)
         return ROW_GROUP_ROWS // max(1, words * 64 // GROUP_ITEMS)
 
@@ -80,13 +80,13 @@ class ParquetForm:
         return _decode_codes(self.plan[name].released, column, type_) if name in self.plan.names else column
 
     def _stored_type(self, name: str) -> pa.DataType:
-        """Return the type that is written; strings to decode are dictionaries, so that none is touched per row."""
+        """Return the written type; decoded strings are dictionaries, so that no string is handled per row."""
         type_ = self.source.field(name).type
         if name in self.plan.passthrough:
             return plain_type(type_)
         if is_list(type_) and is_text(type_.value_type):
             space: Any = self.plan[name].space
-            # By the space, not the column; items are many, and a byte for each is enough more often than not.
+            # The index width follows the space, not the column; one byte per item is usually enough.
             index_type = space.inner_space.listed.natural_type.index_type
             item_type = pa.dictionary(index_type, indexed(type_.value_type).value_type)
             items = pa.field(type_.value_field.name, item_type, type_.value_field.nullable)
@@ -123,7 +123,7 @@ class ParquetForm:
 
     @property
     def pandas_metadata(self) -> str:
-        """What pandas reads its dtypes from."""
+        """JSON metadata from which pandas reads its dtypes."""
         columns = [
             {
                 "name": field.name,
@@ -159,7 +159,7 @@ def _encoding(type_: pa.DataType) -> str | None:
 
 
 def _leaf_paths(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the paths and types of what Parquet stores of a column."""
+    """Yield the paths and types of the leaves that Parquet stores for a column."""
     if is_list(type_):
         yield from _leaf_paths(f"{path}.list.element", type_.value_type)
     elif pa.types.is_map(type_):

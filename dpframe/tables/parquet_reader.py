@@ -32,13 +32,13 @@ _EXTENSION_DTYPES = {
 
 
 _ARROW_SUFFIX = "[pyarrow]"
-"""How the names of pandas' Arrow dtypes end."""
+"""Ending of the names of pandas' Arrow dtypes."""
 
 
 def _open_file(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     # Buffering ahead would keep every byte read until the file is closed.
     options: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False, "read_dictionary": list(dictionaries)}
-    # Damage that decodes to other values would go unnoticed; where pages have checksums, they cost next to nothing.
+    # Without checksums, damage that decodes to other values goes unnoticed; their cost is negligible.
     options["page_checksum_verification"] = True
     has_known_ending = path.suffix.lower() in _ENDINGS
     hint = (
@@ -50,7 +50,7 @@ def _open_file(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
 
 
 _ENDINGS = ("", ".parquet", ".pq")
-"""What the names of Parquet files end with."""
+"""Endings of the names of Parquet files."""
 
 
 class _ParquetWriter(Writer):
@@ -113,7 +113,7 @@ class ParquetInput(FileInput):
         if lists:
             with _open_file(path) as reader:
                 schema = reader.schema
-                # How the parts of a list are called depends on who wrote the file.
+                # The names of a list's parts depend on the program that wrote the file.
                 leaves = [schema.column(i).path for i in range(len(schema))]
             leaves_of_text += [leaf for leaf in leaves if leaf.startswith(lists)]
         return leaves_of_text
@@ -166,12 +166,14 @@ _DAMAGE_MESSAGE = "is damaged: a part of it cannot be read"
 
 
 def _holds_text(type_: pa.DataType) -> bool:
-    """Return whether values are strings, or dictionaries of them: narrow ones Arrow casts, which invalid text stops."""
+    """Return whether values are strings or dictionaries of strings.
+
+    Arrow casts narrow dictionaries, and the cast fails for invalid text."""
     return is_text(type_.value_type if pa.types.is_dictionary(type_) else type_)
 
 
 def _check_dictionaries(path: Path, table: pa.Table | pa.RecordBatch) -> None:
-    """Raise `FileError` where entries of a dictionary are named that it has not: Arrow itself reads them unseen.
+    """Raise `FileError` if dictionary indices are out of range: Arrow itself does not check them.
 
     Text of one row that is not valid Unicode refuses nothing: other systems than Arrow write it.
     """
@@ -196,7 +198,7 @@ def _check_entries(path: Path, values: pa.Array) -> None:
 
 
 def _pandas_metadata(schema: pa.Schema) -> dict[str, list[Any]]:
-    """Return the lists that pandas wrote about its columns and index; none if they cannot be read."""
+    """Return pandas' metadata of columns and index; empty if the metadata cannot be read."""
     with contextlib.suppress(ValueError, RecursionError):
         metadata = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         if isinstance(metadata, dict):
@@ -205,7 +207,7 @@ def _pandas_metadata(schema: pa.Schema) -> dict[str, list[Any]]:
 
 
 def _pandas_columns(metadata: Mapping[str, list[Any]]) -> dict[str, dict[str, Any]]:
-    """Return what pandas wrote about each column, by the column's name in the file."""
+    """Return pandas' metadata of each column, by the column's name in the file."""
     columns = [column for column in metadata.get("columns", []) if isinstance(column, dict)]
     names = [column.get("field_name", column.get("name")) for column in columns]
     return {name: column for name, column in zip(names, columns, strict=True) if isinstance(name, str)}
@@ -241,7 +243,7 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def with_signed_indices(table: pa.Table) -> pa.Table:
-    """Return a table whose dictionaries have signed indices, which is all that older pyarrow gives to pandas."""
+    """Return a table whose dictionaries have signed indices: older pyarrow converts no others to pandas."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
             type_ = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)

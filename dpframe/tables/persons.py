@@ -1,10 +1,10 @@
-"""Contribution bounding: the same number of rows of every person, by a secret uniform choice.
+"""Contribution bounding: an equal number of rows of every person, by a secret uniform choice.
 
 A person who owns r rows keeps k of them, chosen uniformly; with r < k each is taken ⌊k/r⌋ or ⌈k/r⌉ times. So the
 bounded table has k rows for every person, and its number of rows is k times the number of persons. That number does
-not change when a person's rows are replaced by another person's, as the number of rows does not where each owns one:
-nothing about how many rows anybody owns is left in it. Two neighbouring tables then differ in k rows, as multisets,
-once the choices within all other persons are taken to be the same: what follows has to hide k shuffled rows.
+not change when a person's rows are replaced by another person's, as in a table with one row per person: the bounded
+table reveals nothing about anybody's number of rows. Two neighbouring tables then differ in k rows, as multisets,
+if the choices within all other persons are equal: later steps have to hide k shuffled rows.
 
 Whole numbers are distinguished exactly, text by two keyed hashes of 64 bits: two persons among n are taken for one with
 a chance below n²·2⁻¹²⁸.
@@ -29,7 +29,7 @@ from dpframe.spaces import as_arrow
 from dpframe.tables.types import is_text
 
 AT_ONCE = 1 << 21
-"""Rows whose persons are held in memory at a time; of more rows the column of ids is read several times."""
+"""Limit on rows whose persons are in memory at a time; larger tables read the column of ids several times."""
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.uint8]
@@ -37,7 +37,7 @@ Positions = npt.NDArray[np.int64]
 
 
 def row_counts(read: Callable[[], Iterable[pa.Array]], n: int, rows: int, key: bytes, at_once: int = AT_ONCE) -> Counts:
-    """Return how often each row is taken, so that there are ``rows`` of every person."""
+    """Return how often each row is repeated, so that every person has ``rows`` rows."""
     choice = PersonChoice(rows, key, max(1, -(-n // at_once)))
 
     def read_part(part: int) -> Iterator[Candidates]:
@@ -55,7 +55,7 @@ Candidates = tuple[Words, Words, Positions]
 
 @dataclass(frozen=True)
 class PersonChoice:
-    """How rows are chosen: ``rows`` of every person, those of the smallest keyed tags, in a number of passes.
+    """Choice of ``rows`` rows of every person, with the smallest keyed tags, in a number of passes.
 
     The tag of a row is a function of its position, so that parts of a table may be gone through in any order.
     """
@@ -74,7 +74,7 @@ class PersonChoice:
             raise ColumnError(error.rule, row=None if error.row is None else int(positions[error.row])) from None
         stream, first_row = Keystream(self.key).column("rows", "persons").at(places)
         tags = stream.words(0, first_row, count)
-        # The hash of a person is uniform only where it is one: whole numbers are spread over the passes as well.
+        # Whole numbers are not hashed, so their words are mixed to spread persons evenly over the passes.
         with np.errstate(over="ignore"):
             person_hashes = (persons[:, 0] ^ persons[:, 1]) * np.uint64(0x9E3779B97F4A7C15)
         person_passes = (person_hashes >> np.uint64(32)) % np.uint64(self.passes)
@@ -82,7 +82,7 @@ class PersonChoice:
         return persons[pass_rows], tags[pass_rows], positions[pass_rows].astype(np.int64)
 
     def counts(self, n: int, read: Callable[[int], Iterable[Candidates]], at_once: int = AT_ONCE) -> Counts:
-        """Return how often each row is taken, from the candidates of each pass, in any order."""
+        """Return how often each row is repeated, from the candidates of each pass, in any order."""
         counts = np.zeros(n, dtype=np.uint8)
         for part in range(self.passes):
             person_rows = PersonRows(self.rows)
@@ -94,7 +94,7 @@ class PersonChoice:
 
 
 class PersonRows:
-    """The rows of each person with the smallest tags, so many at the most."""
+    """The rows of each person with the smallest tags, at most ``rows`` per person."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -104,7 +104,7 @@ class PersonRows:
         self._row_count = 0
 
     def add(self, persons: Words, tags: Words, at: Positions, most: int) -> None:
-        """Take in rows; where there are too many, rows that cannot be chosen any more are forgotten."""
+        """Add rows; beyond 2 · ``most`` rows, discard the rows that can no longer be chosen."""
         self._persons.append(persons)
         self._tags.append(tags)
         self._positions.append(at)
@@ -114,14 +114,14 @@ class PersonRows:
             self._persons, self._tags, self._positions, self._row_count = [persons], [tags], [at], len(at)
 
     def candidates(self) -> Candidates:
-        """Return the rows that can still be chosen, whichever rows there are elsewhere."""
+        """Return the rows that can still be chosen, regardless of rows elsewhere."""
         if not self._row_count:
             return np.zeros((0, 2), np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64)
         persons, tags, positions, _, _ = self._rank_rows()
         return persons, tags, positions
 
     def _rank_rows(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return persons, tags and positions of the rows kept, each row's rank within its person, and how many."""
+        """Return persons, tags, positions, ranks within a person, and candidates per person, of the candidate rows."""
         persons, tags, positions = (np.concatenate(part) for part in (self._persons, self._tags, self._positions))
         order = np.lexsort((tags, persons[:, 1], persons[:, 0]))
         persons, tags, positions = persons[order], tags[order], positions[order]
@@ -141,7 +141,7 @@ class PersonRows:
         )
 
     def counted(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the positions of the rows that are taken, and how often each is."""
+        """Return the positions of the chosen rows, and the number of repeats of each."""
         if not self._row_count:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         _, _, positions, ranks, candidate_counts = self._rank_rows()
@@ -151,7 +151,7 @@ class PersonRows:
 def person_words(
     ids: pa.Array, key: bytes, first_row: int = 0, role: str = "privacy_id", noun: str = "a person"
 ) -> Words:
-    """Return 128 bits for each id, shape (rows, 2): equal where ids are; messages say what the ids are for."""
+    """Return 128 bits for each id, shape (rows, 2), equal for equal ids; messages name the ids by role and noun."""
     ids = as_arrow(ids)
     if ids.null_count:
         row = int(np.flatnonzero(pc.is_null(ids).to_numpy(zero_copy_only=False))[0]) + first_row

@@ -1,6 +1,6 @@
-"""The one loop that randomises, the shuffle, and the digest of what was released.
+"""The loop that randomises rows, the shuffle, and the digest of released rows.
 
-Every entry point calls these: the same key, plan and rows give the same values in the same order, in memory, in
+Every entry point calls these functions: equal keys, plans and rows give equal values in equal order, in memory, in
 batches of any size, or in Parquet.
 """
 
@@ -22,7 +22,7 @@ Codes = npt.NDArray[np.integer]
 
 
 def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, rows: Rows = 0) -> dict[str, Codes]:
-    """Randomise the codes of every column of the plan, rows in the order they came.
+    """Randomise the codes of every column of the plan, in the order of the input rows.
 
     ``codes``: one integer array per column of the plan, all of one length: 1-d, or of sets rows of 64-bit words.
     ``plan``: the plan; its digest enters the noise. ``key``: 32 secret bytes that serve this table under this plan
@@ -53,12 +53,12 @@ def rank(words: U64) -> npt.NDArray[np.intp]:
 
 
 def rank_halves(high: U64, low: Callable[[], U64]) -> npt.NDArray[np.intp]:
-    """Return the same from the high halves of the words; the low ones are only asked for where high ones are alike."""
+    """Return the positions that sort rows; the low halves are only requested if high halves are equal."""
     bits = np.uint64(max(len(high) - 1, 0).bit_length())
     keys = high >> bits
     order = numbered(keys, bits)
     tie_places = np.flatnonzero(keys[1:] == keys[:-1])
-    if len(tie_places):  # only what lay under the row's number decides, or the low half
+    if len(tie_places):  # the bits under the row's number decide, or the low half
         tie_rows = np.union1d(tie_places, tie_places + 1)
         rows = order[tie_rows]
         order[tie_rows] = rows[np.lexsort((low()[rows], high[rows]))]
@@ -66,7 +66,7 @@ def rank_halves(high: U64, low: Callable[[], U64]) -> npt.NDArray[np.intp]:
 
 
 def numbered(keys: npt.NDArray[np.unsignedinteger], bits: np.unsignedinteger) -> npt.NDArray[np.intp]:
-    """Sort keys in place, and return the positions that sort them; keys have room for a position of so many bits.
+    """Sort keys in place and return their sorting positions; keys have ``bits`` free bits for a position.
 
     The position goes into the lowest bits: sorting numbers is several times faster than sorting their positions.
     """
@@ -81,11 +81,11 @@ def numbered(keys: npt.NDArray[np.unsignedinteger], bits: np.unsignedinteger) ->
 
 
 _POSITIONS_AT_ONCE = 1 << 14
-"""Positions that are made at a time: those of all rows would take memory that is new each time."""
+"""Number of positions that are made at a time: an array for all rows would be allocated anew each time."""
 
 
 class Selection:
-    """Which rows of a table are released: those of the lowest words of a keyed plane, or all."""
+    """Selection of the released rows of a table: the rows with the lowest words of a keyed plane, or all."""
 
     def __init__(self, plan: Plan, key: bytes, count: int) -> None:
         self._sample = plan.sample
@@ -103,9 +103,9 @@ class Selection:
         return stream.words(0, first_row, count, bits=128)
 
     def _find_threshold(self, sample: int, count: int) -> tuple[int, int]:
-        """Return the word (high, low) of the last row that is chosen, in two passes over the plane and no more memory.
+        """Return the word (high, low) of the last chosen row, in two passes over the plane with constant memory.
 
-        The first pass counts the words by their top bits, the second sorts those of the one bucket that matters.
+        The first pass counts the words by their top bits, the second sorts the words of the last bucket.
         """
         tally = np.zeros(_BUCKETS, dtype=np.int64)
         for start in range(0, count, _STRETCH_ROWS):
@@ -122,7 +122,7 @@ class Selection:
         return int(high), int(low)
 
     def mask(self, rows: Rows, count: int) -> npt.NDArray[np.bool_] | None:
-        """Return which of some rows are chosen, or None for all of them."""
+        """Return a mask of the chosen rows; None if all rows are chosen."""
         if self._sample is None:
             return None
         words = self._words(rows, count)
@@ -140,7 +140,7 @@ _BUCKET_SHIFT_BITS = np.uint64(48)
 
 
 def permutation(plan: Plan, key: bytes, count: int) -> npt.NDArray[np.intp] | None:
-    """Return the positions of the input rows that are released, in output order, or None for all as they are."""
+    """Return the positions of the released rows, in output order; None for all rows in input order."""
     mask = Selection(plan, key, count).mask(0, count)
     if not plan.shuffle:
         return None if mask is None else np.flatnonzero(mask)
@@ -200,7 +200,7 @@ class Digest:
 
 
 def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:
-    """Return the digest of measured tables, bound to that of the rows they were measured with."""
+    """Return the digest of measured tables, bound to the digest ``rows`` of their release."""
     content = hashlib.sha256(rows.encode())
     for table in tables:
         content.update(json.dumps([table.measure.to_json(), table.starts, table.counts.shape]).encode())
@@ -209,6 +209,6 @@ def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:
 
 
 def _mixing_factors(name: str, word: int) -> U64:
-    """Return what a word of a column's codes is shifted and multiplied by."""
+    """Return the shift and the factor that mix a word of a column's codes."""
     seed = hashlib.sha256(name.encode() + b"\0" * word).digest()
     return np.frombuffer(seed, dtype="<u8")[:2] | np.uint64(1)

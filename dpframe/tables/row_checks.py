@@ -28,12 +28,12 @@ from dpframe.tables.table import Codes
 from dpframe.tables.types import is_list, is_text
 
 _CHUNK_ROWS = 1 << 14
-"""Rows whose records are encrypted at a time: they stay in the cache."""
+"""Number of rows whose records are encrypted at a time: they stay in the cache."""
 
 
 @dataclass(frozen=True)
 class RowChecks:
-    """Gives 128 bits for every row, shape (rows, 2).
+    """Function that computes 128 bits for every row, shape (rows, 2).
 
     ``key``: 32 secret bytes; ``plain``: columns that leave as they are, or decide which rows leave.
     """
@@ -42,7 +42,7 @@ class RowChecks:
     plain: tuple[str, ...] = ()
 
     def __call__(self, codes: Codes, rows: Rows, count: int, frame: Frame | None = None) -> U64:
-        """Return the checks of some rows, by their codes and addresses, and the frame that has the plain columns."""
+        """Return the checks of rows from their codes, their addresses, and the frame with the plain columns."""
         places = rows if isinstance(rows, np.ndarray) else np.arange(rows, rows + count, dtype=np.uint64)
         parts: dict[str, npt.NDArray[Any]] = {**codes}
         if frame is not None:
@@ -64,7 +64,7 @@ class RowChecks:
 
 
 def _split_blocks(columns: Sequence[npt.NDArray[Any]]) -> Iterator[U64]:
-    """Yield the blocks of records, of all rows at a time; the last one is filled up with zeros."""
+    """Yield the blocks of records, for all rows at a time; the last block is padded with zeros."""
     fields = [(str(i), column.dtype, column.shape[1:]) for i, column in enumerate(columns)]
     width = np.dtype(fields).itemsize
     padded_records = np.zeros((len(columns[0]), -(-width // BLOCK_BYTES) * 2), np.uint64)
@@ -76,7 +76,7 @@ def _split_blocks(columns: Sequence[npt.NDArray[Any]]) -> Iterator[U64]:
 
 
 def added(checks: U64) -> tuple[int, int]:
-    """Return the sum of checks, each half of it mod 2⁶⁴."""
+    """Return the sum of checks, each half modulo 2⁶⁴."""
     low, high = checks.sum(axis=0, dtype=np.uint64).tolist()
     return low, high
 
@@ -87,12 +87,12 @@ def sum_bytes(low: int, high: int) -> bytes:
 
 
 def values_of(frame: Frame, name: str) -> Any:
-    """Return the values of a column, as Arrow has them or as objects."""
+    """Return the values of a column, as an Arrow array or as objects."""
     return next(iter(frame.batches([name])))[name]
 
 
 def value_words(values: Any, key: bytes) -> U64:
-    """Return 128 bits for every value, shape (rows, 2): its own of a number or a time, else a keyed hash."""
+    """Return 128 bits for every value, shape (rows, 2): the bits of a number or time, else a keyed hash."""
     if isinstance(values, Entries):
         return _hash_entries(values.listed, key).take(values.codes, axis=0)
     if not isinstance(values, list):
@@ -116,13 +116,13 @@ def value_words(values: Any, key: bytes) -> U64:
 
 
 def _hash_entries(entries: Sequence[Any], key: bytes) -> U64:
-    """Return a keyed hash of every entry, and behind the last zeros for null."""
+    """Return a keyed hash of every entry, followed by zeros for null."""
     hashes = [blake2b(_to_text(entry).encode(), key=key, digest_size=16).digest() for entry in entries]
     return np.frombuffer(b"".join([*hashes, bytes(16)]), "<u8").reshape(-1, 2)
 
 
 def _to_objects(values: pa.Array) -> list[Any]:
-    """Return values as Python's; bytes that are no text, which other systems write, as surrogates."""
+    """Return values as Python objects; bytes that are not valid text become surrogates."""
     with contextlib.suppress(UnicodeDecodeError):
         return cast(list[Any], values.to_pylist())
     return [_escape_bytes(value) for value in values.cast(_to_bytes_type(values.type)).to_pylist()]

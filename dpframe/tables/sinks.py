@@ -78,10 +78,10 @@ class Sink:
 
     @contextmanager
     def publishing(self) -> Iterator[tuple[IO[bytes], Callable[[str], None]]]:
-        """Give the file to write, and what takes the release's description, if that goes to a file of its own.
+        """Yield the file to write, and a function that receives the release's description.
 
-        An older description is gone before the file has its name, and the new one comes after: at no time does one
-        describe another's rows.
+        An older description is removed before the file has its name, and the new description follows: no description
+        ever belongs to another release's rows.
         """
         descriptions: list[str] = []
         with self._without_older_plan() as withdraw, atomic(self.path) as file:
@@ -92,7 +92,7 @@ class Sink:
 
     @contextmanager
     def _without_older_plan(self) -> Iterator[Callable[[], None]]:
-        """Give what takes away an older release's plan; it is back if the block fails after that."""
+        """Yield a function that removes an older release's plan; a failure of the block restores the plan."""
         plan_path = sidecar(self.path)
         backup_path = plan_path.with_name(f".{plan_path.name}.old")
 
@@ -110,7 +110,7 @@ class Sink:
 
 
 def check_place(path: Path) -> Path:
-    """Return a path that may be written, or raise `FileError` if it is a folder, or in none for new files."""
+    """Return a path that may be written; raise `FileError` for folders and for paths outside a writable folder."""
     try:
         path.exists()
     except OSError as error:  # a name that is too long, a folder that may not be entered
@@ -130,7 +130,7 @@ def check_place(path: Path) -> Path:
 
 
 def check_target(path: Path, table: FileInput) -> Path:
-    """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
+    """Return a path that may be written; raise `FileError` for folders and for files of the input."""
     check_place(path)
     inputs = {file.resolve() for file, _ in table.files}
     is_in_source = Path(table.source).is_dir() and Path(table.source).resolve() in path.resolve().parents

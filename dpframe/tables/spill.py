@@ -23,7 +23,7 @@ from dpframe.tables.batches import Batch, joined, length
 from dpframe.tables.release import rank_halves
 
 _BLOCK_BYTES = 1 << 20
-"""Bytes that are encrypted at a time, in memory that is taken once."""
+"""Number of bytes that are encrypted at a time, in memory that is allocated once."""
 
 
 class HiddenFile:
@@ -43,7 +43,7 @@ class HiddenFile:
         self._file.close()
 
     def append(self, raw: memoryview) -> int:
-        """Write bytes; return where they begin."""
+        """Write bytes and return the offset of the first."""
         start = self._end
         self._end += len(raw)
         for offset in range(0, len(raw), len(self._block)):
@@ -55,7 +55,7 @@ class HiddenFile:
         return start
 
     def fetch_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
-        """Read what lies at an offset, decrypted, until ``out`` is full."""
+        """Read and decrypt bytes from an offset until ``out`` is full."""
         cipher, place = cipher_at(self._key, offset), 0
         block = np.empty(min(_BLOCK_BYTES, len(out)), dtype=np.uint8)
         while place < len(out):
@@ -66,7 +66,7 @@ class HiddenFile:
             place += count
 
     def append_table(self, table: pa.Table) -> tuple[int, int]:
-        """Write a table; return where it begins and how long it is."""
+        """Write a table and return its offset and length."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
@@ -88,11 +88,11 @@ BUCKET_ROWS = 1 << 19
 
 
 HELD_BYTES = 1 << 27
-"""Bytes of codes that are kept in memory before any go to disk."""
+"""Limit on the bytes of codes in memory; further codes go to disk."""
 
 
 class Spill:
-    """Released rows, parted into buckets by the top bits of their order word: in memory, and on disk what is too much.
+    """Released rows, split into buckets by the top bits of their order word, in memory and then on disk.
 
     The file is hidden: its rows are in input order, which the release must not reveal.
     """
@@ -112,7 +112,7 @@ class Spill:
         self._file.__exit__(None, None, None)
 
     def add(self, words: npt.NDArray[np.uint64], batch: Batch) -> None:
-        """Add rows with their order words; few at a time are gathered first."""
+        """Add rows with their order words; small batches are gathered first."""
         self._waiting.append({"": words, **batch})
         if sum(map(length, self._waiting)) >= SPILL_ROWS:
             self._flush()
@@ -122,7 +122,7 @@ class Spill:
         self._waiting = []
         words = batch[""][:, 1]
         bucket = words >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(words)
-        # By a radix: NumPy has one for numbers of a byte or two.
+        # NumPy sorts numbers of one or two bytes by radix.
         bucket_codes = bucket.astype(np.min_scalar_type(self.buckets - 1))
         edges = np.append(0, np.bincount(bucket_codes, minlength=self.buckets).cumsum())
         order = np.argsort(bucket_codes, kind="stable")
@@ -147,7 +147,7 @@ class Spill:
         self._stretches.append(_SpilledRows(memory_columns, start, edges, layout, parts))
 
     def read(self, bucket: int, *, words: bool = False) -> Batch:
-        """Return a bucket's rows, in the order of their words; these too on request, under the empty name."""
+        """Return a bucket's rows in the order of their words; with ``words``, the words have the empty name."""
         if self._waiting:
             self._flush()
         if not self._stretches:
@@ -169,7 +169,7 @@ class Spill:
         return batch
 
     def _read_parts(self, bucket: int) -> list[dict[str, npt.NDArray[Any]]]:
-        """Return a bucket's columns from every stretch, in the order in which their rows came."""
+        """Return a bucket's columns from every stretch, in the order of the input rows."""
         parts: list[dict[str, npt.NDArray[Any]]] = []
         for stretch in self._stretches:
             first_row, end_row = (int(edge) for edge in stretch.edges[bucket : bucket + 2])
@@ -184,7 +184,7 @@ class Spill:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How the columns of a bucket's rows follow one another: each whole, as NumPy takes records field by field."""
+    """Layout of the columns of a bucket's rows: column by column, as NumPy copies records field by field."""
 
     columns_of: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]
     """Name, type and further axes of each."""
@@ -222,7 +222,7 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _SpilledRows:
-    """A number of rows, parted into buckets: their columns, or where the spill file has them bucket by bucket."""
+    """Rows split into buckets: their columns in memory, or their offset in the spill file."""
 
     held: dict[str, npt.NDArray[Any]] | None
     start: int

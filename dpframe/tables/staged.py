@@ -1,4 +1,4 @@
-"""Tables that can be gone through once, or whose rows may have another order the next time, as files are read.
+"""Tables that can be read only once, or whose rows may change their order, read like files.
 
 A polars LazyFrame, a relation of DuckDB or any Arrow stream is read once, in batches, into a hidden file, and from
 there as often as a release goes through its rows. Memory holds a block of rows.
@@ -39,13 +39,13 @@ class StagedInput(FileInput):
 
     hidden: HiddenFile | None = field(default=None, repr=False, compare=False)
     blocks: tuple[dict[str, Place], ...] = field(default=(), repr=False, compare=False)
-    """Where the columns of each block lie."""
+    """Offset and length of the columns of each block."""
 
     @classmethod
     def of(cls, source: str, stream: Stream, hidden: HiddenFile) -> Self:
         """Read a stream to its end into a hidden file."""
         schema, tables = stream
-        wrap(schema.empty_table())  # whose column names are checked there
+        wrap(schema.empty_table())  # checks the column names
         blocks, rows = [], 0
         for table in _regroup_tables(tables, BATCH_ROWS):
             blocks.append({name: hidden.append_table(_encode_texts(table.select([name]))) for name in schema.names})
@@ -71,7 +71,7 @@ class StagedInput(FileInput):
             columns = {name: self._fetch_column(block[name], name).combine_chunks() for name in names}
             for name, column in columns.items():
                 stored_type = self.schema.field(name).type
-                # Entries of all parts may be more than the stream's own indices count.
+                # The union of all entries may overflow the stream's index type.
                 stored_column = column if has_dictionary(stored_type) else column.cast(stored_type)
                 columns[name] = stored_column if name in plain else as_coded(column)
             count = len(next(iter(columns.values()), ()))
@@ -85,12 +85,12 @@ class StagedInput(FileInput):
         return pa.concat_tables([schema.empty_table(), *(pa.table(batch, schema) for batch in batches)])
 
     def digest(self) -> bytes:
-        """Return what is public of the input: its columns, their types, and the number of rows."""
+        """Return the public facts of the input: its columns, their types, and the number of rows."""
         return repr(([(f.name, str(f.type)) for f in self.schema], self.n)).encode()
 
     @property
     def keyed_digest(self) -> Callable[[bytes], bytes]:
-        """A function that gives a digest of all values under a key, the same for any batches."""
+        """A function that computes a keyed digest of all values, independent of batches."""
         return self._keyed_digest
 
     def _keyed_digest(self, key: bytes) -> bytes:
@@ -104,7 +104,7 @@ class StagedInput(FileInput):
 
 
 def _regroup_tables(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield tables of so many rows, the last one of fewer."""
+    """Yield tables of ``rows`` rows; the last one may have fewer."""
     buffer: list[pa.Table] = []
     for table in tables:
         buffer.append(table)
@@ -117,7 +117,7 @@ def _regroup_tables(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]
 
 
 def _encode_texts(table: pa.Table) -> pa.Table:
-    """Return a column as it is kept: texts as dictionaries, as files give them."""
+    """Return a column in its stored form: texts as dictionaries, as from files."""
     column = as_arrow(table.column(0))
     column = column.dictionary_encode() if is_text(column.type) else column
     return pa.table([column], names=table.column_names)
@@ -173,7 +173,7 @@ def is_read_in_parts(source: Any) -> bool:
 
 @contextmanager
 def staged(source: Any, folder: Path) -> Iterator[FileInput]:
-    """Give a source as a table that can be read again and again: files as they are, streams in a hidden file."""
+    """Yield a source as a table that can be read repeatedly: files, or a stream in a hidden file."""
     stream = stream_of(source)
     if stream is None:
         yield open_input(source)
