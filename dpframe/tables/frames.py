@@ -398,7 +398,7 @@ class PandasFrame(Frame):
         """Yield all rows as one batch of Arrow arrays, and lists of objects for object columns."""
         yield {name: self._batch_values(name) for name in names}
 
-    def _to_record_batch(self, name: str) -> Any:
+    def _batch_values(self, name: str) -> Any:
         dtype: Any = self.frame[name].dtype
         if isinstance(dtype, pd.CategoricalDtype):
             entries = self._entries(name)
