@@ -33,6 +33,7 @@ def replaced(codes: npt.NDArray[Any], where: npt.NDArray[np.bool_], code: int) -
         part, out = codes[start : start + _PIECE_ROWS], result[start : start + _PIECE_ROWS]
         row_mask = bits[: len(part)]
         np.copyto(row_mask, where[start : start + _PIECE_ROWS])
+        # −1 has all bits set, so that negation turns 0 and 1 into masks of bits.
         np.negative(row_mask, out=row_mask)
         np.bitwise_xor(part, new_code, out=out)
         np.bitwise_and(out, row_mask, out=out)

@@ -1,7 +1,7 @@
 """Balls of vectors whose coordinates are whole numbers: packed in 64-bit words, and measured without rounding.
 
 A coordinate is one of 2^bits codes c and means the odd number u = 2c − U, U = 2^bits − 1, of −U…U: so every
-pattern of bits is a vector, and the grid is the same on both sides of 0. Norms are those of u, in integers: a vector
+pattern of bits is a vector, and the grid is symmetric around 0. Norms are those of u, in integers: a vector
 lies in the ball if its norm is at most the radius. Two neighbouring codes are one step apart, which is 2 in u.
 
 The radius is U, or a fraction of U if noise needs room: noisy vectors of the ball then stay on the grid.
@@ -188,6 +188,7 @@ class Ball:
         half_sizes = np.floor((np.abs(odd) * np.minimum(scale, 1.0)[:, None] - 1) / 2).astype(np.int64)
         clipped = np.where(odd < 0, -1, 1) * (2 * np.maximum(half_sizes, 0) + 1)
         long_rows = np.flatnonzero(self.measure(clipped) > self.limit)
+        # Each step shortens the largest coordinate by one grid step, so that the loop ends.
         while len(long_rows):
             largest = np.abs(clipped[long_rows]).argmax(axis=1)
             clipped[long_rows, largest] -= 2 * np.sign(clipped[long_rows, largest])

@@ -77,6 +77,7 @@ def decoded(array: pa.Array) -> pa.Array:
 def in_words(codes: Codes, last: int) -> bool:
     """Return whether rows of 64-bit words, lowest first, are numbers of at most ``last``."""
     is_below, is_equal = np.zeros(len(codes), dtype=np.bool_), np.ones(len(codes), dtype=np.bool_)
+    # From the highest word, as the first word that differs decides.
     for word in reversed(range(codes.shape[1])):
         last_word = np.uint64(last >> 64 * word & 0xFFFFFFFFFFFFFFFF)
         is_below |= is_equal & (codes[:, word] < last_word)

@@ -106,7 +106,9 @@ def leading_basis(gram: Floats, rank: int) -> tuple[Floats, Floats]:
     that V_r·Q is closest to cosines of the grid. V_r·Q is equal for every choice of V_r, and changes little with K, so
     that other machines can read a release.
     """
+    # Rounding may leave the kernel's matrix slightly asymmetric.
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+    # `eigh` returns eigenvalues in ascending order.
     values, vectors = values[::-1], vectors[:, ::-1]
     if values[rank - 1] < _MIN_RELATIVE_EIGENVALUE * values[0]:
         max_rank = int((values >= _MIN_RELATIVE_EIGENVALUE * values[0]).sum())

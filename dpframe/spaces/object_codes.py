@@ -66,6 +66,7 @@ def encode_objects(space: ObjectReader, values: Sequence[Any], lenient: bool) ->
     for start in range(0, len(values), _CHUNK_ROWS):
         for class_, places, objects in by_type(values[start : start + _CHUNK_ROWS]):
             rows, is_null = places + start, np.full(len(objects), class_ is type(None))
+            # NaN is null, and is found for all floats at once.
             if class_ is float:
                 is_null = np.isnan(objects.astype(np.float64))
             missing[rows[is_null]], is_unread[rows[is_null]] = True, False

@@ -92,6 +92,7 @@ class Subset(Space):
         except ParameterError as error:
             reason = str(error)
         if reason is not None:
+            # Raised outside of the except block, without the error about categories as context.
             raise ParameterError(reason.replace("categories", "items"))
         h = item_space.size
         if h > MOST_ITEMS:

@@ -219,6 +219,7 @@ class VectorSpace(Space):
                 if is_invalid.any():
                     raise ColumnError(rule, row=chunk.start + first_row(np.asarray(is_invalid.any(axis=1))))
             parts = self.parts(np.clip(chunk_rows, -_MAX_MAGNITUDE, _MAX_MAGNITUDE))
+            # Scaled by the largest coordinate, so that squares do not overflow.
             largest = np.maximum(np.abs(parts).max(axis=1), 1.0)
             scaled_parts = parts / largest[:, None]
             with np.errstate(divide="ignore"):

@@ -197,6 +197,7 @@ def _read_wholes(entries: pa.Array) -> pa.Array:
             _to_whole(text) if fits else None for text, fits in zip(entries.to_pylist(), is_long, strict=True)
         ]
         short_numbers = pc.coalesce(short_numbers, pa.array(long_numbers, pa.int64()))
+    # 2^63 − 1024 is the largest float below 2^63.
     ends = float(-(2**63)), float(2**63 - 1024)
     fraction_numbers = pc.round(_read_floats(_select_matches(entries, _ANY_NUMBER)), round_mode="half_to_even")
     clamped_numbers = pc.min_element_wise(

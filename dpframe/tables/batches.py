@@ -43,6 +43,7 @@ def joined(batches: list[Batch]) -> Batch:
     if len(batches) == 1:
         return dict(batches[0])
     columns = {}
+    # Every batch has the columns of the first one.
     for name, first in batches[0].items():
         parts = [batch[name] for batch in batches]
         if isinstance(first, np.ndarray):

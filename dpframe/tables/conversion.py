@@ -101,6 +101,7 @@ class Conversion:
     def _randomise(self, numbered_batch: tuple[int, dict[str, pa.Array]]) -> _RandomisedBatch:
         """Randomise a batch; the result depends only on the key, the batch and its first row's number."""
         first_row, batch = numbered_batch
+        # Codes do not depend on threads, so encoding needs no lock; only the counters below do.
         codes = {c.name: self._encode(c, batch[c.name], first_row) for c in self.plan.columns}
         with self.counting:
             self.tables.add(codes, first_row)
@@ -108,6 +109,7 @@ class Conversion:
         released.update((name, self.form.plain(name, batch[name])) for name in self.plan.passthrough)
         count, digest = length(batch), Digest(self.plan)
         words = order_words(self.plan, self.key, first_row, count) if self.plan.shuffle else None
+        # After randomisation: word r of the stream decides row r, whether the row is chosen or not.
         mask = self.selection.mask(first_row, count)
         if mask is not None:
             rows = np.flatnonzero(mask)

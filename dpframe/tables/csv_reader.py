@@ -1,4 +1,4 @@
-"""CSV in: text in columns, whose types are those of the spaces that are declared or found, and no guess.
+"""CSV in: columns of text, with the types of declared or inferred spaces, without guesses.
 
 Other readers take a column's type from its values, so that one row decides how every other is read. Here every column
 is text until its space is known; private inference counts its values with noise. A release has its plan in a

@@ -85,7 +85,7 @@ def attempt(path: Path, rule: str, work: Callable[[], T]) -> T:
 
 
 def paths_of(source: str | Path) -> list[File]:
-    """Return the files of a source in order, each with its Hive partition keys; `FileError` for what is no path."""
+    """Return the files of a source in order, each with its Hive partition keys; `FileError` for invalid paths."""
     try:
         return _find_files(source)
     except OSError as error:  # a name that is too long, a folder that may not be entered
@@ -301,7 +301,7 @@ class FileInput(Streamed):
     def batches(
         self, names: Sequence[str], rows: int = BATCH_ROWS, plain: Collection[str] = ()
     ) -> Iterator[dict[str, pa.Array]]:
-        """Yield up to ``rows`` rows of the files at a time, each as often as it is read; batches end where files do.
+        """Yield up to ``rows`` rows at a time, repeated by their counts; no batch spans two files.
 
         Strings, and those in lists, come as dictionaries, except the columns in ``plain``.
         """

@@ -106,7 +106,7 @@ class ReleaseInfo:
     ``rows`` is the number of rows of the table, if the released rows are a sample. ``measured`` means that the plan's
     inferred values were measured on this table. ``tables`` are the noisy counts of the plan's
     measures, in their order, or none: then only the rows are evidence. ``part`` is the part of a ledger's dataset whose
-    rows these are: the promise adds up to those of other parts only as far as no person is in two of them. ``left_out``
+    rows these are: the promise holds for all parts together only if no person is in two parts. ``left_out``
     are the plan's columns that the table no longer has, where `dpframe.write` stored some columns of a release: the
     digest is that of the others.
     """
@@ -234,6 +234,7 @@ def packed(tables: Sequence[MeasuredTable]) -> dict[str, Any]:
         if starts is not None
     }
     counts = np.concatenate([table.counts.ravel() for table in tables])
+    # Zigzag maps small negative counts to small numbers, so that high bytes are zeros.
     zigzag = ((counts << 1) ^ (counts >> 63)).astype("<i8")
     planes = np.ascontiguousarray(zigzag.view(np.uint8).reshape(-1, 8).T).tobytes()
     return {
@@ -322,6 +323,7 @@ def _decode_counts(blob: bytes, count: int) -> np.ndarray[Any, np.dtype[np.int64
     """Return the decompressed counts; None if their number is not ``count``."""
     reader = zlib.decompressobj()
     try:
+        # One byte more than necessary reveals data that is too long, without the whole of a zip bomb.
         planes = reader.decompress(blob, 8 * count + 1)
     except zlib.error:
         return None

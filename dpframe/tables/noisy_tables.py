@@ -140,6 +140,7 @@ def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
     if total == 0:
         return list(equal_starts(len(counts), min(most, len(counts))))
     spike_cells = [cell for cell, count in enumerate(counts) if count * most >= total * _SPIKE_BIN_SHARES]
+    # Fewer than half of the bins are spikes, as every gap around spikes needs a bin too.
     spike_cells = sorted(sorted(spike_cells, key=lambda cell: -counts[cell])[: (most - 1) // 2])
     gaps = [
         (low, high)

@@ -77,6 +77,7 @@ class _Runs:
     def order(self) -> Order:
         """The order of all rows so far."""
         weight = self.weight + math.lgamma(self.length + 1)
+        # A constant column is both ascending and descending, and its order reveals nothing.
         return Order(self.up != self.down, self.grouped, len(self.ended) + 1, weight)
 
 

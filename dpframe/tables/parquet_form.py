@@ -74,6 +74,7 @@ class ParquetForm:
     def writer(self, file: IO[bytes], compression: str) -> pq.ParquetWriter:
         """Return pyarrow's writer of `decoded` tables, one row group each; `metadata` replaces the stored schema."""
         options = self._options(compression)
+        # The stored schema has other types than readers shall see.
         return pq.ParquetWriter(file, self.schema, compression=compression, store_schema=False, **options)
 
     def _to_array(self, name: str, column: Any, type_: pa.DataType) -> pa.Array:

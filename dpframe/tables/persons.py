@@ -109,6 +109,7 @@ class PersonRows:
         self._tags.append(tags)
         self._positions.append(at)
         self._row_count += len(at)
+        # Twice the limit, so that the cost of sorting is shared by many rows.
         if self._row_count > 2 * most:
             persons, tags, at = self.candidates()
             self._persons, self._tags, self._positions, self._row_count = [persons], [tags], [at], len(at)
@@ -123,6 +124,7 @@ class PersonRows:
     def _rank_rows(self) -> tuple[npt.NDArray[Any], ...]:
         """Return persons, tags, positions, ranks within a person, and candidates per person, of the candidate rows."""
         persons, tags, positions = (np.concatenate(part) for part in (self._persons, self._tags, self._positions))
+        # The last key of `lexsort` is the first to sort by.
         order = np.lexsort((tags, persons[:, 1], persons[:, 0]))
         persons, tags, positions = persons[order], tags[order], positions[order]
         is_first_row = np.ones(len(positions), dtype=np.bool_)

@@ -31,7 +31,7 @@ def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, rows: Rows = 0) 
 
     Returns
     -------
-    Released codes by column, of the same dtypes.
+    Released codes by column, with the dtypes of ``codes``.
     """
     codes = plan.bound_rules.mended(codes)
     stream, first_row = Keystream(key, plan.digest).at(rows)
@@ -112,6 +112,7 @@ class Selection:
             high = self._words(start, min(_STRETCH_ROWS, count - start))[:, 1]
             tally += np.bincount((high >> _BUCKET_SHIFT_BITS).astype(np.int64), minlength=_BUCKETS)
         cumulative_counts = np.concatenate([[0], np.cumsum(tally)])
+        # The bucket with the last chosen row: fewer than ``sample`` rows lie before it.
         bucket = int(np.searchsorted(cumulative_counts, sample, side="left")) - 1
         bucket_words = []
         for start in range(0, count, _STRETCH_ROWS):
@@ -189,7 +190,8 @@ class Digest:
             self._sum = (self._sum + int(rows.sum(dtype=np.uint64))) % (1 << 64)
 
     def merge(self, other: Digest) -> None:
-        """Add the rows of another digest under the same plan."""
+        """Add the rows of another digest under an equal plan."""
+        # Both sums start at the plan's digest, which counts once.
         self._sum = (self._sum + other._sum - self._plan_sum) % (1 << 64)
         self.count += other.count
 
@@ -211,4 +213,5 @@ def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:
 def _mixing_factors(name: str, word: int) -> U64:
     """Return the shift and the factor that mix a word of a column's codes."""
     seed = hashlib.sha256(name.encode() + b"\0" * word).digest()
+    # An odd factor has an inverse modulo 2^64, so that different codes stay different.
     return np.frombuffer(seed, dtype="<u8")[:2] | np.uint64(1)

@@ -359,6 +359,7 @@ class Source:
     def _digest(self) -> str:
         """Return the digest, or raise `ColumnError`; digests of known content come from a cache."""
         content = None if isinstance(self._table, Streamed) else _hash_content(self._table, self._present_columns)
+        # Streamed tables and Python objects have no hash of content.
         if content is None:
             return self._compute_digest()
         key = self.plan.digest, content
@@ -367,6 +368,7 @@ class Source:
             try:
                 result = self._compute_digest()
             except ColumnError as error:
+                # A traceback would keep the table alive in the cache.
                 result = error.with_traceback(None)
             remember(_digests, key, result, KNOWN_DIGESTS)
         if isinstance(result, ColumnError):

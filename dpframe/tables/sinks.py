@@ -102,6 +102,7 @@ class Sink:
 
         try:
             yield withdraw
+        # Also for a keyboard interrupt: the older release is still in place and needs its plan.
         except BaseException:
             if backup_path.exists():
                 backup_path.replace(plan_path)

@@ -30,6 +30,7 @@ class HiddenFile:
     """A file in a folder that grows at its end, is read anywhere, and is gone when it is closed or the process ends."""
 
     def __init__(self, folder: Path) -> None:
+        # The key exists only in memory: after a crash the file's content cannot be read.
         self._key = secrets.token_bytes(32)
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (closed by __exit__)
         self._cipher = cipher_at(self._key, 0)
@@ -98,6 +99,7 @@ class Spill:
     """
 
     def __init__(self, folder: Path, bits: int) -> None:
+        # Bucket numbers have at most two bytes, which NumPy sorts by radix.
         self._bits = min(bits, 16)
         self.buckets = 1 << self._bits
         self._file = HiddenFile(folder)

@@ -153,6 +153,7 @@ def as_stored(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if not pa.types.is_time(type_):
         return array
     is_missing = np.asarray(array.is_null())
+    # Noise may leave the day, and Arrow does not check the range of times.
     ticks = np.clip(np.asarray(array.view(pa.int64()).fill_null(0)), 0, _TICKS_PER_DAY[type_.unit] - 1)
     tick_type = np.int32 if pa.types.is_time32(type_) else np.int64
     return pa.array(ticks.astype(tick_type), mask=is_missing if is_missing.any() else None).view(type_)
