@@ -1,10 +1,10 @@
 """Balls of vectors whose coordinates are whole numbers: packed in 64-bit words, and measured without rounding.
 
 A coordinate is one of 2^bits codes c and means the odd number u = 2c − U, U = 2^bits − 1, of −U…U: so every
-pattern of bits is a vector, and the grid is the same on both sides of 0. Norms are those of u, in integers: a vector
-lies in the ball where its norm is at most its radius. Two neighbouring codes are one step apart, which is 2 in u.
+pattern of bits is a vector, and the grid is symmetric around 0. Norms are those of u, in integers: a vector
+lies in the ball if its norm is at most the radius. Two neighbouring codes are one step apart, which is 2 in u.
 
-The radius is U, and a part of it where noise needs room: what is added to vectors of the ball then stays on the grid.
+The radius is U, or a fraction of U if noise needs room: noisy vectors of the ball then stay on the grid.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dpframe.errors import ParameterError, check_whole, is_one_of
 BITS = (2, 4, 8, 16)
 """Bits of a coordinate: whole coordinates fill a word."""
 
-_IN_MEMORY = {8: "<u1", 16: "<u2"}
-"""Types of the fields that are read as they lie, by their bits."""
+_MEMORY_TYPES = {8: "<u1", 16: "<u2"}
+"""Types of fields that are read directly from memory, by their bits."""
 
 NORMS = ("l1", "l2", "linf")
 
@@ -43,7 +43,7 @@ class Ball:
     """The vectors of odd whole numbers whose norm is at most (2^bits − 1)/room, rounded down.
 
     ``length``: number of coordinates, up to 4,096. ``bits``: bits of a coordinate: 2, 4, 8 or 16. ``norm``: ``"l1"``,
-    ``"l2"`` or ``"linf"``. ``room``: radii from 0 to the grid's ends: a power of two, 1 where vectors fill the grid.
+    ``"l2"`` or ``"linf"``. ``room``: radii from 0 to the grid's ends: a power of two, 1 if vectors fill the grid.
     """
 
     length: int
@@ -89,7 +89,7 @@ class Ball:
 
     @property
     def size(self) -> int:
-        """Number of codes of a vector, in the ball or not: noise heeds no ball."""
+        """Number of codes of a vector, in the ball or not: noise may leave the ball."""
         return 1 << self.bits * self.length
 
     @property
@@ -107,7 +107,7 @@ class Ball:
 
     @property
     def limit(self) -> int:
-        """Most that `measure` may be."""
+        """Largest value of `measure` in the ball."""
         return self.radius**2 if self.norm == "l2" else self.radius
 
     def measure(self, odd: Ints) -> Ints:
@@ -124,8 +124,8 @@ class Ball:
         """
         if self.norm == "linf":
             return self.length * self.radius
-        most = self.radius if self.norm == "l1" else math.isqrt(self.length * self.radius**2)
-        return most - (most - self.length) % 2
+        max_l1_norm = self.radius if self.norm == "l1" else math.isqrt(self.length * self.radius**2)
+        return max_l1_norm - (max_l1_norm - self.length) % 2
 
     @property
     def from_centre(self) -> int:
@@ -139,57 +139,58 @@ class Ball:
 
     @property
     def points(self) -> int:
-        """Number of vectors in a cube within the ball: of the ball's own there is no formula."""
+        """Number of vectors in a cube within the ball; the ball itself has no simple formula."""
         side = {"l1": self.radius // self.length, "l2": math.isqrt(self.limit // self.length), "linf": self.radius}
         return int((2 * ((side[self.norm] + 1) // 2)) ** self.length)
 
     def unpack(self, words: Words) -> Ints:
         """Return the codes of coordinates, shape (n, length), from rows of words."""
-        if self.bits in _IN_MEMORY:  # fields that memory has: words lie lowest first
-            whole = np.ascontiguousarray(words[:, : self.words], dtype="<u8")
-            return whole.view(_IN_MEMORY[self.bits])[:, : self.length].astype(np.int64)
-        each = 64 // self.bits
-        shifts = np.arange(each, dtype=np.uint64) * np.uint64(self.bits)
+        if self.bits in _MEMORY_TYPES:  # memory has these fields: the lowest word comes first
+            row_words = np.ascontiguousarray(words[:, : self.words], dtype="<u8")
+            return row_words.view(_MEMORY_TYPES[self.bits])[:, : self.length].astype(np.int64)
+        fields_per_word = 64 // self.bits
+        shifts = np.arange(fields_per_word, dtype=np.uint64) * np.uint64(self.bits)
         fields = words[:, : self.words].astype(np.uint64)[:, :, None] >> shifts & np.uint64(self.last)
-        return fields.reshape(len(words), self.words * each)[:, : self.length].astype(np.int64)
+        return fields.reshape(len(words), self.words * fields_per_word)[:, : self.length].astype(np.int64)
 
     def pack(self, fields: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
         """Return rows of words from the codes of coordinates."""
-        each = 64 // self.bits
-        if self.bits in _IN_MEMORY:
-            narrow = np.zeros((len(fields), self.words * each), dtype=_IN_MEMORY[self.bits])
-            narrow[:, : self.length] = fields
-            return narrow.view("<u8").astype(np.uint64, copy=False)
-        wide = np.zeros((len(fields), self.words * each), dtype=np.uint64)
-        wide[:, : self.length] = fields
-        shifts = np.arange(each, dtype=np.uint64) * np.uint64(self.bits)
-        shifted = wide.reshape(len(fields), self.words, each) << shifts
-        return np.asarray(np.bitwise_or.reduce(shifted, axis=2))
+        fields_per_word = 64 // self.bits
+        if self.bits in _MEMORY_TYPES:
+            word_fields = np.zeros((len(fields), self.words * fields_per_word), dtype=_MEMORY_TYPES[self.bits])
+            word_fields[:, : self.length] = fields
+            return word_fields.view("<u8").astype(np.uint64, copy=False)
+        padded_fields = np.zeros((len(fields), self.words * fields_per_word), dtype=np.uint64)
+        padded_fields[:, : self.length] = fields
+        shifts = np.arange(fields_per_word, dtype=np.uint64) * np.uint64(self.bits)
+        shifted_fields = padded_fields.reshape(len(fields), self.words, fields_per_word) << shifts
+        return np.asarray(np.bitwise_or.reduce(shifted_fields, axis=2))
 
     def odd(self, fields: Ints) -> Ints:
         """Return u of the codes of coordinates."""
         return 2 * fields - self.last
 
     def within(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        """Return rows of words in which every vector lies in the ball: those that did are as they were."""
+        """Return rows of words with every vector clipped to the ball; vectors in the ball are unchanged."""
         odd = self.odd(self.unpack(words))
-        outside = np.flatnonzero(self.measure(odd) > self.limit)
-        if not len(outside):
+        outside_rows = np.flatnonzero(self.measure(odd) > self.limit)
+        if not len(outside_rows):
             return words
-        kept = words.copy()
-        kept[outside] = self.pack((self.shrunk(odd[outside]) + self.last) // 2)
-        return kept
+        clipped_words = words.copy()
+        clipped_words[outside_rows] = self.pack((self.shrunk(odd[outside_rows]) + self.last) // 2)
+        return clipped_words
 
     def shrunk(self, odd: Ints) -> Ints:
-        """Return vectors outside the ball drawn to 0 until their integer norm is within it."""
+        """Return vectors outside the ball, shrunk toward 0 until their integer norm is within the radius."""
         size = self.measure(odd).astype(np.float64)
         scale = self.radius / (np.sqrt(size) if self.norm == "l2" else size)
-        # Odd numbers toward 0, and ±1 where none is left: a norm may still be too large by those.
-        shorter = np.floor((np.abs(odd) * np.minimum(scale, 1.0)[:, None] - 1) / 2).astype(np.int64)
-        found = np.where(odd < 0, -1, 1) * (2 * np.maximum(shorter, 0) + 1)
-        left = np.flatnonzero(self.measure(found) > self.limit)
-        while len(left):
-            largest = np.abs(found[left]).argmax(axis=1)
-            found[left, largest] -= 2 * np.sign(found[left, largest])
-            left = left[self.measure(found[left]) > self.limit]
-        return np.asarray(found)
+        # Round to odd numbers toward 0, but not below ±1, which may leave a norm too large.
+        half_sizes = np.floor((np.abs(odd) * np.minimum(scale, 1.0)[:, None] - 1) / 2).astype(np.int64)
+        clipped = np.where(odd < 0, -1, 1) * (2 * np.maximum(half_sizes, 0) + 1)
+        long_rows = np.flatnonzero(self.measure(clipped) > self.limit)
+        # Each step shortens the largest coordinate by one grid step, so that the loop ends.
+        while len(long_rows):
+            largest = np.abs(clipped[long_rows]).argmax(axis=1)
+            clipped[long_rows, largest] -= 2 * np.sign(clipped[long_rows, largest])
+            long_rows = long_rows[self.measure(clipped[long_rows]) > self.limit]
+        return np.asarray(clipped)

@@ -1,4 +1,4 @@
-"""What every space states, what follows from it, and the tag registry."""
+"""The base class of spaces, helpers for codes, and the registry of tags."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Codes = npt.NDArray[np.unsignedinteger]
 Mask = npt.NDArray[np.bool_] | None
 
 LARGEST_GRID = (1 << 32) - 1
-"""Most steps a grid may have."""
+"""Limit on the steps of a grid."""
 
 SPACES: dict[str, type[Space]] = {}
 """Every space by its tag."""
@@ -40,7 +40,7 @@ LISTED = {
     "min_distance",
     "size",
 }
-"""What ``dir`` and Tab show of a space in addition to its fields."""
+"""Attributes that ``dir`` and Tab show in addition to a space's fields."""
 
 S = TypeVar("S", bound="type[Space]")
 
@@ -52,21 +52,21 @@ def register(cls: S) -> S:
 
 
 def missing_of(array: pa.Array) -> Mask:
-    """Return where an Arrow array is null, or None where it nowhere is."""
+    """Return a mask of an array's nulls; None if there are none."""
     if array.null_count == 0:
         return None
     bitmap = array.buffers()[0]
     if bitmap is None:
         return np.asarray(pc.is_null(array))
     # From the bits themselves: Arrow hands booleans to NumPy one by one.
-    first, last = array.offset, array.offset + len(array)
-    bits = np.frombuffer(bitmap, dtype=np.uint8)[first // 8 : -(-last // 8)]
-    present = np.unpackbits(bits, bitorder="little")[first % 8 : first % 8 + len(array)]
+    start, stop = array.offset, array.offset + len(array)
+    bits = np.frombuffer(bitmap, dtype=np.uint8)[start // 8 : -(-stop // 8)]
+    present = np.unpackbits(bits, bitorder="little")[start % 8 : start % 8 + len(array)]
     return np.logical_not(present.view(np.bool_))
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """Return the values that a dictionary's indices mean; other arrays as they are."""
+    """Return the values of a dictionary's rows; other arrays unchanged."""
     if not pa.types.is_dictionary(array.type):
         return array
     if pa.types.is_string_view(array.type.value_type):  # whose rows Arrow cannot take
@@ -76,16 +76,17 @@ def decoded(array: pa.Array) -> pa.Array:
 
 def in_words(codes: Codes, last: int) -> bool:
     """Return whether rows of 64-bit words, lowest first, are numbers of at most ``last``."""
-    below, equal = np.zeros(len(codes), dtype=np.bool_), np.ones(len(codes), dtype=np.bool_)
+    is_below, is_equal = np.zeros(len(codes), dtype=np.bool_), np.ones(len(codes), dtype=np.bool_)
+    # From the highest word, as the first word that differs decides.
     for word in reversed(range(codes.shape[1])):
-        most = np.uint64(last >> 64 * word & 0xFFFFFFFFFFFFFFFF)
-        below |= equal & (codes[:, word] < most)
-        equal &= codes[:, word] == most
-    return bool((below | equal).all()) and not last >> 64 * codes.shape[1]
+        last_word = np.uint64(last >> 64 * word & 0xFFFFFFFFFFFFFFFF)
+        is_below |= is_equal & (codes[:, word] < last_word)
+        is_equal &= codes[:, word] == last_word
+    return bool((is_below | is_equal).all()) and not last >> 64 * codes.shape[1]
 
 
 def first_row(mask: npt.NDArray[np.bool_]) -> int:
-    """Return the first position that is true."""
+    """Return the position of the first true value."""
     return int(np.argmax(mask))
 
 
@@ -98,12 +99,12 @@ def numbers_of(space: Space, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]
 
 def line_of(space: Space) -> tuple[float, float]:
     """Return the number of code 0 and the distance between neighbouring codes' numbers."""
-    first, second = numbers_of(space, np.array([0, 1]))
-    return float(first), float(second - first)
+    start, next_number = numbers_of(space, np.array([0, 1]))
+    return float(start), float(next_number - start)
 
 
 def forwarded(path: str) -> Any:
-    """Return a property that is an attribute of a part, such as that of ``"inner.unit"``."""
+    """Return a property that reads an attribute by a path, such as ``"inner.unit"``."""
     return property(attrgetter(path))
 
 
@@ -114,8 +115,7 @@ class Space(ABC):
     difference"`` (of sets), ``"vector"`` (a norm's), or one of the latter three with ``"nullable "`` before it; it
     decides which mechanisms there are.
 
-    Codes are integers. Where they are too long for a machine word, arrays hold them as rows of ``code_words``
-    64-bit words, lowest first.
+    Codes are integers. Codes beyond a machine word are rows of ``code_words`` 64-bit words in arrays, lowest first.
     """
 
     tag: ClassVar[str]
@@ -141,10 +141,10 @@ class Space(ABC):
     """Whether values are vectors."""
 
     noun: ClassVar[str] = "sets"
-    """What values whose codes are words are, in the plural."""
+    """Plural noun for values whose codes are words."""
 
     instead: ClassVar[str] = "support (with by=…), cooccurrence or set_sizes"
-    """The estimates that there are of such values, which are neither numbers nor listed."""
+    """Estimates for values that are neither numbers nor listed."""
 
     is_time: ClassVar[bool] = False
     """Whether values are times, whose numbers count steps from the lower bound."""
@@ -155,10 +155,10 @@ class Space(ABC):
         return range(0)
 
     def __dir__(self) -> list[str]:
-        """Fields and what a user of a space asks it for; what the library asks it for is not listed."""
+        """Fields and attributes for users; attributes for the library are not listed."""
         names = super().__dir__()
-        declared = {field.name for field in fields(cast(Any, self))}
-        return [name for name in names if name.startswith("_") or name in declared or name in LISTED]
+        field_names = {field.name for field in fields(cast(Any, self))}
+        return [name for name in names if name.startswith("_") or name in field_names or name in LISTED]
 
     @property
     @abstractmethod
@@ -172,17 +172,17 @@ class Space(ABC):
 
     @property
     def mechanism(self) -> str:
-        """Tag of the mechanism that the space has unless another is asked for."""
+        """Tag of the space's default mechanism."""
         return self.MECHANISMS[self.metric]
 
     @property
     def inner_space(self) -> Space:
-        """The space of the values that are no null."""
+        """The space of the values without null."""
         return self
 
     @property
     def values(self) -> int:
-        """Number of codes but null's."""
+        """Number of codes without null."""
         return self.size - self.has_null
 
     @property
@@ -196,21 +196,21 @@ class Space(ABC):
         return not self.code_words and self.numbers(np.zeros(1, dtype=np.int64)) is not None
 
     def in_decimals(self, precision: int, scale: int) -> Space:
-        """Return the space with values that a decimal of so many digits holds, so many behind the point."""
+        """Return the space with the values of decimals of this precision and scale."""
         return self
 
     def in_durations(self) -> Space:
-        """Return the space with times of day as durations, as columns of a type are coded."""
+        """Return the space with times of day as durations, the form in which they are coded."""
         return self
 
     @property
     def is_listed(self) -> bool:
-        """Whether the space is a list of values, rather than a grid: each has a name of its own."""
+        """Whether the space is a list of named values, not a grid."""
         return self.metric == "discrete"
 
     @property
     def contents(self) -> str:
-        """What a column may hold, to read."""
+        """Allowed values of a column, as text."""
         return repr(self)
 
     @property
@@ -220,7 +220,7 @@ class Space(ABC):
 
     @property
     def unit(self) -> str:
-        """Unit of distances, where the space knows it."""
+        """Unit of distances, if the space has one."""
         return ""
 
     @property
@@ -235,12 +235,12 @@ class Space(ABC):
 
     @property
     def fixed_point(self) -> int:
-        """Code that ``nulls="impute"`` gives to nulls: public, and the same for every table."""
+        """Code that ``nulls="impute"`` gives to nulls: public, and equal for every table."""
         return (self.size - 1) // 2 if self.metric == "line" else 0
 
     @property
     def null_counts_as(self) -> str:
-        """That code in words; none where it stands for values that are not told apart."""
+        """The fixed point in words; empty if it also has other values."""
         if self.holds_sets:
             return "the empty set"
         if self.is_listed:
@@ -250,7 +250,7 @@ class Space(ABC):
     @property
     @abstractmethod
     def natural_type(self) -> pa.DataType:
-        """Arrow type of decoded values when none is asked for."""
+        """Default Arrow type of decoded values."""
 
     @abstractmethod
     def check_type(self, type_: pa.DataType) -> None:
@@ -258,7 +258,7 @@ class Space(ABC):
 
     @abstractmethod
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
-        """Return codes (any valid code where null) and where values are missing.
+        """Return codes (any valid code for null) and a mask of nulls.
 
         ``lenient`` clamps infinities instead of refusing them.
         """
@@ -267,27 +267,27 @@ class Space(ABC):
     def _object_code(self, value: Any, lenient: bool) -> int:
         """Return the code of one Python object that is not null, independently of its neighbours.
 
-        It is the code that `_encode` gives the value in an array of its type; `ColumnError` if it has none.
+        The code equals the result of `_encode` for an array with the value; `ColumnError` if there is none.
         """
 
     def _encode_objects(self, values: Sequence[Any], lenient: bool) -> tuple[Codes, Mask]:
-        """Do as `_encode` for values without a common type."""
+        """Return codes and a mask of nulls for values without a common type; see `_encode`."""
         return encode_objects(self, values, lenient)
 
     def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, npt.NDArray[np.bool_]] | None:
-        """Return the codes of objects of one class, none of them null, all at once; None where the class is not plain.
+        """Return the codes of non-null objects of one class in bulk; None if the class is not plain.
 
-        The second array says which objects these codes are of. They are those of `_object_code`; what is left out is
-        read by that.
+        The second array is a mask of the coded objects. Codes equal the results of `_object_code`, which reads the
+        other objects.
         """
         return None
 
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
         """Return the value of every code as a Python object; ``codes`` are valid under ``missing`` too."""
         with uncollected():
-            listed = self._decode(codes, self.object_type, missing).to_pylist()
-        # One by one: of lists of one length NumPy would make a table.
-        return np.fromiter(listed, dtype=object, count=len(codes))
+            values = self._decode(codes, self.object_type, missing).to_pylist()
+        # One by one: NumPy converts lists of equal length to a table.
+        return np.fromiter(values, dtype=object, count=len(codes))
 
     @abstractmethod
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
@@ -299,12 +299,12 @@ class Space(ABC):
 
     @property
     def object_type(self) -> pa.DataType:
-        """Arrow type that objects are read as where none of them may be refused."""
-        natural = self.natural_type
-        return natural.value_type if pa.types.is_dictionary(natural) else natural
+        """Arrow type for reading objects if no object may raise an error."""
+        type_ = self.natural_type
+        return type_.value_type if pa.types.is_dictionary(type_) else type_
 
     def _known(self, array: pa.Array) -> pa.Array:
-        """Return an array of `object_type`, null where the space has no code for a value."""
+        """Return an array with null in place of values without a code."""
         return array
 
     def encode(self, values: Any, *, nulls: str = "error", tolerant: bool = False) -> Codes:
@@ -318,8 +318,7 @@ class Space(ABC):
         nulls
             ``"error"``, or ``"impute"``: nulls become the space's fixed point and infinities clamp.
         tolerant
-            Whether what the space cannot hold, an object or a value outside a list, counts as null instead of being
-            refused, and infinities clamp.
+            Whether values outside the space count as null instead of raising an error, and infinities clamp.
 
         Returns
         -------
@@ -370,18 +369,18 @@ class Space(ABC):
         return self._objects(self._checked_codes(codes), None)
 
     def _checked_codes(self, codes: Any) -> Codes:
-        """Return valid codes as `encode` gives them, or raise `ParameterError`."""
+        """Return valid codes in the type of `encode`, or raise `ParameterError`."""
         if self.code_words:
-            wrong = ParameterError(
+            code_error = ParameterError(
                 f"codes must be integers below 2^{self.size.bit_length() - 1}, or rows of {self.code_words} words"
             )
             if not isinstance(codes, np.ndarray) or codes.ndim == 1:
-                listed: list[Any] = list(codes) if isinstance(codes, Iterable) else [None]
-                if not all(isinstance(code, int | np.integer) and 0 <= code < self.size for code in listed):
-                    raise wrong
-                return self.code_array([int(code) for code in listed])
+                code_list: list[Any] = list(codes) if isinstance(codes, Iterable) else [None]
+                if not all(isinstance(code, int | np.integer) and 0 <= code < self.size for code in code_list):
+                    raise code_error
+                return self.code_array([int(code) for code in code_list])
             if codes.dtype != np.uint64 or codes.shape[1:] != (self.code_words,) or not in_words(codes, self.size - 1):
-                raise wrong
+                raise code_error
             return codes
         array = np.asarray(codes)
         if array.ndim != 1:
@@ -392,35 +391,35 @@ class Space(ABC):
 
     @property
     def code_words(self) -> int:
-        """Number of 64-bit words in the code of a row, 0 where it is one integer."""
+        """Number of 64-bit words in the code of a row, 0 for a single integer."""
         return 0
 
     def code_array(self, codes: Sequence[int]) -> Codes:
-        """Return codes given as Python integers as an array, as `encode` gives them."""
+        """Return an array of codes in the type of `encode`, from Python integers."""
         if not self.code_words:
             return np.array(codes, dtype=self.code_type)
-        raw = b"".join(code.to_bytes(8 * self.code_words, "little") for code in codes)
-        return np.frombuffer(bytearray(raw), dtype="<u8").reshape(len(codes), self.code_words)
+        code_bytes = b"".join(code.to_bytes(8 * self.code_words, "little") for code in codes)
+        return np.frombuffer(bytearray(code_bytes), dtype="<u8").reshape(len(codes), self.code_words)
 
     def code_list(self, codes: Codes) -> list[int]:
         """Return an array of codes as Python integers."""
         if self.code_words:
             return [int.from_bytes(row.astype("<u8").tobytes(), "little") for row in codes]
-        listed: list[int] = codes.tolist()
-        return listed
+        integers: list[int] = codes.tolist()
+        return integers
 
     @property
     def released(self) -> Space:
-        """The space by which released values are read: this one, without rules that noise may break."""
+        """The space of released values: this space without rules that noise may violate."""
         return self
 
     def widened(self, steps: int) -> Space:
-        """Return the grid that goes so many steps beyond both bounds."""
+        """Return the grid extended by ``steps`` steps beyond both bounds."""
         raise ParameterError(f"space {self.tag} has no values beyond its ends")
 
     @property
     def points(self) -> int:
-        """Number of values: of codes, unless some are no values but may be released."""
+        """Number of values: all codes, except codes that only noise can give."""
         return self.size
 
     @property
@@ -449,7 +448,7 @@ class Space(ABC):
         return float(x != y) if self.metric == "discrete" else abs(x - y) * self.step
 
     def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-        """Return the numeric value of codes, evenly spaced, or None where values are no such numbers."""
+        """Return the evenly spaced numbers of codes; None if values are no such numbers."""
         return None
 
     def instants(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
@@ -466,12 +465,12 @@ class Space(ABC):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Space:
-        """Read the fields back."""
+        """Return the space from its JSON fields."""
         return from_object(cls, data, f"space {cls.tag}")
 
 
 def space_from_json(data: Mapping[str, Any]) -> Space:
-    """Read a space back from `Space.to_json`; an unknown tag or field is refused with `PlanError`."""
+    """Return a space from the object of `Space.to_json`; `PlanError` for an unknown tag or field."""
     tag = data.get("space")
     if not isinstance(tag, str) or tag not in SPACES:
         raise PlanError(f"unknown space tag; this version knows {', '.join(sorted(SPACES))}")

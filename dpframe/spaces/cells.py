@@ -1,4 +1,4 @@
-"""In how many cells a column is counted, and how far a row can move what is counted of it: functions of its space."""
+"""Number of cells in which a column is counted, and the effect of one row on its counts, by space."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpframe.spaces import Space
 from dpframe.spaces.ball import Ball
 
 FEW_VALUES = 32
-"""Numeric columns of no more values are shown value by value."""
+"""Limit on the values of numeric columns that are shown value by value."""
 
 
 def has_few_values(space: Space) -> bool:
@@ -25,19 +25,19 @@ def item_count(space: Space) -> int:
 
 
 def largest_set(space: Space) -> int:
-    """Return the most items that a set of a space holds."""
+    """Return the largest number of items in a set of a space."""
     sets: Any = space.inner_space
     return int(sets.most)
 
 
-_EVERY_SIZE = 16
+_LARGEST_SINGLE_SIZE = 16
 """Largest size of a set that has a cell of its own."""
 
 
 def size_starts(space: Space) -> tuple[int, ...]:
-    """Return the least size of each cell in which sets are counted by their size: above 16 each is a quarter longer."""
-    starts = list(range(min(_EVERY_SIZE, largest_set(space)) + 1))
-    start = _EVERY_SIZE + 1
+    """Return the smallest set size of each cell; above 16 items each cell is a quarter longer."""
+    starts = list(range(min(_LARGEST_SINGLE_SIZE, largest_set(space)) + 1))
+    start = _LARGEST_SINGLE_SIZE + 1
     while start <= largest_set(space):
         starts.append(start)
         start = -(-start * 5 // 4)
@@ -46,9 +46,9 @@ def size_starts(space: Space) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def pairs_moved(count: int, most: int) -> int:
-    """Return how many pairs of ``count`` items two sets of at most ``most`` items differ in, at the most.
+    """Return the largest number of item pairs in which two sets of at most ``most`` of ``count`` items differ.
 
-    Sets of a and b items have at least a + b − count in common, and pairs of these are in both.
+    Sets of a and b items share at least a + b − count items, and all pairs of shared items.
     """
     most = min(most, count)
     if 2 * most <= count:
@@ -77,5 +77,5 @@ def cell_count(space: Space, most: int) -> int:
 
 
 def equal_starts(values: int, cells: int) -> tuple[int, ...]:
-    """Return the first code of each of some cells of equal width, about, of so many codes."""
+    """Return the first code of each of ``cells`` cells of about equal width, for ``values`` codes."""
     return tuple(-(-cell * values // cells) for cell in range(cells))

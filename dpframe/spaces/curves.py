@@ -31,13 +31,13 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
 }
 """Kernels of `sklearn.gaussian_process.kernels` that a plan can name, and their parameters."""
 
-_SMALLEST = 1e-8
-"""Least eigenvalue, in parts of the largest, of a function that exceeds rounding."""
+_MIN_RELATIVE_EIGENVALUE = 1e-8
+"""Threshold on an eigenvalue, relative to the largest, above which its function exceeds rounding."""
 
-_APART = 1e-6
-"""Least relative gap between the last eigenvalue that is kept and the next."""
+_MIN_RELATIVE_GAP = 1e-6
+"""Threshold on the relative gap between the eigenvalue at ``rank`` and the next."""
 
-_LEAST_ANGLE = 1e-3
+_MIN_ANGLE_COSINE = 1e-3
 
 _EXAMPLE = 'e.g. RBF(4.0) of sklearn.gaussian_process.kernels, or {"name": "RBF", "length_scale": 4.0}'
 
@@ -55,32 +55,32 @@ class Kernel:
 
     @classmethod
     def of(cls, given: Any) -> Kernel:
-        """Read a kernel of scikit-learn's, or its name and parameters; `ParameterError` for others."""
+        """Return a kernel from scikit-learn's object, or from a name and parameters; `ParameterError` for others."""
         if isinstance(given, Kernel):
             return given
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if isinstance(given, Mapping):
-            found = dict(given)
+            fields = dict(given)
         elif hasattr(given, "get_params"):
-            found = {"name": type(given).__name__, **given.get_params()}
-        name = str(found.get("name"))
+            fields = {"name": type(given).__name__, **given.get_params()}
+        name = str(fields.get("name"))
         if name not in KERNELS:
             raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, {_EXAMPLE}")
-        own = {key: value for key, value in found.items() if key != "name" and not key.endswith("_bounds")}
-        if set(own) != set(KERNELS[name]) or not all(_is_positive(value) for value in own.values()):
+        parameters = {key: value for key, value in fields.items() if key != "name" and not key.endswith("_bounds")}
+        if set(parameters) != set(KERNELS[name]) or not all(_is_positive(value) for value in parameters.values()):
             raise ParameterError(f"kernel {name} has the numbers {', '.join(KERNELS[name])}, each above 0")
-        return cls(name, tuple(float(own[key]) for key in KERNELS[name]))
+        return cls(name, tuple(float(parameters[key]) for key in KERNELS[name]))
 
     def to_json(self) -> dict[str, Any]:
         """Return name and parameters as a JSON object."""
         return {"name": self.name, **dict(zip(KERNELS[self.name], self.parameters, strict=True))}
 
     def gram(self, points: Floats, grid: Floats) -> Floats:
-        """Return the kernel between points and those of a grid, shape (points, grid)."""
-        from sklearn.gaussian_process import kernels  # imported late: it costs more than all the rest
+        """Return the kernel between points and grid points, shape (points, grid)."""
+        from sklearn.gaussian_process import kernels  # imported late: the import is slower than everything else here
 
-        made = getattr(kernels, self.name)(**dict(zip(KERNELS[self.name], self.parameters, strict=True)))
-        return np.asarray(made(points[:, None], grid[:, None]), dtype=np.float64)
+        kernel = getattr(kernels, self.name)(**dict(zip(KERNELS[self.name], self.parameters, strict=True)))
+        return np.asarray(kernel(points[:, None], grid[:, None]), dtype=np.float64)
 
 
 def _is_positive(value: Any) -> bool:
@@ -101,33 +101,35 @@ def leading_basis(gram: Floats, rank: int) -> tuple[Floats, Floats]:
 
     Notes
     -----
-    With K = VΛVᵀ of the grid, F = V_r·Λ_r^½·Q and W = Qᵀ·Λ_r^-½·V_rᵀ. Eigenvectors are only known up to their signs,
-    and to rotations where eigenvalues are equal, as a library chooses; the norm does not change with the rotation Q,
-    which is chosen so that V_r·Q is as near to cosines of the grid as can be (a polar decomposition). That is the same
-    for every choice of V_r, and changes little where K does: a release is read by other machines.
+    With K = VΛVᵀ of the grid, F = V_r·Λ_r^½·Q and W = Qᵀ·Λ_r^-½·V_rᵀ. Libraries choose the signs of eigenvectors, and
+    rotations of equal eigenvalues. The norm does not change with the rotation Q. A polar decomposition chooses Q so
+    that V_r·Q is closest to cosines of the grid. V_r·Q is equal for every choice of V_r, and changes little with K, so
+    that other machines can read a release.
     """
+    # Rounding may leave the kernel's matrix slightly asymmetric.
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+    # `eigh` returns eigenvalues in ascending order.
     values, vectors = values[::-1], vectors[:, ::-1]
-    if values[rank - 1] < _SMALLEST * values[0]:
-        most = int((values >= _SMALLEST * values[0]).sum())
-        raise ParameterError(f"rank={rank} is more than the kernel has on this grid; take at most {most}")
-    if rank < len(values) and values[rank - 1] - values[rank] < _APART * values[rank - 1]:
+    if values[rank - 1] < _MIN_RELATIVE_EIGENVALUE * values[0]:
+        max_rank = int((values >= _MIN_RELATIVE_EIGENVALUE * values[0]).sum())
+        raise ParameterError(f"rank={rank} is more than the kernel has on this grid; take at most {max_rank}")
+    if rank < len(values) and values[rank - 1] - values[rank] < _MIN_RELATIVE_GAP * values[rank - 1]:
         raise ParameterError(f"rank={rank} parts functions of one weight in the kernel; take {rank - 1} or {rank + 1}")
-    scale, kept = np.sqrt(values[:rank]), vectors[:, :rank]
+    scale, leading_vectors = np.sqrt(values[:rank]), vectors[:, :rank]
     places = (np.arange(len(gram)) + 0.5) / len(gram)
     cosines = np.cos(np.pi * np.outer(places, np.arange(rank)))
-    left, angles, right = np.linalg.svd(kept.T @ (cosines / np.linalg.norm(cosines, axis=0)))
-    if angles.min() < _LEAST_ANGLE:
+    left_vectors, angles, right_vectors = np.linalg.svd(leading_vectors.T @ (cosines / np.linalg.norm(cosines, axis=0)))
+    if angles.min() < _MIN_ANGLE_COSINE:
         raise ParameterError(
             f"rank={rank} functions of this kernel have no basis that is safe to name; change rank by 1"
         )
-    turn = left @ right
-    return kept * scale @ turn, turn.T @ (kept / scale).T
+    rotation = left_vectors @ right_vectors
+    return leading_vectors * scale @ rotation, rotation.T @ (leading_vectors / scale).T
 
 
 MOST_POINTS = 4_096
 
-_SINGLE = 2.0**-24
+_FLOAT32_ROUNDING = 2.0**-24
 """Relative rounding of a float of 32 bits."""
 
 
@@ -137,10 +139,10 @@ class Curve(BoundedVectors):
     """Functions on a grid of points whose norm in a kernel's space is at most ``bound``; their distance is that norm.
 
     A curve is replaced by its projection on the kernel's ``rank`` leading eigenfunctions. In an orthonormal basis of
-    these its coefficients are a `Vector` in an ℓ2 ball: longer ones are drawn to the ball, rounded to its grid and
-    randomised coordinate by coordinate. Released are functions on the grid again, the same linear map of the released
-    coefficients. Estimates are of the curves as they are held, projected and clipped: choose a rank whose functions
-    hold what matters. The rows' noise is in proportion to its root; that of measured sums hardly grows.
+    these functions its coefficients are a `Vector` in an ℓ2 ball: longer vectors are shrunk to the ball, rounded to its
+    grid and randomised coordinate by coordinate. The release has functions on the grid, a linear map of the released
+    coefficients. Estimates describe the projected and clipped curves: choose a rank whose functions represent the
+    relevant shapes. The noise of rows grows with √rank; the noise of measured sums hardly grows.
 
     Parameters
     ----------
@@ -195,23 +197,23 @@ class Curve(BoundedVectors):
         object.__setattr__(self, "grid", _check_grid(self.grid))
         object.__setattr__(self, "bound", check_bound(self.bound))
         object.__setattr__(self, "kernel", Kernel.of(self.kernel))
-        most, remedy = len(self.grid), ", the number of points of the grid"
-        object.__setattr__(self, "rank", check_whole(self.rank, "rank", 1, most, of="functions", remedy=remedy))
+        max_rank, remedy = len(self.grid), ", the number of points of the grid"
+        object.__setattr__(self, "rank", check_whole(self.rank, "rank", 1, max_rank, of="functions", remedy=remedy))
         _ = self.ball, self._maps
 
     @property
     def contents(self) -> str:
-        """What a column may hold."""
+        """Allowed values of a column, as text."""
         functions = f"curves at {self.width} points, of {self.rank} functions"
         return f"{functions}, with a norm of at most {number(self.bound)} ({self.kernel.name} kernel)"
 
     def __dir__(self) -> list[str]:
-        """Those of every space, and two that only curves have."""
+        """Attributes of every space, and two that only curves have."""
         return [*super().__dir__(), "at", "norms"]
 
     @cached_property
     def ball(self) -> Ball:
-        """The coefficients, in integers."""
+        """The ball of integer coefficients."""
         return Ball(self.rank, self.bits, "l2", self.room)
 
     noun = "curves"
@@ -236,7 +238,7 @@ class Curve(BoundedVectors):
         return row_products(values, self._maps[1] / self.bound)
 
     def norms(self, values: Any) -> Floats:
-        """Return the norms of curves' projections in the kernel's space, shape (n,): of public ones, to choose a bound.
+        """Return the kernel norms of curves' projections, shape (n,); apply it to public curves to choose a bound.
 
         ``values`` has shape (n, points).
         """
@@ -246,9 +248,9 @@ class Curve(BoundedVectors):
         return self._norms(self.parts(rows)) * self.bound
 
     def at(self, values: Any, points: Any) -> Floats:
-        """Return curves of the space between the points of its grid, shape (n, points): post-processing of a release.
+        """Return curves between the points of the grid, shape (n, points): post-processing of a release.
 
-        ``values`` are on the grid, shape (n, grid); they are continued by the functions that the kernel makes of them.
+        ``values`` are on the grid, shape (n, grid); the kernel's functions interpolate them.
 
         Examples
         --------
@@ -261,25 +263,25 @@ class Curve(BoundedVectors):
         if rows.ndim != 2 or rows.shape[1] != self.width or places.ndim != 1:
             raise ParameterError(f"curves must be an array of shape (n, {self.width}), points one of numbers")
         # K⁻¹F = Wᵀ, as W = Qᵀ·Λ_r^-½·V_rᵀ.
-        continued = self.kernel.gram(places, np.array(self.grid)) @ self._maps[1].T
-        return row_products(self.parts(rows) * self.bound, continued)
+        point_basis = self.kernel.gram(places, np.array(self.grid)) @ self._maps[1].T
+        return row_products(self.parts(rows) * self.bound, point_basis)
 
     def check_type(self, type_: pa.DataType) -> None:
-        """Accept lists of floats, of 32 bits where coefficients can be read back from them."""
+        """Accept lists of floats; 32-bit floats only if their rounding preserves the coefficients."""
         super().check_type(type_)
         basis, duals = self._maps
-        lost = _SINGLE * float(np.abs(duals).sum(axis=1).max() * np.abs(basis).sum(axis=1).max())
-        if pa.types.is_float32(type_.value_type) and lost > 0.25 / self.ball.last:
+        rounding_error = _FLOAT32_ROUNDING * float(np.abs(duals).sum(axis=1).max() * np.abs(basis).sum(axis=1).max())
+        if pa.types.is_float32(type_.value_type) and rounding_error > 0.25 / self.ball.last:
             raise refuse_type(f"a space of curves of rank {self.rank}", type_, "convert it to lists of doubles")
 
     def to_json(self) -> dict[str, Any]:
         """Return the space as a JSON object with its tag."""
-        own = {"grid": list(self.grid), "bound": self.bound, "kernel": self.kernel.to_json(), "rank": self.rank}
-        return {"space": self.tag, **own, "bits": self.bits} | ({"room": self.room} if self.room > 1 else {})
+        fields = {"grid": list(self.grid), "bound": self.bound, "kernel": self.kernel.to_json(), "rank": self.rank}
+        return {"space": self.tag, **fields, "bits": self.bits} | ({"room": self.room} if self.room > 1 else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Space:
-        """Read the fields back."""
+        """Return the space from its JSON fields."""
         check_names(data, f"space {cls.tag}", ["grid", "bound", "kernel", "rank"], ["bits", "room"])
         return cls(**data)
 
@@ -289,7 +291,7 @@ def _check_grid(grid: Any) -> tuple[float, ...]:
         points = tuple(float(point) if isinstance(point, Real) else math.nan for point in grid)
     except (TypeError, ValueError, OverflowError):
         points = ()
-    ascends = all(a < b for a, b in pairwise(points)) and bool(np.isfinite(points).all())
-    if not 2 <= len(points) <= MOST_POINTS or not ascends:
+    is_ascending = all(a < b for a, b in pairwise(points)) and bool(np.isfinite(points).all())
+    if not 2 <= len(points) <= MOST_POINTS or not is_ascending:
         raise ParameterError(f"grid must be 2 to {MOST_POINTS} numbers that ascend, the points of every curve")
     return points

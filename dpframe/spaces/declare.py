@@ -18,7 +18,7 @@ from dpframe.spaces.times import Datetime
 from dpframe.spaces.words import type_name
 
 NULLABLE = "nullable"
-"""The tag under which the registry has the space of nulls, whose inner space may be a shorthand too."""
+"""Tag of the nullable space, whose inner space may be a shorthand too."""
 
 TWO_NUMBERS = (
     'a list of two numbers may mean bounds or categories; write bounds as the tuple (0, 120) or {"lower": 0, '
@@ -27,7 +27,7 @@ TWO_NUMBERS = (
 
 
 def two_numbers(spec: Any) -> bool:
-    """Return whether a declaration is a list of two numbers, which JSON has for bounds and for categories alike."""
+    """Return whether a declaration is a list of two numbers: in JSON, either bounds or categories."""
     return (
         isinstance(spec, list)
         and len(spec) == 2
@@ -41,16 +41,16 @@ def _is_number(type_: pa.DataType | None) -> bool:
 
 
 def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
-    """Make the space that bounds mean for a column of this type (or for their own, if it is unknown)."""
+    """Return the space of bounds for a column of this type, or for the bounds' type if it is None."""
     t = pa.types
     if type_ is not None and t.is_dictionary(type_):
         type_ = type_.value_type
     if type_ is None:
-        guesses: list[tuple[Callable[[Any], bool], pa.DataType]] = [
+        type_rules: list[tuple[Callable[[Any], bool], pa.DataType]] = [
             (lambda v: isinstance(v, int | np.integer), pa.int64()),
             (lambda v: isinstance(v, int | float | np.number), pa.float64()),
         ]
-        type_ = next((t for fits, t in guesses if fits(lower) and fits(upper)), None)
+        type_ = next((t for fits, t in type_rules if fits(lower) and fits(upper)), None)
         if type_ is None:
             with contextlib.suppress(ParameterError):
                 return Datetime(lower, upper, "D")
@@ -73,8 +73,8 @@ def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
             if space.size > 1000:
                 break
         return space
-    written = t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_)
-    remedy = ", or convert text that writes dates or numbers first, e.g. with pd.to_datetime" if written else ""
+    is_text = t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_)
+    remedy = ", or convert text that writes dates or numbers first, e.g. with pd.to_datetime" if is_text else ""
     raise ColumnError(
         f"has type {type_name(type_)}, for which bounds mean nothing; declare its categories instead, as a list […]"
         f"{remedy}"
@@ -82,7 +82,7 @@ def _bounds(lower: Any, upper: Any, type_: pa.DataType | None) -> Space:
 
 
 def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
-    """Return the space a declaration means.
+    """Return the space of a declaration.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
         ``{"categories": […]}``, with ``"other"`` if there is a name for all others, or a space by its tag,
         ``{"space":…}``; ``{"space": "nullable", "inner":…}`` takes any of these within.
     type_
-        The column's Arrow type, which decides what bounds mean.
+        The column's Arrow type, which determines the space of bounds.
 
     Raises
     ------
@@ -130,15 +130,15 @@ def as_space(spec: Any, type_: pa.DataType | None = None) -> Space:
 
 
 def _remedy(spec: Any) -> str:
-    """Return how to write what nearly declares a space: a range, or categories in another container than a list."""
+    """Return a remedy for near declarations: a range, or categories in another container than a list."""
     if isinstance(spec, range):
         return "; write a range as bounds, with both ends in it: (0, 31)"
-    several = isinstance(spec, Iterable) and not isinstance(spec, str | bytes)
-    return "; write categories that are in another container as a list: list(…)" if several else ""
+    is_collection = isinstance(spec, Iterable) and not isinstance(spec, str | bytes)
+    return "; write categories that are in another container as a list: list(…)" if is_collection else ""
 
 
 def _from_object(spec: Mapping[str, Any], type_: pa.DataType | None) -> Space:
-    """Return the space that a JSON object means."""
+    """Return the space that a JSON object declares."""
     fields = set(spec)
     if fields == {"lower", "upper"}:
         return _bounds(spec["lower"], spec["upper"], type_)
@@ -164,7 +164,7 @@ def _is_nullable(spec: Mapping[str, Any]) -> bool:
 
 
 def leaves_the_type(spec: Any) -> bool:
-    """Return whether a declaration is of bounds alone, whose meaning is the column's type's to say.
+    """Return whether a declaration has only bounds, so that the column's type determines the space.
 
     >>> leaves_the_type((0, 1)), leaves_the_type(Integer(0, 1)), leaves_the_type({"space": "integer", "lower": 0})
     (True, False, False)
@@ -175,10 +175,10 @@ def leaves_the_type(spec: Any) -> bool:
 
 
 def check_declaration(spec: Any) -> None:
-    """Raise what `as_space` raises for a declaration that no column's type makes right."""
+    """Raise the error of `as_space` for a declaration that is invalid for every column type."""
     if isinstance(spec, Mapping) and _is_nullable(spec) and "inner" in spec:
         check_declaration(spec["inner"])
         return
-    bounds = isinstance(spec, Mapping) and set(spec) == {"lower", "upper"}
-    if not bounds:
+    is_bounds = isinstance(spec, Mapping) and set(spec) == {"lower", "upper"}
+    if not is_bounds:
         as_space(spec)

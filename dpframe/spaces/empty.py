@@ -16,7 +16,7 @@ from dpframe.spaces.field import is_open
 @register
 @dataclass(frozen=True)
 class Empty(Space):
-    """Null and nothing else: every table of the schema holds it in every row, so that it costs nothing.
+    """Only null: every row of every table of the schema is null, so that the column costs nothing.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is public of a column: its name, type and whether it may hold nulls."""
+"""The public facts of a column: its name, its type and whether it may have nulls."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Field:
-    """What is public about a column: its name, Arrow type and whether nulls may occur.
+    """The public facts of a column: its name, its Arrow type and whether nulls may occur.
 
     ``order`` has the values of an ordered dictionary of text, in their order: a declaration. ``of_day`` says that its
-    durations are times of day, counted from midnight; ``decimal`` how many digits its numbers have, and how many of
-    them behind the point. ``empty`` says that the type holds nothing but null, ``written`` that values of any kind are
+    durations are times of day, counted from midnight; ``decimal`` has the precision and scale of
+    its numbers. ``empty`` says that the type holds nothing but null, ``written`` that values of any kind are
     written as text, ``listed`` that they are the entries of a pandas categorical, whose dtype follows the data.
     """
 

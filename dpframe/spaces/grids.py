@@ -47,13 +47,13 @@ class NumberGrid(Space):
 
     @property
     def contents(self) -> str:
-        """What a column may hold."""
+        """Allowed values of a column, as text."""
         return f"{number(self.lower)} to {number(self.upper)}" + (
             f", in steps of {number(self.step)}" if self.step != 1 else ""
         )
 
     def _numeric(self, array: pa.Array, lenient: bool) -> tuple[npt.NDArray[Any], Mask]:
-        """Return numbers (0 where null) and where they are missing; refuse infinities unless lenient."""
+        """Return numbers (0 for null) and a mask of nulls; raise for infinities unless lenient."""
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         missing = missing_of(array)
@@ -61,16 +61,16 @@ class NumberGrid(Space):
         if values.dtype.kind == "f":
             if values.dtype == np.float16:
                 values = values.astype(np.float32)
-            nan = np.isnan(values)
-            if nan.any():
-                missing = nan if missing is None else missing | nan
-                values = np.where(nan, values.dtype.type(0), values)
+            is_nan = np.isnan(values)
+            if is_nan.any():
+                missing = is_nan if missing is None else missing | is_nan
+                values = np.where(is_nan, values.dtype.type(0), values)
             if not lenient and not np.isfinite(values).all():
                 raise ColumnError(_INFINITE, row=first_row(np.isinf(values)))
         return values, missing
 
     def _number(self, value: Any, lenient: bool) -> int | float:
-        """Return an object as a number; refuse anything else, and infinities unless lenient."""
+        """Return an object as a number; raise for other objects, and for infinities unless lenient."""
         number = as_number(value)
         if number is None:
             name = f"{type(self).__name__}(…)"
@@ -83,13 +83,13 @@ class NumberGrid(Space):
         values: npt.NDArray[Any]
         if class_ is int:
             values = np.clip(objects, -(2**63), 2**63 - 1).astype(np.int64)
-            sure = (values > -(2**63)) & (values < 2**63 - 1)
+            is_coded = (values > -(2**63)) & (values < 2**63 - 1)
         elif class_ is float and self._floats_suffice:
             values = objects.astype(np.float64)
-            sure = np.isfinite(values) | lenient
+            is_coded = np.isfinite(values) | lenient
         else:
             return None
-        return self._encode(pa.array(values[sure]), True)[0], sure
+        return self._encode(pa.array(values[is_coded]), True)[0], is_coded
 
     @property
     def _floats_suffice(self) -> bool:
@@ -101,7 +101,7 @@ class NumberGrid(Space):
         return True
 
     def labels(self) -> list[Any]:
-        """Return every value of the grid; refused above a million steps."""
+        """Return every value of the grid; `ParameterError` above a million steps."""
         if self.size > 1_000_001:
             raise ParameterError(f"a grid of {self.size} values is too fine to be listed; give bins")
         return list(self.decode(np.arange(self.size, dtype=self.code_type)).to_pylist())
@@ -132,7 +132,7 @@ class Integer(NumberGrid):
     lower, upper
         Public bounds, lower < upper, both within 64 bits.
     step
-        Width of the grid; upper − lower must be a multiple of it. Values are rounded to it.
+        Width of a grid step, a divisor of upper − lower. Values are rounded to the grid.
 
     Raises
     ------
@@ -168,17 +168,17 @@ class Integer(NumberGrid):
     is_whole = True
 
     def in_decimals(self, precision: int, scale: int) -> Integer:
-        """Return the space between bounds of so many digits."""
-        most = 10**precision - 1
-        low, high = max(self.lower, -most), min(self.upper, most)
-        if high - low < self.step:  # nothing of it is within
-            return Integer(-most, most, 1 if 2 * most <= LARGEST_GRID else 2 * most // 18)
+        """Return the space within the range of decimals of this precision."""
+        max_value = 10**precision - 1
+        low, high = max(self.lower, -max_value), min(self.upper, max_value)
+        if high - low < self.step:  # no value is in range
+            return Integer(-max_value, max_value, 1 if 2 * max_value <= LARGEST_GRID else 2 * max_value // 18)
         return Integer(low, low + (high - low) // self.step * self.step, self.step)
 
     def widened(self, steps: int) -> Integer:
-        """Return the grid that goes so many steps beyond both bounds."""
-        more = steps * self.step
-        return Integer(self.lower - more, self.upper + more, self.step)
+        """Return the grid extended by ``steps`` steps beyond both bounds."""
+        margin = steps * self.step
+        return Integer(self.lower - margin, self.upper + margin, self.step)
 
     @cached_property
     def size(self) -> int:
@@ -189,18 +189,18 @@ class Integer(NumberGrid):
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept integers and floats that can hold both bounds."""
-        inner = type_.value_type if pa.types.is_dictionary(type_) else type_
-        if pa.types.is_integer(inner):
-            info = np.iinfo(inner.to_pandas_dtype())
+        value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
+        if pa.types.is_integer(value_type):
+            info = np.iinfo(value_type.to_pandas_dtype())
             low, high = int(info.min), int(info.max)
             if low <= self.lower and self.upper <= high:
                 return
             raise refuse_type("these bounds", type_, f"choose bounds from {low} to {high}")
-        if not pa.types.is_floating(inner):
+        if not pa.types.is_floating(value_type):
             raise refuse_type("Integer(…)", type_, "convert the column to numbers or declare its categories")
-        exact = 2 ** (np.finfo(inner.to_pandas_dtype()).nmant + 1)
-        if max(abs(self.lower), abs(self.upper)) > exact:
-            raise refuse_type("these bounds exactly", type_, f"choose bounds within ±{exact}")
+        max_exact = 2 ** (np.finfo(value_type.to_pandas_dtype()).nmant + 1)
+        if max(abs(self.lower), abs(self.upper)) > max_exact:
+            raise refuse_type("these bounds exactly", type_, f"choose bounds within ±{max_exact}")
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         values, missing = self._numeric(array, lenient)
@@ -221,14 +221,14 @@ class Integer(NumberGrid):
         if isinstance(number, float) and max(abs(self.lower), abs(self.upper)) <= 2**53:
             # To even, as NumPy rounds.
             return round((number - self.lower) / self.step)
-        # So far out floats are whole, or round to what is.
+        # Floats of this size are whole numbers, or round to the grid.
         return (round(number) - self.lower + self.step // 2) // self.step
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
-        inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+        value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
         offset = codes.astype(np.uint64) * np.uint64(self.step) + np.uint64(self.lower % 2**64)
-        signed = offset if inner == pa.uint64() else offset.view(np.int64)
-        values = masked_array(signed.astype(inner.to_pandas_dtype(), copy=False), missing)
+        numbers = offset if value_type == pa.uint64() else offset.view(np.int64)
+        values = masked_array(numbers.astype(value_type.to_pandas_dtype(), copy=False), missing)
         return values.dictionary_encode() if pa.types.is_dictionary(type_) else values
 
     def _holds(self, value: Any, code: int) -> bool:
@@ -239,17 +239,17 @@ class Integer(NumberGrid):
         return self.lower + codes.astype(np.float64) * self.step
 
 
-def _most_units(precision: int, scale: int) -> int:
-    """Return the most units of 10^−scale that so many digits and a float hold: the float next to them may be larger.
+def _max_units(precision: int, scale: int) -> int:
+    """Return the largest number of units of 10^−scale within the precision whose float is not larger.
 
-    >>> _most_units(4, 2), _most_units(22, 2) < 10**22 - 1
+    >>> _max_units(4, 2), _max_units(22, 2) < 10**22 - 1
     (9999, True)
     """
-    most: int = 10**precision - 1
-    nearest = most / 10**scale
-    if Fraction(nearest) > Fraction(most, 10**scale):
-        most = math.floor(Fraction(math.nextafter(nearest, 0)) * 10**scale)
-    return most
+    max_units: int = 10**precision - 1
+    nearest_float = max_units / 10**scale
+    if Fraction(nearest_float) > Fraction(max_units, 10**scale):
+        max_units = math.floor(Fraction(math.nextafter(nearest_float, 0)) * 10**scale)
+    return max_units
 
 
 @register
@@ -298,7 +298,7 @@ class Real(NumberGrid):
 
     @classmethod
     def fitting(cls, lower: float, upper: float, type_: pa.DataType) -> Real:
-        """Return the space with the default steps, or with as many as floats of a type distinguish."""
+        """Return the space with the default steps, or with fewer steps if floats of the type are coarser."""
         steps = cls.steps
         while True:
             try:
@@ -312,32 +312,32 @@ class Real(NumberGrid):
                 return space
 
     def in_decimals(self, precision: int, scale: int) -> Real:
-        """Return the space with multiples of 10^−scale as values, as wide as it was or as so many digits are."""
-        unit, most = Decimal(1).scaleb(-scale), _most_units(precision, scale)
+        """Return the space with multiples of 10^−scale as values, within the range of the decimals."""
+        unit, max_units = Decimal(1).scaleb(-scale), _max_units(precision, scale)
         low, high, step = (Decimal(repr(x)) / unit for x in (self.lower, self.upper, self.step))
-        if -most <= low and high <= most and all(x == x.to_integral_value() for x in (low, high, step)):
+        if -max_units <= low and high <= max_units and all(x == x.to_integral_value() for x in (low, high, step)):
             return self
-        first = max(int(low.to_integral_value(ROUND_FLOOR)), -most)
-        last = min(int(high.to_integral_value(ROUND_CEILING)), most)
-        if first >= last:  # nothing of it is within
-            first, last = -most, most
-        largest = min(max(abs(self.lower), abs(self.upper)), float(max(abs(first), abs(last)) * unit))
-        wide, finest = 1, Decimal(8 * math.ulp(largest)) / unit
-        while (last - first) // wide >= LARGEST_GRID or wide < finest:
-            wide *= 10
-        steps = -(-(last - first) // wide)
-        if first + steps * wide > most:
-            steps -= last - steps * wide < -most
-            first = last - steps * wide
-        return Real(float(first * unit), float((first + steps * wide) * unit), steps)
+        low_units = max(int(low.to_integral_value(ROUND_FLOOR)), -max_units)
+        high_units = min(int(high.to_integral_value(ROUND_CEILING)), max_units)
+        if low_units >= high_units:  # no value is in range
+            low_units, high_units = -max_units, max_units
+        largest = min(max(abs(self.lower), abs(self.upper)), float(max(abs(low_units), abs(high_units)) * unit))
+        step_units, min_step_units = 1, Decimal(8 * math.ulp(largest)) / unit
+        while (high_units - low_units) // step_units >= LARGEST_GRID or step_units < min_step_units:
+            step_units *= 10
+        steps = -(-(high_units - low_units) // step_units)
+        if low_units + steps * step_units > max_units:
+            steps -= high_units - steps * step_units < -max_units
+            low_units = high_units - steps * step_units
+        return Real(float(low_units * unit), float((low_units + steps * step_units) * unit), steps)
 
     def widened(self, steps: int) -> Real:
-        """Return the grid that goes so many steps beyond both bounds."""
+        """Return the grid extended by ``steps`` steps beyond both bounds."""
         if self._ratio is None:
-            more = steps * self.step
-            return Real(self.lower - more, self.upper + more, self.steps + 2 * steps)
-        first, each, units = self._ratio
-        low, high = ((first + code * each) / units for code in (-steps, self.steps + steps))
+            margin = steps * self.step
+            return Real(self.lower - margin, self.upper + margin, self.steps + 2 * steps)
+        low_units, step_units, units = self._ratio
+        low, high = ((low_units + code * step_units) / units for code in (-steps, self.steps + steps))
         return Real(low, high, self.steps + 2 * steps)
 
     @cached_property
@@ -355,29 +355,29 @@ class Real(NumberGrid):
         """Return a, b and c of the values (a + b·code) / c of bounds that are short decimals, or None.
 
         Floats hold all three, every product and every numerator, so that the one division rounds to the float nearest
-        to the decimal: 49.9 of `Real(0, 50, steps=500)`, where 499 times a step of 0.1 is 49.900000000000006.
+        to the decimal: 49.9 of `Real(0, 50, steps=500)`, although 499 times a step of 0.1 is 49.900000000000006.
         """
         low, high = (Fraction(repr(bound)) for bound in (self.lower, self.upper))
-        each = (high - low) / self.steps
-        units = math.lcm(low.denominator, each.denominator)
-        first, last = int(low * units), int(high * units)
-        if max(units, abs(first), abs(last), last - first) > 2**53:
+        step = (high - low) / self.steps
+        units = math.lcm(low.denominator, step.denominator)
+        low_units, high_units = int(low * units), int(high * units)
+        if max(units, abs(low_units), abs(high_units), high_units - low_units) > 2**53:
             return None
-        return first, (last - first) // self.steps, units
+        return low_units, (high_units - low_units) // self.steps, units
 
     natural_type = pa.float64()
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept floats fine enough to distinguish the grid's values."""
-        inner = type_.value_type if pa.types.is_dictionary(type_) else type_
-        if pa.types.is_integer(inner):
+        value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
+        if pa.types.is_integer(value_type):
             raise refuse_type("Real(…)", type_, "declare Integer(lower, upper)")
-        if not pa.types.is_floating(inner):
+        if not pa.types.is_floating(value_type):
             raise refuse_type("Real(…)", type_, "convert the column to numbers or declare its categories")
-        info = np.finfo(inner.to_pandas_dtype())
+        info = np.finfo(value_type.to_pandas_dtype())
         largest = max(abs(self.lower), abs(self.upper))
-        finest = max(float(info.eps) * largest, float(info.smallest_subnormal))
-        if largest > float(info.max) or self.step < 4 * finest:
+        float_spacing = max(float(info.eps) * largest, float(info.smallest_subnormal))
+        if largest > float(info.max) or self.step < 4 * float_spacing:
             raise refuse_type("this grid", type_, "give fewer steps or a wider float")
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
@@ -395,8 +395,8 @@ class Real(NumberGrid):
         return round((number - self.lower) / self.step)
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
-        inner = type_.value_type if pa.types.is_dictionary(type_) else type_
-        float_type = np.dtype(inner.to_pandas_dtype())
+        value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
+        float_type = np.dtype(value_type.to_pandas_dtype())
         values = self.numbers(codes).astype(float_type, copy=False)
         if float_type != np.float64:
             low, high = (float_type.type(b) for b in (self.lower, self.upper))
@@ -409,8 +409,8 @@ class Real(NumberGrid):
 
     def contains(self, value: Any) -> bool:
         """Return whether a value is a number within the bounds."""
-        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        return number and bool(self.lower <= value <= self.upper)
+        is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        return is_number and bool(self.lower <= value <= self.upper)
 
     def _holds(self, value: Any, code: int) -> bool:
         return self.contains(value)
@@ -425,9 +425,9 @@ class Real(NumberGrid):
         """Return the grid values."""
         values = codes.astype(np.float64)
         if self._ratio is not None:
-            first, each, units = self._ratio
-            np.multiply(values, each, out=values)
-            np.add(values, first, out=values)
+            low_units, step_units, units = self._ratio
+            np.multiply(values, step_units, out=values)
+            np.add(values, low_units, out=values)
             np.divide(values, units, out=values)
             return values
         np.multiply(values, self.step, out=values)

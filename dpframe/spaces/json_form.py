@@ -1,4 +1,4 @@
-"""Frozen values as JSON objects and back: fields by their names, none unknown, none missing that has no default."""
+"""Frozen values as JSON objects and back: fields by name, without unknown or missing fields."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object for `json.loads`; `ValueError` for a name that appears twice, whose first value would vanish."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """Return an object for `json.loads`; `ValueError` for a duplicate name, whose first value would be lost."""
+    json_object = dict(pairs)
+    if len(json_object) < len(pairs):
         raise ValueError("a name twice")
-    return found
+    return json_object
 
 
 def parameters(kind: type) -> list[Field[Any]]:
@@ -26,25 +26,27 @@ def parameters(kind: type) -> list[Field[Any]]:
 
 
 def to_object(value: Any, sparse: Collection[str] = ()) -> dict[str, Any]:
-    """Return a value's fields, tuples as lists; those named ``sparse`` only where they are not their default."""
-    found = {f.name: (getattr(value, f.name), f.default) for f in parameters(type(value))}
-    kept = {name: own for name, (own, default) in found.items() if name not in sparse or own != default}
-    return {name: list(own) if isinstance(own, tuple) else own for name, own in kept.items()}
+    """Return a value's fields, tuples as lists; fields named ``sparse`` are left out at their default."""
+    field_values = {f.name: (getattr(value, f.name), f.default) for f in parameters(type(value))}
+    stored_fields = {
+        name: entry for name, (entry, default) in field_values.items() if name not in sparse or entry != default
+    }
+    return {name: list(entry) if isinstance(entry, tuple) else entry for name, entry in stored_fields.items()}
 
 
 def check_names(data: Any, noun: str, needed: Collection[str], optional: Collection[str] = ()) -> None:
-    """Raise `PlanError` unless this is an object with just these fields."""
+    """Raise `PlanError` unless data is an object with exactly these fields."""
     if not isinstance(data, Mapping) or not set(needed) <= set(data) <= {*needed, *optional}:
-        perhaps = f", and perhaps {', '.join(sorted(optional))}" if optional else ""
-        raise PlanError(f"{noun} has the fields {', '.join(sorted(needed))}{perhaps}, no more and no fewer")
+        optional_text = f", and perhaps {', '.join(sorted(optional))}" if optional else ""
+        raise PlanError(f"{noun} has the fields {', '.join(sorted(needed))}{optional_text}, no more and no fewer")
 
 
 def from_object(kind: type[T], data: Any, noun: str) -> T:
-    """Make a value from its fields, lists as tuples; `PlanError` names the fields where there are others."""
-    known = parameters(kind)
-    needed = [f.name for f in known if f.default is MISSING]
-    check_names(data, noun, needed, [f.name for f in known if f.name not in needed])
-    for f in known:
+    """Return a value from its fields, lists as tuples; `PlanError` names the fields if data has others."""
+    constructor_fields = parameters(kind)
+    needed = [f.name for f in constructor_fields if f.default is MISSING]
+    check_names(data, noun, needed, [f.name for f in constructor_fields if f.name not in needed])
+    for f in constructor_fields:
         if str(f.type).startswith("tuple") and isinstance(data.get(f.name), str | Mapping):
             raise PlanError(f"{noun} has a list of {f.name}, and something else was given")
-    return kind(**{name: tuple(own) if isinstance(own, list) else own for name, own in data.items()})
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})

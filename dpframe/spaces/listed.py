@@ -83,15 +83,15 @@ class Boolean(Space):
         return codes.astype(np.float64)
 
 
-def _check_categories(categories: Any, name: str, least: int) -> tuple[Any, ...]:
+def _check_categories(categories: Any, name: str, min_count: int) -> tuple[Any, ...]:
     # The order of a set differs from process to process, and with it the codes.
-    listed = hasattr(categories, "__iter__") and getattr(categories, "ndim", 1) == 1
-    if isinstance(categories, str | bytes | set | frozenset | Mapping) or not listed:
+    is_list = hasattr(categories, "__iter__") and getattr(categories, "ndim", 1) == 1
+    if isinstance(categories, str | bytes | set | frozenset | Mapping) or not is_list:
         raise ParameterError(f"{name} must be a list of values, e.g. {name}=['F', 'M']")
-    values = tuple(map(_plain, categories))
+    values = tuple(map(_to_plain, categories))
     kinds = {str if isinstance(v, str) else type(v) for v in values}
-    if len(values) < least or len(kinds) > 1 or not kinds <= {str, int, float, bool}:
-        raise ParameterError(f"{name} must be at least {least} strings, or as many numbers, all of one type")
+    if len(values) < min_count or len(kinds) > 1 or not kinds <= {str, int, float, bool}:
+        raise ParameterError(f"{name} must be at least {min_count} strings, or as many numbers, all of one type")
     if len(set(values)) < len(values):
         raise ParameterError(f"{name} holds a value twice; list every category once")
     if kinds == {float} and not all(map(math.isfinite, values)):
@@ -109,8 +109,8 @@ def _is_storable(values: tuple[Any, ...]) -> bool:
     return True
 
 
-def _plain(value: Any) -> Any:
-    """Return a category as a Python object, and −0.0 as 0.0, which equals it."""
+def _to_plain(value: Any) -> Any:
+    """Return a category as a Python object, with 0.0 for −0.0."""
     if isinstance(value, np.generic):
         value = float(value) if isinstance(value, np.floating) else value.item()
     text = as_text(value)
@@ -118,8 +118,8 @@ def _plain(value: Any) -> Any:
     return value + 0.0 if isinstance(value, float) else value
 
 
-def _cast(categories: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return categories in a column's type, or None where they do not fit or fall together."""
+def _cast_categories(categories: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return categories in a column's type; None if they do not fit or are no longer distinct."""
     try:
         values = categories.cast(type_)
     except pa.ArrowInvalid:
@@ -127,9 +127,9 @@ def _cast(categories: pa.Array, type_: pa.DataType) -> pa.Array:
     if not pa.types.is_floating(type_):
         return values
     numbers = np.asarray(values)
-    # Whole numbers are to be held as they are, which Arrow does not see to in 16 bits.
-    kept = not pa.types.is_integer(categories.type) or bool((numbers == np.asarray(categories)).all())
-    return values if kept and len(np.unique(numbers)) == len(categories) else None
+    # Whole numbers must stay exact, which Arrow does not check for 16-bit floats.
+    is_exact = not pa.types.is_integer(categories.type) or bool((numbers == np.asarray(categories)).all())
+    return values if is_exact and len(np.unique(numbers)) == len(categories) else None
 
 
 class _Listed(Space):
@@ -158,77 +158,77 @@ class _Listed(Space):
 
     @property
     def _index_type(self) -> pa.DataType:
-        # From the space, never from the column: an index width follows the number of values observed.
+        # From the space, never from the column: the column's index width reveals the number of observed values.
         return pa.from_numpy_dtype(np.min_scalar_type(-self.size))
 
     def check_type(self, type_: pa.DataType) -> None:
         """Accept plain and dictionary columns whose values are of the categories' kind."""
         values = type_.value_type if pa.types.is_dictionary(type_) else type_
-        mine = self._value_set.type
+        category_type = self._value_set.type
         t = pa.types
-        text = t.is_string(values) or t.is_large_string(values) or t.is_string_view(values)
-        number = t.is_integer(values) or t.is_floating(values)
-        if t.is_string(mine):
-            fits = text
-        elif t.is_boolean(mine):
+        is_text = t.is_string(values) or t.is_large_string(values) or t.is_string_view(values)
+        is_number = t.is_integer(values) or t.is_floating(values)
+        if t.is_string(category_type):
+            fits = is_text
+        elif t.is_boolean(category_type):
             fits = t.is_boolean(values)
         else:
-            fits = number
-        if not fits or (number and _cast(self._value_set, values) is None):
-            several = pa.types.is_list(type_) or pa.types.is_large_list(type_)
-            remedy = f"declare {_SETS}" if several else "declare categories of the column's type"
-            raise refuse_type(f"a list of {mine} categories", type_, remedy)
+            fits = is_number
+        if not fits or (is_number and _cast_categories(self._value_set, values) is None):
+            is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+            remedy = f"declare {_SETS}" if is_list else "declare categories of the column's type"
+            raise refuse_type(f"a list of {category_type} categories", type_, remedy)
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         codes, missing = self.find(array)
-        unknown = codes < 0
-        if unknown.any():
+        is_unknown = codes < 0
+        if is_unknown.any():
             if self._other is None:
-                raise ColumnError(_OUTSIDE, row=first_row(unknown))
-            codes = replaced(codes, unknown, self._other)
+                raise ColumnError(_OUTSIDE, row=first_row(is_unknown))
+            codes = replaced(codes, is_unknown, self._other)
         return codes.astype(self.code_type), missing
 
     def _known(self, array: pa.Array) -> pa.Array:
-        known = self.find(array)[0] >= 0
-        if self._other is not None or known.all():
+        is_known = self.find(array)[0] >= 0
+        if self._other is not None or is_known.all():
             return array
         # Arrow cannot take from views.
-        taken = array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
-        return taken.take(pa.array(np.arange(len(array)), mask=~known))
+        view_free = array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
+        return view_free.take(pa.array(np.arange(len(array)), mask=~is_known))
 
     def find(self, array: pa.Array) -> tuple[npt.NDArray[np.signedinteger], Mask]:
-        """Return the code of every value (−1 where it is not listed, 0 where null) and where values are null."""
+        """Return the code of every value (−1 if not listed, 0 for null) and a mask of nulls."""
         if not pa.types.is_dictionary(array.type):
             return self._look_up(array)
         entry_codes, null_entry = self._look_up(array.dictionary)
-        # A byte for most columns: what follows goes over every row several times.
-        narrow = entry_codes.astype(np.min_scalar_type(-max(self.size, 1)))
+        # One byte for most columns: the steps below read every row several times.
+        short_codes = entry_codes.astype(np.min_scalar_type(-max(self.size, 1)))
         indices, null = array.indices, len(entry_codes)
         if indices.null_count:
-            # Behind the last entry: null's place. Without nulls there is none, so that no broken index finds it.
-            narrow = np.append(narrow, narrow.dtype.type(0))
-            wide = null > np.iinfo(indices.type.to_pandas_dtype()).max
-            indices = (indices.cast(pa.int64()) if wide else indices).fill_null(null)
+            # Null's place follows the last entry; without nulls it is absent, so that no invalid index reaches it.
+            short_codes = np.append(short_codes, short_codes.dtype.type(0))
+            needs_int64 = null > np.iinfo(indices.type.to_pandas_dtype()).max
+            indices = (indices.cast(pa.int64()) if needs_int64 else indices).fill_null(null)
         index = np.asarray(indices)
-        codes = narrow.take(index)
+        codes = short_codes.take(index)
         if null_entry is not None:
             return codes, np.append(null_entry, True).take(index)
         return codes, index == null if array.indices.null_count else None
 
     def _look_up(self, values: pa.Array) -> tuple[npt.NDArray[np.int32], Mask]:
-        """Return the code of every value (−1 where unknown, 0 where null) and where values are null."""
+        """Return the code of every value (−1 if unknown, 0 for null) and a mask of nulls."""
         if pa.types.is_string_view(values.type):
             values = values.cast(pa.large_string())
-        missing, mine = missing_of(values), self._value_set.cast(values.type)
+        is_missing, categories = missing_of(values), self._value_set.cast(values.type)
         if pa.types.is_float16(values.type):
-            values, mine = values.cast(pa.float32()), mine.cast(pa.float32())
+            values, categories = values.cast(pa.float32()), categories.cast(pa.float32())
         if pa.types.is_floating(values.type):
-            nan = np.asarray(pc.is_nan(values).fill_null(False))
-            missing = nan if missing is None else missing | nan
-            # Arrow distinguishes −0.0 and 0.0; adding 0.0 makes them one.
-            values, mine = (pc.add(part, pa.scalar(0.0, values.type)) for part in (values, mine))
-        codes = np.asarray(pc.index_in(values, value_set=mine).fill_null(-1))
-        return codes if missing is None else replaced(codes, missing, 0), missing
+            is_nan = np.asarray(pc.is_nan(values).fill_null(False))
+            is_missing = is_nan if is_missing is None else is_missing | is_nan
+            # Arrow distinguishes −0.0 and 0.0; adding 0.0 unites them.
+            values, categories = (pc.add(part, pa.scalar(0.0, values.type)) for part in (values, categories))
+        codes = np.asarray(pc.index_in(values, value_set=categories).fill_null(-1))
+        return codes if is_missing is None else replaced(codes, is_missing, 0), is_missing
 
     @cached_property
     def _code_of(self) -> dict[Any, int]:
@@ -236,7 +236,7 @@ class _Listed(Space):
 
     @cached_property
     def plain(self) -> PlainCodes:
-        """The codes of objects of plain classes, as `_object_code` has them."""
+        """The codes of objects of plain classes, equal to `_object_code`."""
         kind = self._value_set.type
         if pa.types.is_string(kind):
             # NumPy's text is equal to Python's, but slow to compare.
@@ -251,14 +251,14 @@ class _Listed(Space):
             return None
         if self._other is not None:
             codes[codes == UNKNOWN] = self._other
-        sure = codes != UNKNOWN
-        return codes[sure].astype(self.code_type), sure
+        is_coded = codes != UNKNOWN
+        return codes[is_coded].astype(self.code_type), is_coded
 
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
-        taken: Objects = np.array(self.labels(), dtype=object)[codes]
+        labels: Objects = np.array(self.labels(), dtype=object)[codes]
         if missing is not None:
-            taken[missing] = None
-        return taken
+            labels[missing] = None
+        return labels
 
     @cached_property
     def _narrow_codes(self) -> dict[Any, dict[float, int]]:
@@ -273,16 +273,16 @@ class _Listed(Space):
             key = bool(value) if isinstance(value, bool | np.bool_) else None
         else:
             key = as_number(value)
-        # A short float names the category that is written so in short, as in a column of short floats.
-        short = isinstance(value, np.floating) and value.itemsize < 8 and pa.types.is_floating(kind)
-        code = (self._codes_in(value.dtype) if short else self._code_of).get(key)
+        # A 32-bit float matches the category that rounds to it, as in a column of 32-bit floats.
+        is_short_float = isinstance(value, np.floating) and value.itemsize < 8 and pa.types.is_floating(kind)
+        code = (self._codes_in(value.dtype) if is_short_float else self._code_of).get(key)
         code = self._other if code is None else code
         if code is None:
             raise ColumnError(_SEVERAL if isinstance(value, list | tuple | set | frozenset | np.ndarray) else _OUTSIDE)
         return code
 
     def _codes_in(self, dtype: Any) -> dict[float, int]:
-        """Return the code of every category as a float of a dtype, or as it is where some fall together."""
+        """Return the code of every category as a float of a dtype; unrounded if rounding unites categories."""
         if dtype not in self._narrow_codes:
             with np.errstate(over="ignore"):
                 codes = {float(dtype.type(label)): code for code, label in enumerate(self.labels())}
@@ -293,9 +293,9 @@ class _Listed(Space):
         values = type_.value_type if pa.types.is_dictionary(type_) else type_
         if not pa.types.is_dictionary(type_):
             # Arrow has no take for views.
-            taken = pa.large_string() if pa.types.is_string_view(values) else values
-            return self._value_set.cast(taken).take(masked_array(codes, missing)).cast(values)
-        # A wider index than needed is kept: Parquet readers and writers want int32.
+            view_free_type = pa.large_string() if pa.types.is_string_view(values) else values
+            return self._value_set.cast(view_free_type).take(masked_array(codes, missing)).cast(values)
+        # A wider index than necessary stays: Parquet readers and writers expect int32.
         index_type = max(type_.index_type, self._index_type, key=lambda t: t.bit_width)
         indices = masked_array(codes.astype(index_type.to_pandas_dtype()), missing)
         entries = self._value_set.cast(values)
@@ -333,9 +333,9 @@ class Categorical(_Listed):
 
     @property
     def contents(self) -> str:
-        """What a column may hold."""
-        shared = self.other in self.categories
-        return listed(self.labels()) + (f" (any other counts as {self.other})" if shared else "")
+        """Allowed values of a column, as text."""
+        is_category = self.other in self.categories
+        return listed(self.labels()) + (f" (any other counts as {self.other})" if is_category else "")
 
     metric = "discrete"
 
@@ -343,7 +343,7 @@ class Categorical(_Listed):
         values = _check_categories(self.categories, "categories", 1)
         object.__setattr__(self, "categories", values)
         if self.other is not None:
-            other = _plain(self.other)
+            other = _to_plain(self.other)
             if not isinstance(other, str) and type(other) is not type(values[0]):
                 raise ParameterError("other must be a value of the categories' type, e.g. other='other'")
             _check_categories(values if other in values else (*values, other), "categories with other", 1)
@@ -356,8 +356,8 @@ class Categorical(_Listed):
 
     def labels(self) -> list[Any]:
         """Return the categories, ``other`` last unless it is one of them."""
-        extra = [] if self.other is None or self.other in self.categories else [self.other]
-        return [*self.categories, *extra]
+        other_labels = [] if self.other is None or self.other in self.categories else [self.other]
+        return [*self.categories, *other_labels]
 
     @property
     def _other(self) -> int | None:
@@ -370,7 +370,7 @@ class Categorical(_Listed):
 
     @property
     def null_counts_as(self) -> str:
-        """As of every space; `other` stands for nulls, too."""
+        """Text as in every space; empty with ``other``, which also takes nulls."""
         return "" if self.other is not None else super().null_counts_as
 
 
@@ -401,7 +401,7 @@ class Ordinal(_Listed):
 
     @property
     def contents(self) -> str:
-        """What a column may hold."""
+        """Allowed values of a column, as text."""
         return f"{listed(self.labels())}, in this order"
 
     metric = "line"
@@ -410,7 +410,7 @@ class Ordinal(_Listed):
 
     @property
     def mechanism(self) -> str:
-        """``optimal`` for few categories, else that of all lines."""
+        """``optimal`` for few categories, else the mechanism of all lines."""
         return "optimal" if self.size <= MOST_OPTIMAL else super().mechanism
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Null as one more value of a space."""
+"""Null as an additional value of a space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpframe.spaces.object_reading import Objects
 @register
 @dataclass(frozen=True, init=False, repr=False)
 class Nullable(Space):
-    """A space with null as one more value, at the diameter from all others, and protected like them.
+    """A space with null as an additional value, at the diameter from all others, and equally protected.
 
     Parameters
     ----------
@@ -58,12 +58,12 @@ class Nullable(Space):
 
     @property
     def contents(self) -> str:
-        """What a column may hold."""
+        """Allowed values of a column, as text."""
         return f"{self.inner.contents}, or missing"
 
     @property
     def metric(self) -> str:
-        """Discrete if the values are (null is then one more category)."""
+        """Metric of the values; a discrete metric has null as an additional category."""
         return "discrete" if self.inner.metric == "discrete" else f"nullable {self.inner.metric}"
 
     @cached_property
@@ -83,24 +83,28 @@ class Nullable(Space):
 
     @property
     def code_words(self) -> int:
-        """Words of a code: those of the values, and a bit for null."""
+        """Words of a code: the words of the values, and a bit for null."""
         return -(-self.null.bit_length() // 64) if self.inner.code_words else 0
 
     @property
     def released(self) -> Nullable:
-        """The space by which released values are read."""
+        """The space of released values."""
         return Nullable(self.inner.released)
 
     def is_null(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Return where codes are null's."""
+        """Return a mask of null codes."""
         equal = codes == (self.code_array([self.null]) if self.code_words else self.null)
         return np.asarray(equal.all(axis=1) if self.code_words else equal)
 
     @property
     def mechanism(self) -> str:
-        """``optimal`` where the values have it, which knows of null's distance; else theirs with a null flag."""
-        own = self.inner.mechanism
-        return own if self.metric == "discrete" or own == "optimal" else f"nullable_{own}"
+        """``optimal`` if the values have it, which handles null; else the values' mechanism with a null flag."""
+        value_mechanism = self.inner.mechanism
+        return (
+            value_mechanism
+            if self.metric == "discrete" or value_mechanism == "optimal"
+            else f"nullable_{value_mechanism}"
+        )
 
     def in_decimals(self, precision: int, scale: int) -> Space:
         """Return the space around the inner one in decimals."""
@@ -112,7 +116,7 @@ class Nullable(Space):
 
     @property
     def inner_space(self) -> Space:
-        """The space of the values that are no null."""
+        """The space of the values without null."""
         return self.inner
 
     is_numeric = forwarded("inner.is_numeric")
@@ -134,7 +138,7 @@ class Nullable(Space):
 
     @property
     def diameter(self) -> float:
-        """Diameter of the values, which is also null's distance to any of them."""
+        """Diameter of the values, which is also the distance between null and any value."""
         return self.inner.diameter
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
@@ -157,18 +161,18 @@ class Nullable(Space):
         return replaced(codes, missing, self.null), None
 
     def _inside(self, codes: Codes) -> tuple[Codes, npt.NDArray[np.bool_]]:
-        """Return the codes of the values, the first one where codes are null's, and where they are."""
-        null = self.is_null(codes)
-        # What lies under a null slot must not matter.
+        """Return the codes of the values, with 0 for null, and a mask of nulls."""
+        is_null = self.is_null(codes)
+        # Values under null slots must have no effect.
         if self.code_words:
-            inside = np.where(null[:, None], codes.dtype.type(0), codes)[:, : self.inner.code_words]
+            value_codes = np.where(is_null[:, None], codes.dtype.type(0), codes)[:, : self.inner.code_words]
         else:
-            inside = replaced(codes, null, 0)
-        return inside.astype(self.inner.code_type, copy=False), null
+            value_codes = replaced(codes, is_null, 0)
+        return value_codes.astype(self.inner.code_type, copy=False), is_null
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
-        inside, null = self._inside(codes)
-        return self.inner._decode(inside, type_, null)
+        value_codes, is_null = self._inside(codes)
+        return self.inner._decode(value_codes, type_, is_null)
 
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
         return self.inner._objects(*self._inside(codes))
@@ -192,7 +196,7 @@ class Nullable(Space):
         return self.inner.code_distance(x, y)
 
     def numbers(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-        """Return the inner numbers (anything where null)."""
+        """Return the inner numbers; null has an arbitrary number."""
         if self.code_words:
             return None
         return self.inner.numbers(np.where(codes == self.null, 0, codes))
@@ -203,7 +207,7 @@ class Nullable(Space):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Space:
-        """Read the inner space back."""
+        """Return the space from its JSON fields."""
         if set(data) != {"inner"} or not isinstance(data["inner"], Mapping):
             raise PlanError("space nullable has the field inner, a space")
         return cls(space_from_json(data["inner"]))

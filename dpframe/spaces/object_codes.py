@@ -1,7 +1,7 @@
-"""Codes of objects: those of Python's own classes all at once, every other by itself.
+"""Codes of objects: Python's own classes in bulk, all others one by one.
 
-An object's code follows only from the object. So each class is read for itself; rows that its reader is not sure of
-are read one by one, and so are all refusals found, in order and independently of the rest of the column.
+An object's code follows only from the object. So each class is read separately; rows that the class's reader cannot
+code are read one by one. Errors are found in this way too, in order and independently of the other rows.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from dpframe.errors import ColumnError
 from dpframe.spaces.object_reading import Objects, by_type, object_words
 from dpframe.spaces.python_values import is_missing
 
-_MOST_KEPT = 1 << 16
-"""Codes of more objects than these are not kept while a column is read."""
+_MAX_CACHED_CODES = 1 << 16
+"""Limit on the codes that are cached while a column is read."""
 
-_KEPT_TYPES = (str, int, float, bool)
+_CACHED_TYPES = (str, int, float, bool)
 """Types whose equal values have equal codes; a datetime equals another one at the end of summer time."""
 
 _UNREADABLE = "holds an object that cannot be read, as its own code fails; convert it to a plain value"
@@ -34,18 +34,18 @@ _UNREADABLE = "holds an object that cannot be read, as its own code fails; conve
 UNKNOWN = -1
 """Code of a value that a list does not have."""
 
-_ROWS = 1 << 14
-"""Objects that are read at a time: they and what they hold stay in cache from one pass to the next."""
+_CHUNK_ROWS = 1 << 14
+"""Number of objects that are read at a time, so that they and their items stay in cache."""
 
 _SLOTS = 1 << 12
-"""Objects that are known again while items of collections are coded."""
+"""Number of objects whose place is remembered while items of collections are coded."""
 
 Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.unsignedinteger]
 
 
 class ObjectReader(Protocol):
-    """What reads objects: a space."""
+    """A reader of objects: a space."""
 
     def code_array(self, codes: Sequence[int]) -> Codes:
         """Return codes given as Python integers as an array."""
@@ -56,53 +56,59 @@ class ObjectReader(Protocol):
 
 
 def encode_objects(space: ObjectReader, values: Sequence[Any], lenient: bool) -> tuple[Codes, Bools | None]:
-    """Return the code of every object (any valid one where null), and where objects are null, if any is."""
-    first = space.code_array([0])
-    codes, missing = np.zeros((len(values), *first.shape[1:]), dtype=first.dtype), np.zeros(len(values), dtype=np.bool_)
-    alone = np.ones(len(values), dtype=np.bool_)
-    for start in range(0, len(values), _ROWS):
-        for class_, places, objects in by_type(values[start : start + _ROWS]):
-            rows, null = places + start, np.full(len(objects), class_ is type(None))
+    """Return the code of every object (any valid code for null), and a mask of nulls, or None without nulls."""
+    example_code = space.code_array([0])
+    codes, missing = (
+        np.zeros((len(values), *example_code.shape[1:]), dtype=example_code.dtype),
+        np.zeros(len(values), dtype=np.bool_),
+    )
+    is_unread = np.ones(len(values), dtype=np.bool_)
+    for start in range(0, len(values), _CHUNK_ROWS):
+        for class_, places, objects in by_type(values[start : start + _CHUNK_ROWS]):
+            rows, is_null = places + start, np.full(len(objects), class_ is type(None))
+            # NaN is null, and is found for all floats at once.
             if class_ is float:
-                null = np.isnan(objects.astype(np.float64))
-            missing[rows[null]], alone[rows[null]] = True, False
-            if null.any():
-                rows, objects = rows[~null], objects[~null]
-            found = space._class_codes(class_, objects, lenient) if len(rows) else None
-            if found is not None:
-                read, sure = found
-                codes[rows[sure]], alone[rows[sure]] = read, False
-    left = np.flatnonzero(alone)
-    if len(left):
-        codes[left], missing[left] = _one_by_one(space, [values[row] for row in left.tolist()], left, lenient)
+                is_null = np.isnan(objects.astype(np.float64))
+            missing[rows[is_null]], is_unread[rows[is_null]] = True, False
+            if is_null.any():
+                rows, objects = rows[~is_null], objects[~is_null]
+            class_codes = space._class_codes(class_, objects, lenient) if len(rows) else None
+            if class_codes is not None:
+                row_codes, is_coded = class_codes
+                codes[rows[is_coded]], is_unread[rows[is_coded]] = row_codes, False
+    unread_rows = np.flatnonzero(is_unread)
+    if len(unread_rows):
+        codes[unread_rows], missing[unread_rows] = _encode_one_by_one(
+            space, [values[row] for row in unread_rows.tolist()], unread_rows, lenient
+        )
     return codes, missing if missing.any() else None
 
 
-def _one_by_one(
+def _encode_one_by_one(
     space: ObjectReader, values: Sequence[Any], rows: npt.NDArray[np.intp], lenient: bool
 ) -> tuple[Codes, Bools]:
-    """Return the codes of objects, each read by itself, and which of them are null."""
+    """Return the codes of objects, read one by one, and a mask of nulls."""
     codes: list[int] = []
     missing = np.zeros(len(values), dtype=np.bool_)
-    # By their ids: a class may have a hash of its own.
-    kept: dict[int, dict[Any, int]] = {id(kind): {} for kind in _KEPT_TYPES}
-    for at, value in enumerate(values):
-        known = kept.get(id(type(value)))
-        code = None if known is None else known.get(value)
+    # Types are keyed by id: a class may define a hash.
+    codes_by_type: dict[int, dict[Any, int]] = {id(kind): {} for kind in _CACHED_TYPES}
+    for position, value in enumerate(values):
+        type_codes = codes_by_type.get(id(type(value)))
+        code = None if type_codes is None else type_codes.get(value)
         if code is None:
-            code_or_rule = _code_or_rule(space, value, lenient)
+            code_or_rule = _find_code_or_rule(space, value, lenient)
             if isinstance(code_or_rule, str):
-                raise ColumnError(code_or_rule, row=int(rows[at]))
-            missing[at] = code_or_rule is None
+                raise ColumnError(code_or_rule, row=int(rows[position]))
+            missing[position] = code_or_rule is None
             code = code_or_rule or 0
-            if code_or_rule is not None and known is not None and len(known) < _MOST_KEPT:
-                known[value] = code
+            if code_or_rule is not None and type_codes is not None and len(type_codes) < _MAX_CACHED_CODES:
+                type_codes[value] = code
         codes.append(code)
     return space.code_array(codes), missing
 
 
-def _code_or_rule(space: ObjectReader, value: Any, lenient: bool) -> int | str | None:
-    """Return the code of an object, None for a null one, or the rule that it breaks."""
+def _find_code_or_rule(space: ObjectReader, value: Any, lenient: bool) -> int | str | None:
+    """Return the code of an object, None for null, or the violated rule."""
     try:
         return None if is_missing(value) else space._object_code(value, lenient)
     except ColumnError as error:
@@ -113,9 +119,9 @@ def _code_or_rule(space: ObjectReader, value: Any, lenient: bool) -> int | str |
 
 @dataclass(frozen=True)
 class PlainCodes:
-    """The codes of listed values, by objects of some plain classes; of others the hash may be foreign.
+    """The codes of listed values, by objects of plain classes; other classes may define their own hash.
 
-    A class that is not Python's own comes with a function that makes Python's own objects of its objects.
+    A class that is not Python's own comes with a function that converts its objects to Python's own.
     """
 
     classes: tuple[tuple[type, Callable[[Any], Any] | None], ...]
@@ -123,43 +129,43 @@ class PlainCodes:
 
     def of(self, class_: type, objects: Objects) -> npt.NDArray[np.int32] | None:
         """Return the codes of objects of a class, or `UNKNOWN`; None for any other class."""
-        for plain, made in self.classes:
-            if plain is class_:
-                keys = objects if made is None else map(made, objects)
+        for plain_class, convert in self.classes:
+            if plain_class is class_:
+                keys = objects if convert is None else map(convert, objects)
                 return np.fromiter(map(self.codes.get, keys, repeat(UNKNOWN)), dtype=np.int32, count=len(objects))
         return None
 
     def of_items(self, items: Objects, other: int | None) -> npt.NDArray[np.int32]:
         """Return the codes of any objects, or `UNKNOWN`; text that is not listed has the code ``other``, if any."""
-        first, codes = _first_of_same(items), np.full(len(items), UNKNOWN, dtype=np.int32)
-        distinct = np.flatnonzero(first == np.arange(len(items)))
-        for class_, places, objects in by_type(items[distinct]):
-            found = self.of(class_, objects)
-            if found is not None:
+        first_places, codes = _find_first_places(items), np.full(len(items), UNKNOWN, dtype=np.int32)
+        distinct_places = np.flatnonzero(first_places == np.arange(len(items)))
+        for class_, places, objects in by_type(items[distinct_places]):
+            class_codes = self.of(class_, objects)
+            if class_codes is not None:
                 if other is not None and issubclass(class_, str):
-                    found[found == UNKNOWN] = other
-                codes[distinct[places]] = found
-        return codes[first]
+                    class_codes[class_codes == UNKNOWN] = other
+                codes[distinct_places[places]] = class_codes
+        return codes[first_places]
 
 
-def _first_of_same(items: Objects) -> npt.NDArray[np.intp]:
-    """Return for each item the place of the very same object, which is looked up for it; items are mostly few objects.
+def _find_first_places(items: Objects) -> npt.NDArray[np.intp]:
+    """Return for each item the first place of its object, so that repeated objects are looked up once.
 
-    Each slot knows one object, so that an item whose slot another one has is looked up for itself.
+    Each slot remembers one object; an item whose slot has another object is looked up by itself.
     """
     words, places = object_words(items), np.arange(len(items))
     slots = (words >> 4 ^ words >> 16) & (_SLOTS - 1)
-    known = np.empty(_SLOTS, dtype=np.intp)
-    known[slots] = places
-    first = known[slots]
-    return np.where(words[first] == words, first, places)
+    slot_places = np.empty(_SLOTS, dtype=np.intp)
+    slot_places[slots] = places
+    first_places = slot_places[slots]
+    return np.where(words[first_places] == words, first_places, places)
 
 
 @dataclass(frozen=True)
 class PlainLists:
-    """Collections of objects in one row: the codes of their items, and where each collection's begin.
+    """Collections of objects as one array of item codes, and the number of items of each collection.
 
-    ``sure`` marks collections whose items all have codes; the others are left out of ``codes`` and ``lengths``.
+    ``sure`` marks collections whose items all have codes; other collections are left out of ``codes`` and ``lengths``.
     """
 
     codes: npt.NDArray[np.int32]
@@ -173,57 +179,59 @@ class PlainLists:
         lengths = np.fromiter(map(len, objects), dtype=np.int64, count=count)
         items = np.fromiter(chain.from_iterable(objects), dtype=object, count=int(lengths.sum()))
         codes = plain.of_items(items, other)
-        sure = np.ones(count, dtype=np.bool_)
-        unknown = codes == UNKNOWN
-        if unknown.any():
+        is_coded = np.ones(count, dtype=np.bool_)
+        is_unknown = codes == UNKNOWN
+        if is_unknown.any():
             owners = np.repeat(np.arange(count), lengths)
-            sure[owners[unknown]] = False
-            codes, lengths = codes[sure[owners]], lengths[sure]
-        return cls(codes, lengths, sure)
+            is_coded[owners[is_unknown]] = False
+            codes, lengths = codes[is_coded[owners]], lengths[is_coded]
+        return cls(codes, lengths, is_coded)
 
 
 def plain_lists(class_: type, objects: Objects, dtypes: str) -> Bools | None:
-    """Return which objects of a class are lists, tuples or sets of anything; None for no such class.
+    """Return a mask of the objects that are lists, tuples or sets; None for other classes.
 
-    Arrays of dtypes with some letters are replaced by lists.
+    One-dimensional arrays whose dtype character is in ``dtypes`` are replaced by lists.
     """
-    if any(class_ is one for one in (list, tuple, set, frozenset)):
+    if any(class_ is plain_class for plain_class in (list, tuple, set, frozenset)):
         return np.ones(len(objects), dtype=np.bool_)
     if class_ is not np.ndarray:
         return None
-    fits = [array.ndim == 1 and array.dtype.char in dtypes for array in objects]
+    is_list = [array.ndim == 1 and array.dtype.char in dtypes for array in objects]
     with uncollected():
-        for at in np.flatnonzero(fits).tolist():
-            objects[at] = objects[at].tolist()
-    return np.array(fits)
+        for row in np.flatnonzero(is_list).tolist():
+            objects[row] = objects[row].tolist()
+    return np.array(is_list)
 
 
 def plain_times(class_: type, objects: Objects, duration: bool) -> tuple[pa.Array, Bools] | None:
-    """Return times of Python's own classes to the microsecond, and which objects they are of; None for other classes.
+    """Return times of Python's own classes in microseconds, and a mask of their objects; None for other classes.
 
     Times with a zone are left out.
     """
-    sure = np.ones(len(objects), dtype=np.bool_)
+    is_coded = np.ones(len(objects), dtype=np.bool_)
     if duration:
         if class_ is not dt.timedelta:
             return None
         # Days beyond 64 bits of microseconds are left out.
         days = np.fromiter(map(attrgetter("days"), objects), dtype=np.int64, count=len(objects))
-        sure = np.abs(days) < 10**8
-        return pa.array(objects[sure], pa.duration("us")), sure
+        is_coded = np.abs(days) < 10**8
+        return pa.array(objects[is_coded], pa.duration("us")), is_coded
     if class_ is dt.date:
-        return pa.array(objects, pa.date32()).cast(pa.timestamp("us")), sure
+        return pa.array(objects, pa.date32()).cast(pa.timestamp("us")), is_coded
     if class_ is not dt.datetime:
         return None
-    sure = np.fromiter(map(is_, map(attrgetter("tzinfo"), objects), repeat(None)), dtype=np.bool_, count=len(objects))
-    return pa.array(objects[sure], pa.timestamp("us")), sure
+    is_coded = np.fromiter(
+        map(is_, map(attrgetter("tzinfo"), objects), repeat(None)), dtype=np.bool_, count=len(objects)
+    )
+    return pa.array(objects[is_coded], pa.timestamp("us")), is_coded
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep Python from looking for garbage while very many containers are made, all of them in use.
+    """Disable Python's garbage collection while very many containers are made, all of them in use.
 
-    With a million lists in memory it would look through all of them again and again, for longer than the lists take.
+    With a million lists in memory, repeated collections take longer than the creation of the lists.
     """
     was_on = gc.isenabled()
     gc.disable()

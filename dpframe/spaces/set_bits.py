@@ -1,4 +1,4 @@
-"""Sets as rows of 64-bit words: bit i of a row is 1 if it holds item i."""
+"""Sets as rows of 64-bit words: bit i of a row is 1 if the set has item i."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ U64 = npt.NDArray[np.uint64]
 
 
 Members = tuple[pa.Array, npt.NDArray[np.int64]]
-"""The numbers of the bits that are set, row after row, and how many there are in each row."""
+"""The numbers of the set bits, row after row, and their count in each row."""
 
-_ROWS = 1 << 15
-"""Rows a pass works on at a time: their words stay in cache."""
+_CHUNK_ROWS = 1 << 15
+"""Number of rows that are processed at a time, so that their words stay in cache."""
 
 _CHUNK_BYTES = 1 << 18
 """Bits are unpacked to bytes in chunks of about this size, which stay in cache."""
 
-_DENSE = 1 / 6
-"""Share of set bits from which looking up the members of several bits at a time is faster than going through all."""
+_DENSE_SHARE = 1 / 6
+"""Share of set bits from which a lookup table of several bits is faster than a filter of all bits."""
 
-_LOOKED_UP = 13
-"""Most bits that are looked up at a time: tables of 2^13 entries stay in cache."""
+_MAX_LOOKUP_BITS = 13
+"""Limit on the bits that are looked up at a time: tables of 2^13 entries stay in cache."""
 
 
 def set_sizes(codes: U64) -> npt.NDArray[np.int64]:
     """Return the number of bits set in rows of words."""
-    first, *others = codes.T
-    out: npt.NDArray[np.int64] = np.bitwise_count(first).astype(np.int64)
-    for word in others:  # a sum along short rows would be slow
-        out += np.bitwise_count(word)
-    return out
+    first_word, *other_words = codes.T
+    sizes: npt.NDArray[np.int64] = np.bitwise_count(first_word).astype(np.int64)
+    for word in other_words:  # a sum along short rows would be slow
+        sizes += np.bitwise_count(word)
+    return sizes
 
 
 def packed(items: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64], words: int) -> U64:
     """Return rows of words whose bits are the items of each row.
 
-    ``items``: numbers of items, row after row; ``lengths``: how many of them are each row's; ``words``: words of a row.
+    ``items``: numbers of items, row after row; ``lengths``: number of items of each row; ``words``: words of a row.
     """
     n, width = len(lengths), 64 * words
     codes = np.empty((n, words), dtype=np.uint64)
@@ -64,79 +64,79 @@ def members(codes: U64, items: int, kind: np.dtype[Any]) -> Members:
     count = int(lengths.sum())
     # From Arrow's pool, which keeps its pages.
     buffer = pa.allocate_buffer(count * kind.itemsize)
-    dense = codes.shape[1] == 1 and count > _DENSE * items * len(codes)
-    (_look_up if dense else _filter)(codes, items, np.frombuffer(buffer, dtype=kind))
+    is_dense = codes.shape[1] == 1 and count > _DENSE_SHARE * items * len(codes)
+    (_look_up if is_dense else _filter)(codes, items, np.frombuffer(buffer, dtype=kind))
     return pa.Array.from_buffers(pa.from_numpy_dtype(kind), count, [None, buffer]), lengths
 
 
 def _filter(codes: U64, items: int, out: npt.NDArray[np.integer]) -> None:
-    """Write the numbers of the bits that are set, going through all bits."""
+    """Write the numbers of the set bits to ``out``, by a filter of all bits."""
     width, end = 64 * codes.shape[1], 0
     step = max(1, _CHUNK_BYTES // (4 * width))
     numbers = pa.array(np.tile(np.arange(width).astype(out.dtype), step))
     for start in range(0, len(codes), step):
         raw = np.ascontiguousarray(codes[start : start + step], dtype="<u8")
-        # Arrow's booleans are bits in this very order.
+        # Arrow's booleans have exactly this order of bits.
         bits = pa.Array.from_buffers(pa.bool_(), raw.size * 64, [None, pa.py_buffer(raw)])
-        found = np.asarray(numbers[: raw.size * 64].filter(bits))
-        out[end : end + len(found)] = found
-        end += len(found)
+        bit_numbers = np.asarray(numbers[: raw.size * 64].filter(bits))
+        out[end : end + len(bit_numbers)] = bit_numbers
+        end += len(bit_numbers)
 
 
 def _look_up(codes: U64, items: int, out: npt.NDArray[np.integer]) -> None:
-    """Write the numbers of the bits that are set in single words, looking several bits up at a time."""
-    parts = -(-items // _LOOKED_UP)
-    bits, raw, end = -(-items // parts), out.view(np.uint8), 0
-    table = _table(parts, bits, out.dtype.str)
+    """Write the numbers of the set bits of single words to ``out``, by a lookup table of several bits."""
+    parts = -(-items // _MAX_LOOKUP_BITS)
+    bits, out_bytes, end = -(-items // parts), out.view(np.uint8), 0
+    table = _lookup_table(parts, bits, out.dtype.str)
     mask = np.uint64((1 << bits) - 1)
-    index = np.empty((min(_ROWS, len(codes)), parts), dtype=np.int32)
-    for start in range(0, len(codes), _ROWS):
-        word = codes[start : start + _ROWS, 0]
+    index = np.empty((min(_CHUNK_ROWS, len(codes)), parts), dtype=np.int32)
+    for start in range(0, len(codes), _CHUNK_ROWS):
+        word = codes[start : start + _CHUNK_ROWS, 0]
         places = index[: len(word)]
         for part in range(parts):
             np.bitwise_and(word >> np.uint64(part * bits), mask, out=places[:, part], casting="unsafe")
             places[:, part] += part << bits
-        # Texts of bytes are put one behind the other.
-        _, ends, found = table.take(pa.array(places.ravel())).buffers()
+        # Arrow concatenates binary values.
+        _, ends, bit_numbers = table.take(pa.array(places.ravel())).buffers()
         size = int(np.frombuffer(ends, dtype=np.int32)[places.size])
-        raw[end : end + size] = np.frombuffer(found, dtype=np.uint8)[:size]
+        out_bytes[end : end + size] = np.frombuffer(bit_numbers, dtype=np.uint8)[:size]
         end += size
 
 
 @lru_cache(maxsize=4)
-def _table(parts: int, bits: int, kind: str) -> pa.BinaryArray:
-    """Return for every part of a word, and each number that it can be, the numbers of its bits, as bytes."""
+def _lookup_table(parts: int, bits: int, kind: str) -> pa.BinaryArray:
+    """Return the numbers of the set bits as bytes, for every part of a word and every value of the part."""
     is_set = (np.arange(1 << bits)[:, None] >> np.arange(bits) & 1).astype(np.bool_)
     numbers = [np.broadcast_to(np.arange(bits) + part * bits, is_set.shape)[is_set] for part in range(parts)]
     lengths = np.tile(is_set.sum(axis=1), parts) * np.dtype(kind).itemsize
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    found = np.concatenate(numbers).astype(kind)
-    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(found)])
+    bit_numbers = np.concatenate(numbers).astype(kind)
+    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(bit_numbers)])
 
 
 def cut(codes: U64, most: int, words_of: Callable[[int], npt.NDArray[Any]]) -> U64:
-    """Return the sets with at most ``most`` items: of larger ones a choice that the row's word makes.
+    """Return sets with at most ``most`` items; each larger set is cut to items chosen by the row's random word.
 
-    ``words_of`` gives a random word for each of so many rows. The guarantee needs a choice that depends only on the
-    row and its word.
+    ``words_of`` returns a random word for each of a number of rows. The guarantee needs a choice that depends only on
+    the row and its word.
     """
-    large = np.flatnonzero(set_sizes(codes) > most)
-    if not len(large):
+    large_rows = np.flatnonzero(set_sizes(codes) > most)
+    if not len(large_rows):
         return codes
     codes, width = codes.copy(), 64 * codes.shape[1]
     words = words_of(len(codes)).astype(np.uint64)
     step = max(1, (1 << 20) // width)
-    for start in range(0, len(large), step):
-        rows = large[start : start + step]
-        held = np.unpackbits(codes[rows].astype("<u8").view(np.uint8), axis=1, bitorder="little").view(np.bool_)
-        lots = np.where(held, _mixed(words[rows], width) >> np.uint64(1), np.uint64(2**64 - 1))
-        kept = np.zeros(held.shape, dtype=np.uint8)
-        np.put_along_axis(kept, np.argpartition(lots, most - 1, axis=1)[:, :most], 1, axis=1)
-        codes[rows] = np.packbits(kept, axis=1, bitorder="little").view("<u8")
+    for start in range(0, len(large_rows), step):
+        rows = large_rows[start : start + step]
+        is_member = np.unpackbits(codes[rows].astype("<u8").view(np.uint8), axis=1, bitorder="little").view(np.bool_)
+        item_ranks = np.where(is_member, _mix_words(words[rows], width) >> np.uint64(1), np.uint64(2**64 - 1))
+        is_chosen = np.zeros(is_member.shape, dtype=np.uint8)
+        np.put_along_axis(is_chosen, np.argpartition(item_ranks, most - 1, axis=1)[:, :most], 1, axis=1)
+        codes[rows] = np.packbits(is_chosen, axis=1, bitorder="little").view("<u8")
     return codes
 
 
-def _mixed(words: U64, count: int) -> U64:
+def _mix_words(words: U64, count: int) -> U64:
     """Return ``count`` numbers per word (SplitMix64: Steele, Lea and Flood 2014)."""
     z = words[:, None] + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -25,17 +25,17 @@ from dpframe.spaces.words import listed
 Bools = npt.NDArray[np.bool_]
 
 MOST_ITEMS = 1 << 16
-"""Most items: a row's code is as many bits."""
+"""Limit on the items of a space: a row's code has one bit for each."""
 
 LISTED_ITEMS = 16
-"""Sets of no more items have their labels listed."""
+"""Limit on the items of spaces whose sets are listed."""
 
 _DTYPES = "OUb?hilqBHILQd"
-"""Letters of the dtypes whose elements are objects, or become Python's own that have the same code."""
+"""Letters of dtypes whose elements are objects, or convert to Python objects with equal codes."""
 
-_OUTSIDE = "holds an item outside the declared list; declare it, or other=…"
+_UNKNOWN_ITEM = "holds an item outside the declared list; declare it, or other=…"
 _NULL_ITEM = "holds a null item; remove it, or pass nulls='impute' to leave it out"
-_TWICE = "holds an item twice; remove it, or pass nulls='impute' to count it once"
+_DUPLICATE_ITEM = "holds an item twice; remove it, or pass nulls='impute' to count it once"
 _NO_SET = "is no set, and Subset(…) holds nothing else; pass lists, tuples or sets of items"
 
 
@@ -53,8 +53,8 @@ class Subset(Space):
         Strings, or numbers or booleans, all of one type, each once.
     max_size
         Most items of a set; half the diameter, to which standard errors are proportional at small ε. Larger sets
-        are cut to so many of their items, chosen at random by the mechanism, which lowers supports: choose one
-        that few sets exceed. None: as many as there are items.
+        are cut to ``max_size`` random items by the mechanism, which lowers supports: choose a size that few sets
+        exceed. None: as many as there are items.
     other
         Name of the item for items outside the list: one of them, or a further one.
     strict
@@ -81,32 +81,33 @@ class Subset(Space):
 
     @property
     def contents(self) -> str:
-        """What a column may hold."""
-        most = "" if self.max_size is None else f", at most {self.max_size} in a set"
-        return listed([*self.items, *([] if self.other is None else [self.other])], "items") + most
+        """Allowed values of a column, as text."""
+        size_text = "" if self.max_size is None else f", at most {self.max_size} in a set"
+        return listed([*self.items, *([] if self.other is None else [self.other])], "items") + size_text
 
     def __post_init__(self) -> None:
         reason = None
         try:
-            listed = Categorical(self.items, self.other)
+            item_space = Categorical(self.items, self.other)
         except ParameterError as error:
             reason = str(error)
         if reason is not None:
+            # Raised outside of the except block, without the error about categories as context.
             raise ParameterError(reason.replace("categories", "items"))
-        h = listed.size
+        h = item_space.size
         if h > MOST_ITEMS:
             raise ParameterError(f"items must be at most {MOST_ITEMS}; put rare ones together with other=…")
         if self.max_size is not None:
-            most = check_whole(self.max_size, "max_size", 1, h, of="items", remedy=", or None")
-            object.__setattr__(self, "max_size", most)
+            max_size = check_whole(self.max_size, "max_size", 1, h, of="items", remedy=", or None")
+            object.__setattr__(self, "max_size", max_size)
         if not isinstance(self.strict, bool):
             raise ParameterError("strict must be True or False")
-        object.__setattr__(self, "items", listed.categories)
-        object.__setattr__(self, "other", listed.other)
+        object.__setattr__(self, "items", item_space.categories)
+        object.__setattr__(self, "other", item_space.other)
 
     @cached_property
     def listed(self) -> Categorical:
-        """The items as a space of their own."""
+        """The space of the items."""
         return Categorical(self.items, self.other)
 
     metric = "symmetric difference"
@@ -134,7 +135,7 @@ class Subset(Space):
         if self.most == self.count:
             return self.size
         ways, total = 1, 1
-        for k in range(self.most):  # each from the one before: binomials of thousands of items take long
+        for k in range(self.most):  # by recursion: direct binomials of thousands of items are slow
             ways = ways * (self.count - k) // (k + 1)
             total += ways
         return total
@@ -153,16 +154,16 @@ class Subset(Space):
 
     @property
     def released(self) -> Subset:
-        """The same items without a bound: noise heeds none."""
+        """The space of all sets of the items: noise may exceed ``max_size``."""
         return Subset(self.items, None, self.other)
 
     @property
     def natural_type(self) -> pa.DataType:
-        """Lists of what the items are."""
+        """Lists of the items' type."""
         return pa.list_(self.listed.natural_type.value_type)
 
     def check_type(self, type_: pa.DataType) -> None:
-        """Accept lists of what the items are: text (dictionaries, too), numbers or booleans."""
+        """Accept lists of the items' kind: text (dictionaries, too), numbers or booleans."""
         t = pa.types
         if not (t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_)):
             raise refuse_type("Subset(…)", type_, "convert the column to lists of items")
@@ -185,33 +186,33 @@ class Subset(Space):
 
     def _encode(self, array: pa.Array, lenient: bool) -> tuple[Codes, Mask]:
         missing = missing_of(array)
-        # What lies under a null list is left out by both.
-        flat, lengths = array.flatten(), np.asarray(pc.list_value_length(array).fill_null(0)).astype(np.int64)
-        codes, null_items = self.listed.find(flat)
+        # Both functions leave out items under null lists.
+        items, lengths = array.flatten(), np.asarray(pc.list_value_length(array).fill_null(0)).astype(np.int64)
+        codes, null_items = self.listed.find(items)
         if null_items is not None and null_items.any():
             if not lenient:
                 raise ColumnError(_NULL_ITEM, row=_row_of(first_row(null_items), lengths))
-            codes, lengths = codes[~null_items], _counted(~null_items, lengths)
-        unknown = codes < 0
-        if unknown.any():
+            codes, lengths = codes[~null_items], _count_per_row(~null_items, lengths)
+        is_unknown = codes < 0
+        if is_unknown.any():
             if self.other is None:
-                raise ColumnError(_OUTSIDE, row=_row_of(first_row(unknown), lengths))
-            codes = np.where(unknown, self._other, codes)
+                raise ColumnError(_UNKNOWN_ITEM, row=_row_of(first_row(is_unknown), lengths))
+            codes = np.where(is_unknown, self._other, codes)
         words = packed(codes, lengths, self.code_words)
-        if not lenient and (twice := self._twice(words, codes, lengths)).any():
-            raise ColumnError(_TWICE, row=first_row(twice))
-        if (large := self._large(words)).any():
-            raise ColumnError(self._too_large, row=first_row(large))
+        if not lenient and (has_duplicates := self._has_duplicates(words, codes, lengths)).any():
+            raise ColumnError(_DUPLICATE_ITEM, row=first_row(has_duplicates))
+        if (is_too_large := self._is_too_large(words)).any():
+            raise ColumnError(self._too_large, row=first_row(is_too_large))
         return words, missing
 
-    def _twice(self, words: Codes, codes: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64]) -> Bools:
-        """Return which rows hold an item twice."""
-        # Several items outside the list are one: the bucket for all of them.
-        bucket = 0 if self.other is None else _counted(codes == self._other, lengths)
+    def _has_duplicates(self, words: Codes, codes: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64]) -> Bools:
+        """Return a mask of rows with a duplicate item."""
+        # Several items outside the list share the bucket ``other``.
+        bucket = 0 if self.other is None else _count_per_row(codes == self._other, lengths)
         return np.asarray(set_sizes(words) + np.maximum(bucket - 1, 0) != lengths)
 
-    def _large(self, words: Codes) -> Bools:
-        """Return which rows are refused for their size."""
+    def _is_too_large(self, words: Codes) -> Bools:
+        """Return a mask of rows that exceed ``max_size`` of a strict space."""
         return set_sizes(words) > self.most if self.strict else np.zeros(len(words), dtype=np.bool_)
 
     @property
@@ -223,33 +224,33 @@ class Subset(Space):
     def _object_code(self, value: Any, lenient: bool) -> int:
         if not is_collection(value):
             raise ColumnError(_NO_SET)
-        code, known = 0, self._code_of
+        code, item_bits = 0, self._code_of
         for item in value:
-            bit_of_text = known.get(item) if type(item) is str else None
+            bit_of_text = item_bits.get(item) if type(item) is str else None
             bit = self._item_bit(item, lenient) if bit_of_text is None else bit_of_text
             if code & bit and not lenient and bit != self._bucket_bit:
-                raise ColumnError(_TWICE)
+                raise ColumnError(_DUPLICATE_ITEM)
             code |= bit
         if self.strict and code.bit_count() > self.most:
             raise ColumnError(self._too_large)
         return code
 
     def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, Bools] | None:
-        readable = plain_lists(class_, objects, _DTYPES)
-        if readable is None:
+        is_readable = plain_lists(class_, objects, _DTYPES)
+        if is_readable is None:
             return None
-        sure = readable
-        lists = PlainLists.of(self.listed.plain, objects[sure], self._other)
+        is_coded = is_readable
+        lists = PlainLists.of(self.listed.plain, objects[is_coded], self._other)
         words = packed(lists.codes, lists.lengths, self.code_words)
-        right = ~self._large(words)
+        is_valid = ~self._is_too_large(words)
         if not lenient:
-            right &= ~self._twice(words, lists.codes, lists.lengths)
-        sure[sure] = lists.sure
-        sure[sure] = right
-        return words[right], sure
+            is_valid &= ~self._has_duplicates(words, lists.codes, lists.lengths)
+        is_coded[is_coded] = lists.sure
+        is_coded[is_coded] = is_valid
+        return words[is_valid], is_coded
 
     def _item_bit(self, item: Any, lenient: bool) -> int:
-        """Return the bit of an item, 0 for a null one that is left out."""
+        """Return the bit of an item, 0 for a null item."""
         if is_collection(item):
             raise ColumnError("holds a list within a list; pass lists of items")
         if is_missing(item):
@@ -258,7 +259,7 @@ class Subset(Space):
             return 0
         with contextlib.suppress(ColumnError):
             return 1 << self.listed._object_code(item, lenient)
-        raise ColumnError(_OUTSIDE)
+        raise ColumnError(_UNKNOWN_ITEM)
 
     @cached_property
     def _code_of(self) -> dict[str, int]:
@@ -293,15 +294,15 @@ class Subset(Space):
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         numbers, lengths = members(codes, self.count, np.min_scalar_type(-self.count))
-        kind, large = type_.value_type, pa.types.is_large_list(type_)
-        if int(lengths.sum()) >= 2**31 and not large:
+        kind, is_large = type_.value_type, pa.types.is_large_list(type_)
+        if int(lengths.sum()) >= 2**31 and not is_large:
             raise ColumnError("holds too many items for one array of lists; decode fewer rows at a time")
         # Decoded by the items' own space, which knows every type.
         items = self._item_array(numbers, kind)
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if large else np.int32)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if is_large else np.int32)
         field = pa.field(type_.value_field.name, items.type, type_.value_field.nullable)
-        list_type = pa.large_list(field) if large else pa.list_(field)
-        maker = pa.LargeListArray if large else pa.ListArray
+        list_type = pa.large_list(field) if is_large else pa.list_(field)
+        maker = pa.LargeListArray if is_large else pa.ListArray
         return maker.from_arrays(
             pa.array(offsets), items, type=list_type, mask=None if missing is None else pa.array(missing)
         )
@@ -309,18 +310,20 @@ class Subset(Space):
     def _objects(self, codes: Codes, missing: Mask) -> Objects:
         with uncollected():
             if self.count > LISTED_ITEMS:
-                sets = self._lists(codes)
+                sets = self._to_lists(codes)
             else:
-                # Few sets, so that a copy is made of one of each.
-                distinct = pa.array(codes[:, 0]).dictionary_encode()
-                lists = self._lists(np.asarray(distinct.dictionary)[:, None])[np.asarray(distinct.indices)]
+                # There are few distinct sets, so each is made once and copied.
+                distinct_codes = pa.array(codes[:, 0]).dictionary_encode()
+                lists = self._to_lists(np.asarray(distinct_codes.dictionary)[:, None])[
+                    np.asarray(distinct_codes.indices)
+                ]
                 sets = np.fromiter(map(list.copy, lists), dtype=object, count=len(codes))
         if missing is not None:
             sets[missing] = None
         return sets
 
-    def _lists(self, codes: Codes) -> Objects:
-        """Return the set of every code as a list of its own."""
+    def _to_lists(self, codes: Codes) -> Objects:
+        """Return the set of every code as a separate list."""
         numbers, lengths = members(codes, self.count, np.min_scalar_type(-self.count))
         items = np.array(self.listed.labels(), dtype=object)[np.asarray(numbers)].tolist()
         ends = np.cumsum(lengths).tolist()
@@ -332,17 +335,17 @@ class Subset(Space):
             items = self.listed.decode(np.arange(self.count), kind)
             indices = numbers.cast(items.type.index_type)
             return pa.DictionaryArray.from_arrays(indices, items.dictionary, ordered=kind.ordered)
-        view = pa.types.is_string_view(kind)  # Arrow has no take for views
-        taken = self.listed.decode(np.arange(self.count), pa.large_string() if view else kind).take(numbers)
-        return taken.cast(kind) if view else taken
+        is_view = pa.types.is_string_view(kind)  # Arrow has no take for views
+        item_values = self.listed.decode(np.arange(self.count), pa.large_string() if is_view else kind).take(numbers)
+        return item_values.cast(kind) if is_view else item_values
 
 
 def _row_of(item: int, lengths: npt.NDArray[np.int64]) -> int:
-    """Return the row that an item of flattened lists is in."""
+    """Return the row of an item of flattened lists."""
     return int(np.searchsorted(np.cumsum(lengths), item, side="right"))
 
 
-def _counted(chosen: npt.NDArray[np.bool_], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return how many items are chosen in each row of flattened lists."""
+def _count_per_row(is_chosen: npt.NDArray[np.bool_], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the number of chosen items in each row of flattened lists."""
     ends = np.concatenate([[0], np.cumsum(lengths)])
-    return np.asarray(np.diff(np.concatenate([[0], np.cumsum(chosen)])[ends]))
+    return np.asarray(np.diff(np.concatenate([[0], np.cumsum(is_chosen)])[ends]))

@@ -17,24 +17,24 @@ from dpframe.spaces.base import Space
 from dpframe.spaces.times import since_midnight
 
 ISO = re.compile(r"\d{4}(-?\d{2}.*)?")
-"""How text of a time begins that has one reading: in 01.02.2023 either may be the month."""
+"""Start of unambiguous time texts: in 01.02.2023 either number may be the month."""
 
 FINE = 4097
-"""Values of a number beyond which its steps are finer than what people ask for."""
+"""Number of grid values above which the steps are finer than the numbers in questions."""
 
 
 def listed_values(wanted: Any, what: str) -> list[Any]:
-    """Return the values of a condition: one, or a list of them."""
-    listed = wanted if isinstance(wanted, list | set | frozenset | np.ndarray | pd.Series | pd.Index) else [wanted]
-    if getattr(listed, "ndim", 1) != 1:
+    """Return the values of a condition, a single value or a list, as a list."""
+    values = wanted if isinstance(wanted, list | set | frozenset | np.ndarray | pd.Series | pd.Index) else [wanted]
+    if getattr(values, "ndim", 1) != 1:
         raise ParameterError(f"{what} must be a list of values, of one dimension")
-    if not len(listed):
+    if not len(values):
         raise ParameterError(f"{what} names no value; give one or more")
-    return list(listed)
+    return list(values)
 
 
 def code_of(space: Space, value: Any, what: str) -> int:
-    """Return the code of a value that a space holds; `ParameterError` for another."""
+    """Return the code of a value of a space; `ParameterError` for other values."""
     if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         if space.has_null:
             return space.values
@@ -45,12 +45,14 @@ def code_of(space: Space, value: Any, what: str) -> int:
         try:
             places = [i for i, label in enumerate(labels) if type(label) is type(value) and label == value]
             places = places or [i for i, label in enumerate(labels) if label == value]
-        except (TypeError, ValueError):  # what cannot be compared is not among them
+        except (TypeError, ValueError):  # a value that cannot be compared is no label
             places = []
         if places:
             return places[0]
-        shown = f", which are {name_list([str(label) for label in labels])}" if len(labels) <= _SHOWN else ""
-        raise ParameterError(f"{what} names a value that is not one of its values{shown}")
+        label_text = (
+            f", which are {name_list([str(label) for label in labels])}" if len(labels) <= _MAX_NAMED_VALUES else ""
+        )
+        raise ParameterError(f"{what} names a value that is not one of its values{label_text}")
     low, high = _codes(space, [value, value], what)
     if low != high:
         raise ParameterError(
@@ -60,12 +62,12 @@ def code_of(space: Space, value: Any, what: str) -> int:
     return low
 
 
-_SHOWN = 20
-"""Values of a column up to which an error names them."""
+_MAX_NAMED_VALUES = 20
+"""Limit on the values of a column that an error names."""
 
 
 def between(space: Space, wanted: tuple[Any, ...], what: str) -> tuple[int, int]:
-    """Return the first and the last code of a range (low, high), None for no end; `ParameterError` for none."""
+    """Return the first and last code of a range (low, high), None for no end; `ParameterError` if it is empty."""
     if len(wanted) != 2:
         raise ParameterError(f"{what} must be (low, high) with both ends in it, or a list")
     if not space.is_numeric or space.is_listed:
@@ -94,17 +96,17 @@ def side_of(space: Space, wanted: tuple[Any, ...], what: str) -> int:
     return int(low >= size and high >= size - 1) - int(high < 0 and low <= 0)
 
 
-def _codes(whole: Space, ends: Sequence[Any], what: str) -> tuple[int, int]:
+def _codes(space: Space, ends: Sequence[Any], what: str) -> tuple[int, int]:
     """Return the first code at or above the low end and the last at or below the high one; None is no end."""
-    low, high = _unbounded_codes(whole, ends, what)
-    if low >= whole.values or high < 0:
+    low, high = _unbounded_codes(space, ends, what)
+    if low >= space.values or high < 0:
         return 1, 0
-    return max(low, 0), min(high, whole.values - 1)
+    return max(low, 0), min(high, space.values - 1)
 
 
-def _unbounded_codes(whole: Space, ends: Sequence[Any], what: str) -> tuple[int, int]:
-    """Return the same, which may lie outside of the space."""
-    space: Any = whole.inner_space
+def _unbounded_codes(outer_space: Space, ends: Sequence[Any], what: str) -> tuple[int, int]:
+    """Return the first and last code between two ends; codes may lie outside the space."""
+    space: Any = outer_space.inner_space
     codes = []
     for end, code, rounding in ((ends[0], 0, math.ceil), (ends[1], space.size - 1, math.floor)):
         if end is None:
@@ -125,7 +127,7 @@ def _unbounded_codes(whole: Space, ends: Sequence[Any], what: str) -> tuple[int,
 
 
 def first_codes(space: Any, bounds: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Return the codes of the first values at or above bounds of bins; of bounds at the upper one or above, its size.
+    """Return the codes of the first values at or above bounds of bins; the size for bounds beyond the space.
 
     >>> from dpframe.spaces import Integer
     >>> first_codes(Integer(0, 10), [-1, 0.5, 9.5, 10]).tolist()
@@ -134,23 +136,23 @@ def first_codes(space: Any, bounds: Sequence[Any]) -> npt.NDArray[np.int64]:
     code_at = _time_code if space.is_time else _number_code
     codes = []
     for bound in bounds:
-        beyond = code_at(space, bound, math.floor) >= space.size - 1
-        codes.append(space.size if beyond else max(code_at(space, bound, math.ceil), 0))
+        is_beyond = code_at(space, bound, math.floor) >= space.size - 1
+        codes.append(space.size if is_beyond else max(code_at(space, bound, math.ceil), 0))
     return np.array(codes, dtype=np.int64)
 
 
 def _number_code(space: Any, number: Any, rounding: Callable[[float], int]) -> int:
     """Return the code of a number, or the next one (``ceil``) or the previous one (``floor``), also beyond bounds."""
-    place = _place(space, float(number))
-    # A real number on fine steps is taken to the nearest one, as those of the rows are: heaps lie there.
-    nearest = not space.is_whole and space.size > FINE and 0 <= place <= space.size - 1
-    return round(place) if nearest else rounding(place)
+    place = _grid_place(space, float(number))
+    # A real number on fine steps is rounded to the nearest step, like the rows, so that heaps match.
+    is_rounded = not space.is_whole and space.size > FINE and 0 <= place <= space.size - 1
+    return round(place) if is_rounded else rounding(place)
 
 
 def shares_its_step(whole: Space, number: Any) -> bool:
-    """Return whether numbers that are written as short as one are taken to the same step of a fine grid.
+    """Return whether another number with as many digits rounds to the same step of a fine grid.
 
-    A heap on the step of a number that has one to itself, as 4.99 on steps of 0.015, is taken for that number.
+    A number with a step to itself, as 4.99 on steps of 0.015, gets the heap on its step.
 
     >>> from dpframe.spaces import Real
     >>> prices = Real(0, 45_000)  # in steps of 0.69
@@ -161,44 +163,48 @@ def shares_its_step(whole: Space, number: Any) -> bool:
     if not space.is_numeric or space.is_listed or space.is_time or space.is_whole or space.size <= FINE:
         return False
     try:
-        place = _place(space, float(number))
+        place = _grid_place(space, float(number))
         exponent = Decimal(repr(float(number))).normalize().as_tuple().exponent
     except (TypeError, ValueError):
         return False
     if not (isinstance(exponent, int) and number and 0 <= place <= space.size - 1):
         return False
-    off, next_one = place - round(place), 10.0**exponent / space.step
-    return bool(next_one < 0.5 + abs(off))
+    offset, spacing = place - round(place), 10.0**exponent / space.step
+    return bool(spacing < 0.5 + abs(offset))
 
 
-def _place(space: Any, value: float) -> float:
-    """Return the place of a number on a grid, to the rounding of floats; codes are whole."""
-    start, then = np.asarray(
+def _grid_place(space: Any, value: float) -> float:
+    """Return the place of a number on a grid in steps, up to rounding of floats."""
+    start, next_number = np.asarray(
         space.numbers(np.array([0, 1])) if space.size > 1 else [space.numbers(np.array([0]))[0]] * 2
     )
-    place = (value - float(start)) / (float(then - start) or 1.0)
-    whole = round(place) if math.isfinite(place) else place
-    return float(whole) if math.isclose(place, whole, rel_tol=0, abs_tol=1e-9 * max(1.0, abs(place))) else place
+    place = (value - float(start)) / (float(next_number - start) or 1.0)
+    whole_place = round(place) if math.isfinite(place) else place
+    return (
+        float(whole_place)
+        if math.isclose(place, whole_place, rel_tol=0, abs_tol=1e-9 * max(1.0, abs(place)))
+        else place
+    )
 
 
 def has_one_reading(space: Any, text: str) -> bool:
-    """Return whether a text names one time for sure: a duration, or what begins as ISO 8601 does."""
+    """Return whether a text names one time unambiguously: a duration, or text that starts like ISO 8601."""
     return space.is_duration or ISO.fullmatch(text.strip()) is not None
 
 
 def given_instant(space: Any, given: Any) -> pd.Timestamp | pd.Timedelta:
-    """Return a time as pandas has it, without a zone in UTC, or a duration."""
+    """Return a time as a pandas Timestamp in UTC without a zone, or a duration as a Timedelta."""
     if space.is_duration:
         return pd.Timedelta(since_midnight(given))
     time = pd.Timestamp(given)
     return time if time.tzinfo is None else time.tz_convert("UTC").tz_localize(None)
 
 
-def _time_code(space: Any, given: Any, rounding: Callable[[float], int]) -> int:
-    """Return the code of a time, or if the space lacks it of the next (``ceil``) or the previous one (``floor``)."""
-    time: Any = given_instant(space, given)
+def _time_code(space: Any, value: Any, rounding: Callable[[float], int]) -> int:
+    """Return the code of a time, or of the next (``ceil``) or previous (``floor``) time in the space."""
+    time: Any = given_instant(space, value)
     code = int(space.encode([time])[0])
-    shown = type(time)(space.instants(space.numbers(np.array([code])))[0])
+    code_time = type(time)(space.instants(space.numbers(np.array([code])))[0])
     if rounding is math.ceil:
-        return code + int(shown < time)
-    return code - int(shown > time)
+        return code + int(code_time < time)
+    return code - int(code_time > time)

@@ -37,9 +37,9 @@ CALENDAR = np.datetime64(dt.datetime.min, "us"), np.datetime64(dt.datetime.max, 
 """First and last instant of the years 1 to 9999: a limit of Python's calendar, and so of pandas' scalars."""
 
 
-def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
+def _bound_nanoseconds(value: Any, name: str) -> tuple[int, str]:
     """Return a bound as nanoseconds since 1970 (or as a duration) and as canonical text."""
-    parsed = _parsed(value)
+    parsed = _parse_time(value)
     if parsed is None:
         raise ParameterError(
             f"{name} must be a date, a datetime, a timedelta or ISO text, e.g. {name}='2020-01-31', or "
@@ -48,14 +48,14 @@ def _nanoseconds(value: Any, name: str) -> tuple[int, str]:
     return parsed
 
 
-def _parsed(value: Any) -> tuple[int, str] | None:
+def _parse_time(value: Any) -> tuple[int, str] | None:
     try:
         if isinstance(value, np.datetime64):
             value = value.astype("datetime64[us]").item()
         if isinstance(value, np.timedelta64):
             value = value.astype("timedelta64[us]").item()
         if isinstance(value, str) and value.startswith("P"):
-            value = _duration(value)
+            value = _parse_duration(value)
         value = since_midnight(value)
         if isinstance(value, str):
             value = dt.datetime.fromisoformat(value)
@@ -64,8 +64,8 @@ def _parsed(value: Any) -> tuple[int, str] | None:
             return micros * 1000, f"PT{(Decimal(micros) / 1_000_000).normalize():f}S"
         if not isinstance(value, dt.datetime):
             value = dt.datetime(value.year, value.month, value.day)
-        aware = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
-        micros = int((aware - _EPOCH) // dt.timedelta(microseconds=1))
+        utc_time = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+        micros = int((utc_time - _EPOCH) // dt.timedelta(microseconds=1))
         text = (_EPOCH + dt.timedelta(microseconds=micros)).replace(tzinfo=None).isoformat()
         return micros * 1000, text.removesuffix("T00:00:00")
     except (ValueError, TypeError, AttributeError, ArithmeticError):
@@ -73,7 +73,7 @@ def _parsed(value: Any) -> tuple[int, str] | None:
 
 
 def since_midnight(value: Any) -> Any:
-    """Return a time of day, or the text of one, as the time since midnight; others as they are."""
+    """Return a time of day, or its text, as the time since midnight; other values unchanged."""
     if isinstance(value, str) and ":" in value[:3]:
         with contextlib.suppress(ValueError):
             value = dt.time.fromisoformat(value)
@@ -83,7 +83,7 @@ def since_midnight(value: Any) -> Any:
 
 
 def _time_of_day(microseconds: int) -> dt.time:
-    """Return the time of day so long after midnight; `OverflowError` for one of another day."""
+    """Return the time of day at these microseconds after midnight; `OverflowError` beyond the day."""
     if not 0 <= microseconds < _RESOLUTIONS["D"] // 1000:
         raise OverflowError
     return (dt.datetime.min + dt.timedelta(microseconds=microseconds)).time()
@@ -92,13 +92,13 @@ def _time_of_day(microseconds: int) -> dt.time:
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?")
 
 
-def _duration(text: str) -> dt.timedelta:
+def _parse_duration(text: str) -> dt.timedelta:
     """Return an ISO 8601 duration of days, hours, minutes and seconds, to the microsecond; `ValueError` for others."""
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
         raise ValueError
-    days, hours, minutes = (int(part or 0) for part in found.groups()[:3])
-    micros = int(Decimal(found[4] or 0) * 1_000_000)
+    days, hours, minutes = (int(part or 0) for part in match.groups()[:3])
+    micros = int(Decimal(match[4] or 0) * 1_000_000)
     return dt.timedelta(days=days, hours=hours, minutes=minutes, microseconds=micros)
 
 
@@ -143,11 +143,11 @@ class Datetime(NumberGrid):
 
     @property
     def contents(self) -> str:
-        """What a column may hold."""
-        return " to ".join(self._written)
+        """Allowed values of a column, as text."""
+        return " to ".join(self._declared_bounds)
 
     @property
-    def _written(self) -> tuple[str, str]:
+    def _declared_bounds(self) -> tuple[str, str]:
         """The bounds as they are declared."""
         if not self._of_day:
             return self.lower, self.upper
@@ -155,14 +155,14 @@ class Datetime(NumberGrid):
         return _time_of_day(self._start // 1000).isoformat(), _time_of_day(last // 1000).isoformat()
 
     def __repr__(self) -> str:
-        lower, upper = self._written
+        lower, upper = self._declared_bounds
         return f"Datetime({lower=!r}, {upper=!r}, resolution={self.resolution!r})"
 
     def __post_init__(self) -> None:
         if not isinstance(self.resolution, str) or self.resolution not in _RESOLUTIONS:
             raise ParameterError(f"resolution must be one of {', '.join(_RESOLUTIONS)}")
-        low, low_text = _nanoseconds(self.lower, "lower")
-        high, high_text = _nanoseconds(self.upper, "upper")
+        low, low_text = _bound_nanoseconds(self.lower, "lower")
+        high, high_text = _bound_nanoseconds(self.upper, "upper")
         if low_text.startswith("P") != high_text.startswith("P"):
             raise ParameterError("lower and upper must be two points in time or two durations")
         of_day = all(since_midnight(bound) is not bound for bound in (self.lower, self.upper))
@@ -181,7 +181,7 @@ class Datetime(NumberGrid):
         return Datetime(self.lower, self.upper, self.resolution)
 
     def within_day(self) -> Datetime:
-        """Return the part of the grid that is times of day, or all minutes of a day if there are fewer than two."""
+        """Return the grid within one day, or all minutes of a day if the grid has fewer than two times there."""
         first = max(0, -(self._start // self._width))
         last = min(self.size - 1, (_RESOLUTIONS["D"] - 1 - self._start) // self._width)
         if first >= last:
@@ -190,23 +190,28 @@ class Datetime(NumberGrid):
         return Datetime(lower, upper, self.resolution)
 
     def widened(self, steps: int) -> Datetime:
-        """Return the grid that goes so many steps beyond both bounds.
+        """Return the grid extended by ``steps`` steps beyond both bounds.
 
         Raises
         ------
         ParameterError
-            If it would leave the years 1 to 9999, or the day of times of day.
+            If the grid leaves the years 1 to 9999, or the day of times of day.
         """
-        more = steps * self._width // 1000
-        first, last = self._start // 1000 - more, (self._start + (self.size - 1) * self._width) // 1000 + more
+        margin = steps * self._width // 1000
+        low_micros, high_micros = (
+            self._start // 1000 - margin,
+            (self._start + (self.size - 1) * self._width) // 1000 + margin,
+        )
         limit = "a day" if self._of_day else "the years 1 to 9999"
         try:
-            low, high = dt.timedelta(microseconds=first), dt.timedelta(microseconds=last)
+            low_time, high_time = dt.timedelta(microseconds=low_micros), dt.timedelta(microseconds=high_micros)
             if self._of_day:
-                return Datetime(_time_of_day(first), _time_of_day(last), self.resolution)
+                return Datetime(_time_of_day(low_micros), _time_of_day(high_micros), self.resolution)
             if self.is_duration:
-                return Datetime(low, high, self.resolution)
-            return Datetime((_EPOCH + low).replace(tzinfo=None), (_EPOCH + high).replace(tzinfo=None), self.resolution)
+                return Datetime(low_time, high_time, self.resolution)
+            return Datetime(
+                (_EPOCH + low_time).replace(tzinfo=None), (_EPOCH + high_time).replace(tzinfo=None), self.resolution
+            )
         except OverflowError:
             raise ParameterError(
                 f"noise would reach beyond {limit}; use laplace or square_wave, which stay within the "
@@ -229,12 +234,12 @@ class Datetime(NumberGrid):
 
     @cached_property
     def _start(self) -> int:
-        return _nanoseconds(self.lower, "lower")[0]
+        return _bound_nanoseconds(self.lower, "lower")[0]
 
     @cached_property
     def size(self) -> int:
         """Number of grid values."""
-        return (_nanoseconds(self.upper, "upper")[0] - self._start) // self._width + 1
+        return (_bound_nanoseconds(self.upper, "upper")[0] - self._start) // self._width + 1
 
     @property
     def natural_type(self) -> pa.DataType:
@@ -248,7 +253,7 @@ class Datetime(NumberGrid):
 
     @property
     def object_type(self) -> pa.DataType:
-        """Timestamps or durations to the microsecond, or finer where the resolution is."""
+        """Timestamps or durations in microseconds, or in nanoseconds for finer grids."""
         unit = "us" if self._width % 1000 == self._start % 1000 == 0 else "ns"
         return pa.duration(unit) if self.is_duration else pa.timestamp(unit)
 
@@ -299,8 +304,8 @@ class Datetime(NumberGrid):
     def _class_codes(self, class_: type, objects: Objects, lenient: bool) -> tuple[Codes, Bools] | None:
         if self.object_type.unit != "us":
             return None
-        found = plain_times(class_, objects, self.is_duration)
-        return None if found is None else (self._encode(found[0], True)[0], found[1])
+        times_and_mask = plain_times(class_, objects, self.is_duration)
+        return None if times_and_mask is None else (self._encode(times_and_mask[0], True)[0], times_and_mask[1])
 
     def _decode(self, codes: Codes, type_: pa.DataType, missing: Mask) -> pa.Array:
         tick = self._tick(type_)
@@ -315,21 +320,21 @@ class Datetime(NumberGrid):
         unit, kind = np.datetime_data(times.dtype)[0], times.dtype.kind
         if unit == "ns" and not self._of_day:  # Python's own times end at the microsecond
             return super()._objects(codes, missing)
-        found: Objects = times.astype(times.dtype if unit == "D" else f"{kind}8[us]").astype(object)
+        objects: Objects = times.astype(times.dtype if unit == "D" else f"{kind}8[us]").astype(object)
         if self._of_day:
-            found = np.array([(dt.datetime.min + span).time() for span in found], dtype=object)
+            objects = np.array([(dt.datetime.min + span).time() for span in objects], dtype=object)
         if missing is not None:
-            found[missing] = None
-        return found
+            objects[missing] = None
+        return objects
 
     def labels(self) -> list[Any]:
-        """Return every value of the grid; refused above a million steps."""
+        """Return every value of the grid; `ParameterError` above a million steps."""
         labels = super().labels()
         return self.objects(np.arange(self.size)).tolist() if self._of_day else labels
 
     def to_json(self) -> dict[str, Any]:
-        """Return the space as a JSON object with its tag, times of day as such."""
-        lower, upper = self._written
+        """Return the space as a JSON object with its tag; times of day stay times of day."""
+        lower, upper = self._declared_bounds
         return super().to_json() | {"lower": lower, "upper": upper}
 
     def _holds(self, value: Any, code: int) -> bool:
@@ -353,16 +358,16 @@ class Datetime(NumberGrid):
         """Return points in time to the microsecond, within the years 1 to 9999, or durations."""
         if self.is_duration:
             return np.asarray(np.timedelta64(self._start // 1000, "us") + self.durations(numbers))
-        found = np.datetime64(self._start // 1000, "us") + self.durations(numbers)
-        return np.asarray(np.clip(found, *CALENDAR))
+        times = np.datetime64(self._start // 1000, "us") + self.durations(numbers)
+        return np.asarray(np.clip(times, *CALENDAR))
 
     def durations(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return numbers of steps as durations to the microsecond."""
         microseconds = np.rint(numbers * (self._width / 1000))
-        known = np.isfinite(microseconds) & (np.abs(microseconds) < 2**62)
-        out = np.where(known, microseconds, 0).astype("timedelta64[us]")
-        out[~known] = np.timedelta64("NaT", "us")
-        return out
+        is_representable = np.isfinite(microseconds) & (np.abs(microseconds) < 2**62)
+        spans = np.where(is_representable, microseconds, 0).astype("timedelta64[us]")
+        spans[~is_representable] = np.timedelta64("NaT", "us")
+        return spans
 
     def code_distance(self, x: int, y: int) -> float:
         """Return the number of steps of the resolution between two codes."""

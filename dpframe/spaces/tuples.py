@@ -59,7 +59,7 @@ class Product(Space):
 
     @property
     def contents(self) -> str:
-        """What a column may hold."""
+        """Allowed values of the columns, as text."""
         return " × ".join(f"({space.contents})" for space in self.spaces)
 
     metric = "product"
@@ -116,7 +116,7 @@ class Product(Space):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Space:
-        """Read the spaces back."""
+        """Return the space from its JSON fields."""
         parts = data.get("spaces")
         if set(data) - {"space"} != {"spaces"} or not isinstance(parts, list):
             raise PlanError("space product has the field spaces, a list of spaces")

@@ -29,19 +29,19 @@ from dpframe.spaces.words import number
 Floats = npt.NDArray[np.float64]
 
 MOST_LABELS = 1 << 12
-"""Vectors are listed where there are no more codes."""
+"""Limit on the codes of spaces whose vectors are listed."""
 
 CHUNK_NUMBERS = 1 << 15
-"""Numbers that are computed at a time."""
+"""Limit on the numbers that are computed at a time."""
 
-_HUGE = 1e150
-"""Larger numbers are as far outside of any ball, and their squares are not numbers."""
+_MAX_MAGNITUDE = 1e150
+"""Limit on magnitudes: larger numbers are outside every ball too, and their squares overflow."""
 
-_NEAR = 1 + 1e-9
-"""Values are in the space where their norm exceeds the bound only by rounding."""
+_NORM_TOLERANCE_FACTOR = 1 + 1e-9
+"""Factor on the bound within which a norm exceeds the bound only by rounding."""
 
 _FLOATS = "efd"
-"""Letters of the dtypes of floats that are Python's own, or widen to them."""
+"""Letters of float dtypes that are Python's float, or widen to it."""
 
 _NOT_NUMBERS = "holds what is no list of numbers, and its space holds nothing else; pass lists or arrays of floats"
 _NAN = "holds a NaN or null within a list; fill it, or make the whole list null and declare Nullable(…)"
@@ -49,7 +49,7 @@ _INFINITE = "holds an infinity within a list; fill it, or pass nulls='impute' to
 
 
 class VectorSpace(Space):
-    """What spaces of vectors share: a list of ``width`` numbers is a linear function of coordinates in a `Ball`.
+    """Base class of spaces of vectors: ``width`` numbers are a linear function of coordinates in a `Ball`.
 
     A row's code is the coordinates' codes side by side, the first one lowest.
     """
@@ -62,12 +62,12 @@ class VectorSpace(Space):
     @property
     @abstractmethod
     def positions(self) -> tuple[float, ...]:
-        """What the numbers of a value are indexed by."""
+        """Index of the numbers of a value."""
 
     @property
     @abstractmethod
     def basis(self) -> Floats:
-        """The matrix, shape (width, length), that makes a value of coordinates in parts of the bound."""
+        """The matrix, shape (width, length), that maps coordinates in parts of the bound to a value."""
 
     @abstractmethod
     def parts(self, values: Floats) -> Floats:
@@ -83,7 +83,7 @@ class VectorSpace(Space):
         return self.ball.radius
 
     @property
-    def _reach(self) -> float:
+    def _max_norm(self) -> float:
         """Largest norm of the coordinates, in parts of the bound."""
         return self.ball.radius / self.scale
 
@@ -110,7 +110,7 @@ class VectorSpace(Space):
 
     @property
     def released(self) -> Space:
-        """The same vectors in a cube: noise heeds no other norm."""
+        """The space of vectors in a cube: noise may leave the ball of another norm."""
         return ReleasedVectors(self)
 
     natural_type = pa.list_(pa.float64())
@@ -125,8 +125,8 @@ class VectorSpace(Space):
     def encode(self, values: Any, *, nulls: str = "error", tolerant: bool = False) -> Codes:
         """Return the code of every value, also of the rows of an array in two dimensions; see `Space.encode`."""
         if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind == "f":
-            flat = pa.array(np.ascontiguousarray(values, dtype=np.float64).ravel())
-            values = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+            numbers = pa.array(np.ascontiguousarray(values, dtype=np.float64).ravel())
+            values = pa.FixedSizeListArray.from_arrays(numbers, values.shape[1])
         return super().encode(values, nulls=nulls, tolerant=tolerant)
 
     def _known(self, array: pa.Array) -> pa.Array:
@@ -138,48 +138,54 @@ class VectorSpace(Space):
         lengths = np.asarray(pc.list_value_length(array).fill_null(self.width))
         if (lengths != self.width).any():
             raise ColumnError(self._wrong_length, row=first_row(lengths != self.width))
-        # What lies under a null list is left out, and nulls are NaN in NumPy.
+        # Flattening leaves out values under null lists, and nulls are NaN in NumPy.
         rows = array.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(-1, self.width)
         if missing is not None:
-            present, rows = rows, np.zeros((len(array), self.width))
-            rows[~missing] = present
-        return self._coded(rows, lenient), missing
+            list_rows, rows = rows, np.zeros((len(array), self.width))
+            rows[~missing] = list_rows
+        return self._encode_rows(rows, lenient), missing
 
     @property
     def _wrong_length(self) -> str:
         return f"holds a list of another length than {self.width}, which its space has; cut or fill the lists"
 
     def _object_code(self, value: Any, lenient: bool) -> int:
-        return self.code_list(self._coded(self._object_row(value)[None, :], lenient))[0]
+        return self.code_list(self._encode_rows(self._object_row(value)[None, :], lenient))[0]
 
     def _encode_objects(self, values: Sequence[Any], lenient: bool) -> tuple[Codes, Mask]:
         rows, missing = np.zeros((len(values), self.width)), np.zeros(len(values), dtype=np.bool_)
-        alone = np.ones(len(values), dtype=np.bool_)
-        for class_, at, objects in by_type(values):
-            fits = plain_lists(class_, objects, _FLOATS)
-            if fits is None or any(class_ is one for one in (set, frozenset)):
+        is_unread = np.ones(len(values), dtype=np.bool_)
+        for class_, positions, objects in by_type(values):
+            is_fitting = plain_lists(class_, objects, _FLOATS)
+            if is_fitting is None or any(class_ is set_class for set_class in (set, frozenset)):
                 continue
-            fits[fits] = np.fromiter(map(len, objects[fits]), dtype=np.int64, count=int(fits.sum())) == self.width
-            items = list(chain.from_iterable(objects[fits]))
+            is_fitting[is_fitting] = (
+                np.fromiter(map(len, objects[is_fitting]), dtype=np.int64, count=int(is_fitting.sum())) == self.width
+            )
+            items = list(chain.from_iterable(objects[is_fitting]))
             floats = np.fromiter(map(is_, map(type, items), repeat(float)), dtype=np.bool_, count=len(items))
-            whole = floats.reshape(-1, self.width).all(axis=1)
-            fits[fits] = whole
-            numbers = items if whole.all() else list(compress(items, np.repeat(whole, self.width).tolist()))
-            rows[at[fits]] = np.array(numbers, dtype=np.float64).reshape(-1, self.width)
-            alone[at[fits]] = False
-        left = np.flatnonzero(alone)
-        for row in left.tolist():
+            has_only_floats = floats.reshape(-1, self.width).all(axis=1)
+            is_fitting[is_fitting] = has_only_floats
+            numbers = (
+                items
+                if has_only_floats.all()
+                else list(compress(items, np.repeat(has_only_floats, self.width).tolist()))
+            )
+            rows[positions[is_fitting]] = np.array(numbers, dtype=np.float64).reshape(-1, self.width)
+            is_unread[positions[is_fitting]] = False
+        unread_rows = np.flatnonzero(is_unread)
+        for row in unread_rows.tolist():
             value = values[row]
-            found = self._row_or_rule(value)
-            if isinstance(found, str):
-                raise ColumnError(found, row=row)
-            missing[row] = found is None
-            if found is not None:
-                rows[row] = found
-        return self._coded(rows, lenient), missing if missing.any() else None
+            row_or_rule = self._row_or_rule(value)
+            if isinstance(row_or_rule, str):
+                raise ColumnError(row_or_rule, row=row)
+            missing[row] = row_or_rule is None
+            if row_or_rule is not None:
+                rows[row] = row_or_rule
+        return self._encode_rows(rows, lenient), missing if missing.any() else None
 
     def _row_or_rule(self, value: Any) -> Floats | str | None:
-        """Return the numbers of an object, None for a null one, or the rule that it breaks."""
+        """Return the numbers of an object, None for null, or the violated rule."""
         try:
             return None if is_missing(value) else self._object_row(value)
         except ColumnError as error:
@@ -204,29 +210,30 @@ class VectorSpace(Space):
         step = max(1, CHUNK_NUMBERS // self.width)
         return (slice(start, start + step) for start in range(0, count, step))
 
-    def _coded(self, rows: Floats, lenient: bool) -> Codes:
-        """Return the codes of rows of numbers: clipped to the ball, rounded, and their own norm checked."""
+    def _encode_rows(self, rows: Floats, lenient: bool) -> Codes:
+        """Return the codes of rows of numbers, clipped to the ball and rounded so that their norms stay within."""
         codes = np.empty((len(rows), self.ball.words), dtype=np.uint64)
         for chunk in self._chunks(len(rows)):
-            some = rows[chunk]
-            for wrong, rule in ((np.isnan(some), _NAN), (np.isinf(some) & (not lenient), _INFINITE)):
-                if wrong.any():
-                    raise ColumnError(rule, row=chunk.start + first_row(np.asarray(wrong.any(axis=1))))
-            parts = self.parts(np.clip(some, -_HUGE, _HUGE))
-            top = np.maximum(np.abs(parts).max(axis=1), 1.0)
-            scaled = parts / top[:, None]
+            chunk_rows = rows[chunk]
+            for is_invalid, rule in ((np.isnan(chunk_rows), _NAN), (np.isinf(chunk_rows) & (not lenient), _INFINITE)):
+                if is_invalid.any():
+                    raise ColumnError(rule, row=chunk.start + first_row(np.asarray(is_invalid.any(axis=1))))
+            parts = self.parts(np.clip(chunk_rows, -_MAX_MAGNITUDE, _MAX_MAGNITUDE))
+            # Scaled by the largest coordinate, so that squares do not overflow.
+            largest = np.maximum(np.abs(parts).max(axis=1), 1.0)
+            scaled_parts = parts / largest[:, None]
             with np.errstate(divide="ignore"):
-                scaled *= (self.scale * np.minimum(top, self._reach / self._norms(scaled)))[:, None]
-            fields = np.clip(np.floor((scaled + self.ball.last + 1) / 2), 0, self.ball.last)
+                scaled_parts *= (self.scale * np.minimum(largest, self._max_norm / self._norms(scaled_parts)))[:, None]
+            fields = np.clip(np.floor((scaled_parts + self.ball.last + 1) / 2), 0, self.ball.last)
             codes[chunk] = self.ball.within(self.ball.pack(fields.astype(np.uint64)))
         return codes
 
     def outside(self, values: Floats) -> npt.NDArray[np.bool_]:
-        """Return which values, shape (n, width), have a norm above the bound and are drawn to the ball."""
-        return np.asarray(self._norms(self.parts(values)) > self._reach * _NEAR)
+        """Return a mask of values, shape (n, width), that are shrunk as their norm exceeds the bound."""
+        return np.asarray(self._norms(self.parts(values)) > self._max_norm * _NORM_TOLERANCE_FACTOR)
 
     def _norms(self, rows: Floats) -> Floats:
-        """Return the norms of rows, column by column: a sum along rows may depend on how many there are."""
+        """Return the norms of rows, column by column: a sum along rows may depend on their number."""
         if self.ball.norm == "linf":
             return np.asarray(np.abs(rows).max(axis=1))
         total = np.zeros(len(rows))
@@ -242,39 +249,39 @@ class VectorSpace(Space):
         rows = np.empty((len(codes), self.width))
         for part in self._chunks(len(codes)):
             rows[part] = self.values_of(self.coordinates(codes[part]) / self.scale)
-        t, lost = pa.types, None if missing is None else pa.array(missing)
+        t, null_mask = pa.types, None if missing is None else pa.array(missing)
         if missing is not None:
             rows[missing] = 0.0
-        inner = pa.array(rows.ravel()).cast(type_.value_type)
+        numbers = pa.array(rows.ravel()).cast(type_.value_type)
         if t.is_fixed_size_list(type_):
-            return pa.FixedSizeListArray.from_arrays(inner, type=type_, mask=lost)
+            return pa.FixedSizeListArray.from_arrays(numbers, type=type_, mask=null_mask)
         lengths = np.full(len(rows), self.width)
         if missing is not None:
             lengths[missing] = 0
-            inner = pa.array(rows[~missing].ravel()).cast(type_.value_type)
-        large = t.is_large_list(type_)
-        if int(lengths.sum()) >= 2**31 and not large:
+            numbers = pa.array(rows[~missing].ravel()).cast(type_.value_type)
+        is_large = t.is_large_list(type_)
+        if int(lengths.sum()) >= 2**31 and not is_large:
             raise ColumnError("holds too many numbers for one array of lists; decode fewer rows at a time")
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if large else np.int32)
-        maker = pa.LargeListArray if large else pa.ListArray
-        return maker.from_arrays(pa.array(offsets), inner, type=type_, mask=lost)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if is_large else np.int32)
+        maker = pa.LargeListArray if is_large else pa.ListArray
+        return maker.from_arrays(pa.array(offsets), numbers, type=type_, mask=null_mask)
 
     def labels(self) -> list[Any]:
         """Return every vector as a list, in the order of codes; `ParameterError` for more than 4,096."""
         if self.size > MOST_LABELS:
             raise ParameterError(f"{self.noun} have too many values to list; use {self.instead}")
-        found: list[Any] = self.decode(self.code_array(range(self.size))).to_pylist()
-        return found
+        vectors: list[Any] = self.decode(self.code_array(range(self.size))).to_pylist()
+        return vectors
 
     def contains(self, value: Any) -> bool:
-        """Return whether a value is a list of so many numbers whose norm is within the bound."""
+        """Return whether a value is a list of ``width`` numbers whose norm is within the bound."""
         row = self._row_or_rule(value)
         if row is None or isinstance(row, str) or not np.isfinite(row).all():
             return False
         parts = self.parts(row[None, :])
-        back = self.values_of(parts)[0]
-        near = bool(np.abs(back - row).max() <= 1e-6 * max(float(np.abs(row).max()), 1e-300))
-        return near and float(self._norms(parts)[0]) <= self._reach * _NEAR
+        projection = self.values_of(parts)[0]
+        is_near = bool(np.abs(projection - row).max() <= 1e-6 * max(float(np.abs(row).max()), 1e-300))
+        return is_near and float(self._norms(parts)[0]) <= self._max_norm * _NORM_TOLERANCE_FACTOR
 
     def _holds(self, value: Any, code: int) -> bool:
         return self.contains(value)
@@ -293,8 +300,8 @@ class BoundedVectors(VectorSpace):
     def with_room(self, room: int) -> Self:
         """Return the space on a grid that has room for noise; see `Vector`."""
         space: Any = self
-        wide: Self = replace(space, room=room)
-        return wide
+        vectors: Self = replace(space, room=room)
+        return vectors
 
     @property
     def step(self) -> float:
@@ -308,12 +315,12 @@ class BoundedVectors(VectorSpace):
 
 
 def row_products(rows: Floats, matrix: Floats) -> Floats:
-    """Return rows times a matrix's transpose, each row by itself: a matrix product rounds by the rows next to it."""
-    found = np.zeros((len(matrix), len(rows)))
-    term = np.empty_like(found)
+    """Return rows times a matrix's transpose, independently by row: a matrix product's rounding is not."""
+    products = np.zeros((len(matrix), len(rows)))
+    term = np.empty_like(products)
     for column, factors in zip(np.ascontiguousarray(rows.T), matrix.T, strict=True):
-        found += np.multiply(factors[:, None], column, out=term)
-    return np.ascontiguousarray(found.T)
+        products += np.multiply(factors[:, None], column, out=term)
+    return np.ascontiguousarray(products.T)
 
 
 @register
@@ -321,7 +328,7 @@ def row_products(rows: Floats, matrix: Floats) -> Floats:
 class Vector(BoundedVectors):
     """Lists of ``length`` numbers whose norm is at most ``bound``; their distance is the norm of the difference.
 
-    Longer vectors are drawn to the ball along their direction. Each coordinate is then rounded to the grid of 2^bits
+    Longer vectors are shrunk to the ball along their direction. Each coordinate is then rounded to the grid of 2^bits
     odd multiples of bound/(2^bits − 1), and the grid point's own norm is checked in integers, so that no rounding
     leaves the ball that noise is made for. Values are Arrow lists (fixed-size ones come back as lists), arrays in two
     dimensions, or in object columns lists, tuples and arrays.
@@ -338,7 +345,7 @@ class Vector(BoundedVectors):
     bits
         Bits of a coordinate: 2, 4, 8 or 16.
     room
-        How many bounds lie between 0 and the ends of a coordinate's grid, a power of two. Plans set it where a column
+        Number of bounds between 0 and the ends of a coordinate's grid, a power of two. Plans set the room if a column
         has Gaussian noise, which would leave a grid that ends at the bound.
 
     Raises
@@ -365,14 +372,14 @@ class Vector(BoundedVectors):
 
     def __init__(self, size: int, bound: float, norm: str = "l2", bits: int = 16, room: int = 1) -> None:
         length = check_whole(size, "size", 1, LONGEST)
-        held = {"length": length, "bound": check_bound(bound), "norm": norm, "bits": bits, "room": room}
-        for name, value in held.items():
+        fields = {"length": length, "bound": check_bound(bound), "norm": norm, "bits": bits, "room": room}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "bits", self.ball.bits)
 
     @property
     def contents(self) -> str:
-        """What a column may hold."""
+        """Allowed values of a column, as text."""
         return f"lists of {self.length} numbers, {self.norm} norm at most {number(self.bound)}"
 
     @cached_property
@@ -389,12 +396,12 @@ class Vector(BoundedVectors):
         return Vector(self.length, self.bound, self.norm, self.bits, room)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the space as a JSON object with its tag; its room only where there is some."""
+        """Return the space as a JSON object with its tag; with the room unless it is 1."""
         return {"space": self.tag} | to_object(self, sparse=("room",))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Space:
-        """Read the fields back; plans have the size under the name ``length``."""
+        """Return the space from its JSON fields; plans name the size ``length``."""
         name = "length" if "length" in data else "size"
         check_names(data, f"space {cls.tag}", [name, "bound"], ["norm", "bits", "room"])
         return cls(data[name], **{key: value for key, value in data.items() if key != name})
@@ -420,7 +427,7 @@ class Vector(BoundedVectors):
 
 @dataclass(frozen=True)
 class ReleasedVectors(VectorSpace):
-    """The vectors of a space as they are released: coordinates anywhere on their grid."""
+    """Released vectors of a space, with coordinates anywhere on their grid."""
 
     of: VectorSpace
 
@@ -447,7 +454,7 @@ class ReleasedVectors(VectorSpace):
 
 def check_bound(bound: Any) -> float:
     """Return a bound of norms as a float, or raise `ParameterError` unless it is a number above 0."""
-    number = isinstance(bound, Real) and not isinstance(bound, bool)
-    if not number or not 1e-100 < bound < 1e100:
+    is_number = isinstance(bound, Real) and not isinstance(bound, bool)
+    if not is_number or not 1e-100 < bound < 1e100:
         raise ParameterError("bound must be a number above 0, the largest norm of a value; do not read it off the data")
     return float(bound)

@@ -31,7 +31,7 @@ def length(batch: Batch) -> int:
 
 
 def taken(batch: Batch, rows: npt.NDArray[np.intp]) -> Batch:
-    """Return some rows of a batch."""
+    """Return the rows of a batch at these positions."""
     return {
         name: column.take(rows, axis=0) if isinstance(column, np.ndarray) else column.take(pa.array(rows))
         for name, column in batch.items()
@@ -39,33 +39,34 @@ def taken(batch: Batch, rows: npt.NDArray[np.intp]) -> Batch:
 
 
 def joined(batches: list[Batch]) -> Batch:
-    """Return batches as one, every column in one piece."""
+    """Return the rows of all batches as one batch, with every column in one piece."""
     if len(batches) == 1:
         return dict(batches[0])
-    found = {}
+    columns = {}
+    # Every batch has the columns of the first one.
     for name, first in batches[0].items():
         parts = [batch[name] for batch in batches]
         if isinstance(first, np.ndarray):
-            found[name] = np.concatenate(parts)
+            columns[name] = np.concatenate(parts)
         else:
             chunks = [chunk for part in parts for chunk in getattr(part, "chunks", [part])]
-            found[name] = pa.chunked_array(chunks, first.type).unify_dictionaries().combine_chunks()
-    return found
+            columns[name] = pa.chunked_array(chunks, first.type).unify_dictionaries().combine_chunks()
+    return columns
 
 
 def row_groups(batches: Iterator[Batch], most: int) -> Iterator[Batch]:
     """Gather batches to row groups, whose sizes and pages reveal nothing of batches and input files."""
-    waiting, rows = [], 0
+    buffer, rows = [], 0
     for batch in batches:
-        waiting.append(batch)
+        buffer.append(batch)
         rows += length(batch)
         while rows >= most:
-            whole = joined(waiting)
-            yield {name: column[:most] for name, column in whole.items()}
-            waiting = [{name: column[most:] for name, column in whole.items()}]
+            buffered_rows = joined(buffer)
+            yield {name: column[:most] for name, column in buffered_rows.items()}
+            buffer = [{name: column[most:] for name, column in buffered_rows.items()}]
             rows -= most
     if rows:
-        yield joined(waiting)
+        yield joined(buffer)
 
 
 class Writer(AbstractContextManager["Writer"], ABC):
@@ -82,15 +83,15 @@ class Writer(AbstractContextManager["Writer"], ABC):
 
     @abstractmethod
     def write(self, table: pa.Table, group_rows: int) -> None:
-        """Write rows, in groups of so many where the format has groups."""
+        """Write rows, in groups of ``group_rows`` if the format has groups."""
 
     def describe(self, metadata: Mapping[str, str]) -> None:
-        """Write what the release says about itself, where the format has room for it; the last thing."""
+        """Write the release's description after all rows, if the format has a place for descriptions."""
 
 
 @dataclass(frozen=True)
 class RowsWriter:
-    """Takes released codes in row groups, and after the last one what the release says about itself."""
+    """Writer of released codes in row groups, and of the release's description after the last group."""
 
     write: Callable[[Batch], None]
     describe: Callable[[Mapping[str, str]], None]
@@ -100,71 +101,71 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 _END: Any = object()
-"""What comes after the last part."""
+"""Mark of the end, after the last part."""
 
 MOST_THREADS = 4
-"""Threads that are taken unless more are asked for: each holds a batch, and what reads and writes keeps up with few."""
+"""Default limit on threads: each thread holds a batch, and a few keep pace with reading and writing."""
 
 
 def usual_threads() -> int:
-    """Return as many threads as there are processors for this process, but few.
+    """Return the number of processors of this process, at most `MOST_THREADS`.
 
     >>> 1 <= usual_threads() <= MOST_THREADS
     True
     """
-    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(own or 1, MOST_THREADS)
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(processors or 1, MOST_THREADS)
 
 
 def ordered(work: Callable[[Part], Result], parts: Iterable[Part], threads: int) -> Generator[Result, None, None]:
-    """Yield what work makes of every part, in order; with several threads of as many parts and one more at a time.
+    """Yield the result of work on every part, in order; n > 1 threads keep n + 1 parts in memory.
 
-    An error is raised in place of its part's result, so that the first part's is raised of several.
+    An error is raised in place of its part's result: of several errors, the first part's is raised.
     """
     if threads == 1:
         yield from map(work, parts)
         return
-    waiting: deque[Future[Result]] = deque()
+    futures: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="dpframe-worker") as pool:
         try:
             for part in parts:
-                waiting.append(pool.submit(work, part))
-                if len(waiting) > threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                futures.append(pool.submit(work, part))
+                if len(futures) > threads:
+                    yield futures.popleft().result()
+            while futures:
+                yield futures.popleft().result()
         finally:
-            for future in waiting:
+            for future in futures:
                 future.cancel()
 
 
 def ahead(parts: Iterator[Part], threads: int) -> Generator[Part, None, None]:
-    """Yield parts; with several threads, the next one is made meanwhile in a thread of its own."""
+    """Yield parts; with several threads, another thread makes the next part meanwhile."""
     if threads == 1:
         yield from parts
         return
     with ThreadPoolExecutor(1, thread_name_prefix="dpframe-reader") as thread:
-        coming = thread.submit(next, parts, _END)
-        while (part := coming.result()) is not _END:
-            coming = thread.submit(next, parts, _END)
+        next_part = thread.submit(next, parts, _END)
+        while (part := next_part.result()) is not _END:
+            next_part = thread.submit(next, parts, _END)
             yield part
 
 
 def written(write: Callable[[Batch], None], groups: Iterator[Batch], threads: int) -> int:
-    """Write each group, in a thread of its own while the next is made if there are several; return the rows written."""
+    """Write each group and return the number of rows; with several threads, one writes while another makes groups."""
     rows = 0
     if threads == 1:
         for group in groups:
             write(group)
             rows += length(group)
         return rows
-    writing: Future[None] | None = None
+    write_future: Future[None] | None = None
     with ThreadPoolExecutor(1, thread_name_prefix="dpframe-writer") as thread:
         for group in groups:
-            if writing is not None:
-                writing.result()
+            if write_future is not None:
+                write_future.result()
             rows += length(group)
-            writing = thread.submit(write, group)
-        if writing is not None:
-            writing.result()
+            write_future = thread.submit(write, group)
+        if write_future is not None:
+            write_future.result()
     return rows

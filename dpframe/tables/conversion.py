@@ -43,7 +43,7 @@ class Conversion:
     batch_rows: int
     progress: Progress
     threads: int = 1
-    """One does everything, one thing after the other; of several, some read, code and randomise, and one writes."""
+    """With several threads, some read, code and randomise, and one writes; a single thread does everything in turn."""
     part: str | None = None
 
     def __post_init__(self) -> None:
@@ -59,48 +59,49 @@ class Conversion:
         self.watch = None if self.plan.shuffle else SortedWatch(self.table.partitions)
 
     def run(self, file: IO[bytes], sink: Sink) -> ReleaseInfo:
-        """Write the whole output file; what is spilled goes to the folder of the sink."""
+        """Write the output file, and spill rows to the sink's folder; return the release's description."""
         sink.check(self.form.schema)
-        batches = self._shuffled(sink.path.parent) if self.plan.shuffle else self._released()
-        # Closed by hand: an error that is kept would keep threads and what is spilled, too.
+        batches = self._shuffle_rows(sink.path.parent) if self.plan.shuffle else self._release_batches()
+        # Closed by hand: a stored error would keep threads and spilled rows alive, too.
         with closing(batches), sink.rows(file, self.form) as writer:
             rows = written(writer.write, row_groups(batches, self.form.group_rows), self.threads)
             if self.watch is not None:
                 self.watch.warn()
-            drawn_from = None if self.plan.sample is None else self.table.n
+            table_rows = None if self.plan.sample is None else self.table.n
             self.table.check_unchanged()
             tables = self.tables.measured()
             digest = self.digest.hexdigest(tables)
-            info = ReleaseInfo(self.plan, rows, digest, drawn_from, self.measured, tables, self.part)
+            info = ReleaseInfo(self.plan, rows, digest, table_rows, self.measured, tables, self.part)
             writer.describe(self.form.metadata(info))
         return info
 
-    def _released(self) -> Generator[Batch, None, None]:
+    def _release_batches(self) -> Generator[Batch, None, None]:
         """Yield released codes, and columns passed through, in input order."""
-        with closing(self._done()) as batches:
-            for done in batches:
-                yield done.released
+        with closing(self._randomise_batches()) as batches:
+            for batch in batches:
+                yield batch.released
 
-    def _done(self) -> Generator[_Done, None, None]:
-        """Yield the batches of the table when they are randomised, in input order, and take account of each."""
-        with closing(ordered(self._randomised, self._batches(), self.threads)) as batches:
-            for done in batches:
+    def _randomise_batches(self) -> Generator[_RandomisedBatch, None, None]:
+        """Yield the randomised batches in input order, and update the digest, the watch and the progress."""
+        with closing(ordered(self._randomise, self._number_batches(), self.threads)) as batches:
+            for batch in batches:
                 if self.watch is not None:
-                    self.watch.update(done.codes)
-                self.digest.merge(done.digest)
-                yield done
-                self.progress(done.first_row + done.count, self.table.n)
+                    self.watch.update(batch.codes)
+                self.digest.merge(batch.digest)
+                yield batch
+                self.progress(batch.first_row + batch.count, self.table.n)
 
-    def _batches(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    def _number_batches(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Yield batches of the table with the number of their first row."""
         first_row = 0
         for batch in self.table.batches(self.form.names, self.batch_rows, self.plan.passthrough):
             yield first_row, batch
             first_row += length(batch)
 
-    def _randomised(self, numbered: tuple[int, dict[str, pa.Array]]) -> _Done:
-        """Randomise a batch: what that gives depends only on the key, the batch and its first row's number."""
-        first_row, batch = numbered
+    def _randomise(self, numbered_batch: tuple[int, dict[str, pa.Array]]) -> _RandomisedBatch:
+        """Randomise a batch; the result depends only on the key, the batch and its first row's number."""
+        first_row, batch = numbered_batch
+        # Codes do not depend on threads, so encoding needs no lock; only the counters below do.
         codes = {c.name: self._encode(c, batch[c.name], first_row) for c in self.plan.columns}
         with self.counting:
             self.tables.add(codes, first_row)
@@ -108,40 +109,41 @@ class Conversion:
         released.update((name, self.form.plain(name, batch[name])) for name in self.plan.passthrough)
         count, digest = length(batch), Digest(self.plan)
         words = order_words(self.plan, self.key, first_row, count) if self.plan.shuffle else None
+        # After randomisation: word r of the stream decides row r, whether the row is chosen or not.
         mask = self.selection.mask(first_row, count)
         if mask is not None:
             rows = np.flatnonzero(mask)
             released = taken(released, rows)
             words = None if words is None else words[rows]
         digest.update(released)
-        return _Done(first_row, count, codes, released, words, digest)
+        return _RandomisedBatch(first_row, count, codes, released, words, digest)
 
     def _encode(self, column: Column, array: pa.Array, first_row: int) -> npt.NDArray[np.unsignedinteger]:
         try:
-            own = column.name in self.plan.imputed
-            return column.space.encode(array, nulls=self.plan.nulls_of(column.name), tolerant=own)
+            is_imputed = column.name in self.plan.imputed
+            return column.space.encode(array, nulls=self.plan.nulls_of(column.name), tolerant=is_imputed)
         except ColumnError as error:
             raise located(error, column.name, first_row) from None
 
-    def _shuffled(self, folder: Path) -> Generator[Batch, None, None]:
+    def _shuffle_rows(self, folder: Path) -> Generator[Batch, None, None]:
         """Yield the released rows in their shuffled order, through encrypted buckets on disk."""
         with Spill(folder, ((self.plan.sample or self.table.n) // BUCKET_ROWS).bit_length()) as spill:
-            with closing(self._done()) as batches:
-                for done in batches:
-                    if done.words is not None:
-                        spill.add(done.words, done.released)
+            with closing(self._randomise_batches()) as batches:
+                for batch in batches:
+                    if batch.words is not None:
+                        spill.add(batch.words, batch.released)
             yield from ahead(map(spill.read, range(spill.buckets)), self.threads)
 
 
 @dataclass(frozen=True)
-class _Done:
-    """A batch that is randomised."""
+class _RandomisedBatch:
+    """A batch of randomised rows, with its digest and order words."""
 
     first_row: int
     count: int
     codes: Mapping[str, npt.NDArray[np.unsignedinteger]]
-    """What the rows were, for the watch."""
+    """Codes of the original rows, for the watch."""
     released: Batch
     words: U64 | None
-    """Order words of the released rows, where their order is secret."""
+    """Order words of the released rows, if their order is secret."""
     digest: Digest

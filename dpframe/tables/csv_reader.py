@@ -1,12 +1,11 @@
-"""CSV in: text in columns, whose types are those of the spaces that are declared or found, and no guess.
+"""CSV in: columns of text, with the types of declared or inferred spaces, without guesses.
 
 Other readers take a column's type from its values, so that one row decides how every other is read. Here every column
-is text until its space is known; what private inference makes of it, it counts with noise. A release has its plan in a
-file of its own, which says the spaces.
+is text until its space is known; private inference counts its values with noise. A release has its plan in a
+file of its own, which contains the spaces.
 
 That files are well formed is taken as public: a row with more or fewer values than there are names, quotes that are
-left open, or a row of more than 16 MiB are refused. What a value says is not: where a space is inferred, none is
-refused.
+left open, or a row of more than 16 MiB are refused. Values are secret: if a space is inferred, no value is refused.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from dpframe.tables.frames import without_views
 from dpframe.tables.types import is_text
 
 _SEPARATORS = {";": ("semicolons", 'sep=";", decimal=","'), "\t": ("tabs", r'sep="\t"')}
-"""Other separators of values in files that are called CSV, and how pandas reads what programs write with them."""
+"""Other separators of values in files that are called CSV, and the options with which pandas reads them."""
 
-_LONGEST = 1 << 20
-"""Bytes of a line of names that are looked at."""
+_MAX_HEADER_BYTES = 1 << 20
+"""Limit on the bytes that are read of a line of names."""
 
 
 def check_dialect(path: Path) -> None:
@@ -53,14 +52,14 @@ def check_dialect(path: Path) -> None:
     ...
     dpframe.errors.FileError: ...excel.csv has semicolons between its names, and letters that are not UTF-8: ...
     """
-    start = attempt(path, "cannot be read", lambda: pa.input_stream(path).read(_LONGEST))
-    if not start:
+    head = attempt(path, "cannot be read", lambda: pa.input_stream(path).read(_MAX_HEADER_BYTES))
+    if not head:
         raise FileError(f"{shown(path)} is empty; a CSV file begins with a line of names")
-    line = (start.splitlines() or [b""])[0]
+    line = (head.splitlines() or [b""])[0]
     encoding = None
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
-    elif len(line) < _LONGEST:  # a longer one may be cut within a letter
+    elif len(line) < _MAX_HEADER_BYTES:  # a longer one may be cut within a letter
         try:
             line.decode()
         except UnicodeDecodeError:
@@ -74,22 +73,22 @@ def check_dialect(path: Path) -> None:
     if encoding is not None:
         faults, options = [*faults, "letters that are not UTF-8"], [*options, f'encoding="{encoding}"']
     if faults:
-        single = "; a single column is to be renamed" if mark is not None else ""
+        rename_hint = "; a single column is to be renamed" if mark is not None else ""
         raise FileError(
             f"{shown(path)} has {', and '.join(faults)}: sanitize the frame that pandas.read_csv(…, "
             f"{', '.join(options)}) reads, or write the file in UTF-8 with commas between values and decimal "
-            f"points{single}"
+            f"points{rename_hint}"
         )
 
 
 NULLS = ("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 """The texts of a missing value outside of quotes, as in pandas."""
 
-_BLOCK = 1 << 24
+_BLOCK_BYTES = 1 << 24
 """Bytes read at a time; no row may be longer."""
 
 _DAY_FIRST = "pd.to_datetime(…, dayfirst=True) reads columns of dates like 31.1.2024"
-_RULES: list[tuple[Callable[[pa.DataType], bool], str]] = [
+_TYPE_RULES: list[tuple[Callable[[pa.DataType], bool], str]] = [
     (pa.types.is_null, "no empty field"),
     (pa.types.is_boolean, "neither true nor false"),
     (pa.types.is_integer, "no whole number"),
@@ -130,14 +129,18 @@ class CsvInput(FileInput):
     """Columns without nulls in which the empty text is a value."""
 
     @staticmethod
-    def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
+    def _describe_file(path: Path) -> tuple[pa.Schema, str | None, int]:
         check_dialect(path)
-        names, rows = _header(path), 0
+        names, rows = _read_header(path), 0
         if len(set(names)) == len(names):
-            for batch in _texts(path):
+            for batch in _read_texts(path):
                 rows += batch.num_rows
-        beside = sidecar(path)
-        text = attempt(beside, "cannot be read", beside.read_text) if beside.exists() else None
+        description_path = sidecar(path)
+        text = (
+            attempt(description_path, "cannot be read", description_path.read_text)
+            if description_path.exists()
+            else None
+        )
         return pa.schema([pa.field(name, pa.null()) for name in names]), text, rows
 
     @staticmethod
@@ -149,9 +152,17 @@ class CsvInput(FileInput):
         """Raise `ColumnError` for a column that is not written as text that is read back."""
         type_ = field.type
         t = pa.types
-        inner = type_.value_type if t.is_dictionary(type_) else type_
-        plain = t.is_primitive(inner) and not (t.is_duration(inner) or t.is_time(inner) or t.is_interval(inner))
-        if not (plain or is_text(inner) or t.is_boolean(inner) or t.is_decimal(inner) or t.is_null(inner)):
+        value_type = type_.value_type if t.is_dictionary(type_) else type_
+        is_plain = t.is_primitive(value_type) and not (
+            t.is_duration(value_type) or t.is_time(value_type) or t.is_interval(value_type)
+        )
+        if not (
+            is_plain
+            or is_text(value_type)
+            or t.is_boolean(value_type)
+            or t.is_decimal(value_type)
+            or t.is_null(value_type)
+        ):
             raise ColumnError(
                 f"has type {field.type}, which CSV cannot hold; write Parquet: name a target that ends in .parquet",
                 column=field.name,
@@ -177,78 +188,86 @@ class CsvInput(FileInput):
         return replace(self, schema=pa.schema(fields), types=types, lenient=frozenset(inferred), empty=empty)
 
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns: as long as no spaces are known, that they are written as text."""
-        found = super().fields(names)
-        return [replace(field, written=field.empty and field.name not in self.types, empty=False) for field in found]
+        """Return the public fields of columns; columns without a type yet are marked as written text."""
+        text_fields = super().fields(names)
+        return [
+            replace(field, written=field.empty and field.name not in self.types, empty=False) for field in text_fields
+        ]
 
-    def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
-        first = 0
-        single = len(self.names) + len(self.indices) - len(self.partitions) == 1
+    def _read_batches(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
+        first_row = 0
+        is_single_column = len(self.names) + len(self.indices) - len(self.partitions) == 1
         for path, keys in self.files:
-            for block in _texts(path, self.alone):
+            for block in _read_texts(path, self.alone):
                 for start in range(0, block.num_rows, rows):
                     batch = block.slice(start, rows)
                     stored = (name for name in names if name not in keys)
-                    columns = {name: _decoded(batch.column(name), single and name not in self.empty) for name in stored}
+                    columns = {
+                        name: _decode_texts(batch.column(name), is_single_column and name not in self.empty)
+                        for name in stored
+                    }
                     columns |= {name: repeated(keys[name], batch.num_rows) for name in names if name in keys}
-                    yield {name: self._read(name, columns[name], first, name in plain) for name in names}
-                    first += batch.num_rows
+                    yield {name: self._read_column(name, columns[name], first_row, name in plain) for name in names}
+                    first_row += batch.num_rows
 
-    def _read(self, name: str, texts: pa.Array, first_row: int, plain: bool) -> pa.Array:
-        """Return a column of the type that is known, or as text: a dictionary, but where it is to be plain."""
+    def _read_column(self, name: str, texts: pa.Array, first_row: int, is_plain: bool) -> pa.Array:
+        """Return a column in its type if that is known, else as text: plain strings or a dictionary."""
         type_ = self.types.get(name, pa.string())
         if is_text(type_):
-            return texts.dictionary_decode() if plain else texts
+            return texts.dictionary_decode() if is_plain else texts
         values = read_written(texts, type_)
-        wrong = np.asarray(values.is_null()) & ~is_blank(texts)
-        if wrong.any() and name not in self.lenient:
-            row = int(wrong.argmax())
-            rule = next(rule for fits, rule in _RULES if fits(type_))
+        is_unreadable = np.asarray(values.is_null()) & ~is_blank(texts)
+        if is_unreadable.any() and name not in self.lenient:
+            row = int(is_unreadable.argmax())
+            rule = next(rule for fits, rule in _TYPE_RULES if fits(type_))
             raise ColumnError(f"is {rule}; correct it, or leave it empty", column=name, row=first_row + row)
         return values
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return columns as one table."""
         schema = pa.schema([pa.field(name, self.types.get(name, pa.string())) for name in names])
-        batches = [pa.RecordBatch.from_pydict(batch, schema) for batch in self._every(names, self.n or 1, names)]
+        batches = [pa.RecordBatch.from_pydict(batch, schema) for batch in self._read_batches(names, self.n or 1, names)]
         return pa.Table.from_batches(batches, schema)
 
 
-def _decoded(column: pa.Array, single: bool) -> pa.Array:
-    """Return bytes as a dictionary of text, each value by itself: a refusal of one would reveal its row.
+def _decode_texts(column: pa.Array, is_single_column: bool) -> pa.Array:
+    """Return bytes as a dictionary of text; values are decoded one by one, as an error would reveal a row.
 
     Nothing is null in a ``single`` column, which pandas writes in quotes there: an empty line would be lost.
     """
-    coded = column.dictionary_encode()
+    dictionary_array = column.dictionary_encode()
     try:
-        texts, distinct = coded.dictionary.cast(pa.string()), True
+        texts, is_distinct = dictionary_array.dictionary.cast(pa.string()), True
     except pa.ArrowInvalid:
         # A text that is written in two ways is one value: entries of a dictionary are distinct.
-        texts, distinct = pa.array(list(map(_text, coded.dictionary.to_pylist())), pa.string()), False
-    if single:
+        texts, is_distinct = (
+            pa.array(list(map(_decode_text, dictionary_array.dictionary.to_pylist())), pa.string()),
+            False,
+        )
+    if is_single_column:
         texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-    if distinct and not texts.null_count:
-        return pa.DictionaryArray.from_arrays(coded.indices, texts)
-    return texts.take(coded.indices).dictionary_encode()
+    if is_distinct and not texts.null_count:
+        return pa.DictionaryArray.from_arrays(dictionary_array.indices, texts)
+    return texts.take(dictionary_array.indices).dictionary_encode()
 
 
-def _text(value: bytes) -> str:
-    """Return text; what is no UTF-8 is as Windows writes Western European, in which few bytes have no letter."""
+def _decode_text(value: bytes) -> str:
+    """Return bytes as text: UTF-8 if they are valid UTF-8, else Windows-1252, else Latin-1."""
     for encoding in ("utf-8", "cp1252"):
         with contextlib.suppress(UnicodeDecodeError):
             return value.decode(encoding)
     return value.decode("latin-1")
 
 
-_READ = pa.csv.ReadOptions(block_size=_BLOCK)
-_DAMAGED = "is no CSV file in UTF-8 with a line of names and as many values in every row"
-_NO_NAMES = "has a line of names that is not UTF-8; save the file as UTF-8"
+_READ_OPTIONS = pa.csv.ReadOptions(block_size=_BLOCK_BYTES)
+_DAMAGE_MESSAGE = "is no CSV file in UTF-8 with a line of names and as many values in every row"
+_HEADER_MESSAGE = "has a line of names that is not UTF-8; save the file as UTF-8"
 
 T = TypeVar("T")
 
 
-class _Rows:
-    """What is wrong with a row that has too many or too few values: its number, and never a value."""
+class _InvalidRowHandler:
+    """Handler that remembers the number of a row with too many or too few values, and never a value."""
 
     def __init__(self) -> None:
         self.wrong = ""
@@ -261,35 +280,41 @@ class _Rows:
         return "error"
 
     def attempt(self, path: Path, work: Callable[[], T]) -> T:
-        """Return what reading returns, or say in one line which row stops it."""
+        """Return the result of reading, or raise `FileError` with the number of the invalid row."""
         with contextlib.suppress(FileError):
-            return attempt(path, _DAMAGED, work)
-        raise FileError(f"{shown(path)} {self.wrong or _DAMAGED}")
+            return attempt(path, _DAMAGE_MESSAGE, work)
+        raise FileError(f"{shown(path)} {self.wrong or _DAMAGE_MESSAGE}")
 
 
-def _header(path: Path) -> list[str]:
+def _read_header(path: Path) -> list[str]:
     """Return the names of a file's columns."""
-    rows = _Rows()
-    parse = pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=rows)
-    with rows.attempt(path, partial(pa.csv.open_csv, path, read_options=_READ, parse_options=parse)) as reader:
-        return attempt(path, _NO_NAMES, lambda: list(reader.schema.names))
+    rows = _InvalidRowHandler()
+    parse_options = pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=rows)
+    with rows.attempt(
+        path, partial(pa.csv.open_csv, path, read_options=_READ_OPTIONS, parse_options=parse_options)
+    ) as reader:
+        return attempt(path, _HEADER_MESSAGE, lambda: list(reader.schema.names))
 
 
-def _texts(path: Path, alone: bool = False) -> Iterator[pa.RecordBatch]:
+def _read_texts(path: Path, is_single_thread: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield a file's rows as text."""
-    names = _header(path)
-    rows = _Rows()
-    # Of a single column an empty line is a value that is missing.
-    parse = pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1, invalid_row_handler=rows)
-    convert = pa.csv.ConvertOptions(
+    names = _read_header(path)
+    rows = _InvalidRowHandler()
+    # In a file of one column, an empty line is a missing value.
+    parse_options = pa.csv.ParseOptions(
+        newlines_in_values=True, ignore_empty_lines=len(names) > 1, invalid_row_handler=rows
+    )
+    convert_options = pa.csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.binary()),
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
         null_values=list(NULLS),
     )
-    read = pa.csv.ReadOptions(block_size=_BLOCK, use_threads=not alone)
-    start = partial(pa.csv.open_csv, path, read_options=read, parse_options=parse, convert_options=convert)
-    with rows.attempt(path, start) as reader:
+    read_options = pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=not is_single_thread)
+    open_reader = partial(
+        pa.csv.open_csv, path, read_options=read_options, parse_options=parse_options, convert_options=convert_options
+    )
+    with rows.attempt(path, open_reader) as reader:
         if reader.schema.names != names:
             raise FileError(f"{shown(path)} begins with an empty line; drop it, so that the line of names is the first")
         while (batch := rows.attempt(path, partial(next, reader, None))) is not None:

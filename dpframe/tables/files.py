@@ -1,4 +1,4 @@
-"""Files in: one or more of one schema, read as one table in batches; what a format is says its subclass."""
+"""Files in: one or more of one schema, read as one table in batches; each format is a subclass."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from dpframe.tables.types import coded_field
 from dpframe.totals.counts import counting
 
 BATCH_ROWS = 1 << 17
-"""Rows read at a time, where nothing else is said."""
+"""Default number of rows that are read at a time."""
 
 
 SIDECAR = ".dpframe.json"
-"""What the name of a release's description ends with, after the release's own, where the format has no metadata."""
+"""Ending of a description's file, after the release's name, for formats without metadata."""
 
 
 def sidecar(path: Path) -> Path:
-    """Return the path of the file that has the plan of a release whose own file has no room for it."""
+    """Return the path of the description file of a release whose format has no metadata."""
     return path.with_name(path.name + SIDECAR)
 
 
@@ -48,13 +48,13 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 State = tuple[int, ...]
-"""What a file system says of a file, which is another once the file's content is."""
+"""Identity, size and times of a file in the file system; they change when its content changes."""
 
 
 def state(path: Path) -> State:
-    """Return which file has a name, its size, and when it was last written to, as the system keeps it."""
-    found = attempt(path, "cannot be read", path.stat)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    """Return the identity, size and times of the file at a path."""
+    stat = attempt(path, "cannot be read", path.stat)
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 File = tuple[Path, dict[str, str | None]]
@@ -75,7 +75,7 @@ T = TypeVar("T")
 
 
 def attempt(path: Path, rule: str, work: Callable[[], T]) -> T:
-    """Return what work with a file returns, or say in one line that it failed.
+    """Return the result of work with a file, or raise `FileError` with a rule in one line.
 
     Not in the ``except`` block: the error there may quote values or partition folders, and would be kept.
     """
@@ -85,34 +85,34 @@ def attempt(path: Path, rule: str, work: Callable[[], T]) -> T:
 
 
 def paths_of(source: str | Path) -> list[File]:
-    """Return the files of a source in order, each with its Hive partition keys; `FileError` for what is no path."""
+    """Return the files of a source in order, each with its Hive partition keys; `FileError` for invalid paths."""
     try:
-        return _found(source)
+        return _find_files(source)
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise FileError(f"{shown(Path(source))} cannot be opened: {error.strerror}") from None
 
 
-def _nothing(source: str | Path, form: str, ending: str) -> str:
-    """Say why a source has no files: it is not there, nothing matches it, or a folder has none."""
-    named = shown(Path(source), ending)
+def _explain_absence(source: str | Path, form: str, ending: str) -> str:
+    """Return the reason why a source has no files: no such path, no match, or an empty folder."""
+    label = shown(Path(source), ending)
     if Path(source).is_dir():
-        return f"{named} is a folder that holds no {form} file"
-    return f"no {form} file matches {named}" if glob.has_magic(str(source)) else f"{named} does not exist"
+        return f"{label} is a folder that holds no {form} file"
+    return f"no {form} file matches {label}" if glob.has_magic(str(source)) else f"{label} does not exist"
 
 
-def _found(source: str | Path) -> list[File]:
+def _find_files(source: str | Path) -> list[File]:
     root = Path(source)
     if root.is_dir():
-        return _listed(root, root.rglob("*"))
+        return _list_files(root, root.rglob("*"))
     if root.exists():
         return [(root, {})]
-    fixed = itertools.takewhile(lambda part: not glob.has_magic(part), root.parts)
+    fixed_parts = itertools.takewhile(lambda part: not glob.has_magic(part), root.parts)
     # Path.glob takes no absolute pattern.
-    return _listed(Path(*fixed), map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
+    return _list_files(Path(*fixed_parts), map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
 
 
-def _listed(root: Path, paths: Iterable[Path]) -> list[File]:
-    """Return files under a folder in order, without those that are hidden from tables by their names."""
+def _list_files(root: Path, paths: Iterable[Path]) -> list[File]:
+    """Return files under a folder in order, without names that mark files as no part of a table."""
     inner_paths = [(path, path.relative_to(root)) for path in sorted(set(paths)) if path.is_file()]
     return [
         (path, _partition_keys(inner))
@@ -132,14 +132,14 @@ def digest_files(files: Iterable[str | os.PathLike[str]]) -> bytes:
     The names are whole paths: folders may hold partition keys, which are data. It is only for the key file;
     the digest of an input confirms a right guess of the input.
     """
-    whole = hashlib.sha256()
+    files_hash = hashlib.sha256()
     for path in map(Path, files):
-        size, content = _digested(path)
-        whole.update(framed((os.fsencode(path.absolute()), str(size).encode(), content)))
-    return whole.digest()
+        size, content = _digest_file(path)
+        files_hash.update(framed((os.fsencode(path.absolute()), str(size).encode(), content)))
+    return files_hash.digest()
 
 
-def _digested(path: Path) -> tuple[int, bytes]:
+def _digest_file(path: Path) -> tuple[int, bytes]:
     """Return a file's size and SHA-256."""
     try:
         with path.open("rb") as file:
@@ -161,7 +161,7 @@ class FileInput(Streamed):
     form: ClassVar[str]
     """The name of the format."""
     ending: ClassVar[str]
-    """What the names of its files end with."""
+    """Ending of the names of its files."""
     held: ClassVar[bool] = False
     checked_rows: ClassVar[int] = 1 << 22
 
@@ -176,14 +176,14 @@ class FileInput(Streamed):
     counts: npt.NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
     """How often each row is read; None for every row once."""
     alone: bool = field(default=False, repr=False, compare=False)
-    """Whether the thread that reads does so by itself: Arrow takes as many as there are processors otherwise."""
+    """Whether Arrow reads in one thread; otherwise Arrow uses as many threads as there are processors."""
 
     states: Mapping[Path, State] = field(default_factory=dict, repr=False, compare=False)
-    """What was said of every file when it was opened."""
+    """State of every file when it was opened."""
 
     @classmethod
     def open(cls, source: str | Path) -> Self:
-        """Read what every file says of itself.
+        """Read the schema, description and number of rows of every file.
 
         Raises `FileError` if nothing is there, a file is not of the format, or the files differ in columns, types or
         release metadata; `ColumnError` if a partition key is also a column of the files; `ParameterError` if a column
@@ -193,25 +193,25 @@ class FileInput(Streamed):
             raise ParameterError(f"a {cls.form} source is a path: of a file, a directory or a quoted glob")
         files = paths_of(source)
         if not files:
-            raise FileError(_nothing(source, cls.form, cls.ending))
+            raise FileError(_explain_absence(source, cls.form, cls.ending))
         states = {path: state(path) for path, _ in files}
-        first = shown(files[0][0])
-        schema, text, rows = cls._described(files[0][0])
+        first_label = shown(files[0][0])
+        schema, text, rows = cls._describe_file(files[0][0])
         for path, keys in files[1:]:
-            other_schema, other_text, count = cls._described(path)
+            other_schema, other_text, count = cls._describe_file(path)
             rows += count
             if not other_schema.equals(schema) or set(keys) != set(files[0][1]):
-                raise FileError(f"{shown(path)} has other columns or types than {first}; convert them separately")
+                raise FileError(f"{shown(path)} has other columns or types than {first_label}; convert them separately")
             if other_text != text:
-                raise FileError(f"{shown(path)} carries another release plan than {first}; read them separately")
+                raise FileError(f"{shown(path)} carries another release plan than {first_label}; read them separately")
         for name in files[0][1]:
             if name in schema.names:
                 raise ColumnError("is both a partition key and a column of the files", column=name)
             # Always text: a type chosen by the values would reveal them.
             schema = schema.append(pa.field(name, pa.string()))
-        twice = next((name for i, name in enumerate(schema.names) if name in schema.names[:i]), None)
-        if twice is not None:
-            raise ParameterError(f"column name {twice!r} appears twice; names must be unique")
+        duplicate_name = next((name for i, name in enumerate(schema.names) if name in schema.names[:i]), None)
+        if duplicate_name is not None:
+            raise ParameterError(f"column name {duplicate_name!r} appears twice; names must be unique")
         types, indices = cls._pandas_types(schema), cls._indices(schema)
         for name in indices:
             schema = schema.remove(schema.get_field_index(name))
@@ -220,12 +220,12 @@ class FileInput(Streamed):
         return cls(str(source), tuple(files), schema.remove_metadata(), rows, text, types, indices, states=states)
 
     def check_unchanged(self) -> None:
-        """Raise `FileError` if a file is not what it was when it was opened.
+        """Raise `FileError` if a file has changed since it was opened.
 
         A job's key is bound to a digest of the files: the rows of others must not leave under it.
         """
-        for path, before in self.states.items():
-            if state(path) != before:
+        for path, opened_state in self.states.items():
+            if state(path) != opened_state:
                 raise FileError(
                     f"{shown(path)} changed while it was read, and nothing was written; put it back and repeat the "
                     "release"
@@ -233,7 +233,7 @@ class FileInput(Streamed):
 
     @staticmethod
     @abstractmethod
-    def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
+    def _describe_file(path: Path) -> tuple[pa.Schema, str | None, int]:
         """Return a file's schema, the release description it carries, and its number of rows."""
 
     @classmethod
@@ -268,19 +268,19 @@ class FileInput(Streamed):
         return ()
 
     def digest(self) -> bytes:
-        """Return a digest of the input, by which an interrupted job knows it again."""
+        """Return a digest of the input, by which an interrupted job recognises the input."""
         return digest_files([path for path, _ in self.files])
 
     @property
     def keyed_digest(self) -> Callable[[bytes], bytes] | None:
-        """What gives a digest under a key, for an input that has no files with names."""
+        """Function that computes a keyed digest, for an input without named files."""
         return None
 
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
-        """Return the table with the types that columns are read as, where the files do not say them.
+        """Return the table with the types of the columns' spaces, if the files have no types.
 
-        ``spaces``: the space of each column that is coded. ``inferred``: columns whose spaces private inference gave:
-        what is not of the type is null there, and refused elsewhere.
+        ``spaces``: the space of each column that is coded. ``inferred``: columns with privately inferred spaces: values
+        of another type are null there, and refused elsewhere.
         """
         return self
 
@@ -295,46 +295,48 @@ class FileInput(Streamed):
         return [name for _, keys in self.files[:1] for name in keys]
 
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns."""
+        """Return the public fields of columns."""
         return [coded_field(f.name, f.type, f.nullable) for f in map(self.schema.field, names)]
 
     def batches(
         self, names: Sequence[str], rows: int = BATCH_ROWS, plain: Collection[str] = ()
     ) -> Iterator[dict[str, pa.Array]]:
-        """Yield up to ``rows`` rows of the files at a time, each as often as it is read; batches end where files do.
+        """Yield up to ``rows`` rows at a time, repeated by their counts; no batch spans two files.
 
         Strings, and those in lists, come as dictionaries, except the columns in ``plain``.
         """
-        first = 0
-        for batch in self._every(names, rows, plain):
+        first_row = 0
+        for batch in self._read_batches(names, rows, plain):
             if self.counts is None:
                 yield batch
                 continue
             count = len(next(iter(batch.values()), ()))
-            chosen = np.repeat(np.arange(count), self.counts[first : first + count])
-            for start in range(0, len(chosen), rows):
-                part = pa.array(chosen[start : start + rows])
-                yield {name: column.take(part) for name, column in batch.items()}
-            first += count
+            row_places = np.repeat(np.arange(count), self.counts[first_row : first_row + count])
+            for start in range(0, len(row_places), rows):
+                places = pa.array(row_places[start : start + rows])
+                yield {name: column.take(places) for name, column in batch.items()}
+            first_row += count
 
     @abstractmethod
-    def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]: ...
+    def _read_batches(
+        self, names: Sequence[str], rows: int, plain: Collection[str]
+    ) -> Iterator[dict[str, pa.Array]]: ...
 
     def count(self, counters: Counters) -> None:
         """Add all rows of columns to a counter for each."""
         counting(self.batches)(counters)
 
     def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
-        """Return how often each row is taken, so that there are so many of every person."""
+        """Return how often each row is repeated, so that every person has ``rows`` rows."""
         return row_counts(partial(self.arrays, person), self.n, rows, key)
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
-        """Return a table that is read with each row as often as is said, without the column that names persons."""
+        """Return a table that repeats each row by its count, without the column of persons."""
         schema = self.schema.remove(self.schema.get_field_index(person))
         return replace(self, schema=schema, n=int(counts.sum(dtype=np.int64)), counts=counts)
 
     def without(self, names: Sequence[str]) -> Self:
-        """Return the table without some of its columns.
+        """Return the table without the columns of these names.
 
         Raises `ParameterError` for a name that it has not, or if no column is left.
         """
@@ -356,18 +358,18 @@ class FileInput(Streamed):
             yield batch[name]
 
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
-        """Read every value, so that one that is refused is found; return no codes, see `Table.codes`.
+        """Read every value and raise for invalid ones; return no codes, see `Table.codes`.
 
-        Rows that were not chosen are read as well: a refusal reveals nothing of the choice.
+        Rows that were not chosen are read as well: an error reveals nothing of the choice.
         """
         table = self.typed(spaces, inferred)
         check_types(table.fields(list(spaces)), spaces)
         first_row = 0
-        for batch in table._every(list(spaces), BATCH_ROWS, ()) if spaces else ():
+        for batch in table._read_batches(list(spaces), BATCH_ROWS, ()) if spaces else ():
             for name, space in spaces.items():
                 try:
-                    own = name in inferred
-                    space.encode(batch[name], nulls="impute" if own else nulls, tolerant=own)
+                    is_inferred = name in inferred
+                    space.encode(batch[name], nulls="impute" if is_inferred else nulls, tolerant=is_inferred)
                 except ColumnError as error:
                     raise located(error, name, first_row) from None
             first_row += len(next(iter(batch.values()), ()))

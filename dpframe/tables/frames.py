@@ -41,8 +41,8 @@ from dpframe.tables.types import (
 )
 from dpframe.totals.counts import counting
 
-_MOST_CATEGORIES = 1_000_000
-"""More than these a pandas categorical column is not given."""
+_MAX_CATEGORIES = 1_000_000
+"""Limit on the categories of a pandas categorical column."""
 
 
 class Frame(ABC):
@@ -51,7 +51,7 @@ class Frame(ABC):
     kind: str
     held: ClassVar[bool] = True
     index_names: Sequence[Any] = ()
-    """Names of what rows are known by besides their columns, where a frame has that; files and engines have none."""
+    """Names of a frame's index levels; files and engines have none."""
     checked_rows: ClassVar[int] = 1 << 18
     indices: ClassVar[tuple[str, ...]] = ()
 
@@ -77,7 +77,7 @@ class Frame(ABC):
 
     @abstractmethod
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns."""
+        """Return the public fields of columns."""
 
     @abstractmethod
     def array(self, name: str) -> pa.Array:
@@ -88,11 +88,11 @@ class Frame(ABC):
         yield self.array(name)
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield all rows at once, as Arrow arrays; of object columns the objects."""
+        """Yield all rows as one batch of Arrow arrays, and lists of objects for object columns."""
         yield {name: self.array(name) for name in names}
 
     def typed(self, spaces: Mapping[str, Space], inferred: Collection[str] = ()) -> Self:
-        """Return the table: it says its types itself."""
+        """Return the table itself, which already has types."""
         return self
 
     def count(self, counters: Counters) -> None:
@@ -100,23 +100,23 @@ class Frame(ABC):
         counting(self.batches)(counters)
 
     def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
-        """Return how often each row is taken, so that there are so many of every person."""
+        """Return how often each row is repeated, so that every person has ``rows`` rows."""
         return row_counts(partial(self.arrays, person), self.n, rows, key)
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
-        """Return a table with each row as often as is said, without the column that names persons."""
+        """Return a table that repeats each row by its count, without the column of persons."""
         rows = np.repeat(np.arange(self.n), counts)
-        made = self._taken(rows, person)
-        made.chosen = self, rows
-        return made
+        frame = self._select_rows(rows, person)
+        frame.chosen = self, rows
+        return frame
 
     @abstractmethod
     def first(self, rows: int) -> Self:
-        """Return the first rows, so many at the most."""
+        """Return the first rows, at most ``rows``."""
 
     @abstractmethod
-    def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
-        """Return some rows, each as often as it is named, without a column."""
+    def _select_rows(self, rows: npt.NDArray[np.intp], without: str) -> Self:
+        """Return the rows at these positions, with repeats, without one column."""
 
     @abstractmethod
     def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> Any:
@@ -129,18 +129,18 @@ class Frame(ABC):
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
         """Return the codes of columns, in the order of their spaces; see `Table.codes`.
 
-        Rows that were not chosen are read as well: a refusal reveals nothing of the choice.
+        Rows that were not chosen are read as well: an error reveals nothing of the choice.
         """
         if self.chosen is not None:
-            whole, rows = self.chosen
-            return {name: codes[rows] for name, codes in whole.codes(spaces, nulls, inferred).items()}
+            source_frame, rows = self.chosen
+            return {name: codes[rows] for name, codes in source_frame.codes(spaces, nulls, inferred).items()}
         return {
             name: self.encode(name, space, "impute" if name in inferred else nulls, name in inferred)
             for name, space in spaces.items()
         }
 
     def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
-        """Return a column's codes; a tolerant one takes what the space cannot hold for null."""
+        """Return a column's codes; a tolerant column reads values outside the space as null."""
         try:
             array = self.array(name)
             space.check_type(output_type(self.fields([name])[0].type))
@@ -150,12 +150,12 @@ class Frame(ABC):
 
     def output_names(self, plan: Plan) -> list[str]:
         """Return the names of the output's columns, in the table's order."""
-        kept = {*plan.names, *plan.passthrough}
-        return [name for name in self.names if name in kept]
+        released_names = {*plan.names, *plan.passthrough}
+        return [name for name in self.names if name in released_names]
 
 
 class ArrowFrame(Frame):
-    """A `pyarrow.Table`, or anything that speaks the Arrow C stream and was read into one."""
+    """A `pyarrow.Table`, also one that was read from an Arrow C stream."""
 
     kind = "arrow"
 
@@ -178,7 +178,7 @@ class ArrowFrame(Frame):
         return metadata_text(self.table.schema.metadata)
 
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns."""
+        """Return the public fields of columns."""
         return [coded_field(f.name, f.type, f.nullable) for f in map(self.table.schema.field, names)]
 
     def array(self, name: str) -> pa.Array:
@@ -186,18 +186,18 @@ class ArrowFrame(Frame):
         return as_coded(as_arrow(self.table.column(name)))
 
     def first(self, rows: int) -> Self:
-        """Return the first rows, so many at the most."""
-        made = copy(self)
-        made.table = self.table.slice(0, rows)
-        return made
+        """Return the first rows, at most ``rows``."""
+        frame = copy(self)
+        frame.table = self.table.slice(0, rows)
+        return frame
 
-    def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
-        made, table = copy(self), without_views(self.table.drop_columns([without]))
+    def _select_rows(self, rows: npt.NDArray[np.intp], without: str) -> Self:
+        frame, table = copy(self), without_views(self.table.drop_columns([without]))
         # Arrow takes rows of dictionaries that it can unite.
         columns = [as_arrow(part) if has_dictionary(part.type) else part for part in table.columns]
         fields = [field.with_type(part.type) for field, part in zip(table.schema, columns, strict=True)]
-        made.table = pa.Table.from_arrays([part.take(pa.array(rows)) for part in columns], schema=pa.schema(fields))
-        return made
+        frame.table = pa.Table.from_arrays([part.take(pa.array(rows)) for part in columns], schema=pa.schema(fields))
+        return frame
 
     def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> pa.Table:
         """Return a Table with fresh metadata."""
@@ -206,14 +206,14 @@ class ArrowFrame(Frame):
             field = self.table.schema.field(name)
             if name in codes:
                 space = spaces[name]
-                released = codes[name] if order is None else codes[name].take(order, axis=0)
-                array = as_stored(space.decode(released, output_type(coded_type(field.type))), field.type)
+                released_codes = codes[name] if order is None else codes[name].take(order, axis=0)
+                array = as_stored(space.decode(released_codes, output_type(coded_type(field.type))), field.type)
                 fields.append(pa.field(name, array.type, nullable=field.nullable or space.has_null))
             else:
                 column = self.table.column(name)
                 if not (pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type)):
                     # Arrow cannot take rows of lists and dictionaries of views.
-                    column = column.cast(_stored(column.type))
+                    column = column.cast(_type_without_views(column.type))
                 array = copied(column, order)
                 fields.append(pa.field(name, array.type, nullable=field.nullable))
             columns.append(array)
@@ -236,37 +236,37 @@ class BatchFrame(ArrowFrame):
 
     def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> pa.RecordBatch:
         """Return a RecordBatch with fresh metadata."""
-        return _batch(super().rebuild(plan, spaces, codes, order, text))
+        return _to_record_batch(super().rebuild(plan, spaces, codes, order, text))
 
     def emptied(self, table: Any, names: Collection[str]) -> Any:
         """Return a RecordBatch whose columns of these names are null."""
-        return _batch(super().emptied(pa.Table.from_batches([table]), names))
+        return _to_record_batch(super().emptied(pa.Table.from_batches([table]), names))
 
 
-def _batch(table: pa.Table) -> pa.RecordBatch:
+def _to_record_batch(table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=table.schema)
 
 
-def _stored(type_: pa.DataType) -> pa.DataType:
+def _type_without_views(type_: pa.DataType) -> pa.DataType:
     """Return a type without views: short texts leave views without data, on which polars crashes before pyarrow 26."""
     if pa.types.is_large_list(type_):
-        return pa.large_list(type_.value_field.with_type(_stored(type_.value_type)))
+        return pa.large_list(type_.value_field.with_type(_type_without_views(type_.value_type)))
     if pa.types.is_list(type_):
-        return pa.list_(type_.value_field.with_type(_stored(type_.value_type)))
+        return pa.list_(type_.value_field.with_type(_type_without_views(type_.value_type)))
     if pa.types.is_dictionary(type_):
-        return pa.dictionary(type_.index_type, _stored(type_.value_type), type_.ordered)
+        return pa.dictionary(type_.index_type, _type_without_views(type_.value_type), type_.ordered)
     if pa.types.is_string_view(type_):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(type_) else type_
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Return a table whose columns are no views, whose rows Arrow cannot take."""
-    return table.cast(pa.schema([field.with_type(_stored(field.type)) for field in table.schema]))
+    """Return a table without view types, as Arrow cannot select rows of views."""
+    return table.cast(pa.schema([field.with_type(_type_without_views(field.type)) for field in table.schema]))
 
 
 class PolarsFrame(ArrowFrame):
-    """A polars DataFrame; polars keeps no metadata, so that only the very frame of a release knows its plan."""
+    """A polars DataFrame; polars has no metadata, so only the release's own frame object has a plan."""
 
     kind = "polars"
 
@@ -291,25 +291,25 @@ class PolarsFrame(ArrowFrame):
             elif isinstance(getattr(dtype, "inner", None), pl.Enum):
                 items: Any = space.inner_space
                 enums[name] = pl.List(pl.Enum(items.listed.labels()))
-        released = frame.cast(enums)
-        keep_text(released, text)
-        return released
+        release_frame = frame.cast(enums)
+        keep_text(release_frame, text)
+        return release_frame
 
     def emptied(self, table: Any, names: Collection[str]) -> Any:
         """Return a polars DataFrame whose columns of these names are null."""
         import polars as pl
 
-        found = table.with_columns([pl.lit(None, dtype=table.schema[name]).alias(name) for name in names])
+        null_frame = table.with_columns([pl.lit(None, dtype=table.schema[name]).alias(name) for name in names])
         if (text := kept_text(table)) is not None:
-            keep_text(found, text)
-        return found
+            keep_text(null_frame, text)
+        return null_frame
 
 
 _CONVERSIONS: Mapping[type, str] = {
     pd.PeriodDtype: "convert it with .dt.to_timestamp(), or with .astype(str) for categories",
     pd.IntervalDtype: "convert it with .astype(str) for categories, or take the middle, pd.arrays.IntervalArray(…).mid",
 }
-"""What to do with dtypes that are not coded."""
+"""Remedies for dtypes that are not coded."""
 
 
 class PandasFrame(Frame):
@@ -343,24 +343,24 @@ class PandasFrame(Frame):
         return release_text(self.frame)
 
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns; the content of an object column is not."""
+        """Return the public fields of columns; the content of an object column is secret."""
         return [self._field(name) for name in names]
 
-    def _column(self, name: str) -> pd.Series[Any]:
-        """Return a column as it is coded: what is sparse dense, categories that are intervals their text."""
+    def _coded_column(self, name: str) -> pd.Series[Any]:
+        """Return a column in the form for coding: sparse values as dense ones, intervals as text."""
         series: Any = self.frame[name]
-        coded: pd.Series[Any] = series
+        column: pd.Series[Any] = series
         if isinstance(series.dtype, pd.SparseDtype):
-            # Not as pandas makes it dense, which chooses between text and objects by the values.
-            coded = pd.Series(series.sparse.to_dense().to_numpy(), index=series.index, dtype=series.dtype.subtype)
+            # Pandas' own conversion chooses between text and objects by the values.
+            column = pd.Series(series.sparse.to_dense().to_numpy(), index=series.index, dtype=series.dtype.subtype)
         elif _is_category_of_intervals(series.dtype):
-            # In no order: pandas takes the bounds from the data more often than not, so they are to be found.
+            # Unordered: pandas usually computes the bounds from the data, so inference treats them as unknown.
             texts = pd.Index(list(map(str, series.dtype.categories)), dtype="string")
-            coded = series.cat.rename_categories(texts).cat.as_unordered()
-        return coded
+            column = series.cat.rename_categories(texts).cat.as_unordered()
+        return column
 
     def _field(self, name: str) -> Field:
-        dtype: Any = self._column(name).dtype
+        dtype: Any = self._coded_column(name).dtype
         if isinstance(dtype, pd.CategoricalDtype):
             # The entries and their dtype are no fact of the schema, except for an order of text.
             words = read_as(dtype.categories.tolist(), pa.string())
@@ -373,54 +373,54 @@ class PandasFrame(Frame):
         remedy = _CONVERSIONS.get(type(dtype))
         if remedy is not None:
             raise ColumnError(f"has dtype {dtype}, which has no space; {remedy}, or pass drop=[…]", column=name)
-        type_ = _type_of(dtype)
+        type_ = _arrow_type(dtype)
         if type_ is None:
             raise ColumnError(f"has dtype {dtype}, which is not supported; pass drop=[…]", column=name)
         return coded_field(name, type_, not (isinstance(dtype, np.dtype) and dtype.kind in "biu"))
 
     def array(self, name: str) -> pa.Array:
         """Return a column as one Arrow array; NaN is null."""
-        return as_coded(self._read(name))
+        return as_coded(self._read_array(name))
 
     def arrays(self, name: str) -> Iterator[pa.Array]:
-        """Yield a column as one Arrow array; objects that are times of day stay so, as no type says it."""
-        array = self._read(name)
-        yield array if _is_open(self._column(name).dtype) else as_coded(array)
+        """Yield a column as one Arrow array; times of day in object columns stay times, as no type marks them."""
+        array = self._read_array(name)
+        yield array if _is_open(self._coded_column(name).dtype) else as_coded(array)
 
-    def _read(self, name: str) -> pa.Array:
-        series = self._column(name)
+    def _read_array(self, name: str) -> pa.Array:
+        series = self._coded_column(name)
         if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
             # Its strings may hold lone surrogates, which Arrow refuses: a refusal would reveal one row.
             series = series.map(lambda text: text.encode("utf-8", "replace").decode(), na_action="ignore")
         return as_arrow(list(series) if _is_open(series.dtype) else series)
 
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield all rows at once, as Arrow arrays; of object columns the objects."""
-        yield {name: self._batch(name) for name in names}
+        """Yield all rows as one batch of Arrow arrays, and lists of objects for object columns."""
+        yield {name: self._batch_values(name) for name in names}
 
-    def _batch(self, name: str) -> Any:
+    def _batch_values(self, name: str) -> Any:
         dtype: Any = self.frame[name].dtype
         if isinstance(dtype, pd.CategoricalDtype):
             entries = self._entries(name)
             return entries.texts() if self._field(name).order else entries
-        return self._listed(name) if _is_open(dtype) else self.array(name)
+        return self._list_objects(name) if _is_open(dtype) else self.array(name)
 
-    def _listed(self, name: str) -> list[Any]:
+    def _list_objects(self, name: str) -> list[Any]:
         """Return the objects of a column."""
-        listed: list[Any] = self.frame[name].to_numpy(dtype=object).tolist()
-        return listed
+        objects: list[Any] = self.frame[name].to_numpy(dtype=object).tolist()
+        return objects
 
     def _entries(self, name: str) -> Entries:
         """Return a categorical column as entries and their numbers."""
-        column = self._column(name).cat
-        short = column.categories.dtype == np.dtype(np.float32)  # its floats are those written so in short
-        listed = [*column.categories.to_numpy()] if short else column.categories.tolist()
-        return Entries(list(map(_entry, listed)), np.asarray(column.codes))
+        column = self._coded_column(name).cat
+        is_float32 = column.categories.dtype == np.dtype(np.float32)  # its floats are those written so in short
+        categories = [*column.categories.to_numpy()] if is_float32 else column.categories.tolist()
+        return Entries(list(map(_normalise_entry, categories)), np.asarray(column.codes))
 
     def encode(self, name: str, space: Space, nulls: str, tolerant: bool = False) -> npt.NDArray[np.unsignedinteger]:
-        """Return a column's codes; those of an object column are found value by value."""
+        """Return a column's codes; object columns are coded value by value."""
         field = self.fields([name])[0]
-        if field.listed and space.size > _MOST_CATEGORIES:
+        if field.listed and space.size > _MAX_CATEGORIES:
             raise ColumnError(
                 "is categorical, with more values than can be listed; convert the column to numbers", column=name
             )
@@ -430,21 +430,21 @@ class PandasFrame(Frame):
             )
         try:
             if tolerant and field.order:
-                return space.encode(_nearest(self._entries(name), space), nulls=nulls)
+                return space.encode(_replace_by_nearest(self._entries(name), space), nulls=nulls)
             if field.listed:
                 return space.encode(self._entries(name), nulls=nulls, tolerant=tolerant)
             if _is_open(self.frame[name].dtype):
-                return space.encode(self._listed(name), nulls=nulls, tolerant=tolerant)
+                return space.encode(self._list_objects(name), nulls=nulls, tolerant=tolerant)
             space.check_type(output_type(field.type))
             return space.encode(self.array(name), nulls=nulls, tolerant=tolerant)
         except ColumnError as error:
             raise located(error, name) from None
 
     def first(self, rows: int) -> Self:
-        """Return the first rows, so many at the most."""
+        """Return the first rows, at most ``rows``."""
         return type(self)(self.frame.iloc[:rows])
 
-    def _taken(self, rows: npt.NDArray[np.intp], without: str) -> Self:
+    def _select_rows(self, rows: npt.NDArray[np.intp], without: str) -> Self:
         return type(self)(self.frame.drop(columns=without).iloc[rows])
 
     def rebuild(self, plan: Plan, spaces: Spaces, codes: Mapping[str, Any], order: Order, text: str) -> pd.DataFrame:
@@ -457,9 +457,9 @@ class PandasFrame(Frame):
         for name in self.output_names(plan):
             series = self.frame[name]
             if name in codes:
-                released = codes[name] if order is None else codes[name].take(order, axis=0)
-                dtype = _with_nulls(series.dtype) if spaces[name].has_null else series.dtype
-                data[name] = _restore(spaces[name], released, dtype, index)
+                released_codes = codes[name] if order is None else codes[name].take(order, axis=0)
+                dtype = _to_nullable_dtype(series.dtype) if spaces[name].has_null else series.dtype
+                data[name] = _restore(spaces[name], released_codes, dtype, index)
             else:
                 data[name] = passed(series, order).set_axis(index)
         out = pd.DataFrame(data, index=index)
@@ -473,49 +473,51 @@ class PandasFrame(Frame):
         return table
 
 
-def _entry(entry: Any) -> Any:
-    """Return an entry as it is however pandas stores it: whole numbers among fractions are floats, bins intervals."""
+def _normalise_entry(entry: Any) -> Any:
+    """Return an entry regardless of pandas' storage: whole floats as integers, intervals as text."""
     if type(entry) in (float, np.float64, np.float32):
         return int(entry) if entry.is_integer() else entry
     return str(entry) if type(entry) is pd.Interval else entry
 
 
-def _nearest(column: Entries, space: Space) -> pa.Array:
-    """Return an ordered column with the entries that ranks lack replaced by the nearest ones in the declared order.
+def _replace_by_nearest(column: Entries, space: Space) -> pa.Array:
+    """Return an ordered column, with entries outside the ranks replaced by the nearest rank.
 
     Only text is a declaration. Which numbers are entries follows the rows, as in partly labelled scales: a number lies
     halfway between the words beside it, however many others do.
     """
-    texts, words = column.texts(), np.asarray(read_as(column.listed, pa.string()).is_valid())
-    order, places = texts.dictionary.to_pylist(), np.cumsum(words) + 0.5 * ~words
-    kept = {label for label in space.labels() if label is not None} if "line" in space.metric else set()
-    ranks = [place for place, entry in enumerate(order) if entry in kept]
+    texts, is_word = column.texts(), np.asarray(read_as(column.listed, pa.string()).is_valid())
+    order, places = texts.dictionary.to_pylist(), np.cumsum(is_word) + 0.5 * ~is_word
+    declared_labels = {label for label in space.labels() if label is not None} if "line" in space.metric else set()
+    ranks = [place for place, entry in enumerate(order) if entry in declared_labels]
     if not ranks:
         return texts
     nearest = np.abs(np.subtract.outer(places, places[ranks])).argmin(axis=1)
-    near = [None if entry is None else order[ranks[at]] for entry, at in zip(order, nearest, strict=True)]
-    # An entry that was found is its own nearest one, whatever lies beside it.
-    entries = [entry if entry in kept else other for entry, other in zip(order, near, strict=True)]
+    neighbours = [None if entry is None else order[ranks[at]] for entry, at in zip(order, nearest, strict=True)]
+    # A rank replaces no other rank, even if two have equal places.
+    entries = [
+        entry if entry in declared_labels else neighbour for entry, neighbour in zip(order, neighbours, strict=True)
+    ]
     return pa.DictionaryArray.from_arrays(texts.indices, pa.array(entries, pa.string()))
 
 
 def _is_category_of_intervals(dtype: Any) -> bool:
-    """Return whether a dtype is categorical with intervals, as pandas' cut makes them, that differ as text."""
+    """Return whether a dtype is categorical with intervals, as from `pandas.cut`, whose texts are distinct."""
     if not isinstance(dtype, pd.CategoricalDtype) or not isinstance(dtype.categories.dtype, pd.IntervalDtype):
         return False
     return len(set(map(str, dtype.categories))) == len(dtype.categories)
 
 
 def _is_open(dtype: Any) -> bool:
-    """Return whether a dtype leaves the values' types open, so that they are to be read one by one."""
-    # pandas makes a categorical without entries of a column without values.
-    empty = isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
-    # Arrow's types say what values are; of dictionaries of nulls pandas makes no empty column.
-    return empty or (not isinstance(dtype, pd.ArrowDtype) and elements(pd.Series([], dtype=dtype)) is not None)
+    """Return whether a dtype leaves the types of values open, so that values are read one by one."""
+    # Pandas converts a column without values to a categorical without entries.
+    is_empty = isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)
+    # Arrow's types determine the values; pandas cannot make an empty column of dictionaries of nulls.
+    return is_empty or (not isinstance(dtype, pd.ArrowDtype) and elements(pd.Series([], dtype=dtype)) is not None)
 
 
-def _type_of(dtype: Any) -> pa.DataType | None:
-    """Return the Arrow type of a dtype, which an empty column has, and nothing else; None if Arrow has no such type."""
+def _arrow_type(dtype: Any) -> pa.DataType | None:
+    """Return the Arrow type of an empty column of a dtype; None if Arrow has no such type."""
     if isinstance(dtype, pd.ArrowDtype):
         return dtype.pyarrow_dtype
     try:
@@ -524,15 +526,15 @@ def _type_of(dtype: Any) -> pa.DataType | None:
         return None
 
 
-def _with_nulls(dtype: Any) -> Any:
-    """Return a dtype that holds nulls: of NumPy's whole numbers and truth values the one of pandas with a mask.
+def _to_nullable_dtype(dtype: Any) -> Any:
+    """Return a dtype that can hold nulls: pandas' masked dtype for NumPy's integers and booleans.
 
-    >>> [str(_with_nulls(np.dtype(name))) for name in ("int32", "bool", "float64")]
+    >>> [str(_to_nullable_dtype(np.dtype(name))) for name in ("int32", "bool", "float64")]
     ['Int32', 'boolean', 'float64']
     """
-    inner = getattr(dtype, "subtype", dtype) if isinstance(dtype, pd.SparseDtype) else dtype
-    holds_none = isinstance(inner, np.dtype) and inner.kind in "biu"
-    return pd.Series([], dtype=inner).convert_dtypes().dtype if holds_none else dtype
+    dense_dtype = getattr(dtype, "subtype", dtype) if isinstance(dtype, pd.SparseDtype) else dtype
+    holds_none = isinstance(dense_dtype, np.dtype) and dense_dtype.kind in "biu"
+    return pd.Series([], dtype=dense_dtype).convert_dtypes().dtype if holds_none else dtype
 
 
 def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series:
@@ -545,20 +547,20 @@ def _restore(space: Space, codes: Any, dtype: Any, index: pd.Index) -> pd.Series
         if labels[-1] is None:
             labels = labels[:-1]
             values[values == len(labels)] = -1
-        ordered = dtype.ordered and (not _is_category_of_intervals(dtype) or "line" in space.metric)
-        return pd.Series(pd.Categorical.from_codes(values, labels, ordered=bool(ordered)), index=index)
+        is_ordered = dtype.ordered and (not _is_category_of_intervals(dtype) or "line" in space.metric)
+        return pd.Series(pd.Categorical.from_codes(values, labels, ordered=bool(is_ordered)), index=index)
     if _is_open(dtype):
-        # Decoded only by the space: what type the values had is not in the schema.
-        read: pd.Series[Any] = pd.Series(space.objects(codes), index=index, dtype=dtype)
-        return read
+        # Decoded only by the space: the schema has no type of the values.
+        objects: pd.Series[Any] = pd.Series(space.objects(codes), index=index, dtype=dtype)
+        return objects
     if isinstance(dtype, pd.ArrowDtype):
         type_ = dtype.pyarrow_dtype
         array = as_stored(space.decode(codes, output_type(coded_type(type_))), type_)
         return pd.Series(pd.arrays.ArrowExtensionArray(array), index=index)
-    array = space.decode(codes, _type_of(dtype))
+    array = space.decode(codes, _arrow_type(dtype))
     if hasattr(dtype, "__from_arrow__"):
-        restored: pd.Series[Any] = pd.Series(dtype.__from_arrow__(pa.chunked_array([array])), index=index)
-        return restored
+        extension_series: pd.Series[Any] = pd.Series(dtype.__from_arrow__(pa.chunked_array([array])), index=index)
+        return extension_series
     series: pd.Series[Any] = pd.Series(array.to_pandas(), dtype=dtype)
     series.index = index
     return series
@@ -599,7 +601,7 @@ def wrap(table: Any) -> Frame:
     names = frame.names
     if "" in names:
         raise ParameterError("a column has an empty name; rename it")
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise ParameterError(f"column name {twice!r} appears twice; names must be unique")
+    duplicate_name = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if duplicate_name is not None:
+        raise ParameterError(f"column name {duplicate_name!r} appears twice; names must be unique")
     return frame

@@ -1,8 +1,8 @@
-"""What a release says about itself, and where it is kept.
+"""The description of a release, and its place in metadata.
 
-Measured tables are compact binary in JSON: what the plan does not say of them, which is counts and quantiles. Counts
-are written as zigzag numbers, all lowest bytes first, then the next ones: high bytes are zeros, which zlib makes
-nothing of. A count takes about one byte and a half then, and a third more in base64.
+Measured tables are compact binary in JSON: only counts and quantiles, as the plan has everything else. Counts
+are written as zigzag numbers, all lowest bytes first, then the next ones: high bytes are zeros, which zlib compresses
+to nearly nothing. A count takes about one byte and a half then, and a third more in base64.
 """
 
 from __future__ import annotations
@@ -42,36 +42,36 @@ PANDAS_ATTRS = "PANDAS_ATTRS"
 
 
 def arrow_metadata(text: str) -> dict[str, str]:
-    """Return the schema metadata of a release: under our own key, and as pandas reads ``attrs``."""
+    """Return the schema metadata of a release: under dpframe's key, and under pandas' key of ``attrs``."""
     return {METADATA_KEY: text, PANDAS_ATTRS: json.dumps({METADATA_KEY: text})}
 
 
 _texts: dict[int, tuple[weakref.ref[Any], str]] = {}
-"""Descriptions by the identity of frames of a kind that keeps no metadata, while they live."""
+"""Descriptions by ``id`` of live frames whose kind has no metadata."""
 
 
 def keep_text(frame: Any, text: str) -> None:
-    """Keep the description of a release that is a frame without metadata of its own, as long as it lives."""
+    """Store the description of a release whose frame has no metadata, for the lifetime of the frame."""
     place = id(frame)
     _texts[place] = weakref.ref(frame, lambda _: _texts.pop(place, None)), text
 
 
 def kept_text(frame: Any) -> str | None:
-    """Return the description that was kept of this very frame; None for any other, and for one made of it."""
+    """Return the stored description of this frame object; None for other frames and for copies."""
     owner, text = _texts.get(id(frame), (lambda: None, None))
     return text if owner() is frame else None
 
 
 def metadata_text(metadata: Mapping[bytes, bytes] | None) -> str | None:
-    """Return a release's description from Arrow or Parquet metadata, wherever it was kept."""
+    """Return a release's description from Arrow or Parquet metadata, under either key; None if there is none."""
     metadata = metadata or {}
     if METADATA_KEY.encode() in metadata:
         return metadata[METADATA_KEY.encode()].decode("utf-8", "replace")
     try:
-        found = json.loads(metadata[PANDAS_ATTRS.encode()])[METADATA_KEY]
+        description = json.loads(metadata[PANDAS_ATTRS.encode()])[METADATA_KEY]
     except (KeyError, ValueError, TypeError, RecursionError):
         return None
-    return found if isinstance(found, str) else None
+    return description if isinstance(description, str) else None
 
 
 NUMBERS = 'Numbers: .dp.mean("…"), .dp.value_counts("…"); plain pandas on noisy rows is biased. More: .dp.explain()'
@@ -80,10 +80,10 @@ NUMBERS = 'Numbers: .dp.mean("…"), .dp.value_counts("…"); plain pandas on no
 
 @dataclass(frozen=True)
 class ReleaseExplanation:
-    """What a release promises in detail; prints as text, and shows as HTML in a notebook.
+    """The promise of a release in detail; prints as text, and shows as HTML in a notebook.
 
-    ``person``: what the promise means for one person, in sentences; ``details``: both guarantees, the order of the
-    rows, what inference and tables measured, and what each costs.
+    ``person``: the meaning of the promise for one person, in sentences; ``details``: both guarantees, the order of the
+    rows, the measurements of inference and tables, and the cost of each.
     """
 
     person: tuple[str, ...]
@@ -101,12 +101,12 @@ class ReleaseExplanation:
 
 @dataclass(frozen=True)
 class ReleaseInfo:
-    """What a release says about itself: its plan, its number of rows and its digest.
+    """The description of a release: its plan, its number of rows and its digest.
 
-    ``rows`` is the number of rows of the table, where those released are a sample of them. ``measured`` means that
-    what inference measured, as the plan has it, is of this very table. ``tables`` are the noisy counts of the plan's
+    ``rows`` is the number of rows of the table, if the released rows are a sample. ``measured`` means that the plan's
+    inferred values were measured on this table. ``tables`` are the noisy counts of the plan's
     measures, in their order, or none: then only the rows are evidence. ``part`` is the part of a ledger's dataset whose
-    rows these are: the promise adds up to those of other parts only as far as no person is in two of them. ``left_out``
+    rows these are: the promise holds for all parts together only if no person is in two parts. ``left_out``
     are the plan's columns that the table no longer has, where `dpframe.write` stored some columns of a release: the
     digest is that of the others.
     """
@@ -125,24 +125,24 @@ class ReleaseInfo:
 
     @property
     def introduction(self) -> str:
-        """The number of rows and of randomised columns, and how many of them the table has."""
+        """The number of rows and of randomised columns, and the number of columns in the table."""
         count = len(self.plan.columns)
-        kept = sum(name not in self.left_out for name in self.plan.names)
-        shown = f"{count}" if kept == count else f"{kept} of {count}"
-        return f"a release of {self.title}, {shown} randomised column{'' if count == 1 else 's'}"
+        present_count = sum(name not in self.left_out for name in self.plan.names)
+        count_text = f"{count}" if present_count == count else f"{present_count} of {count}"
+        return f"a release of {self.title}, {count_text} randomised column{'' if count == 1 else 's'}"
 
     @property
     def title(self) -> str:
-        """The number of rows, and the part of the dataset that they are."""
+        """The number of rows, and the name of their part of the dataset."""
         rows = f"{self.n:,} row" + "s" * (self.n != 1)
         return rows + ("" if self.part is None else f" (part {name_list([self.part])} of its dataset)")
 
     def lines(self) -> list[str]:
-        """Return the promise, and what is not protected or was not found, if anything."""
+        """Return the promise, and a line for each unprotected column and each failed inference."""
         return [promise_line(self.plan), *mind_lines(self.plan, self.left_out)]
 
     def explain(self) -> ReleaseExplanation:
-        """Return what the promise means for one person and how it is kept; prints as text.
+        """Return the meaning of the promise for one person, and its details; prints as text.
 
         Examples
         --------
@@ -158,11 +158,11 @@ class ReleaseInfo:
 
     @property
     def row_digest(self) -> str:
-        """The digest's part that is of the rows; measured tables have one of their own behind it."""
+        """The part of the digest for the rows; the part for the measured tables follows."""
         return self.digest[:16]
 
     def to_json(self) -> str:
-        """Return JSON text with a schema number; of measured tables' counts a few bytes each, in base64."""
+        """Return JSON text with a schema number; measured counts take a few bytes each, in base64."""
         return self._json
 
     @cached_property
@@ -187,26 +187,28 @@ class ReleaseInfo:
 
     @classmethod
     def from_json(cls, text: Any) -> ReleaseInfo:
-        """Read it back; `PlanError` if it is no release's description, of a newer schema, or has others' tables."""
-        damaged = PlanError("the release's metadata is damaged; attach its plan again")
+        """Read a description from JSON text.
+
+        Raises `PlanError` if the text is no description, has a newer schema, or has tables of another release."""
+        damage_error = PlanError("the release's metadata is damaged; attach its plan again")
         try:
             data = json.loads(text)
             schema, n, digest, rows = data["schema"], data["n"], data["digest"], data.get("rows")
             plan = json.dumps(data["plan"], ensure_ascii=False)
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise damaged from None
+            raise damage_error from None
         if type(schema) is not int or type(n) is not int or not isinstance(digest, str) or schema < 1 or n < 0:
-            raise damaged
+            raise damage_error
         if rows is not None and (type(rows) is not int or rows < n):
-            raise damaged
+            raise damage_error
         part, left_out = data.get("part"), data.get("left_out", [])
         if not isinstance(part, str | None) or not isinstance(left_out, list):
-            raise damaged
+            raise damage_error
         if schema > SCHEMA:
             raise PlanError(f"the release has schema {schema}, this version reads up to {SCHEMA}; upgrade dpframe")
         info = cls(Plan.from_json(plan), n, digest, rows, data.get("measured") is True, part=part)
         if not set(map(str, left_out)) <= {*info.plan.names, *info.plan.passthrough}:
-            raise damaged
+            raise damage_error
         info = replace(info, left_out=tuple(map(str, left_out)))
         if data.get("tables") is None:
             return info
@@ -223,7 +225,7 @@ Starts = tuple[int, ...] | None
 
 
 def packed(tables: Sequence[MeasuredTable]) -> dict[str, Any]:
-    """Return tables as a JSON object: the counts of all, and the cells of numbers that are cut at quantiles."""
+    """Return tables as a JSON object: all counts, and the quantile cells of numbers."""
     bins = {
         (name, table.measure.most): starts
         for table in tables
@@ -232,6 +234,7 @@ def packed(tables: Sequence[MeasuredTable]) -> dict[str, Any]:
         if starts is not None
     }
     counts = np.concatenate([table.counts.ravel() for table in tables])
+    # Zigzag maps small negative counts to small numbers, so that high bytes are zeros.
     zigzag = ((counts << 1) ^ (counts >> 63)).astype("<i8")
     planes = np.ascontiguousarray(zigzag.view(np.uint8).reshape(-1, 8).T).tobytes()
     return {
@@ -248,76 +251,79 @@ def unpacked(data: Any, measures: Sequence[Measure], spaces: Mapping[str, Space]
     except (TypeError, KeyError, ValueError, binascii.Error):
         return None
     levels = {(measure.columns[0], measure.most) for measure in measures if measure.level > 1}
-    if not all(_ascends(starts, key in levels) for key, starts in bins.items()):
+    if not all(_are_ascending_codes(starts, key in levels) for key, starts in bins.items()):
         return None
-    starts = [_starts(measure, spaces, bins) for measure in measures]
-    if any(found is None for found in starts):
+    starts = [_find_starts(measure, spaces, bins) for measure in measures]
+    if any(items is None for items in starts):
         return None
-    shapes = [_shape(measure, spaces, found or ()) for measure, found in zip(measures, starts, strict=True)]
-    numbers = _numbers(blob, sum(map(math.prod, shapes)))
+    shapes = [_counts_shape(measure, spaces, items or ()) for measure, items in zip(measures, starts, strict=True)]
+    numbers = _decode_counts(blob, sum(map(math.prod, shapes)))
     if numbers is None:
         return None
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
     parts = np.split(numbers, ends)
-    found = zip(measures, starts, parts, shapes, strict=True)
-    return tuple(MeasuredTable(m, cells or (), part.reshape(shape)) for m, cells, part, shape in found)
+    items = zip(measures, starts, parts, shapes, strict=True)
+    return tuple(MeasuredTable(m, cells or (), part.reshape(shape)) for m, cells, part, shape in items)
 
 
-def _ascends(starts: Iterable[Any], some: bool) -> bool:
-    """Return whether these are first codes of cells, or of some of them, as far as that shows without the column."""
+def _are_ascending_codes(starts: Iterable[Any], is_level: bool) -> bool:
+    """Return whether codes can be the first codes of cells: ascending integers, from 0 unless of a level."""
     codes = list(starts)
-    whole = all(type(code) is int for code in codes)
-    begins = some or bool(codes and codes[0] == 0)
-    return bool(whole and begins and all(a < b for a, b in pairwise(codes)))
+    are_integers = all(type(code) is int for code in codes)
+    has_first_code = is_level or bool(codes and codes[0] == 0)
+    return bool(are_integers and has_first_code and all(a < b for a, b in pairwise(codes)))
 
 
-def _starts(
+def _find_starts(
     measure: Measure, spaces: Mapping[str, Space], bins: Mapping[tuple[str, int], tuple[int, ...]]
 ) -> tuple[Starts, ...] | None:
-    """Return the cells of a table's columns; None if those of one that is cut at quantiles are not there."""
+    """Return the cells of a table's columns; None if a column's quantile cells are missing or invalid."""
     if measure.kind in ("sum", "vectors", *OF_SETS):
         return (None,) * len(measure.columns)
-    found: list[Starts] = []
+    column_starts: list[Starts] = []
     for name in measure.columns:
         space = spaces[name]
         if measure.level > 1:
             parents = bins.get((name, measure.most))
             if parents is None or not _are_cells(parents, space, measure.level - 1):
                 return None
-            found.append(parents)
+            column_starts.append(parents)
         elif measure.kind == "one_way" or not is_cut(space, measure.most):
-            found.append(way_starts(measure, space))
+            column_starts.append(way_starts(measure, space))
         else:
             starts = bins.get((name, measure.most))
             if starts is None or len(starts) > measure.most or starts[-1] >= space.values:
                 return None
-            found.append(starts)
-    return tuple(found)
+            column_starts.append(starts)
+    return tuple(column_starts)
 
 
 def _are_cells(parents: Sequence[int], space: Space, level: int) -> bool:
-    """Return whether codes are the first ones of cells of a level."""
+    """Return whether codes are the first codes of a level's cells."""
     size = level_sizes(space)[level - 1]
     return all(0 <= a < space.values and cells_between(space, size, a, a + 1).tolist() == [a] for a in parents) and all(
         a == 0 or stops_of(space, size, [a - 1]).item() == a for a in parents
     )
 
 
-def _shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequence[Starts]) -> tuple[int, ...]:
-    """Return the shape of a table's counts, which fewer cells than the measure allows may have."""
-    most = measure.shape(spaces)
+def _counts_shape(measure: Measure, spaces: Mapping[str, Space], starts: Sequence[Starts]) -> tuple[int, ...]:
+    """Return the shape of a table's counts, which may be smaller than the measure's shape."""
+    max_shape = measure.shape(spaces)
     if measure.kind == "vectors":
-        return most
+        return max_shape
     if measure.level > 1:
         return (len(children(spaces[measure.columns[0]], measure.level, starts[0] or ())),)
-    columns = zip(measure.columns, starts, most, strict=True)
-    return tuple(size if own is None else len(own) + spaces[name].has_null for name, own, size in columns)
+    columns = zip(measure.columns, starts, max_shape, strict=True)
+    return tuple(
+        size if cell_starts is None else len(cell_starts) + spaces[name].has_null for name, cell_starts, size in columns
+    )
 
 
-def _numbers(blob: bytes, count: int) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-    """Return so many counts, or None if there are others."""
+def _decode_counts(blob: bytes, count: int) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+    """Return the decompressed counts; None if their number is not ``count``."""
     reader = zlib.decompressobj()
     try:
+        # One byte more than necessary reveals data that is too long, without the whole of a zip bomb.
         planes = reader.decompress(blob, 8 * count + 1)
     except zlib.error:
         return None

@@ -1,4 +1,4 @@
-"""Files of any format that is known, by the endings of their names."""
+"""Files of every supported format, by the endings of their names."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def format_of(path: Path) -> type[FileInput]:
 def open_input(source: Any) -> FileInput:
     """Open a file, a directory or a glob; see `FileInput.open`."""
     files = paths_of(source) if isinstance(source, str | Path) else []
-    named = files[0][0] if files else source if isinstance(source, str | Path) else ""
-    return format_of(Path(named)).open(source)
+    first_path = files[0][0] if files else source if isinstance(source, str | Path) else ""
+    return format_of(Path(first_path)).open(source)

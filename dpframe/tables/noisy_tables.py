@@ -1,12 +1,11 @@
 """The tables that a plan measures: counted in one pass over the rows, with noise from planes of their own.
 
-Numbers in joints are cut at the quantiles of their noisy one-way, which is known after the pass only. So joints are
+Numbers in joints are cut at the quantiles of their noisy one-way, which is available after the pass. So joints are
 counted in the one-way's cells, and bins are made of whole cells: merging exact counts before noise is added
-is counting in the bins at once. So it is with levels of numbers: their cells, which follow from the noisy counts of
-the level before, are made of whole cells of the finest one.
+equals counting in the bins at once. Levels of numbers work alike: the noisy counts of the coarser level determine
+their cells, which are unions of whole cells of the finest level.
 
-So it is done when tables are measured, and anew when a release is verified: cuts that follow exact counts would say
-something of rows that no noise hides.
+Verification of a release repeats these steps: cuts that follow exact counts would reveal rows without noise.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ from dpframe.totals.counts import (
 )
 from dpframe.totals.joint_counting import JointCounting
 
-_THINNEST = 4
-"""A bin has a quarter of the rows of an even one at least, where the column allows it."""
-_SPIKE = 1.5
-"""Parts of an even bin from which on a single cell is a bin of its own."""
+_MIN_BIN_DIVISOR = 4
+"""Divisor of an even bin's rows: a bin has at least a quarter of them, if the column allows it."""
+_SPIKE_BIN_SHARES = 1.5
+"""Count, in even bins, from which a single cell is a bin of its own."""
 
 
 class Cuts:
@@ -53,8 +52,8 @@ class Cuts:
     def __init__(self, plan: Plan) -> None:
         self.spaces = plan.spaces
         self.ways = {m.columns[0]: m for m in plan.measures if m.kind == "one_way" and m.level < 2}
-        finer = sorted((m for m in plan.measures if m.level > 1), key=lambda m: m.level)
-        self.levels = {name: [m for m in finer if m.columns == (name,)] for name in self.ways}
+        level_measures = sorted((m for m in plan.measures if m.level > 1), key=lambda m: m.level)
+        self.levels = {name: [m for m in level_measures if m.columns == (name,)] for name in self.ways}
         self._rules = plan.bound_rules
 
     @cached_property
@@ -67,7 +66,7 @@ class Cuts:
         return is_cut(self.spaces[name], measure.most)
 
     def bins(self, name: str, most: int, one_ways: Mapping[str, Ints]) -> list[int] | None:
-        """Return the first cell of each bin of a column, or None where each cell is one."""
+        """Return the first cell of each bin of a column; None if each cell is a bin."""
         space = self.spaces[name]
         if not is_cut(space, most):
             return None
@@ -79,7 +78,7 @@ class Cuts:
         return with_thresholds(bins, cells, most)
 
     def starts(self, measure: Measure, name: str, bins: Sequence[int] | None) -> tuple[int, ...] | None:
-        """Return the first code of each cell, or of each bin of cells; None where each value is a cell."""
+        """Return the first code of each cell, or of each bin of cells; None if each value is a cell."""
         starts = None
         if name in self.ways and self.in_cells(measure, name):
             starts = self.way_starts[name]
@@ -93,13 +92,13 @@ class Cuts:
         return cells_between(space, self.ways[name].most, 0, space.values)
 
     def parents(self, before: Measure, starts: npt.NDArray[np.int64], counts: Ints) -> list[int]:
-        """Return the first codes of the cells that are divided of a level with these cells and noisy counts."""
+        """Return the first codes of the cells that the next level divides, from these cells and noisy counts."""
         stops = stops_of(self.spaces[before.columns[0]], before.most, starts)
-        found: list[int] = divided(counts[: len(starts)], starts, stops, math.sqrt(before.sigma2)).tolist()
-        return found
+        parent_codes: list[int] = divided(counts[: len(starts)], starts, stops, math.sqrt(before.sigma2)).tolist()
+        return parent_codes
 
     def moved(self, tables: Sequence[MeasuredTable]) -> Iterator[Measure]:
-        """Yield the measures of a release's tables whose numbers are cut elsewhere than the noisy counts say."""
+        """Yield the measures of released tables whose cuts do not follow from the noisy counts."""
         if not tables:
             return
         one_ways = {t.measure.columns[0]: t.counts for t in tables if self.ways.get(t.measure.columns[0]) == t.measure}
@@ -107,85 +106,101 @@ class Cuts:
         for name, levels in self.levels.items():
             if not levels:
                 continue
-            before, starts, counts = self.ways[name], self.first(name), one_ways[name]
+            coarser_measure, starts, counts = self.ways[name], self.first(name), one_ways[name]
             for measure in levels:
-                table, parents = by_measure[measure], self.parents(before, starts, counts)
+                table, parents = by_measure[measure], self.parents(coarser_measure, starts, counts)
                 if table.starts != (tuple(parents),):
                     yield measure
                     break
-                before, starts, counts = measure, children(self.spaces[name], measure.level, parents), table.counts
+                coarser_measure, starts, counts = (
+                    measure,
+                    children(self.spaces[name], measure.level, parents),
+                    table.counts,
+                )
         for table in tables:
             joint, names = table.measure, table.measure.columns
             if joint.kind == "joint":
-                cut = [self.starts(joint, name, self.bins(name, joint.most, one_ways)) for name in names]
-                if tuple(cut) != table.starts:
+                joint_starts = [self.starts(joint, name, self.bins(name, joint.most, one_ways)) for name in names]
+                if tuple(joint_starts) != table.starts:
                     yield joint
 
     def is_old(self, measure: Measure) -> bool:
-        """Return whether a table is of version 0.2.0, which cut numbers by another rule: by coarser one-ways."""
+        """Return whether a table is of version 0.2.0, which cut numbers at coarser one-ways."""
         ways = [self.ways[name] for name in measure.columns if self.in_cells(measure, name) and name in self.ways]
         return any(way.level == 0 and 0 < way.most < FEW for way in ways)
 
 
 def quantile_bins(counts: Sequence[int], most: int) -> list[int]:
-    """Return the first cells of at most so many bins of about the same count, from noisy counts of cells.
+    """Return the first cells of at most ``most`` bins of about equal count, from noisy counts of cells.
 
-    A cell that has the part of one and a half even bins or more is a bin of its own: a spike hides in no bin. Between
-    such, bins take cells until they have their part of what is left.
+    A cell with the count of one and a half even bins or more is a bin of its own: a spike hides in no bin. Between
+    spikes, bins gather cells until they have their share of the remaining count.
     """
     total = max(0, sum(counts))
     if total == 0:
         return list(equal_starts(len(counts), min(most, len(counts))))
-    heavy = [cell for cell, count in enumerate(counts) if count * most >= total * _SPIKE]
-    heavy = sorted(sorted(heavy, key=lambda cell: -counts[cell])[: (most - 1) // 2])
+    spike_cells = [cell for cell, count in enumerate(counts) if count * most >= total * _SPIKE_BIN_SHARES]
+    # Fewer than half of the bins are spikes, as every gap around spikes needs a bin too.
+    spike_cells = sorted(sorted(spike_cells, key=lambda cell: -counts[cell])[: (most - 1) // 2])
     gaps = [
-        (low, high) for low, high in zip([0, *(h + 1 for h in heavy)], [*heavy, len(counts)], strict=True) if low < high
+        (low, high)
+        for low, high in zip([0, *(h + 1 for h in spike_cells)], [*spike_cells, len(counts)], strict=True)
+        if low < high
     ]
-    held = [max(0, sum(counts[low:high])) for low, high in gaps]
-    starts, left = list(heavy), most - len(heavy)
+    gap_counts = [max(0, sum(counts[low:high])) for low, high in gaps]
+    starts, bins_left = list(spike_cells), most - len(spike_cells)
     for i, (low, high) in enumerate(gaps):
-        rest = sum(held[i:])
-        bins = left - (len(gaps) - i - 1) if rest == 0 else round(left * held[i] / rest)
-        bins = min(max(1, bins), left - (len(gaps) - i - 1))
+        remaining_count = sum(gap_counts[i:])
+        bins = (
+            bins_left - (len(gaps) - i - 1)
+            if remaining_count == 0
+            else round(bins_left * gap_counts[i] / remaining_count)
+        )
+        bins = min(max(1, bins), bins_left - (len(gaps) - i - 1))
         starts += [low + start for start in _even_bins(counts[low:high], bins)]
-        left -= bins
+        bins_left -= bins
     return sorted(starts)
 
 
 def with_thresholds(bins: Sequence[int], cells: Sequence[int], most: int) -> list[int]:
-    """Return bins that also begin at some cells, as many as there may be: beyond that the nearest ones move there.
+    """Return at most ``most`` bins that also begin at these cells; the nearest other bins are dropped.
 
     >>> with_thresholds([0, 4, 8], [5], 3), with_thresholds([0, 4, 8], [5, 6], 5)
     ([0, 5, 8], [0, 4, 5, 6, 8])
     """
-    wanted = {0, *cells[: most - 1]}
-    kept = sorted(wanted | set(bins))
-    while len(kept) > most:
-        free = [start for start in kept if start not in wanted]
-        kept.remove(min(free, key=lambda start: min(abs(start - cell) for cell in wanted)))
-    return kept
+    required_starts = {0, *cells[: most - 1]}
+    bin_starts = sorted(required_starts | set(bins))
+    while len(bin_starts) > most:
+        removable_starts = [start for start in bin_starts if start not in required_starts]
+        bin_starts.remove(min(removable_starts, key=lambda start: min(abs(start - cell) for cell in required_starts)))
+    return bin_starts
 
 
-def _even_bins(counts: Sequence[int], most: int) -> list[int]:
-    """Return the first cells of bins of about the same count, each with a quarter of an even one's at least."""
+def _even_bins(counts: Sequence[int], max_bins: int) -> list[int]:
+    """Return the first cells of bins of about equal count, each with at least a quarter of an even bin's."""
     total, starts = max(0, sum(counts)), [0]
-    left, held = total, 0
+    remaining_count, bin_count = total, 0
     for cell, count in enumerate(counts[:-1]):
-        held += count
-        bins = most - len(starts) + 1
-        if total and bins > 1 and held * bins >= left and held * most * _THINNEST >= total:
+        bin_count += count
+        bins = max_bins - len(starts) + 1
+        if (
+            total
+            and bins > 1
+            and bin_count * bins >= remaining_count
+            and bin_count * max_bins * _MIN_BIN_DIVISOR >= total
+        ):
             starts.append(cell + 1)
-            left, held = left - held, 0
+            remaining_count, bin_count = remaining_count - bin_count, 0
     return starts
 
 
-_BATCH = 1 << 17
-"""Rows that are counted at a time, so that their cells stay in cache."""
+_BATCH_ROWS = 1 << 17
+"""Number of rows that are counted at a time, so that their cells stay in cache."""
 
-_ITEMS: Mapping[str, type[Items]] = {"items": Items, "item_pairs": ItemPairs}
+_ITEM_COUNTERS: Mapping[str, type[Items]] = {"items": Items, "item_pairs": ItemPairs}
 
-_ROWS_OF_A_CELL = 8
-"""Rows from which on a cell pays that only serves to count several joints at once: cells are added up in the end."""
+_MIN_ROWS_PER_CELL = 8
+"""Rows per cell from which shared cells of several joints save time: cells are added up in the end."""
 
 
 class Tables:
@@ -196,10 +211,10 @@ class Tables:
         self._spaces, self._ways = self._cuts.spaces, self._cuts.ways
         self._keys, self._measures = Keystream(key, plan.digest), plan.measures
         self._rules = plan.bound_rules
-        self._finest = {
+        self._finest_joints = {
             name: Joint((len(cells_between(space, size, 0, space.values)) + space.has_null,))
-            for name, own in self._cuts.levels.items()
-            if own
+            for name, entry in self._cuts.levels.items()
+            if entry
             for space, size in [(self._spaces[name], level_sizes(self._spaces[name])[-1])]
         }
         self._joints = {
@@ -207,9 +222,9 @@ class Tables:
         }
         self._sums = {m: Total(self._spaces[m.columns[0]]) for m in plan.measures if m.kind == "sum"}
         self._items = {
-            m: _ITEMS[m.kind](self._spaces[m.columns[0]], m.most, self.stream("cut", m.columns))
+            m: _ITEM_COUNTERS[m.kind](self._spaces[m.columns[0]], m.most, self.stream("cut", m.columns))
             for m in plan.measures
-            if m.kind in _ITEMS
+            if m.kind in _ITEM_COUNTERS
         }
         self._sizes = {m: SetSizes(self._spaces[m.columns[0]]) for m in plan.measures if m.kind == "sizes"}
         self._vectors = {
@@ -218,16 +233,20 @@ class Tables:
             if m.kind == "vectors"
         }
         columns = {m: tuple((name, self._in_cells(m, name)) for name in m.columns) for m in self._joints}
-        counted = {own for each in columns.values() for own in each}
-        self._counted = sorted(counted | {(name, False) for m in self._vectors for name in m.columns[1:]})
-        widths = {own: width for m, j in self._joints.items() for own, width in zip(columns[m], j.shape, strict=True)}
-        cells = min(1 << 17, max(1 << 8, (plan.n or 1 << 20) // _ROWS_OF_A_CELL))
+        counted_columns = {entry for pairs in columns.values() for entry in pairs}
+        self._counted_columns = sorted(
+            counted_columns | {(name, False) for m in self._vectors for name in m.columns[1:]}
+        )
+        widths = {
+            entry: width for m, j in self._joints.items() for entry, width in zip(columns[m], j.shape, strict=True)
+        }
+        cells = min(1 << 17, max(1 << 8, (plan.n or 1 << 20) // _MIN_ROWS_PER_CELL))
         joints = [(columns[m], joint) for m, joint in self._joints.items()]
         self._counting = JointCounting.of(widths, joints, cells)
-        self._known: dict[str, Places] = {}
+        self._cells_by_code: dict[str, Places] = {}
 
     def stream(self, kind: str, columns: Sequence[str], level: int = 0) -> ColumnStream:
-        """Return the noise of a table, a plane of its own."""
+        """Return the noise stream of a table."""
         return self._keys.column(json.dumps([kind, *columns, *[level] * (level > 1)]), "measure")
 
     def _in_cells(self, measure: Measure, name: str) -> bool:
@@ -245,8 +264,8 @@ class Tables:
             for name in measure.columns
         )
 
-    def _places(self, name: str, codes: Codes, in_cells: bool) -> Places:
-        """Return the cells of codes: in those of the column's one-way, or the codes themselves."""
+    def _find_places(self, name: str, codes: Codes, in_cells: bool) -> Places:
+        """Return the cells of codes in the column's one-way, or the codes themselves."""
         if not in_cells:
             return codes
         way, space = self._ways[name], self._spaces[name]
@@ -257,10 +276,10 @@ class Tables:
         )
         if len(codes) <= space.values:
             return cells(codes)
-        # There are fewer codes than rows: what each one's cell is, is worked out once.
-        if name not in self._known:
-            self._known[name] = cells(np.arange(space.values + space.has_null)).astype(np.uint16)
-        return self._known[name].take(codes)
+        # There are fewer codes than rows: the cell of each code is computed once.
+        if name not in self._cells_by_code:
+            self._cells_by_code[name] = cells(np.arange(space.values + space.has_null)).astype(np.uint16)
+        return self._cells_by_code[name].take(codes)
 
     def add(self, codes: Mapping[str, Codes], rows: Rows) -> None:
         """Count rows; ``rows`` is the place of the first one in the table, or the place of each."""
@@ -268,19 +287,27 @@ class Tables:
             return
         codes = self._rules.mended(codes)
         count = len(next(iter(codes.values())))
-        for start in range(0, count, _BATCH):
-            part = {name: column[start : start + _BATCH] for name, column in codes.items()}
-            cells = {(name, cut): self._places(name, part[name], cut) for name, cut in self._counted}
+        for start in range(0, count, _BATCH_ROWS):
+            part = {name: column[start : start + _BATCH_ROWS] for name, column in codes.items()}
+            cells = {
+                (name, in_cells): self._find_places(name, part[name], in_cells)
+                for name, in_cells in self._counted_columns
+            }
             self._counting.add(cells)
-            for name, finest in self._finest.items():
-                finest.add([place_of(part[name], self._spaces[name], level_sizes(self._spaces[name])[-1])])
+            for name, finest_joint in self._finest_joints.items():
+                finest_joint.add([place_of(part[name], self._spaces[name], level_sizes(self._spaces[name])[-1])])
             for measure, total in self._sums.items():
                 total.add(part[measure.columns[0]])
             for measure, sizes in self._sizes.items():
                 sizes.add(part[measure.columns[0]])
             for measure, sums in self._vectors.items():
-                first, *by = measure.columns
-                sums.add(part[first], cells[by[0], False] if by else np.zeros(len(part[first]), dtype=np.intp))
+                first_column, *group_columns = measure.columns
+                sums.add(
+                    part[first_column],
+                    cells[group_columns[0], False]
+                    if group_columns
+                    else np.zeros(len(part[first_column]), dtype=np.intp),
+                )
         for measure, items in self._items.items():
             items.add(codes[measure.columns[0]], rows)
 
@@ -291,75 +318,79 @@ class Tables:
         return [counter.counts for counter in self._counters]
 
     def merge(self, counts: Sequence[Ints]) -> None:
-        """Add the `counts` of other rows, which were taken elsewhere."""
-        for counter, more in zip(self._counters, counts, strict=True):
-            counter.counts += more
+        """Add the `counts` of other rows, which another process counted."""
+        for counter, other_counts in zip(self._counters, counts, strict=True):
+            counter.counts += other_counts
 
     @property
     def _counters(self) -> list[Counter]:
-        flat = self._items, self._sizes, self._vectors
-        kinds: tuple[Mapping[Any, Counter], ...] = (self._sums, self._joints, self._finest, *flat)
+        flat_counters = self._items, self._sizes, self._vectors
+        kinds: tuple[Mapping[Any, Counter], ...] = (self._sums, self._joints, self._finest_joints, *flat_counters)
         return [counter for kind in kinds for counter in kind.values()]
 
     @property
-    def _flat(self) -> Mapping[Measure, Counter]:
-        """The counters whose totals get noise as they are."""
+    def _flat_counters(self) -> Mapping[Measure, Counter]:
+        """The counters whose totals get noise without binning."""
         return {**self._sums, **self._items, **self._sizes, **self._vectors}
 
     def measured(self) -> tuple[MeasuredTable, ...]:
-        """Return the noisy tables, in the order of the plan's measures: once, when all rows have been counted."""
+        """Return the noisy tables, in the order of the plan's measures; called once, after all rows."""
         self._counting.settle()
         one_ways = {
             m.columns[0]: noisy(joint.counts, m.sigma2, self.stream(m.kind, m.columns))
             for m, joint in self._joints.items()
             if m.kind == "one_way"
         }
-        levels = {m: table for name in self._finest for m, table in self._level_tables(name, one_ways[name]).items()}
-        cut = {(name, m.most) for m in self._joints if m.kind == "joint" for name in m.columns}
-        bins = {(name, most): self._cuts.bins(name, most, one_ways) for name, most in cut}
-        return tuple(levels.get(measure) or self._table(measure, one_ways, bins) for measure in self._measures)
+        levels = {
+            m: table
+            for name in self._finest_joints
+            for m, table in self._make_level_tables(name, one_ways[name]).items()
+        }
+        joint_columns = {(name, m.most) for m in self._joints if m.kind == "joint" for name in m.columns}
+        bins = {(name, max_bins): self._cuts.bins(name, max_bins, one_ways) for name, max_bins in joint_columns}
+        return tuple(levels.get(measure) or self._make_table(measure, one_ways, bins) for measure in self._measures)
 
-    def _level_tables(self, name: str, one_way: Ints) -> dict[Measure, MeasuredTable]:
-        """Return a number's levels above the first: all cells of those that exceeded the noise on the one before."""
-        space, found = self._spaces[name], {}
+    def _make_level_tables(self, name: str, one_way: Ints) -> dict[Measure, MeasuredTable]:
+        """Return the tables of a number's levels above the first; cells above the noise are divided."""
+        space, tables = self._spaces[name], {}
         size = level_sizes(space)[-1]
-        exact = np.concatenate([[0], np.cumsum(self._finest[name].counts)])
-        before, starts, counts = self._ways[name], self._cuts.first(name), one_way
+        cumulative_counts = np.concatenate([[0], np.cumsum(self._finest_joints[name].counts)])
+        coarser_measure, starts, counts = self._ways[name], self._cuts.first(name), one_way
         for measure in self._cuts.levels[name]:
-            parents = self._cuts.parents(before, starts, counts)
+            parents = self._cuts.parents(coarser_measure, starts, counts)
             starts = children(space, measure.level, parents)
             stops = stops_of(space, measure.most, starts)
-            # Where each cell begins and ends among the finest ones, whose last is null's.
-            last = len(exact) - 1 - space.has_null
-            ends = np.where(stops < space.values, place_of(np.minimum(stops, space.values - 1), space, size), last)
-            own = exact[ends] - exact[place_of(starts, space, size)]
-            counts = noisy(own, measure.sigma2, self.stream(measure.kind, measure.columns, measure.level))
-            found[measure] = MeasuredTable(measure, (tuple(parents),), counts)
-            before = measure
-        return found
+            # Ends of each cell among the finest cells; the last finest cell is null's.
+            last_end = len(cumulative_counts) - 1 - space.has_null
+            ends = np.where(stops < space.values, place_of(np.minimum(stops, space.values - 1), space, size), last_end)
+            cell_counts = cumulative_counts[ends] - cumulative_counts[place_of(starts, space, size)]
+            counts = noisy(cell_counts, measure.sigma2, self.stream(measure.kind, measure.columns, measure.level))
+            tables[measure] = MeasuredTable(measure, (tuple(parents),), counts)
+            coarser_measure = measure
+        return tables
 
-    def _table(
+    def _make_table(
         self, measure: Measure, one_ways: Mapping[str, Ints], bins: Mapping[tuple[str, int], list[int] | None]
     ) -> MeasuredTable:
-        stream, first = self.stream(measure.kind, measure.columns), measure.columns[0]
+        stream, first_column = self.stream(measure.kind, measure.columns), measure.columns[0]
         if measure.kind == "one_way":
-            return MeasuredTable(measure, (self._cuts.starts(measure, first, None),), one_ways[first])
-        flat = self._flat.get(measure)
-        if flat is not None:
-            return MeasuredTable(measure, (None,) * len(measure.columns), noisy(flat.counts, measure.sigma2, stream))
-        exact, starts = self._joints[measure].counts, []
+            return MeasuredTable(measure, (self._cuts.starts(measure, first_column, None),), one_ways[first_column])
+        counter = self._flat_counters.get(measure)
+        if counter is not None:
+            return MeasuredTable(measure, (None,) * len(measure.columns), noisy(counter.counts, measure.sigma2, stream))
+        exact_counts, starts = self._joints[measure].counts, []
         for axis, name in enumerate(measure.columns):
-            own = bins[name, measure.most]
-            if own is not None:
+            bin_cells = bins[name, measure.most]
+            if bin_cells is not None:
                 # Null stays the last cell.
-                cells = [*own, exact.shape[axis] - 1] if self._spaces[name].has_null else own
-                exact = np.add.reduceat(exact, cells, axis=axis)
-            starts.append(self._cuts.starts(measure, name, own))
-        return MeasuredTable(measure, tuple(starts), noisy(exact, measure.sigma2, stream))
+                cells = [*bin_cells, exact_counts.shape[axis] - 1] if self._spaces[name].has_null else bin_cells
+                exact_counts = np.add.reduceat(exact_counts, cells, axis=axis)
+            starts.append(self._cuts.starts(measure, name, bin_cells))
+        return MeasuredTable(measure, tuple(starts), noisy(exact_counts, measure.sigma2, stream))
 
 
 def measured_tables(codes: Mapping[str, Codes], plan: Plan, key: bytes) -> tuple[MeasuredTable, ...]:
-    """Return the noisy tables of codes that are held in memory, all of the table's rows."""
+    """Return the noisy tables of all rows of a table in memory."""
     if not plan.measures:
         return ()
     tables = Tables(plan, key)

@@ -15,7 +15,7 @@ from dpframe.noise.keystream import U64
 
 @dataclass(frozen=True)
 class Order:
-    """The order of a column's rows: sorted, or those of equal codes together."""
+    """The order of a column's rows: sorted, or grouped by code."""
 
     is_sorted: bool
     is_grouped: bool
@@ -24,22 +24,22 @@ class Order:
     """Σ ln(length!) over the runs of equal codes."""
 
     def surely_sorted(self, rows: int) -> bool:
-        """Return whether it is sorted, and rows in random order hardly ever are."""
-        return self.is_sorted and self._unlikely(rows, math.log(2))
+        """Return whether the column is sorted and a random order is very unlikely to be."""
+        return self.is_sorted and self._is_unlikely(rows, math.log(2))
 
     def surely_grouped(self, rows: int) -> bool:
-        """Return whether it is grouped, and rows in random order hardly ever are."""
-        return self.is_grouped and self._unlikely(rows, math.lgamma(self.groups + 1))
+        """Return whether the column is grouped and a random order is very unlikely to be."""
+        return self.is_grouped and self._is_unlikely(rows, math.lgamma(self.groups + 1))
 
-    def _unlikely(self, rows: int, orders: float) -> bool:
-        """Return whether rows in random order hardly ever look so; ``orders`` is ln of how many orders of runs do."""
+    def _is_unlikely(self, rows: int, orders: float) -> bool:
+        """Return whether a random order is unlikely; ``orders`` is ln of the number of matching orders of runs."""
         chance = orders + self.weight - math.lgamma(rows + 1)
         return rows >= SortedWatch.LEAST_ROWS and chance <= math.log(SortedWatch.CHANCE)
 
 
 @dataclass
 class _Runs:
-    """What is known of a column's runs of equal codes, up to the batch before."""
+    """Summary of a column's runs of equal codes, up to the previous batch."""
 
     last: int
     length: int = 0
@@ -63,9 +63,9 @@ class _Runs:
         self.up = self.up and bool((heads[1:] > heads[:-1]).all())
         self.down = self.down and bool((heads[1:] < heads[:-1]).all())
         # No code of these runs had one before, and there are few of them.
-        few = len(self.ended) + len(heads) <= SortedWatch.MOST_GROUPS
-        once = self.grouped and few and len(np.unique(heads)) == len(heads)
-        self.grouped = once and self.ended.isdisjoint(heads.tolist())
+        has_few_groups = len(self.ended) + len(heads) <= SortedWatch.MOST_GROUPS
+        occurs_once = self.grouped and has_few_groups and len(np.unique(heads)) == len(heads)
+        self.grouped = occurs_once and self.ended.isdisjoint(heads.tolist())
         if self.grouped:
             self.ended.update(heads[:-1].tolist())
         if self.up or self.down or self.grouped:
@@ -75,18 +75,19 @@ class _Runs:
 
     @property
     def order(self) -> Order:
-        """What is known of all rows."""
+        """The order of all rows so far."""
         weight = self.weight + math.lgamma(self.length + 1)
+        # A constant column is both ascending and descending, and its order reveals nothing.
         return Order(self.up != self.down, self.grouped, len(self.ended) + 1, weight)
 
 
-def _folded(words: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Return a number per set: equal sets have equal ones, and hardly any others do. Sets have no order."""
-    out = np.zeros(len(words), dtype=np.uint64)
+def _hash_sets(words: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return a hash per set: equal sets have equal hashes, and others almost never do. Sets have no order."""
+    set_hashes = np.zeros(len(words), dtype=np.uint64)
     for word in words.T:
-        out = (out ^ word) * np.uint64(0x9E3779B97F4A7C15)
-        out ^= out >> np.uint64(29)
-    return (out >> np.uint64(1)).astype(np.int64)  # not below 0: in one order with a sign and without
+        set_hashes = (set_hashes ^ word) * np.uint64(0x9E3779B97F4A7C15)
+        set_hashes ^= set_hashes >> np.uint64(29)
+    return (set_hashes >> np.uint64(1)).astype(np.int64)  # not below 0: in one order with a sign and without
 
 
 class SortedWatch:
@@ -107,7 +108,7 @@ class SortedWatch:
     """Columns of more groups are watched for being sorted only."""
 
     AT_ONCE = 1 << 14
-    """Rows that are looked at between two questions whether any order is left to watch."""
+    """Number of rows between two checks of whether any order remains."""
 
     def __init__(self, partitions: Iterable[str] = ()) -> None:
         self._partitions = list(partitions)
@@ -118,7 +119,7 @@ class SortedWatch:
         """Add a batch."""
         self._rows += len(next(iter(codes.values()), ()))
         for name, rows in codes.items():
-            column = rows if rows.ndim == 1 else _folded(rows)
+            column = rows if rows.ndim == 1 else _hash_sets(rows)
             for start in range(0, len(column), self.AT_ONCE):
                 runs = self._runs.setdefault(name, _Runs(int(column[0])))
                 if not (runs.up or runs.down or runs.grouped):
@@ -126,20 +127,22 @@ class SortedWatch:
                 runs.update(column[start : start + self.AT_ONCE])
 
     def warn(self) -> None:
-        """Warn of such columns (to the curator only; never in the plan)."""
+        """Warn the curator of sorted and grouped columns; the plan has no such entry."""
         warn_of(self._rows, {name: runs.order for name, runs in self._runs.items()}, self._partitions)
 
 
 def warn_of(rows: int, orders: Mapping[str, Order], partitions: Sequence[str] = ()) -> None:
     """Warn of columns that rows are sorted or grouped by; see `SortedWatch`."""
-    others = {name: order for name, order in orders.items() if name not in partitions}
-    ordered = [name for name, order in others.items() if order.surely_sorted(rows)]
-    grouped = [name for name, order in others.items() if name not in ordered and order.surely_grouped(rows)]
-    found = (("sorted", ordered), ("grouped", grouped), ("partitioned", list(partitions)))
-    says = " and ".join(f"{how} by {name_list(names)}" for how, names in found if names)
-    if says:
+    column_orders = {name: order for name, order in orders.items() if name not in partitions}
+    sorted_names = [name for name, order in column_orders.items() if order.surely_sorted(rows)]
+    grouped_names = [
+        name for name, order in column_orders.items() if name not in sorted_names and order.surely_grouped(rows)
+    ]
+    groups = (("sorted", sorted_names), ("grouped", grouped_names), ("partitioned", list(partitions)))
+    description = " and ".join(f"{order_kind} by {name_list(names)}" for order_kind, names in groups if names)
+    if description:
         warn(
-            f"the input is {says} and keeps its order: positions reveal values; "
+            f"the input is {description} and keeps its order: positions reveal values; "
             "use shuffle=True or reorder the rows at random first",
             OrderLeakWarning,
         )
@@ -147,10 +150,10 @@ def warn_of(rows: int, orders: Mapping[str, Order], partitions: Sequence[str] = 
 
 @dataclass
 class Stretch:
-    """The first and last place of the rows of each code of a column, and how many there are.
+    """The first and last place of the rows of each code of a column, and their number.
 
-    Stretches of any rows can be added up in any order: rows of a code are together if there are as many as from the
-    first to the last. In a column of many codes neighbouring ones are taken for one, which keeps what is sorted sorted.
+    Stretches can be merged in any order: rows of a code are together if their number equals last − first + 1. A column
+    of many codes merges neighbouring codes, which leaves a sorted column sorted.
     """
 
     codes: U64
@@ -162,29 +165,34 @@ class Stretch:
 
     @classmethod
     def of(cls, column: npt.NDArray[np.integer], places: U64) -> Stretch:
-        """Return the stretch of some rows, by their codes and places."""
-        codes = (column if column.ndim == 1 else _folded(column)).astype(np.uint64)
-        return cls(codes, places, places, np.ones(len(codes), np.uint64))._few(0)
+        """Return the stretch of rows with these codes and places."""
+        codes = (column if column.ndim == 1 else _hash_sets(column)).astype(np.uint64)
+        return cls(codes, places, places, np.ones(len(codes), np.uint64))._limit_codes(0)
 
     def merged(self, other: Stretch) -> Stretch:
         """Return the stretch of the rows of both."""
         shift = max(self.shift, other.shift)
-        one, two = (part.codes >> np.uint64(shift - part.shift) for part in (self, other))
-        pairs = ((one, two), (self.first, other.first), (self.last, other.last), (self.count, other.count))
+        self_codes, other_codes = (part.codes >> np.uint64(shift - part.shift) for part in (self, other))
+        pairs = (
+            (self_codes, other_codes),
+            (self.first, other.first),
+            (self.last, other.last),
+            (self.count, other.count),
+        )
         codes, first, last, count = map(np.concatenate, pairs)
-        return Stretch(codes, first, last, count, shift)._few(shift)
+        return Stretch(codes, first, last, count, shift)._limit_codes(shift)
 
-    def _few(self, shift: int) -> Stretch:
-        """Return the same with each code once, and with no more codes than are watched."""
-        codes, which = np.unique(self.codes, return_inverse=True)
+    def _limit_codes(self, shift: int) -> Stretch:
+        """Return a stretch with each code once, and with at most `SortedWatch.MOST_GROUPS` codes."""
+        codes, code_places = np.unique(self.codes, return_inverse=True)
         while len(codes) > SortedWatch.MOST_GROUPS:
             shift += 1
             codes = codes >> np.uint64(1)  # sorted as before
             codes = codes[np.append(True, codes[1:] != codes[:-1])]
         if shift > self.shift:
-            _, which = np.unique(self.codes >> np.uint64(shift - self.shift), return_inverse=True)
-        by_code = np.argsort(which, kind="stable")
-        starts = np.searchsorted(which[by_code], np.arange(len(codes)))
+            _, code_places = np.unique(self.codes >> np.uint64(shift - self.shift), return_inverse=True)
+        by_code = np.argsort(code_places, kind="stable")
+        starts = np.searchsorted(code_places[by_code], np.arange(len(codes)))
         if not len(codes):
             return self
         return Stretch(
@@ -197,12 +205,17 @@ class Stretch:
 
     @property
     def order(self) -> Order:
-        """What is known of the rows, all of a table."""
-        together = bool((self.last - self.first + np.uint64(1) == self.count).all())
-        in_order = self.codes[np.argsort(self.first)]
-        up, down = bool((in_order[1:] > in_order[:-1]).all()), bool((in_order[1:] < in_order[:-1]).all())
+        """The order of the rows, if they are all rows of a table."""
+        is_grouped = bool((self.last - self.first + np.uint64(1) == self.count).all())
+        codes_by_place = self.codes[np.argsort(self.first)]
+        is_ascending, is_descending = (
+            bool((codes_by_place[1:] > codes_by_place[:-1]).all()),
+            bool((codes_by_place[1:] < codes_by_place[:-1]).all()),
+        )
         weight = math.fsum(math.lgamma(count + 1) for count in self.count.tolist())
-        return Order(together and up != down, together and not self.shift, len(self.codes), weight)
+        return Order(
+            is_grouped and is_ascending != is_descending, is_grouped and not self.shift, len(self.codes), weight
+        )
 
 
 def stretches(codes: Mapping[str, npt.NDArray[np.integer]], places: U64) -> dict[str, Stretch]:
@@ -212,5 +225,5 @@ def stretches(codes: Mapping[str, npt.NDArray[np.integer]], places: U64) -> dict
 
 def merged(one: Mapping[str, Stretch], other: Mapping[str, Stretch]) -> dict[str, Stretch]:
     """Return the stretches of the rows of both; either may have none."""
-    both = {name: one[name].merged(other[name]) for name in one.keys() & other.keys()}
-    return {**one, **other, **both}
+    shared_stretches = {name: one[name].merged(other[name]) for name in one.keys() & other.keys()}
+    return {**one, **other, **shared_stretches}

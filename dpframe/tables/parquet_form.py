@@ -24,15 +24,15 @@ ROW_GROUP_ROWS = 1 << 19
 
 
 SMALL = ("zstd", "gzip", "brotli")
-"""Codecs that are asked for where bytes matter more than time."""
+"""Codecs for users to whom file size matters more than time."""
 
 GROUP_ITEMS = 32
-"""Bits a row up to which row groups are whole: more would take more than 500 MiB before they are written."""
+"""Bits per row up to which row groups have full length: more would need over 500 MiB of memory."""
 
 
 @dataclass(frozen=True)
 class ParquetForm:
-    """How released codes, and columns passed through, are written."""
+    """The Parquet form of released codes and of columns passed through."""
 
     plan: Plan
     source: pa.Schema
@@ -41,8 +41,8 @@ class ParquetForm:
     @property
     def names(self) -> list[str]:
         """Names of the columns that are released, in the input's order."""
-        kept = {*self.plan.names, *self.plan.passthrough}
-        return [name for name in self.source.names if name in kept]
+        released_names = {*self.plan.names, *self.plan.passthrough}
+        return [name for name in self.source.names if name in released_names]
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -56,40 +56,41 @@ class ParquetForm:
 
     def plain(self, name: str, array: pa.Array) -> pa.Array:
         """Return a column that is passed through, in the type in which it is written."""
-        stored = plain_type(self.source.field(name).type)
-        return array if array.type.equals(stored) else array.cast(stored)
+        stored_type = plain_type(self.source.field(name).type)
+        return array if array.type.equals(stored_type) else array.cast(stored_type)
 
     @property
     def group_rows(self) -> int:
-        """Rows of a group: fewer where a row's sets may hold many items, which the plan says."""
+        """Rows of a group: fewer if the plan's sets may have many items."""
         words = sum(column.space.code_words for column in self.plan.columns)
         return ROW_GROUP_ROWS // max(1, words * 64 // GROUP_ITEMS)
 
     def decoded(self, group: Batch, schema: pa.Schema | None = None) -> pa.Table:
         """Return released codes as values, in the types that are written, or in others that can hold them."""
         schema = self.schema if schema is None else schema
-        arrays = [self._array(name, group[name], schema.field(name).type) for name in self.names]
+        arrays = [self._to_array(name, group[name], schema.field(name).type) for name in self.names]
         return pa.Table.from_arrays(arrays, schema=schema)
 
     def writer(self, file: IO[bytes], compression: str) -> pq.ParquetWriter:
         """Return pyarrow's writer of `decoded` tables, one row group each; `metadata` replaces the stored schema."""
         options = self._options(compression)
+        # The stored schema has other types than readers shall see.
         return pq.ParquetWriter(file, self.schema, compression=compression, store_schema=False, **options)
 
-    def _array(self, name: str, column: Any, type_: pa.DataType) -> pa.Array:
-        return _stored(self.plan[name].released, column, type_) if name in self.plan.names else column
+    def _to_array(self, name: str, column: Any, type_: pa.DataType) -> pa.Array:
+        return _decode_codes(self.plan[name].released, column, type_) if name in self.plan.names else column
 
     def _stored_type(self, name: str) -> pa.DataType:
-        """Return the type that is written; strings to decode are dictionaries, so that none is touched per row."""
+        """Return the written type; decoded strings are dictionaries, so that no string is handled per row."""
         type_ = self.source.field(name).type
         if name in self.plan.passthrough:
             return plain_type(type_)
         if is_list(type_) and is_text(type_.value_type):
             space: Any = self.plan[name].space
-            # By the space, not the column; items are many, and a byte for each is enough more often than not.
-            narrow = space.inner_space.listed.natural_type.index_type
-            inner = pa.dictionary(narrow, indexed(type_.value_type).value_type)
-            items = pa.field(type_.value_field.name, inner, type_.value_field.nullable)
+            # The index width follows the space, not the column; one byte per item is usually enough.
+            index_type = space.inner_space.listed.natural_type.index_type
+            item_type = pa.dictionary(index_type, indexed(type_.value_type).value_type)
+            items = pa.field(type_.value_field.name, item_type, type_.value_field.nullable)
             return pa.large_list(items) if pa.types.is_large_list(type_) else pa.list_(items)
         if is_open(type_):
             return pa.null()
@@ -109,10 +110,12 @@ class ParquetForm:
         Bounds of noise help no reader. The dictionary of text lists every value of the space, in the space's order.
         Numbers and dates have a dictionary only if small files are asked for: pyarrow hashes every value.
         """
-        leaves = [(field.name, *leaf) for field in self.schema for leaf in _paths(field.name, field.type)]
+        leaves = [(field.name, *leaf) for field in self.schema for leaf in _leaf_paths(field.name, field.type)]
         is_small = compression in SMALL
-        released = {path: _encoding(type_) for root, path, type_ in leaves if root in self.plan.names and not is_small}
-        encodings = {path: encoding for path, encoding in released.items() if encoding is not None}
+        encodings_by_path = {
+            path: _encoding(type_) for root, path, type_ in leaves if root in self.plan.names and not is_small
+        }
+        encodings = {path: encoding for path, encoding in encodings_by_path.items() if encoding is not None}
         return {
             "write_statistics": [path for root, path, _ in leaves if root in self.plan.passthrough],
             "use_dictionary": [path for _, path, _ in leaves if path not in encodings],
@@ -121,7 +124,7 @@ class ParquetForm:
 
     @property
     def pandas_metadata(self) -> str:
-        """What pandas reads its dtypes from."""
+        """JSON metadata from which pandas reads its dtypes."""
         columns = [
             {
                 "name": field.name,
@@ -143,7 +146,7 @@ class ParquetForm:
         return metadata | {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
 
 
-def _stored(space: Space, codes: Any, type_: pa.DataType) -> pa.Array:
+def _decode_codes(space: Space, codes: Any, type_: pa.DataType) -> pa.Array:
     return as_stored(space.decode(codes, coded_type(type_)), type_)
 
 
@@ -156,15 +159,15 @@ def _encoding(type_: pa.DataType) -> str | None:
     return "DELTA_BINARY_PACKED" if is_whole else None
 
 
-def _paths(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the paths and types of what Parquet stores of a column."""
+def _leaf_paths(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the paths and types of the leaves that Parquet stores for a column."""
     if is_list(type_):
-        yield from _paths(f"{path}.list.element", type_.value_type)
+        yield from _leaf_paths(f"{path}.list.element", type_.value_type)
     elif pa.types.is_map(type_):
-        yield from _paths(f"{path}.key_value.key", type_.key_type)
-        yield from _paths(f"{path}.key_value.value", type_.item_type)
+        yield from _leaf_paths(f"{path}.key_value.key", type_.key_type)
+        yield from _leaf_paths(f"{path}.key_value.value", type_.item_type)
     elif pa.types.is_struct(type_):
         for field in type_:
-            yield from _paths(f"{path}.{field.name}", field.type)
+            yield from _leaf_paths(f"{path}.{field.name}", field.type)
     else:
         yield path, type_

@@ -31,26 +31,26 @@ _EXTENSION_DTYPES = {
 }
 
 
-_ARROW = "[pyarrow]"
-"""How the names of pandas' Arrow dtypes end."""
+_ARROW_SUFFIX = "[pyarrow]"
+"""Ending of the names of pandas' Arrow dtypes."""
 
 
-def _open(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+def _open_file(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     # Buffering ahead would keep every byte read until the file is closed.
     options: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False, "read_dictionary": list(dictionaries)}
-    # Damage that decodes to other values would go unnoticed; where pages have checksums, they cost next to nothing.
+    # Without checksums, damage that decodes to other values goes unnoticed; their cost is negligible.
     options["page_checksum_verification"] = True
-    is_one = path.suffix.lower() in _ENDINGS
+    has_known_ending = path.suffix.lower() in _ENDINGS
     hint = (
         "it is damaged or cut off, so write it anew"
-        if is_one
+        if has_known_ending
         else "a CSV file is known by its name, which ends in .csv"
     )
     return attempt(path, f"is not a readable Parquet file; {hint}", lambda: pq.ParquetFile(path, **options))
 
 
 _ENDINGS = ("", ".parquet", ".pq")
-"""What the names of Parquet files end with."""
+"""Endings of the names of Parquet files."""
 
 
 class _ParquetWriter(Writer):
@@ -84,14 +84,14 @@ class ParquetInput(FileInput):
     def parts(self) -> Iterator[ParquetInput]:
         """Yield the table's parts, of one row group of one file each, in order."""
         for path, keys in self.files:
-            with _open(path) as reader:
+            with _open_file(path) as reader:
                 rows = [reader.metadata.row_group(group).num_rows for group in range(reader.num_row_groups)]
             for group, count in enumerate(rows):
                 yield replace(self, files=((path, keys),), n=count, groups=(group,))
 
     @staticmethod
-    def _described(path: Path) -> tuple[pa.Schema, str | None, int]:
-        with _open(path) as reader:
+    def _describe_file(path: Path) -> tuple[pa.Schema, str | None, int]:
+        with _open_file(path) as reader:
             return reader.schema_arrow, metadata_text(reader.metadata.metadata), reader.metadata.num_rows
 
     @staticmethod
@@ -102,45 +102,48 @@ class ParquetInput(FileInput):
     def _indices(schema: pa.Schema) -> tuple[str, ...]:
         metadata = _pandas_metadata(schema)
         levels = [level for level in metadata.get("index_columns", []) if isinstance(level, str)]
-        named = {name for name, column in _pandas_columns(metadata).items() if column.get("name") is not None}
-        return tuple(name for name in schema.names if name in levels and name not in named)
+        named_columns = {name for name, column in _pandas_columns(metadata).items() if column.get("name") is not None}
+        return tuple(name for name in schema.names if name in levels and name not in named_columns)
 
-    def _dictionaries(self, path: Path, names: Collection[str]) -> list[str]:
+    def _find_text_paths(self, path: Path, names: Collection[str]) -> list[str]:
         """Return the paths within a file of the strings in columns, which are read as dictionaries."""
         types = {name: self.schema.field(name).type for name in names}
-        lists = tuple(f"{name}." for name, type_ in types.items() if is_list(type_) and _of_text(type_.value_type))
-        leaves_of_text = [name for name, type_ in types.items() if _of_text(type_)]
+        lists = tuple(f"{name}." for name, type_ in types.items() if is_list(type_) and _holds_text(type_.value_type))
+        leaves_of_text = [name for name, type_ in types.items() if _holds_text(type_)]
         if lists:
-            with _open(path) as reader:
+            with _open_file(path) as reader:
                 schema = reader.schema
-                # How the parts of a list are called depends on who wrote the file.
+                # The names of a list's parts depend on the program that wrote the file.
                 leaves = [schema.column(i).path for i in range(len(schema))]
             leaves_of_text += [leaf for leaf in leaves if leaf.startswith(lists)]
         return leaves_of_text
 
-    def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
+    def _read_batches(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
         for path, keys in self.files:
-            stored = [name for name in names if name not in keys]
-            texts = self._dictionaries(path, [name for name in stored if name not in plain])
-            with _open(path, texts) as reader:
-                for batch in self._read(reader, path, rows, stored):
+            stored_names = [name for name in names if name not in keys]
+            text_paths = self._find_text_paths(path, [name for name in stored_names if name not in plain])
+            with _open_file(path, text_paths) as reader:
+                for batch in self._read_record_batches(reader, path, rows, stored_names):
                     columns = {
-                        name: batch.column(name) if name in plain else as_coded(batch.column(name)) for name in stored
+                        name: batch.column(name) if name in plain else as_coded(batch.column(name))
+                        for name in stored_names
                     }
                     for name in names:
                         if name in keys:
                             columns[name] = repeated(keys[name], batch.num_rows)
                     yield columns
 
-    def _read(self, reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _read_record_batches(
+        self, reader: pq.ParquetFile, path: Path, rows: int, names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
         groups: list[list[int] | None] = [None if self.groups is None else list(self.groups)]
         if self.groups is None and any(nests_dictionary(reader.schema_arrow.field(name).type) for name in names):
             # Arrow cannot read these across the border of two row groups.
             groups = [[group] for group in range(reader.num_row_groups)]
         for group in groups:
             start = partial(reader.iter_batches, rows, group, list(names), use_threads=not self.alone)
-            batches = attempt(path, _DAMAGED, start)
-            while (batch := attempt(path, _DAMAGED, partial(next, batches, None))) is not None:
+            batches = attempt(path, _DAMAGE_MESSAGE, start)
+            while (batch := attempt(path, _DAMAGE_MESSAGE, partial(next, batches, None))) is not None:
                 _check_dictionaries(path, batch)
                 yield batch
 
@@ -148,9 +151,9 @@ class ParquetInput(FileInput):
         """Return columns as one table, with the metadata that pandas wrote to the first file."""
         tables = []
         for path, keys in self.files:
-            with _open(path) as reader:
-                stored = [name for name in names if name not in keys]
-                table = attempt(path, _DAMAGED, partial(reader.read, stored))
+            with _open_file(path) as reader:
+                stored_names = [name for name in names if name not in keys]
+                table = attempt(path, _DAMAGE_MESSAGE, partial(reader.read, stored_names))
                 _check_dictionaries(path, table)
             for key in map(self.schema.field, keys.keys() & set(names)):
                 column = repeated(keys[key.name], table.num_rows)
@@ -159,16 +162,18 @@ class ParquetInput(FileInput):
         return pa.concat_tables(tables)
 
 
-_DAMAGED = "is damaged: a part of it cannot be read"
+_DAMAGE_MESSAGE = "is damaged: a part of it cannot be read"
 
 
-def _of_text(type_: pa.DataType) -> bool:
-    """Return whether values are strings, or dictionaries of them: narrow ones Arrow casts, which invalid text stops."""
+def _holds_text(type_: pa.DataType) -> bool:
+    """Return whether values are strings or dictionaries of strings.
+
+    Arrow casts narrow dictionaries, and the cast fails for invalid text."""
     return is_text(type_.value_type if pa.types.is_dictionary(type_) else type_)
 
 
 def _check_dictionaries(path: Path, table: pa.Table | pa.RecordBatch) -> None:
-    """Raise `FileError` where entries of a dictionary are named that it has not: Arrow itself reads them unseen.
+    """Raise `FileError` if dictionary indices are out of range: Arrow itself does not check them.
 
     Text of one row that is not valid Unicode refuses nothing: other systems than Arrow write it.
     """
@@ -180,20 +185,20 @@ def _check_dictionaries(path: Path, table: pa.Table | pa.RecordBatch) -> None:
 def _check_entries(path: Path, values: pa.Array) -> None:
     t = pa.types
     if t.is_dictionary(values.type) and is_text(values.type.value_type):
-        attempt(path, _DAMAGED, partial(values.dictionary.cast(pa.large_binary()).validate, full=True))
+        attempt(path, _DAMAGE_MESSAGE, partial(values.dictionary.cast(pa.large_binary()).validate, full=True))
         # Arrow's own validation of indices takes twenty times as long.
         ends = pc.min_max(values.indices)
         low, high = ends["min"].as_py(), ends["max"].as_py()
         if low is not None and (low < 0 or high >= len(values.dictionary)):
-            raise FileError(f"{shown(path)} {_DAMAGED}")
+            raise FileError(f"{shown(path)} {_DAMAGE_MESSAGE}")
     elif t.is_list(values.type) or t.is_large_list(values.type):
         _check_entries(path, values.values)
     elif t.is_dictionary(values.type) or nests_dictionary(values.type):
-        attempt(path, _DAMAGED, partial(values.validate, full=True))
+        attempt(path, _DAMAGE_MESSAGE, partial(values.validate, full=True))
 
 
 def _pandas_metadata(schema: pa.Schema) -> dict[str, list[Any]]:
-    """Return the lists that pandas wrote about its columns and index; none if they cannot be read."""
+    """Return pandas' metadata of columns and index; empty if the metadata cannot be read."""
     with contextlib.suppress(ValueError, RecursionError):
         metadata = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         if isinstance(metadata, dict):
@@ -202,7 +207,7 @@ def _pandas_metadata(schema: pa.Schema) -> dict[str, list[Any]]:
 
 
 def _pandas_columns(metadata: Mapping[str, list[Any]]) -> dict[str, dict[str, Any]]:
-    """Return what pandas wrote about each column, by the column's name in the file."""
+    """Return pandas' metadata of each column, by the column's name in the file."""
     columns = [column for column in metadata.get("columns", []) if isinstance(column, dict)]
     names = [column.get("field_name", column.get("name")) for column in columns]
     return {name: column for name, column in zip(names, columns, strict=True) if isinstance(name, str)}
@@ -219,26 +224,26 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
     """Return a table as pandas wrote it; Arrow dtypes come from its schema, as pandas cannot parse all their names."""
     metadata = _pandas_metadata(table.schema)
     dtypes = {name: column.get("numpy_type") for name, column in _pandas_columns(metadata).items()}
-    own = [name for name in table.column_names if str(dtypes.get(name)).endswith(_ARROW)]
-    plain = with_signed_indices(table)
-    for name in own:
-        plain = plain.set_column(plain.schema.get_field_index(name), name, pa.nulls(len(table)))
-    if own:
+    arrow_columns = [name for name in table.column_names if str(dtypes.get(name)).endswith(_ARROW_SUFFIX)]
+    plain_table = with_signed_indices(table)
+    for name in arrow_columns:
+        plain_table = plain_table.set_column(plain_table.schema.get_field_index(name), name, pa.nulls(len(table)))
+    if arrow_columns:
         metadata["columns"] = [
-            {**column, "numpy_type": "object"} if column.get("field_name", column["name"]) in own else column
+            {**column, "numpy_type": "object"} if column.get("field_name", column["name"]) in arrow_columns else column
             for column in metadata["columns"]
         ]
-        plain = plain.replace_schema_metadata({"pandas": json.dumps(metadata)})
-    frame: pd.DataFrame = plain.to_pandas()
+        plain_table = plain_table.replace_schema_metadata({"pandas": json.dumps(metadata)})
+    frame: pd.DataFrame = plain_table.to_pandas()
     index = [name for name in table.column_names if name not in frame.columns]
     frame = frame.reset_index(index)[table.column_names] if index else frame
-    for name in own:
+    for name in arrow_columns:
         frame[name] = pd.arrays.ArrowExtensionArray(table.column(name))
     return frame
 
 
 def with_signed_indices(table: pa.Table) -> pa.Table:
-    """Return a table whose dictionaries have signed indices, which is all that older pyarrow gives to pandas."""
+    """Return a table whose dictionaries have signed indices: older pyarrow converts no others to pandas."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
             type_ = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
@@ -251,10 +256,10 @@ def _pandas_type(dtype: Any, type_: pa.DataType) -> str | None:
         return None
     if dtype in _EXTENSION_DTYPES:
         return dtype
-    if not dtype.endswith(_ARROW):
+    if not dtype.endswith(_ARROW_SUFFIX):
         return None
     # Spelled from the type: the text found is not copied. Pandas reads few types with parameters.
-    name = f"{'string' if is_text(type_) else type_}{_ARROW}"
+    name = f"{'string' if is_text(type_) else type_}{_ARROW_SUFFIX}"
     try:
         pd.api.types.pandas_dtype(name)
     except (TypeError, NotImplementedError):

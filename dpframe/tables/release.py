@@ -1,6 +1,6 @@
-"""The one loop that randomises, the shuffle, and the digest of what was released.
+"""The loop that randomises rows, the shuffle, and the digest of released rows.
 
-Every entry point calls these: the same key, plan and rows give the same values in the same order, in memory, in
+Every entry point calls these functions: equal keys, plans and rows give equal values in equal order, in memory, in
 batches of any size, or in Parquet.
 """
 
@@ -22,7 +22,7 @@ Codes = npt.NDArray[np.integer]
 
 
 def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, rows: Rows = 0) -> dict[str, Codes]:
-    """Randomise the codes of every column of the plan, rows in the order they came.
+    """Randomise the codes of every column of the plan, in the order of the input rows.
 
     ``codes``: one integer array per column of the plan, all of one length: 1-d, or of sets rows of 64-bit words.
     ``plan``: the plan; its digest enters the noise. ``key``: 32 secret bytes that serve this table under this plan
@@ -31,7 +31,7 @@ def release(codes: Mapping[str, Codes], plan: Plan, key: bytes, rows: Rows = 0) 
 
     Returns
     -------
-    Released codes by column, of the same dtypes.
+    Released codes by column, with the dtypes of ``codes``.
     """
     codes = plan.bound_rules.mended(codes)
     stream, first_row = Keystream(key, plan.digest).at(rows)
@@ -53,26 +53,26 @@ def rank(words: U64) -> npt.NDArray[np.intp]:
 
 
 def rank_halves(high: U64, low: Callable[[], U64]) -> npt.NDArray[np.intp]:
-    """Return the same from the high halves of the words; the low ones are only asked for where high ones are alike."""
+    """Return the positions that sort rows; the low halves are only requested if high halves are equal."""
     bits = np.uint64(max(len(high) - 1, 0).bit_length())
     keys = high >> bits
     order = numbered(keys, bits)
-    same = np.flatnonzero(keys[1:] == keys[:-1])
-    if len(same):  # only what lay under the row's number decides, or the low half
-        tied = np.union1d(same, same + 1)
-        rows = order[tied]
-        order[tied] = rows[np.lexsort((low()[rows], high[rows]))]
+    tie_places = np.flatnonzero(keys[1:] == keys[:-1])
+    if len(tie_places):  # the bits under the row's number decide, or the low half
+        tie_rows = np.union1d(tie_places, tie_places + 1)
+        rows = order[tie_rows]
+        order[tie_rows] = rows[np.lexsort((low()[rows], high[rows]))]
     return order
 
 
 def numbered(keys: npt.NDArray[np.unsignedinteger], bits: np.unsignedinteger) -> npt.NDArray[np.intp]:
-    """Sort keys in place, and return the positions that sort them; keys have room for a position of so many bits.
+    """Sort keys in place and return their sorting positions; keys have ``bits`` free bits for a position.
 
     The position goes into the lowest bits: sorting numbers is several times faster than sorting their positions.
     """
     keys <<= bits
-    for start in range(0, len(keys), _NUMBERED):
-        part = keys[start : start + _NUMBERED]
+    for start in range(0, len(keys), _POSITIONS_AT_ONCE):
+        part = keys[start : start + _POSITIONS_AT_ONCE]
         part |= np.arange(start, start + len(part), dtype=keys.dtype)
     keys.sort()
     order = keys & keys.dtype.type((1 << int(bits)) - 1)
@@ -80,12 +80,12 @@ def numbered(keys: npt.NDArray[np.unsignedinteger], bits: np.unsignedinteger) ->
     return order.astype(np.uint64, copy=False).view(np.intp)
 
 
-_NUMBERED = 1 << 14
-"""Positions that are made at a time: those of all rows would take memory that is new each time."""
+_POSITIONS_AT_ONCE = 1 << 14
+"""Number of positions that are made at a time: an array for all rows would be allocated anew each time."""
 
 
 class Selection:
-    """Which rows of a table are released: those of the lowest words of a keyed plane, or all."""
+    """Selection of the released rows of a table: the rows with the lowest words of a keyed plane, or all."""
 
     def __init__(self, plan: Plan, key: bytes, count: int) -> None:
         self._sample = plan.sample
@@ -96,33 +96,34 @@ class Selection:
             raise PlanError(
                 f"the plan samples {plan.sample:,} rows and the table has {count:,}; plan.replan({count}) fits it"
             )
-        self._last = self._threshold(plan.sample, count)
+        self._last = self._find_threshold(plan.sample, count)
 
     def _words(self, rows: Rows, count: int) -> U64:
         stream, first_row = self._stream.at(rows)
         return stream.words(0, first_row, count, bits=128)
 
-    def _threshold(self, sample: int, count: int) -> tuple[int, int]:
-        """Return the word (high, low) of the last row that is chosen, in two passes over the plane and no more memory.
+    def _find_threshold(self, sample: int, count: int) -> tuple[int, int]:
+        """Return the word (high, low) of the last chosen row, in two passes over the plane with constant memory.
 
-        The first pass counts the words by their top bits, the second sorts those of the one bucket that matters.
+        The first pass counts the words by their top bits, the second sorts the words of the last bucket.
         """
-        tally = np.zeros(_TOPS, dtype=np.int64)
-        for start in range(0, count, _STRETCH):
-            high = self._words(start, min(_STRETCH, count - start))[:, 1]
-            tally += np.bincount((high >> _SHIFT).astype(np.int64), minlength=_TOPS)
-        before = np.concatenate([[0], np.cumsum(tally)])
-        bucket = int(np.searchsorted(before, sample, side="left")) - 1
-        kept = []
-        for start in range(0, count, _STRETCH):
-            words = self._words(start, min(_STRETCH, count - start))
-            kept.append(words[(words[:, 1] >> _SHIFT) == bucket])
-        words = np.concatenate(kept)
-        low, high = words[rank(words)[sample - before[bucket] - 1]]
+        tally = np.zeros(_BUCKETS, dtype=np.int64)
+        for start in range(0, count, _STRETCH_ROWS):
+            high = self._words(start, min(_STRETCH_ROWS, count - start))[:, 1]
+            tally += np.bincount((high >> _BUCKET_SHIFT_BITS).astype(np.int64), minlength=_BUCKETS)
+        cumulative_counts = np.concatenate([[0], np.cumsum(tally)])
+        # The bucket with the last chosen row: fewer than ``sample`` rows lie before it.
+        bucket = int(np.searchsorted(cumulative_counts, sample, side="left")) - 1
+        bucket_words = []
+        for start in range(0, count, _STRETCH_ROWS):
+            words = self._words(start, min(_STRETCH_ROWS, count - start))
+            bucket_words.append(words[(words[:, 1] >> _BUCKET_SHIFT_BITS) == bucket])
+        words = np.concatenate(bucket_words)
+        low, high = words[rank(words)[sample - cumulative_counts[bucket] - 1]]
         return int(high), int(low)
 
     def mask(self, rows: Rows, count: int) -> npt.NDArray[np.bool_] | None:
-        """Return which of some rows are chosen, or None for all of them."""
+        """Return a mask of the chosen rows; None if all rows are chosen."""
         if self._sample is None:
             return None
         words = self._words(rows, count)
@@ -130,25 +131,25 @@ class Selection:
         return np.asarray((words[:, 1] < high) | ((words[:, 1] == high) & (words[:, 0] <= low)))
 
 
-_STRETCH = 1 << 18
+_STRETCH_ROWS = 1 << 18
 
 
-_TOPS = 1 << 16
+_BUCKETS = 1 << 16
 
 
-_SHIFT = np.uint64(48)
+_BUCKET_SHIFT_BITS = np.uint64(48)
 
 
 def permutation(plan: Plan, key: bytes, count: int) -> npt.NDArray[np.intp] | None:
-    """Return the positions of the input rows that are released, in output order, or None for all as they are."""
+    """Return the positions of the released rows, in output order; None for all rows in input order."""
     mask = Selection(plan, key, count).mask(0, count)
     if not plan.shuffle:
         return None if mask is None else np.flatnonzero(mask)
     words = order_words(plan, key, 0, count)
     if mask is None:
         return rank(words)
-    chosen = np.flatnonzero(mask)
-    return chosen[rank(words[chosen])]
+    sample_rows = np.flatnonzero(mask)
+    return sample_rows[rank(words[sample_rows])]
 
 
 class Digest:
@@ -161,11 +162,11 @@ class Digest:
 
     def __init__(self, plan: Plan, left_out: Collection[str] = ()) -> None:
         self._factors = {
-            column.name: [_factors(column.name, word) for word in range(max(1, column.space.code_words))]
+            column.name: [_mixing_factors(column.name, word) for word in range(max(1, column.space.code_words))]
             for column in plan.columns
             if column.name not in left_out
         }
-        self._first = self._sum = int.from_bytes(plan.digest[:8], "little")
+        self._plan_sum = self._sum = int.from_bytes(plan.digest[:8], "little")
         self.count = 0
 
     def update(self, codes: Mapping[str, Codes]) -> None:
@@ -189,8 +190,9 @@ class Digest:
             self._sum = (self._sum + int(rows.sum(dtype=np.uint64))) % (1 << 64)
 
     def merge(self, other: Digest) -> None:
-        """Add the rows of another digest under the same plan."""
-        self._sum = (self._sum + other._sum - self._first) % (1 << 64)
+        """Add the rows of another digest under an equal plan."""
+        # Both sums start at the plan's digest, which counts once.
+        self._sum = (self._sum + other._sum - self._plan_sum) % (1 << 64)
         self.count += other.count
 
     def hexdigest(self, tables: Sequence[MeasuredTable] = ()) -> str:
@@ -200,7 +202,7 @@ class Digest:
 
 
 def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:
-    """Return the digest of measured tables, bound to that of the rows they were measured with."""
+    """Return the digest of measured tables, bound to the digest ``rows`` of their release."""
     content = hashlib.sha256(rows.encode())
     for table in tables:
         content.update(json.dumps([table.measure.to_json(), table.starts, table.counts.shape]).encode())
@@ -208,7 +210,8 @@ def sealed(rows: str, tables: Sequence[MeasuredTable]) -> str:
     return content.hexdigest()[:16]
 
 
-def _factors(name: str, word: int) -> U64:
-    """Return what a word of a column's codes is shifted and multiplied by."""
+def _mixing_factors(name: str, word: int) -> U64:
+    """Return the shift and the factor that mix a word of a column's codes."""
     seed = hashlib.sha256(name.encode() + b"\0" * word).digest()
+    # An odd factor has an inverse modulo 2^64, so that different codes stay different.
     return np.frombuffer(seed, dtype="<u8")[:2] | np.uint64(1)

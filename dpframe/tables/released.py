@@ -1,9 +1,9 @@
-"""The one reader of releases: a released table of any kind, as codes in batches, and whether it is still itself.
+"""The reader of releases: a released table of any kind, as codes in batches, and a check for changes.
 
-What is costly is done once. A description is a text, and one text is read into one plan. A table in memory may
-be altered in place between two questions, and only its content shows it: so its digest, for which every value is
-encoded, is kept under a SHA-256 of all bytes of its randomised columns, which takes a small part of the time and is
-taken anew for every question. Columns of Python objects have no bytes to take it of, and are encoded each time.
+Costly steps run once. A description is a text, and one text is read into one plan. A table in memory may
+be altered in place between two questions, and only its content shows the change. So its digest, for which every value
+is encoded, is cached under a SHA-256 of all bytes of its randomised columns. The hash takes a small part of the time
+and is computed for every question. Columns of Python objects have no bytes to hash, and are encoded each time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ KNOWN_DIGESTS = 32
 """Tables whose digests are kept."""
 
 _digests: dict[tuple[bytes, bytes], str | ColumnError] = {}
-"""By plan and content, the latest last: the digest, or what is wrong with a value."""
+"""By plan and content, the latest last: the digest, or the error of an invalid value."""
 
 
 SYNTHETIC = "synthetic"
@@ -61,24 +61,24 @@ SYNTHETIC = "synthetic"
 
 
 _infos: dict[str, ReleaseInfo] = {}
-"""By its text: what a release says about itself, the latest last."""
+"""Descriptions of releases by their text, the latest last."""
 
 
 def described(info: ReleaseInfo) -> str:
-    """Return a release's description as text, and keep what it means: its first question does not read it again."""
+    """Return a release's description as text, and cache it, so that no question reads the text again."""
     text = info.to_json()
     remember(_infos, text, info, KNOWN_DIGESTS)
     return text
 
 
 def read_info(text: str) -> ReleaseInfo:
-    """Return what a release says about itself; `PlanError` for a text that is no description of one.
+    """Return the description of a release from its text.
 
-    Raises `NotSanitizedError` for the text of synthetic rows.
+    Raises `PlanError` for a text that is no description, and `NotSanitizedError` for the text of synthetic rows.
     """
-    known = _infos.get(text)
-    if known is not None:
-        return known
+    info = _infos.get(text)
+    if info is not None:
+        return info
     data = None
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         data = json.loads(text)
@@ -91,37 +91,37 @@ def read_info(text: str) -> ReleaseInfo:
 
 
 _DIGEST_BITS = 64
-"""Bits of a digest of rows. Theory: where there are fewer tables than digests, two of them are often alike."""
+"""Bits of a digest of rows. Theory: if there are fewer tables than digests, two tables are often equal."""
 
 
 def _table_bits(rows: int, plan: Plan) -> float:
-    """Return a bound from below of log2 C(n + K − 1, n), the number of tables of n rows of K kinds in any order."""
+    """Return a lower bound on log2 C(n + K − 1, n): n rows of K kinds make C(…) tables in any order."""
     kinds = math.fsum(math.log2(column.released.points) for column in plan.columns)
-    others = 2.0 ** min(kinds, _DIGEST_BITS) - 1
-    least = min(rows, others)
-    return least * math.log2((rows + others) / least) if least else 0.0
+    other_kinds = 2.0 ** min(kinds, _DIGEST_BITS) - 1
+    smaller_count = min(rows, other_kinds)
+    return smaller_count * math.log2((rows + other_kinds) / smaller_count) if smaller_count else 0.0
 
 
-_unchanged: dict[str, None] = {}
-"""Digests of releases that are their originals, as those of a very large ε are: neither is known from the other."""
+_unchanged_digests: dict[str, None] = {}
+"""Digests of releases that equal their originals, as for very large ε: a digest cannot distinguish them."""
 
 
 def described_rows(info: ReleaseInfo, unchanged: bool) -> str:
     """Return a release's description as `described`; ``unchanged`` says that noise has changed no row."""
     if unchanged:
-        remember(_unchanged, info.row_digest, None, KNOWN_DIGESTS)
+        remember(_unchanged_digests, info.row_digest, None, KNOWN_DIGESTS)
     return described(info)
 
 
 def is_known_release(frame: Frame) -> bool:
-    """Return whether a frame has the very rows of the latest release of such columns that this process knows.
+    """Return whether a frame has exactly the rows of this process's latest release of such columns.
 
-    The digest is one of rows in any order, so that a release is known by it after a merge, or by way of another format.
+    The digest ignores the order of rows, so that it recognises a release after a merge, or from another format.
     """
     names = {*frame.names}
-    known = (info for info in reversed(_infos.values()) if info.n == frame.n and names.issuperset(info.plan.names))
-    info = next(known, None)
-    if info is None or info.row_digest in _unchanged or _table_bits(frame.n, info.plan) < _DIGEST_BITS:
+    candidates = (info for info in reversed(_infos.values()) if info.n == frame.n and names.issuperset(info.plan.names))
+    info = next(candidates, None)
+    if info is None or info.row_digest in _unchanged_digests or _table_bits(frame.n, info.plan) < _DIGEST_BITS:
         return False
     with contextlib.suppress(ColumnError, ParameterError):
         return Source(frame, info.plan, quiet=True).digest() == info.row_digest
@@ -129,7 +129,7 @@ def is_known_release(frame: Frame) -> bool:
 
 
 def warn_of_lost_tables(plan: Plan) -> None:
-    """Warn that a plan alone does not hold the tables that were measured under it."""
+    """Warn that a plan without its release lacks the measured tables."""
     if plan.measures:
         warn(
             f"the {len(plan.measures)} tables that were measured lie in the release's description, which this table "
@@ -138,9 +138,9 @@ def warn_of_lost_tables(plan: Plan) -> None:
         )
 
 
-def _way(given: Any) -> str:
-    """Return how to give what is no plan."""
-    return "; attach(table, info) gives a ReleaseInfo back" if isinstance(given, ReleaseInfo) else ""
+def _attach_hint(value: Any) -> str:
+    """Return a hint for the argument if it is a `ReleaseInfo` instead of a plan."""
+    return "; attach(table, info) gives a ReleaseInfo back" if isinstance(value, ReleaseInfo) else ""
 
 
 class Source:
@@ -148,7 +148,7 @@ class Source:
 
     def __init__(self, table: Any, plan: Plan | None, *, quiet: bool = False) -> None:
         if plan is not None and not isinstance(plan, Plan):
-            raise ParameterError(f"plan must be a Plan; Plan.read(path) reads one from a file{_way(plan)}")
+            raise ParameterError(f"plan must be a Plan; Plan.read(path) reads one from a file{_attach_hint(plan)}")
         self._table = opened(table)
         self.info: ReleaseInfo | None = None
         if self._table.text is not None:
@@ -166,17 +166,19 @@ class Source:
                 "attach(table, plan)"
             )
         self._table = self._table.typed(self.plan.released_spaces)
-        own = self.info if self.info is not None and self.plan == self.info.plan else None
+        release_info = self.info if self.info is not None and self.plan == self.info.plan else None
         self.rows = self.n = int(self._table.n)
         if self.plan.sample is not None and self.plan.n is not None:
-            # The table may have had more rows than its plan was made for: then the release says how many.
-            self.rows = (None if own is None else own.rows) or self.plan.n
+            # The table may have had more rows than its plan: then the release has their number.
+            self.rows = (None if release_info is None else release_info.rows) or self.plan.n
         self.missing = [name for name in self.plan.names if name not in self._table.names]
         if len(self.missing) == len(self.plan.names) and self.missing:
             raise NotSanitizedError("the table has none of the plan's columns; pass the plan it was released under")
-        self._lost = [name for name in self.missing if own is None or name not in own.left_out]
-        if own is not None and not quiet:
-            self._check_release(own)
+        self._lost_columns = [
+            name for name in self.missing if release_info is None or name not in release_info.left_out
+        ]
+        if release_info is not None and not quiet:
+            self._check_release(release_info)
 
     @property
     def tables(self) -> tuple[MeasuredTable, ...]:
@@ -189,10 +191,10 @@ class Source:
         return 1.0 if self.plan.sample is None else self.rows / self.plan.sample
 
     def sampling(self, target: str) -> float:
-        """Return how much of the values' own variance errors have, or raise `ParameterError` for an unknown target.
+        """Return the share of the sampling variance in errors, or raise `ParameterError` for an unknown target.
 
-        All of it for the population, none for a table that was released whole; of a sample of m of N rows the
-        table's are short of the finite-population correction, (N−m)/(N−1).
+        The share is 1 for the population and 0 for a table whose rows were all released. For a sample of m of N rows, a
+        table's share is the finite-population correction, (N−m)/(N−1).
         """
         if not is_one_of(target, TARGETS):
             raise ParameterError('target must be "table" or "population"')
@@ -201,32 +203,32 @@ class Source:
         return 0.0 if self.plan.sample is None else (self.rows - self.plan.sample) / max(self.rows - 1, 1)
 
     def _check_release(self, info: ReleaseInfo) -> None:
-        """Warn of a table that is not, or not all of, what was released."""
+        """Warn of a table that differs from the released rows or has another number of rows."""
         if self.n != info.n:
             warn(
                 f"the table has {self.n:,} rows, the release {info.n:,}: rows chosen by noisy values are a biased "
                 "choice, and repeated ones count twice; estimate on the whole release (mean has by=, joint has given=)",
                 AlteredReleaseWarning,
             )
-        elif self.n <= self._table.checked_rows and not self._lost and not self.verify():
+        elif self.n <= self._table.checked_rows and not self._lost_columns and not self.verify():
             warn("the table is not what was released, cell by cell; use the release itself", AlteredReleaseWarning)
 
     def column(self, name: str) -> Column:
-        """Return a randomised column of the table, or raise `ParameterError` saying what it is instead."""
+        """Return a randomised column of the table, or raise `ParameterError` with the kind of another column."""
         if not isinstance(name, str):
             raise ParameterError("a column is given by its name; several together are for joint([…]), or by= of a mean")
         if name in self.plan.names and name not in self.missing:
             return self.plan[name]
         if name in self.plan.passthrough:
             raise ParameterError(f"column {name!r} was passed through unprotected: plain pandas is exact for it")
-        why = "is not in the release"
+        reason = "is not in the release"
         if name in self.plan.drop:
-            why = "was dropped"
+            reason = "was dropped"
         elif name in self.missing:
-            why = "was released, but is not in this table"
-        there = self._present
+            reason = "was released, but is not in this table"
+        columns = self._present_columns
         raise ParameterError(
-            f"column {name!r} {why}; {did_you_mean(name, there)}randomised columns are {', '.join(there)}"
+            f"column {name!r} {reason}; {did_you_mean(name, columns)}randomised columns are {', '.join(columns)}"
         )
 
     def drawn(
@@ -234,13 +236,13 @@ class Source:
     ) -> Any:
         """Return codes of original rows as a table of this kind, under another description.
 
-        ``codes``: codes of the randomised columns. ``fresh``: how many they are, where they are no released rows':
+        ``codes``: codes of the randomised columns. ``fresh``: the number of rows, if they are not the released rows:
         columns passed through and the index are left out. ``text``: the description. ``nulls``: columns that are null
         instead.
         """
         table = self._table
         if isinstance(table, FileInput):
-            # Of fresh rows no more than the columns' types are needed.
+            # Fresh rows need only the columns' types.
             fields = [pa.field(field.name, field.type, field.nullable) for field in table.fields(table.names)]
             table = wrap(table.read(table.names) if fresh is None else pa.schema(fields).empty_table())
         if isinstance(table, Streamed):
@@ -252,11 +254,11 @@ class Source:
 
     @cached_property
     def _plan_of_fresh_rows(self) -> Plan:
-        """The plan without columns passed through and index, which are of released rows."""
+        """The plan without columns passed through and without index, which belong to released rows."""
         return replace(self.plan, passthrough=(), keeps_index=False)
 
     def as_frame(self, codes: Mapping[str, npt.NDArray[Any]], text: str | None = None) -> pd.DataFrame:
-        """Return codes of some columns' values as a DataFrame of these columns, of the release's own dtypes."""
+        """Return codes of columns as a DataFrame of these columns, with the release's dtypes."""
         names = [name for name in self._table.names if name in codes]
         if isinstance(self._table, PandasFrame):
             table: Frame = PandasFrame(self._table.frame[names].iloc[:0])
@@ -264,8 +266,8 @@ class Source:
             fields = [pa.field(field.name, field.type, field.nullable) for field in self._table.fields(names)]
             table = wrap(pa.schema(fields).empty_table())
         plan, rows = self._plan_of_fresh_rows, len(next(iter(codes.values())))
-        found = table.rebuild(plan, plan.spaces, codes, np.arange(rows), text or "")
-        frame: pd.DataFrame = found if isinstance(found, pd.DataFrame) else found.to_pandas()
+        rebuilt_table = table.rebuild(plan, plan.spaces, codes, np.arange(rows), text or "")
+        frame: pd.DataFrame = rebuilt_table if isinstance(rebuilt_table, pd.DataFrame) else rebuilt_table.to_pandas()
         frame.index.name = None
         frame.attrs = frame.attrs if text else {}
         return frame
@@ -277,9 +279,9 @@ class Source:
         rows: int,
         nulls: Collection[str] = (),
     ) -> Iterator[pa.Table]:
-        """Yield what is drawn for each released row of a file, as Arrow tables with the columns passed through."""
+        """Yield the sampled rows for each released row of a file, as Arrow tables with the columns passed through."""
         assert isinstance(self._table, FileInput)
-        columns = [self.plan[name] for name in self._present]
+        columns = [self.plan[name] for name in self._present_columns]
         names = [name for name in self._table.names if name in {*self.plan.names, *self.plan.passthrough}]
         fields = {field.name: field.type for field in self._table.fields(names)}
         for batch in self._table.batches(names, rows, names):
@@ -296,11 +298,11 @@ class Source:
     def codes(self, names: Sequence[str]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
         """Yield the released codes of columns, in batches."""
         try:
-            yield from self._encoded([self.column(name) for name in names])
+            yield from self._encode_batches([self.column(name) for name in names])
         except ColumnError as error:
-            raise _not_released(error) from None
+            raise _to_release_error(error) from None
 
-    def _encoded(self, columns: Sequence[Column]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
+    def _encode_batches(self, columns: Sequence[Column]) -> Iterator[dict[str, npt.NDArray[np.unsignedinteger]]]:
         """Yield the codes of columns, or raise `ColumnError` with the position of a value that is no code."""
         if not isinstance(self._table, Streamed):
             yield {c.name: self._table.encode(c.name, c.released, "error") for c in columns}
@@ -308,94 +310,100 @@ class Source:
         yield from self._table.coded({c.name: c.released for c in columns}, BATCH_ROWS)
 
     def verify(self) -> bool:
-        """Return whether the randomised columns are those that were released, by count and digest.
+        """Return whether the randomised columns equal the released ones, by count and digest.
 
         Raises `NotSanitizedError` if the table carries no digest to compare with.
         """
         if self.info is None:
             raise NotSanitizedError("the table carries no digest; only a release with its metadata can be checked")
-        return not self._lost and self.n == self.info.n and self.row_failure() is None
+        return not self._lost_columns and self.n == self.info.n and self.row_failure() is None
 
     def row_failure(self) -> str | None:
-        """Return how the rows differ from those released, or None."""
+        """Return the difference between the rows and the released rows as text; None if they are equal."""
         try:
-            same = self.info is not None and self._digest() == self.info.row_digest
+            is_unchanged = self.info is not None and self._digest() == self.info.row_digest
         except ColumnError as error:
             return str(error)
-        return None if same else "the rows are not those that were released under this plan: their digest is another"
+        return (
+            None
+            if is_unchanged
+            else "the rows are not those that were released under this plan: their digest is another"
+        )
 
     def description(self) -> ReleaseInfo | None:
-        """Return what the table says about itself; of some columns of a release, with the others as left out.
+        """Return the table's description; columns of the release that the table lacks become ``left_out``.
 
-        What is kept can be checked from then on, as its digest is taken here: whether it is what was released cannot,
-        without the columns that are missing.
+        The new digest lets later readers check the remaining columns. Equality with the release cannot be checked
+        without the missing columns.
         """
         info = self.info
         if info is None or self.n != info.n:
             return info
-        there = {*self._table.names, *info.left_out}
-        lost = [name for name in (*info.plan.names, *info.plan.passthrough) if name not in there]
-        if not lost:
+        present_columns = {*self._table.names, *info.left_out}
+        missing_columns = [name for name in (*info.plan.names, *info.plan.passthrough) if name not in present_columns]
+        if not missing_columns:
             return info
         rows = self._digest()
         digest = rows + sealed(rows, info.tables) if info.tables else rows
-        return replace(info, digest=digest, left_out=(*info.left_out, *lost))
+        return replace(info, digest=digest, left_out=(*info.left_out, *missing_columns))
 
     def digest(self) -> str:
-        """Return the digest of the randomised columns as they are; empty if one of them is missing."""
+        """Return the digest of the current randomised columns; empty if a column is missing."""
         if self.missing:
             return ""
         try:
             return self._digest()
         except ColumnError as error:
-            raise _not_released(error) from None
+            raise _to_release_error(error) from None
 
     def _digest(self) -> str:
-        """Return the digest, or raise `ColumnError`; that of content that was seen before is known."""
-        content = None if isinstance(self._table, Streamed) else _content(self._table, self._present)
+        """Return the digest, or raise `ColumnError`; digests of known content come from a cache."""
+        content = None if isinstance(self._table, Streamed) else _hash_content(self._table, self._present_columns)
+        # Streamed tables and Python objects have no hash of content.
         if content is None:
-            return self._computed_digest()
+            return self._compute_digest()
         key = self.plan.digest, content
-        known = _digests.get(key)
-        if known is None:
+        result = _digests.get(key)
+        if result is None:
             try:
-                known = self._computed_digest()
+                result = self._compute_digest()
             except ColumnError as error:
-                known = error.with_traceback(None)
-            remember(_digests, key, known, KNOWN_DIGESTS)
-        if isinstance(known, ColumnError):
-            raise ColumnError(known.rule, column=known.column, row=known.row)
-        return known
+                # A traceback would keep the table alive in the cache.
+                result = error.with_traceback(None)
+            remember(_digests, key, result, KNOWN_DIGESTS)
+        if isinstance(result, ColumnError):
+            raise ColumnError(result.rule, column=result.column, row=result.row)
+        return result
 
     @property
-    def _present(self) -> list[str]:
+    def _present_columns(self) -> list[str]:
         return [name for name in self.plan.names if name not in self.missing]
 
-    def _computed_digest(self) -> str:
+    def _compute_digest(self) -> str:
         digest = Digest(self.plan, self.missing)
-        for codes in self._encoded([self.plan[name] for name in self._present]):
+        for codes in self._encode_batches([self.plan[name] for name in self._present_columns]):
             digest.update(codes)
         return digest.hexdigest()
 
 
 def opened(table: Any) -> Frame | Streamed:
-    """Return a released table as estimates read it, be it a frame, in files or in an engine."""
+    """Return a released table for estimates: a frame, files, or a table of an engine."""
     if isinstance(table, Streamed | Frame):
         return table
     engine = engine_of(table)
     if engine is not None:
-        streamed: Streamed = engine.opened(table)
-        return streamed
+        stream: Streamed = engine.opened(table)
+        return stream
     return open_input(table) if isinstance(table, str | Path) else wrap(table)
 
 
-def _not_released(error: ColumnError) -> ColumnError:
+def _to_release_error(error: ColumnError) -> ColumnError:
     rule = f"is not what was released ({error.rule}); estimate on the release itself"
     return ColumnError(rule, column=error.column)
 
 
-def _content(table: Frame, names: Sequence[str]) -> bytes | None:
-    """Return a hash of all that columns hold, or None where one of them holds Python objects."""
+def _hash_content(table: Frame, names: Sequence[str]) -> bytes | None:
+    """Return a hash of the content of columns; None if a column has Python objects."""
     content = hashlib.sha256()
     for field in table.fields(names):
         if pa.types.is_null(field.type):
@@ -412,7 +420,7 @@ def _content(table: Frame, names: Sequence[str]) -> bytes | None:
 
 
 def _add_bytes(array: pa.Array, content: Any) -> None:
-    """Add an array's shape and buffers to a hash: what lies outside a slice counts too, and does no harm."""
+    """Add an array's shape and buffers to a hash; values outside a slice are included, which is harmless."""
     content.update(repr((array.type, len(array), array.offset)).encode())
     for buffer in array.buffers():
         content.update(b"\0" if buffer is None else buffer.size.to_bytes(8, "little"))

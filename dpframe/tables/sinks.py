@@ -78,39 +78,40 @@ class Sink:
 
     @contextmanager
     def publishing(self) -> Iterator[tuple[IO[bytes], Callable[[str], None]]]:
-        """Give the file to write, and what takes the release's description, if that goes to a file of its own.
+        """Yield the file to write, and a function that receives the release's description.
 
-        An older description is gone before the file has its name, and the new one comes after: at no time does one
-        describe another's rows.
+        An older description is removed before the file has its name, and the new description follows: no description
+        ever belongs to another release's rows.
         """
-        told: list[str] = []
+        descriptions: list[str] = []
         with self._without_older_plan() as withdraw, atomic(self.path) as file:
-            yield file, told.append
+            yield file, descriptions.append
             withdraw()
-        if self.format.apart and told:
-            write_text(sidecar(self.path), told[-1])
+        if self.format.apart and descriptions:
+            write_text(sidecar(self.path), descriptions[-1])
 
     @contextmanager
     def _without_older_plan(self) -> Iterator[Callable[[], None]]:
-        """Give what takes away an older release's plan; it is back if the block fails after that."""
-        beside = sidecar(self.path)
-        aside = beside.with_name(f".{beside.name}.old")
+        """Yield a function that removes an older release's plan; a failure of the block restores the plan."""
+        plan_path = sidecar(self.path)
+        backup_path = plan_path.with_name(f".{plan_path.name}.old")
 
         def withdraw() -> None:
-            if self.format.apart and beside.exists():
-                beside.replace(aside)
+            if self.format.apart and plan_path.exists():
+                plan_path.replace(backup_path)
 
         try:
             yield withdraw
+        # Also for a keyboard interrupt: the older release is still in place and needs its plan.
         except BaseException:
-            if aside.exists():
-                aside.replace(beside)
+            if backup_path.exists():
+                backup_path.replace(plan_path)
             raise
-        aside.unlink(missing_ok=True)
+        backup_path.unlink(missing_ok=True)
 
 
 def check_place(path: Path) -> Path:
-    """Return a path that may be written, or raise `FileError` if it is a folder, or in none for new files."""
+    """Return a path that may be written; raise `FileError` for folders and for paths outside a writable folder."""
     try:
         path.exists()
     except OSError as error:  # a name that is too long, a folder that may not be entered
@@ -130,10 +131,10 @@ def check_place(path: Path) -> Path:
 
 
 def check_target(path: Path, table: FileInput) -> Path:
-    """Return a path that may be written, or raise `FileError`: it is no folder, and no part of the input."""
+    """Return a path that may be written; raise `FileError` for folders and for files of the input."""
     check_place(path)
     inputs = {file.resolve() for file, _ in table.files}
-    inside = Path(table.source).is_dir() and Path(table.source).resolve() in path.resolve().parents
-    if path.resolve() in inputs or inside:
+    is_in_source = Path(table.source).is_dir() and Path(table.source).resolve() in path.resolve().parents
+    if path.resolve() in inputs or is_in_source:
         raise FileError(f"{path} is part of the input; write to another place")
     return path

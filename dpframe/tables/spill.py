@@ -22,19 +22,20 @@ from dpframe.noise.keystream import cipher_at
 from dpframe.tables.batches import Batch, joined, length
 from dpframe.tables.release import rank_halves
 
-_BLOCK = 1 << 20
-"""Bytes that are encrypted at a time, in memory that is taken once."""
+_BLOCK_BYTES = 1 << 20
+"""Number of bytes that are encrypted at a time, in memory that is allocated once."""
 
 
 class HiddenFile:
     """A file in a folder that grows at its end, is read anywhere, and is gone when it is closed or the process ends."""
 
     def __init__(self, folder: Path) -> None:
+        # The key exists only in memory: after a crash the file's content cannot be read.
         self._key = secrets.token_bytes(32)
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (closed by __exit__)
         self._cipher = cipher_at(self._key, 0)
         self._end = 0
-        self._block = np.empty(_BLOCK, dtype=np.uint8)
+        self._block = np.empty(_BLOCK_BYTES, dtype=np.uint8)
 
     def __enter__(self) -> Self:
         return self
@@ -43,21 +44,21 @@ class HiddenFile:
         self._file.close()
 
     def append(self, raw: memoryview) -> int:
-        """Write bytes; return where they begin."""
+        """Write bytes and return the offset of the first."""
         start = self._end
         self._end += len(raw)
-        for first in range(0, len(raw), len(self._block)):
-            part = raw[first : first + len(self._block)]
-            self._cipher.update_into(part, self._block.data)
-            hidden = self._block.data[: len(part)]
-            while hidden:
-                hidden = hidden[self._file.write(hidden) :]
+        for offset in range(0, len(raw), len(self._block)):
+            plaintext = raw[offset : offset + len(self._block)]
+            self._cipher.update_into(plaintext, self._block.data)
+            ciphertext = self._block.data[: len(plaintext)]
+            while ciphertext:
+                ciphertext = ciphertext[self._file.write(ciphertext) :]
         return start
 
     def fetch_into(self, offset: int, out: npt.NDArray[np.uint8]) -> None:
-        """Read what lies at an offset, decrypted, until ``out`` is full."""
+        """Read and decrypt bytes from an offset until ``out`` is full."""
         cipher, place = cipher_at(self._key, offset), 0
-        block = np.empty(min(_BLOCK, len(out)), dtype=np.uint8)
+        block = np.empty(min(_BLOCK_BYTES, len(out)), dtype=np.uint8)
         while place < len(out):
             count = read_at(self._file.fileno(), offset + place, block[: len(out) - place])
             if not count:
@@ -66,7 +67,7 @@ class HiddenFile:
             place += count
 
     def append_table(self, table: pa.Table) -> tuple[int, int]:
-        """Write a table; return where it begins and how long it is."""
+        """Write a table and return its offset and length."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
@@ -88,22 +89,23 @@ BUCKET_ROWS = 1 << 19
 
 
 HELD_BYTES = 1 << 27
-"""Bytes of codes that are kept in memory before any go to disk."""
+"""Limit on the bytes of codes in memory; further codes go to disk."""
 
 
 class Spill:
-    """Released rows, parted into buckets by the top bits of their order word: in memory, and on disk what is too much.
+    """Released rows, split into buckets by the top bits of their order word, in memory and then on disk.
 
     The file is hidden: its rows are in input order, which the release must not reveal.
     """
 
     def __init__(self, folder: Path, bits: int) -> None:
+        # Bucket numbers have at most two bytes, which NumPy sorts by radix.
         self._bits = min(bits, 16)
         self.buckets = 1 << self._bits
         self._file = HiddenFile(folder)
         self._waiting: list[Batch] = []
         self._stretches: list[_SpilledRows] = []
-        self._held = 0
+        self._held_bytes = 0
 
     def __enter__(self) -> Spill:
         return self
@@ -112,7 +114,7 @@ class Spill:
         self._file.__exit__(None, None, None)
 
     def add(self, words: npt.NDArray[np.uint64], batch: Batch) -> None:
-        """Add rows with their order words; few at a time are gathered first."""
+        """Add rows with their order words; small batches are gathered first."""
         self._waiting.append({"": words, **batch})
         if sum(map(length, self._waiting)) >= SPILL_ROWS:
             self._flush()
@@ -122,59 +124,69 @@ class Spill:
         self._waiting = []
         words = batch[""][:, 1]
         bucket = words >> np.uint64(64 - self._bits) if self._bits else np.zeros_like(words)
-        # By a radix: NumPy has one for numbers of a byte or two.
-        narrow = bucket.astype(np.min_scalar_type(self.buckets - 1))
-        edges = np.append(0, np.bincount(narrow, minlength=self.buckets).cumsum())
-        order = np.argsort(narrow, kind="stable")
-        coded = {name: column.take(order, axis=0) for name, column in batch.items() if isinstance(column, np.ndarray)}
-        layout = _Layout(tuple((name, column.dtype, column.shape[1:]) for name, column in coded.items()))
-        self._held += len(order) * layout.width
-        held = coded if self._held <= HELD_BYTES else None
-        start = 0 if held is not None else self._file.append(layout.packed(list(coded.values()), edges).data)
-        copied = {name: column.take(pa.array(order)) for name, column in batch.items() if name not in coded}
+        # NumPy sorts numbers of one or two bytes by radix.
+        bucket_codes = bucket.astype(np.min_scalar_type(self.buckets - 1))
+        edges = np.append(0, np.bincount(bucket_codes, minlength=self.buckets).cumsum())
+        order = np.argsort(bucket_codes, kind="stable")
+        code_columns = {
+            name: column.take(order, axis=0) for name, column in batch.items() if isinstance(column, np.ndarray)
+        }
+        layout = _Layout(tuple((name, column.dtype, column.shape[1:]) for name, column in code_columns.items()))
+        self._held_bytes += len(order) * layout.width
+        memory_columns = code_columns if self._held_bytes <= HELD_BYTES else None
+        start = (
+            0
+            if memory_columns is not None
+            else self._file.append(layout.packed(list(code_columns.values()), edges).data)
+        )
+        copied_columns = {
+            name: column.take(pa.array(order)) for name, column in batch.items() if name not in code_columns
+        }
         parts = [
-            self._file.append_table(pa.table({name: column[a:b] for name, column in copied.items()}))
-            for a, b in (pairwise(edges) if copied else ())
+            self._file.append_table(pa.table({name: column[a:b] for name, column in copied_columns.items()}))
+            for a, b in (pairwise(edges) if copied_columns else ())
         ]
-        self._stretches.append(_SpilledRows(held, start, edges, layout, parts))
+        self._stretches.append(_SpilledRows(memory_columns, start, edges, layout, parts))
 
     def read(self, bucket: int, *, words: bool = False) -> Batch:
-        """Return a bucket's rows, in the order of their words; these too on request, under the empty name."""
+        """Return a bucket's rows in the order of their words; with ``words``, the words have the empty name."""
         if self._waiting:
             self._flush()
         if not self._stretches:
             return {}
-        parts = self._parts(bucket)
-        high = np.concatenate([part[""][:, 1] for part in parts])
-        order = rank_halves(high, lambda: np.concatenate([part[""][:, 0] for part in parts]))
+        parts = self._read_parts(bucket)
+        high_words = np.concatenate([part[""][:, 1] for part in parts])
+        order = rank_halves(high_words, lambda: np.concatenate([part[""][:, 0] for part in parts]))
         batch: Batch = {
             name: np.concatenate([part[name] for part in parts]).take(order, axis=0)
             for name in parts[0]
             if name or words
         }
         if self._stretches[0].parts:
-            copied = pa.concat_tables(self._file.fetch_table(*s.parts[bucket]) for s in self._stretches)
-            copied = copied.unify_dictionaries().combine_chunks()
-            batch.update((name, copied.column(name).take(pa.array(order))) for name in copied.column_names)
+            copied_columns = pa.concat_tables(self._file.fetch_table(*s.parts[bucket]) for s in self._stretches)
+            copied_columns = copied_columns.unify_dictionaries().combine_chunks()
+            batch.update(
+                (name, copied_columns.column(name).take(pa.array(order))) for name in copied_columns.column_names
+            )
         return batch
 
-    def _parts(self, bucket: int) -> list[dict[str, npt.NDArray[Any]]]:
-        """Return a bucket's columns from every stretch, in the order in which their rows came."""
+    def _read_parts(self, bucket: int) -> list[dict[str, npt.NDArray[Any]]]:
+        """Return a bucket's columns from every stretch, in the order of the input rows."""
         parts: list[dict[str, npt.NDArray[Any]]] = []
         for stretch in self._stretches:
-            first, last = (int(edge) for edge in stretch.edges[bucket : bucket + 2])
+            first_row, end_row = (int(edge) for edge in stretch.edges[bucket : bucket + 2])
             if stretch.held is None:
-                raw = np.empty((last - first) * stretch.layout.width, dtype=np.uint8)
-                self._file.fetch_into(stretch.start + first * stretch.layout.width, raw)
-                parts.append(stretch.layout.columns(raw))
+                row_bytes = np.empty((end_row - first_row) * stretch.layout.width, dtype=np.uint8)
+                self._file.fetch_into(stretch.start + first_row * stretch.layout.width, row_bytes)
+                parts.append(stretch.layout.columns(row_bytes))
             else:
-                parts.append({name: column[first:last] for name, column in stretch.held.items()})
+                parts.append({name: column[first_row:end_row] for name, column in stretch.held.items()})
         return parts
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """How the columns of a bucket's rows follow one another: each whole, as NumPy takes records field by field."""
+    """Layout of the columns of a bucket's rows: column by column, as NumPy copies records field by field."""
 
     columns_of: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]
     """Name, type and further axes of each."""
@@ -191,28 +203,28 @@ class _Layout:
 
     def packed(self, columns: Sequence[npt.NDArray[Any]], edges: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
         """Return columns as bytes: bucket by bucket, each from one edge to the next."""
-        out = np.empty(int(edges[-1]) * self.width, dtype=np.uint8)
-        raws, at = [np.ascontiguousarray(column).view(np.uint8).reshape(-1) for column in columns], 0
+        bucket_bytes = np.empty(int(edges[-1]) * self.width, dtype=np.uint8)
+        columns_bytes, offset = [np.ascontiguousarray(column).view(np.uint8).reshape(-1) for column in columns], 0
         for start, stop in pairwise(edges.tolist()):
-            for raw, width in zip(raws, self.widths, strict=True):
+            for column_bytes, width in zip(columns_bytes, self.widths, strict=True):
                 size = (stop - start) * width
-                out[at : at + size] = raw[start * width : stop * width]
-                at += size
-        return out
+                bucket_bytes[offset : offset + size] = column_bytes[start * width : stop * width]
+                offset += size
+        return bucket_bytes
 
     def columns(self, raw: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[Any]]:
         """Return the columns of a bucket's bytes."""
-        rows, at = len(raw) // self.width, 0
-        found: dict[str, npt.NDArray[Any]] = {}
+        rows, offset = len(raw) // self.width, 0
+        columns: dict[str, npt.NDArray[Any]] = {}
         for (name, dtype, axes), width in zip(self.columns_of, self.widths, strict=True):
-            found[name] = raw[at : at + rows * width].view(dtype).reshape(rows, *axes)
-            at += rows * width
-        return found
+            columns[name] = raw[offset : offset + rows * width].view(dtype).reshape(rows, *axes)
+            offset += rows * width
+        return columns
 
 
 @dataclass(frozen=True)
 class _SpilledRows:
-    """A number of rows, parted into buckets: their columns, or where the spill file has them bucket by bucket."""
+    """Rows split into buckets: their columns in memory, or their offset in the spill file."""
 
     held: dict[str, npt.NDArray[Any]] | None
     start: int

@@ -1,4 +1,4 @@
-"""Tables that can be gone through once, or whose rows may have another order the next time, as files are read.
+"""Tables that can be read only once, or whose rows may change their order, read like files.
 
 A polars LazyFrame, a relation of DuckDB or any Arrow stream is read once, in batches, into a hidden file, and from
 there as often as a release goes through its rows. Memory holds a block of rows.
@@ -39,22 +39,22 @@ class StagedInput(FileInput):
 
     hidden: HiddenFile | None = field(default=None, repr=False, compare=False)
     blocks: tuple[dict[str, Place], ...] = field(default=(), repr=False, compare=False)
-    """Where the columns of each block lie."""
+    """Offset and length of the columns of each block."""
 
     @classmethod
     def of(cls, source: str, stream: Stream, hidden: HiddenFile) -> Self:
         """Read a stream to its end into a hidden file."""
         schema, tables = stream
-        wrap(schema.empty_table())  # whose column names are checked there
+        wrap(schema.empty_table())  # checks the column names
         blocks, rows = [], 0
-        for table in _blocks(tables, BATCH_ROWS):
-            blocks.append({name: hidden.append_table(_listed(table.select([name]))) for name in schema.names})
+        for table in _regroup_tables(tables, BATCH_ROWS):
+            blocks.append({name: hidden.append_table(_encode_texts(table.select([name]))) for name in schema.names})
             rows += table.num_rows
         text = metadata_text(schema.metadata)
         return cls(source, (), schema.remove_metadata(), rows, text, {}, hidden=hidden, blocks=tuple(blocks))
 
     @staticmethod
-    def _described(path: Path) -> NoReturn:
+    def _describe_file(path: Path) -> NoReturn:
         raise FileError(f"{path} is no stream; name a Parquet or CSV file")
 
     @staticmethod
@@ -62,18 +62,18 @@ class StagedInput(FileInput):
         """Refuse: a stream is read once."""
         raise FileError("a stream is not written; name a Parquet or CSV file")
 
-    def _column(self, place: Place, name: str) -> pa.ChunkedArray:
+    def _fetch_column(self, place: Place, name: str) -> pa.ChunkedArray:
         assert self.hidden is not None
         return self.hidden.fetch_table(*place).column(name)
 
-    def _every(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
+    def _read_batches(self, names: Sequence[str], rows: int, plain: Collection[str]) -> Iterator[dict[str, pa.Array]]:
         for block in self.blocks:
-            columns = {name: self._column(block[name], name).combine_chunks() for name in names}
+            columns = {name: self._fetch_column(block[name], name).combine_chunks() for name in names}
             for name, column in columns.items():
-                stored = self.schema.field(name).type
-                # Entries of all parts may be more than the stream's own indices count.
-                own = column if has_dictionary(stored) else column.cast(stored)
-                columns[name] = own if name in plain else as_coded(column)
+                stored_type = self.schema.field(name).type
+                # The union of all entries may overflow the stream's index type.
+                stored_column = column if has_dictionary(stored_type) else column.cast(stored_type)
+                columns[name] = stored_column if name in plain else as_coded(column)
             count = len(next(iter(columns.values()), ()))
             for start in range(0, count, rows):
                 yield {name: column[start : start + rows] for name, column in columns.items()}
@@ -81,43 +81,43 @@ class StagedInput(FileInput):
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return columns as one table."""
         schema = pa.schema([self.schema.field(name) for name in names])
-        batches = self._every(names, BATCH_ROWS, names)
+        batches = self._read_batches(names, BATCH_ROWS, names)
         return pa.concat_tables([schema.empty_table(), *(pa.table(batch, schema) for batch in batches)])
 
     def digest(self) -> bytes:
-        """Return what is public of the input: its columns, their types, and the number of rows."""
+        """Return the public facts of the input: its columns, their types, and the number of rows."""
         return repr(([(f.name, str(f.type)) for f in self.schema], self.n)).encode()
 
     @property
     def keyed_digest(self) -> Callable[[bytes], bytes]:
-        """A function that gives a digest of all values under a key, the same for any batches."""
+        """A function that computes a keyed digest of all values, independent of batches."""
         return self._keyed_digest
 
     def _keyed_digest(self, key: bytes) -> bytes:
-        own = derived_key(key, b"digest of the input")
-        checks, first, low, high = RowChecks(own, tuple(self.schema.names)), 0, 0, 0
-        for batch in self._every(self.schema.names, BATCH_ROWS, self.schema.names):
+        check_key = derived_key(key, b"digest of the input")
+        checks, first_row, low, high = RowChecks(check_key, tuple(self.schema.names)), 0, 0, 0
+        for batch in self._read_batches(self.schema.names, BATCH_ROWS, self.schema.names):
             frame = ArrowFrame(pa.table(batch))
-            sums = added(checks({}, first, frame.n, frame))
-            first, low, high = first + frame.n, low + sums[0], high + sums[1]
+            sums = added(checks({}, first_row, frame.n, frame))
+            first_row, low, high = first_row + frame.n, low + sums[0], high + sums[1]
         return sum_bytes(low, high)
 
 
-def _blocks(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield tables of so many rows, the last one of fewer."""
-    waiting: list[pa.Table] = []
+def _regroup_tables(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Yield tables of ``rows`` rows; the last one may have fewer."""
+    buffer: list[pa.Table] = []
     for table in tables:
-        waiting.append(table)
-        while sum(part.num_rows for part in waiting) >= rows:
-            whole = pa.concat_tables(waiting)
-            yield whole[:rows]
-            waiting = [whole[rows:]]
-    if sum(part.num_rows for part in waiting):
-        yield pa.concat_tables(waiting)
+        buffer.append(table)
+        while sum(part.num_rows for part in buffer) >= rows:
+            buffered_rows = pa.concat_tables(buffer)
+            yield buffered_rows[:rows]
+            buffer = [buffered_rows[rows:]]
+    if sum(part.num_rows for part in buffer):
+        yield pa.concat_tables(buffer)
 
 
-def _listed(table: pa.Table) -> pa.Table:
-    """Return a column as it is kept: texts as dictionaries, as files give them."""
+def _encode_texts(table: pa.Table) -> pa.Table:
+    """Return a column in its stored form: texts as dictionaries, as from files."""
     column = as_arrow(table.column(0))
     column = column.dictionary_encode() if is_text(column.type) else column
     return pa.table([column], names=table.column_names)
@@ -145,18 +145,18 @@ def stream_of(source: Any) -> Stream | None:
     except (pa.ArrowException, TypeError, ValueError):
         raise ParameterError(f"{type(source).__name__} is no stream of rows; pass a table") from None
     schema = without_views(reader.schema.empty_table()).schema
-    return schema.with_metadata(reader.schema.metadata), _tables(reader)
+    return schema.with_metadata(reader.schema.metadata), _read_tables(reader)
 
 
-def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+def _read_tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
     try:
         for batch in reader:
             yield without_views(pa.Table.from_batches([batch]))
     except (pa.ArrowException, OSError):
-        failed = True
+        has_failed = True
     else:
-        failed = False
-    if failed:  # not in the block: the error there may quote values
+        has_failed = False
+    if has_failed:  # not in the block: the error there may quote values
         raise FileError("the stream broke off while its rows were read; make it anew, and try again")
 
 
@@ -173,7 +173,7 @@ def is_read_in_parts(source: Any) -> bool:
 
 @contextmanager
 def staged(source: Any, folder: Path) -> Iterator[FileInput]:
-    """Give a source as a table that can be read again and again: files as they are, streams in a hidden file."""
+    """Yield a source as a table that can be read repeatedly: files, or a stream in a hidden file."""
     stream = stream_of(source)
     if stream is None:
         yield open_input(source)

@@ -1,4 +1,4 @@
-"""What planning and preparing a release need of a table in memory or in files, and what reads one part by part."""
+"""The interface of tables for planning and releases, and the base class of tables that are read in parts."""
 
 from __future__ import annotations
 
@@ -46,33 +46,33 @@ class Table(Protocol):
         """The description that a release carries, if the table is one."""
 
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns."""
+        """Return the public fields of columns."""
 
     def person_counts(self, person: str, rows: int, key: bytes) -> npt.NDArray[np.uint8]:
-        """Return how often each row is taken, so that there are so many of every person; see `persons.row_counts`."""
+        """Return how often each row is repeated, so that every person has ``rows`` rows; see `persons.row_counts`."""
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
-        """Return a table with each row as often as is said, without the column that names persons."""
+        """Return a table that repeats each row by its count, without the column of persons."""
 
     def arrays(self, name: str) -> Iterable[pa.Array]:
         """Return one column as Arrow arrays."""
 
     def batches(self, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-        """Yield columns in batches, as Arrow arrays; of columns without a type lists of objects."""
+        """Yield columns in batches, as Arrow arrays; columns without a type are lists of objects."""
 
     def count(self, counters: Counters) -> None:
         """Add all rows of columns to a counter for each."""
 
     def codes(self, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str] = ()) -> Codes:
-        """Read every value of some columns, and return their codes if the table is held in memory.
+        """Read every value of columns, and return their codes if the table is in memory.
 
-        ``spaces``: the space of each column. ``nulls``: ``"error"`` or ``"impute"``: what a null in a space without
-        nulls is. ``inferred``: columns whose spaces private inference gave: every value there has a code.
+        ``spaces``: the space of each column. ``nulls``: ``"error"`` or ``"impute"``, for a null in a space without
+        nulls. ``inferred``: columns with privately inferred spaces: every value there has a code.
         """
 
 
 class Streamed(ABC):
-    """A table that is read part by part."""
+    """A table that is read in parts."""
 
     apart: ClassVar[bool] = False
     """Whether a release's description lies in a file of its own, which may be another's."""
@@ -91,17 +91,17 @@ class Streamed(ABC):
 
     @abstractmethod
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns."""
+        """Return the public fields of columns."""
 
     def typed(self, spaces: Mapping[str, Space]) -> Self:
-        """Return the table with the types that columns are read as, where it does not say them."""
+        """Return the table with the types of the columns' spaces, if the table has no types."""
         return self
 
     @abstractmethod
     def coded(self, spaces: Mapping[str, Space], rows: int) -> Iterator[Codes]:
-        """Yield the codes of columns, about so many rows at a time.
+        """Yield the codes of columns, about ``rows`` rows at a time.
 
-        Raises `ColumnError` with the position of a value that is no code, where rows have positions.
+        Raises `ColumnError` for a value without a code, with its position if rows have positions.
         """
 
 
@@ -116,9 +116,9 @@ def engine_of(table: Any) -> Any:
 
 
 def check_columns(names: Sequence[str], plan: Plan) -> None:
-    """Raise `ColumnError` unless a table's columns are exactly those the plan speaks of."""
-    planned = [*plan.names, *plan.passthrough]
-    for name in planned:
+    """Raise `ColumnError` unless a table's columns are exactly the plan's columns."""
+    plan_columns = [*plan.names, *plan.passthrough]
+    for name in plan_columns:
         if name not in names:
             raise ColumnError(
                 "is in the plan but not in the table; mend the table if it should have it, or make the plan from this "
@@ -126,7 +126,7 @@ def check_columns(names: Sequence[str], plan: Plan) -> None:
                 column=name,
             )
     for name in names:
-        if name not in planned and name not in plan.drop:
+        if name not in plan_columns and name not in plan.drop:
             raise ColumnError("is in the table but not in the plan; declare it, or pass drop=[…]", column=name)
 
 
@@ -136,9 +136,9 @@ def located(error: ColumnError, name: str, first_row: int = 0) -> ColumnError:
 
 
 def check_released_types(table: Table, plan: Plan) -> None:
-    """Raise `ColumnError` for a column whose type cannot hold what noise beyond its bounds makes of it."""
-    wide = [column.name for column in plan.columns if column.mechanism.widens]
-    for field in table.fields(wide):
+    """Raise `ColumnError` for a column whose type cannot hold noisy values beyond its bounds."""
+    widened_columns = [column.name for column in plan.columns if column.mechanism.widens]
+    for field in table.fields(widened_columns):
         try:
             if not is_open(field.type):
                 plan[field.name].released.check_type(output_type(field.type))

@@ -44,13 +44,13 @@ def test_any_sets(drawn: tuple[int, list[set[int]]]) -> None:
 
 @pytest.mark.parametrize("items", [13, 24, 64])
 def test_both_ways_agree_across_the_borders_of_passes(monkeypatch: pytest.MonkeyPatch, items: int) -> None:
-    monkeypatch.setattr(set_bits, "_ROWS", 32)
+    monkeypatch.setattr(set_bits, "_CHUNK_ROWS", 32)
     monkeypatch.setattr(set_bits, "_CHUNK_BYTES", 1 << 13)
     chosen = np.random.default_rng(items).random((333, items)) < 0.4
     codes = codes_of([np.flatnonzero(row).tolist() for row in chosen], 1)
     found = []
     for share in (0.0, 2.0):
-        monkeypatch.setattr(set_bits, "_DENSE", share)
+        monkeypatch.setattr(set_bits, "_DENSE_SHARE", share)
         found.append(members(codes, items, np.dtype(np.int8))[0].to_pylist())
     assert found[0] == found[1] == np.nonzero(chosen)[1].tolist()
 

@@ -36,12 +36,12 @@ class ArrowInput(FileInput):
     apart: ClassVar[bool] = True
 
     @staticmethod
-    def _described(path):
+    def _describe_file(path):
         beside = sidecar(path)
         table = pa.ipc.open_file(path).read_all()
         return table.schema, beside.read_text() if beside.exists() else None, len(table)
 
-    def _every(self, names, rows, plain):
+    def _read_batches(self, names, rows, plain):
         for path, _ in self.files:
             for batch in pa.ipc.open_file(path).read_all().to_batches(rows):
                 columns = {name: batch.column(name) for name in names}
