@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr, logsumexp
 
+from dpframe.accounting.gaussian_dp import log_tail
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
@@ -234,7 +234,7 @@ class Tail:
         tail_rows = self._prior_rows * levels / (1 - levels)
 
         def log_pile(rows: FloatArray) -> FloatArray:
-            return np.asarray(logsumexp(self._log_pile(rows[:, None] + tail_rows), axis=1))
+            return np.asarray(np.logaddexp.reduce(self._log_pile(rows[:, None] + tail_rows), axis=1))
 
         log_none = float(log_pile(np.zeros(1))[0])
         for value, noise, chance in zip(counts.heap_values, counts.heap_variances, counts.heap_chances, strict=True):
@@ -270,7 +270,7 @@ class Tail:
         log_tail = -((count - expected) ** 2) / (2 * variance) - np.log(2 * math.pi * variance) / 2
         if self.at is not None:
             return np.asarray(log_tail)
-        log_heap = log_ndtr((count - rows) / np.sqrt(variance)) - math.log(max(self.present, 1.0))
+        log_heap = log_normal_cdf((count - rows) / np.sqrt(variance)) - math.log(max(self.present, 1.0))
         chance = BOUND_HEAP_CHANCES[self.gap > 0]
         return np.asarray(np.logaddexp(log_tail + math.log1p(-chance), log_heap + math.log(chance)))
 
@@ -351,7 +351,7 @@ class Tail:
         threshold = HINT_SE * np.sqrt(np.diag(counts.covariance))
         is_below = (counts.stops > 1) & (counts.values < threshold)
         errors = np.sqrt(np.diagonal(noise, axis1=1, axis2=2))
-        log_selection = (log_ndtr((threshold - means) / errors) * is_below).sum(axis=1)
+        log_selection = (log_normal_cdf((threshold - means) / errors) * is_below).sum(axis=1)
         return np.asarray(-(squares + np.linalg.slogdet(noise)[1]) / 2 - log_selection)
 
     def sums(self, power: int) -> FloatArray:
@@ -427,6 +427,16 @@ class Tail:
             is_seen = (counts.starts >= 1) & (farther > np.maximum(rows, HINT_SE * errors))
             distances += (counts.starts / 2 + counts.stops / 2 - 1)[is_seen].tolist()
         return self.distance * max(distances)
+
+
+def log_normal_cdf(z: FloatArray) -> FloatArray:
+    """Return ln Φ(z), element by element; SciPy's takes a third of a second to import.
+
+    >>> log_normal_cdf(np.array([-10.0, 0.0, 10.0])).round(3).tolist()
+    [-53.231, -0.693, -0.0]
+    """
+    log_upper = log_tail(np.minimum(np.abs(z), 1e6))
+    return np.where(z < 0, log_upper, np.log1p(-np.exp(log_upper)))
 
 
 def weighted_quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
