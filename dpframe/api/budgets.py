@@ -1,4 +1,4 @@
-"""Budgets that pay for a release: of this process alone, of an account, or of a job with a stored key."""
+"""Budgets that pay for a release: of this process, of an account, or of a job with a stored key."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ReleaseBudget:
                 warn_of_parts(self.account, content(table))
             return self.account.spend(cost, what, *self._release_names(table, cost, codes))
         if what == INFERENCE:
-            # Names and the number of rows alone: values would make the warning an answer about the data.
+            # Only names and the number of rows: values would make the warning an answer about the data.
             request = hashlib.sha256(repr((list(table.names), table.n)).encode()).digest()
             if request in _inference_requests:
                 warn(

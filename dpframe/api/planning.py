@@ -337,7 +337,7 @@ class CheckedRequest:
         try:
             return plan_of(self.options)
         except (ParameterError, PlanError) as error:
-            # If no mechanism is to blame alone, all inferred columns fall back to their spaces' own.
+            # If no single mechanism is to blame, all inferred columns fall back to their spaces' own.
             unfit_names = [
                 name for name in inferred_names if not takes(spaces[name], mechanisms[name])
             ] or inferred_names

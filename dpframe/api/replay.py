@@ -236,7 +236,7 @@ def _is_reordered(first_column: pa.ChunkedArray, second_column: pa.ChunkedArray)
         return False
     pairs = list(zip(first_column.chunks, second_column.chunks, strict=True))
     has_equal_entries = all(a.dictionary.equals(b.dictionary) for a, b in pairs)
-    # The released values alone make entries that are in the order in which they first appear.
+    # Released values make entries that are in the order in which they first appear.
     return not has_equal_entries and not all(
         chunk.indices.drop_null().unique().to_pylist() == list(range(len(chunk.dictionary)))
         for pair in pairs

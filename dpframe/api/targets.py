@@ -292,7 +292,7 @@ class TargetPlans:
         errors = forecast_errors(plan, self.targets)
         worst_ratio = self.worst(plan)
         for target, error in zip(self.targets, errors, strict=True):
-            # Each target is halved alone: its price is the rise of ε.
+            # Each target is halved by itself: its price is the rise of ε.
             tighter = replace(
                 self,
                 targets=tuple(

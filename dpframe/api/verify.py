@@ -57,7 +57,7 @@ def verify(source: Any) -> Certificate:
     ...     verify(target).ok
     True
     """
-    # A plan's file holds no rows, and is certified alone.
+    # A plan's file holds no rows, and is certified by itself.
     if isinstance(source, str | Path) and Path(source).suffix == ".json":
         source = Plan.read(source)
     if isinstance(source, Plan):

@@ -539,7 +539,7 @@ class SizeTable:
         """Return the increase of the mean size by sets after the last significant cell, and its mean square.
 
         The tail's counts are unbiased and its excess is not negative: a normal distribution truncated at 0. Cells
-        farther out than an exponential tail reaches enter the error alone, because their noise would dominate.
+        farther out than an exponential tail reaches enter only the error, because their noise would dominate.
         """
         excess = float(self.shares @ np.maximum(self.sizes - size, 0.0))
         first = self._last_significant_cell + 1

@@ -12,4 +12,4 @@ HINT_SE = 2.0
 twice it change widths on a census by 3 and −27 %)."""
 
 FALSE_ALARM = 0.0005
-"""Chance that noise alone passes for rows, or for structure of them, in one look (tuned; effect not measured)."""
+"""Chance that noise passes for rows, or for structure of them, in one look (tuned; effect not measured)."""

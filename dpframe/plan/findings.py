@@ -52,7 +52,7 @@ _SPIKE_SHARE, _DOMINANT_SHARE = 0.35, 0.6
 """Shares of the rows in one value: from which on the others must be seen by themselves, and from which on they are few
 (tuned; effect not measured).
 
-In one column, half of the rows were 0 and the others amounts: noise alone led to bounds of 0 and 2.4e-10.
+In one column, half of the rows were 0 and the others amounts: noise led to bounds of 0 and 2.4e-10.
 """
 
 _WITHIN_CELL_SD = 0.15
@@ -60,7 +60,7 @@ _WITHIN_CELL_SD = 0.15
 measured)."""
 
 _RUN_WIDTHS, _RUN_FALSE_ALARM = (1, 2, 3, 4, 6, 8), 0.01
-"""Numbers of neighbouring cells that are looked at together, and the chance that noise alone passes for rows (tuned;
+"""Numbers of neighbouring cells that are looked at together, and the chance that noise passes for rows (tuned;
 effect not measured)."""
 
 YEARS = (1900, 2041)

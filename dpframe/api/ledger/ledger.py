@@ -499,7 +499,7 @@ class Ledger:
             tally = tallies[name]
             tally.add(tally.total.currency.exact(StoredAmount(epsilon, delta, mu, slack)), part)
             sums[name].append(tally.charged)
-        # All cumulative amounts of a dataset at once: a search for each ε alone would take long.
+        # All cumulative amounts of a dataset at once: a search for each ε would take long.
         totals = {name: iter(tally.total.currency.spent(sums[name], tally.total)) for name, tally in tallies.items()}
         rows = []
         for name, identifier, note, person, time_text, part, *amount_texts in records:

@@ -377,7 +377,7 @@ def _spend_of(plan: Plan) -> Spend | None:
     if plan.terms.shuffled_rows is None and "rows" in shares:  # whose losses are composed exactly, and are no step
         shares["rows"] = max(0.0, 1 - sum(share for name, share in shares.items() if name != "rows"))
     unspent_share = 1 - sum(shares.values())
-    # Rounding alone leaves a little, which is no line of its own.
+    # Rounding leaves a little, which is no line of its own.
     if unspent_share > _LEAST_UNSPENT_SHARE:
         shares["left"] = unspent_share
     inferred_names = "" if plan.inferred is None else name_list(plan.inferred.columns)
