@@ -257,7 +257,7 @@ class DaskAccessor(DpAccessor):
         """What the frame says about its own release; `NotSanitizedError` if it is not one."""
         return DpAccessor(self._meta).release
 
-    def _lines(self) -> list[str]:
-        first, *rest = DpAccessor(self._meta)._lines()
+    def _repr_lines(self) -> list[str]:
+        first, *rest = DpAccessor(self._meta)._repr_lines()
         # Rows that are not computed yet cannot be counted.
         return [first.replace("<DataFrame.dp: not sanitized, 0 rows", "<Dask DataFrame.dp: not sanitized"), *rest]
