@@ -433,7 +433,8 @@ class CountEstimates(VectorEstimates):
                 raise ParameterError("by goes with shares only; leave normalize out")
             group = self._axis(by, bins)
             (part,), batches = self._cells_to_show([group], True), self._source.codes([column, by])
-            shares, variances = self._count_sets(set_column, places, how, batches, group).share_by(group, sampling)
+            class_sums = self._count_sets(set_column, places, how, batches, group).sums
+            shares, variances = sets.shares_of(class_sums.by([group]), sampling)
             return self._results(shares.T, variances.T)[:, part].clipped(0.0, 1.0).wide(index, group.labels[part])
         if places is None or len(places) == 1:
             estimate, variance, source = self._supports(column, normalize, target)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +23,7 @@ from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import RowsLaw
-from dpframe.estimate.surrogates import UNPACKED, Batches, own_squares, pieces, ratio
+from dpframe.estimate.surrogates import UNPACKED, Batches, RatioSums, own_squares, pieces
 from dpframe.observe.observation import truncated_normal_moments
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
@@ -80,42 +80,29 @@ _MAX_MATRIX_CELLS = 1 << 22
 
 @dataclass(frozen=True)
 class Counted:
-    """Sums over rows: of a surrogate U, of U², of the surrogate of the squared function, of UW, and of 1, W and W².
+    """Sums over rows of surrogates U of an indicator, with W the surrogate of "not null", 1 if the column has no nulls.
 
-    W is the surrogate of "not null": 1 if the column has no nulls.
+    The first axis is the released class of a grouping column, if there is one.
     """
 
-    first: Any
-    second: Any
-    of_square: Any
-    crossed: Any
+    sums: RatioSums
     rows: Any
-    present: Any
-    present_squares: Any
 
     def share(self, normalize: bool, sampling: float) -> tuple[FloatArray, FloatArray]:
         """Return counts, or shares of the rows that are not null, and their variances."""
         if normalize:
-            return self._ratio(self, self, sampling)
-        n, first = np.maximum(self.rows, 1), np.asarray(self.first, dtype=np.float64)
-        return first, np.maximum(self.second - own_squares(self.of_square, first**2 / n, sampling), 0.0)
+            return shares_of(self.sums, sampling)
+        n, value = np.maximum(self.rows, 1), np.asarray(self.sums.value, dtype=np.float64)
+        squares_of_values = own_squares(self.sums.square, value**2 / n, sampling)
+        return value, np.maximum(self.sums.value_squares - squares_of_values, 0.0)
 
-    def share_by(self, group: Axis, sampling: float) -> tuple[FloatArray, FloatArray]:
-        """Return shares within every cell of the grouping column, and their variances.
 
-        As `surrogates.ratio`: with h = (z − r)·present·1_g, U = (u − r·w)·φ_g and h² = (z − 2rz + r²)·present·1_g.
-        """
-        sums = [np.broadcast_to(getattr(self, f.name), self.first.shape) for f in fields(self)]
-        plain, squares = (Counted(*(group.invert(one, squared=squared) for one in sums)) for squared in (False, True))
-        return self._ratio(plain, squares, sampling)
-
-    @staticmethod
-    def _ratio(plain: Counted, squares: Counted, sampling: float) -> tuple[FloatArray, FloatArray]:
-        sums, around = (plain.first, plain.present), (squares.second, squares.crossed, squares.present_squares)
-        r, residual = ratio(sums, around, plain.of_square, sampling)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # The variance of too few rows is 0 or negative: the share is unknown.
-            return r, np.where(residual > 0, residual / plain.present**2, np.inf)
+def shares_of(sums: RatioSums, sampling: float) -> tuple[FloatArray, FloatArray]:
+    """Return shares of the rows that are not null, and their variances."""
+    r, residual = sums.ratio(sampling)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The variance of too few rows is 0 or negative: the share is unknown.
+        return r, np.where(residual > 0, residual / sums.present**2, np.inf)
 
 
 @dataclass(frozen=True)
@@ -210,7 +197,8 @@ class SetColumn:
         first, (w, w0) = of_sets + levels.at_null * nulls, self.weights
         crossed = w * of_sets + w0 * levels.at_null * nulls
         present, around = w * sets + w0 * nulls, w * w * sets + w0 * w0 * nulls
-        return Counted(first, squares + levels.at_null**2 * nulls, first, crossed, sets + nulls, present, around)
+        squares += levels.at_null**2 * nulls
+        return Counted(RatioSums(first, present, first, squares, crossed, around), sets + nulls)
 
     def of_items(self, shown: FloatArray, sets: Any, nulls: Any) -> Counted:
         """Return the sums for each item, from the number of released sets that show the item."""
@@ -248,8 +236,8 @@ class SetColumn:
         either = item_counts[:, None] + item_counts[None, :] - 2 * both
         pairs = self.counted(self.channel.holds_all(2), [sets - either - both, either, both], sets, nulls)
         single, i = self.of_items(item_counts, sets, nulls), np.arange(len(item_counts))
-        for name in ("first", "second", "crossed"):
-            getattr(pairs, name)[i, i] = getattr(single, name)
+        for name in ("value", "value_squares", "crossed"):
+            getattr(pairs.sums, name)[i, i] = getattr(single.sums, name)
         return pairs
 
 
@@ -328,9 +316,8 @@ class SetSizes:
         last = self.column.space.count + 1
         released, nulls = self.counts[:last], float(self.counts[last:].sum())
         size, square = self.column.channel.sizes()
-        sums = self.column.counted(size, list(released[:, None]), float(released.sum()), nulls)
-        of_square = released @ square.values + square.at_null * nulls
-        return replace(sums, of_square=of_square).share(True, sampling)
+        counted = self.column.counted(size, list(released[:, None]), float(released.sum()), nulls)
+        return shares_of(replace(counted.sums, square=released @ square.values + square.at_null * nulls), sampling)
 
 
 @dataclass(frozen=True, eq=False)

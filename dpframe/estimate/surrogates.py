@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import reduce
 from itertools import combinations_with_replacement
 from typing import Any, TypeVar
@@ -103,17 +103,40 @@ def count_joints(axes: Mapping[Any, Axis], joints: Iterable[J], batches: Batches
     return {joint: table.reshape(shapes[joint]).astype(np.float64) for joint, table in counts.items()}
 
 
-def ratio(
-    sums: tuple[FloatArray, FloatArray], squares: Sequence[FloatArray], of_square: FloatArray, sampling: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return r = ΣU/ΣW and the sum of its squared residuals (U − rW)², less the squares without noise.
+@dataclass(frozen=True)
+class RatioSums:
+    """Sums over rows for a ratio ΣU/ΣW, with U the surrogate of f·w and W the surrogate of w.
 
-    ``squares`` are ΣU², ΣUW and ΣW²; ``of_square`` is the sum of surrogates of f², with U the surrogate of f.
+    The first three are the sums of U, of W, and of the surrogate of f²·w. The others are the sums of U², UW and W².
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r = sums[0] / sums[1]
-        squares_of_values = of_square - 2 * r * sums[0] + r**2 * sums[1]
-        return r, squares[0] - 2 * r * squares[1] + r**2 * squares[2] - own_squares(squares_of_values, 0.0, sampling)
+
+    value: Any
+    present: Any
+    square: Any
+    value_squares: Any
+    crossed: Any
+    present_squares: Any
+
+    def by(self, groups: Sequence[Axis]) -> RatioSums:
+        """Return the sums in every cell of some axes, from the sums by their released classes, one dimension each.
+
+        With h = (f − r)·w·1_g, the surrogate of h is (U − rW)·φ_g, and h² = (f² − 2rf + r²)·w·1_g.
+        """
+
+        def invert(values: FloatArray, squared: bool) -> FloatArray:
+            for i, group in enumerate(groups):
+                values = np.moveaxis(group.invert(np.moveaxis(values, i, 0), squared=squared), 0, i)
+            return values
+
+        return RatioSums(*(invert(getattr(self, one.name), i > 2) for i, one in enumerate(fields(self))))
+
+    def ratio(self, sampling: float) -> tuple[FloatArray, FloatArray]:
+        """Return r = ΣU/ΣW and the sum of its squared residuals (U − rW)², less the squares without noise."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r = self.value / self.present
+            residual = self.value_squares - 2 * r * self.crossed + r**2 * self.present_squares
+            squares_of_values = self.square - 2 * r * self.value + r**2 * self.present
+            return r, residual - own_squares(squares_of_values, 0.0, sampling)
 
 
 def joint_cells(
@@ -134,9 +157,8 @@ def joint_cells(
     denominators, cross_products, denominator_squares = (
         domain.sums(counts, factor, given, dropna) for factor in ("base", "cell·base", "base²")
     )
-    share, residual = ratio(
-        (estimate, denominators), (squares, cross_products, denominator_squares), estimate, sampling
-    )
+    sums = RatioSums(estimate, denominators, estimate, squares, cross_products, denominator_squares)
+    share, residual = sums.ratio(sampling)
     with np.errstate(divide="ignore", invalid="ignore"):
         return share, _replace_zero_variance(residual, domain, n) / denominators**2
 
@@ -343,9 +365,8 @@ def ratio_by_all(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ f·w·1_g / Σ w·1_g for every cell g of a joint of axes, and the variances by the delta method.
 
-    Let a, p and s be the surrogates of f·w, w and f²·w. Per released class of the groups, the sums of a, p, a², ap, p²
-    and s are enough: with h = (f−r)·w·1_g, U = (a − rp)·φ_g and h² = (f² − 2rf + r²)·w·1_g.
-    A group that was randomised together with the column has a formula of its own.
+    `RatioSums` per released class of the groups are enough. A group that was randomised together with the column has a
+    formula of its own.
 
     ``expected`` has expected squares of φ_g by axis, a lower bound on the sample's squares. At the ends of bins of a
     wide grid φ_g is rare and huge: the sample variance is 0 without a row there, and enormous with one.
@@ -354,7 +375,7 @@ def ratio_by_all(
         return _ratio_within_group(column, numerator, present, groups[0], batches, sampling)
     surrogates, shape = Surrogates({column.name: column}), [group.classes for group in groups]
     check_cells([*shape, 6])
-    sums, n = np.zeros((math.prod(shape), 6)), 0
+    sums_by_class, n = np.zeros((6, math.prod(shape))), 0
     for codes in batches:
         n += len(codes[column.name])
         y, g = codes[column.name], np.zeros(len(codes[column.name]), dtype=np.int64)
@@ -364,29 +385,24 @@ def ratio_by_all(
             surrogates.at(column.name, functions, y)
             for functions in ((numerator, present), (present,), (numerator, numerator, present))
         )
-        for i, term in enumerate((a, p, a * a, a * p, p * p, s)):
-            sums[:, i] += np.bincount(g, weights=term, minlength=len(sums))
-    plain = square = sums.reshape([*shape, 6])
-    for i, group in enumerate(groups):
-        plain, square = (
-            np.moveaxis(group.invert(np.moveaxis(values, i, 0), squared=squared), 0, i)
-            for values, squared in ((plain, False), (square, True))
-        )
-    p, squares = plain[..., 1], [square[..., i] for i in (2, 3, 4)]
-    r, residual = ratio((plain[..., 0], p), squares, plain[..., 5], sampling)
+        for total, term in zip(sums_by_class, (a, p, s, a * a, a * p, p * p), strict=True):
+            total += np.bincount(g, weights=term, minlength=len(total))
+    sums = RatioSums(*sums_by_class.reshape([6, *shape])).by(groups)
+    r, residual = sums.ratio(sampling)
+    p, p_squares = sums.present, sums.present_squares
     if expected:
         expected_squares = reduce(
             np.multiply.outer, [expected.get(group.name, np.ones(group.cells)) for group in groups]
         )
-        a2, ap, p2 = sums.sum(axis=0)[2:5].tolist()
+        a2, ap, p2 = sums_by_class[3:].sum(axis=1).tolist()
         with np.errstate(invalid="ignore", over="ignore"):
             residual = np.maximum(residual, expected_squares * np.maximum(a2 - 2 * r * ap + r**2 * p2, 0.0))
-        squares[2] = np.maximum(squares[2], expected_squares * p2)
+        p_squares = np.maximum(p_squares, expected_squares * p2)
         # Noise can make the estimated rows of a group exceed all rows.
         p = np.minimum(p, n)
     with np.errstate(divide="ignore", invalid="ignore"):
         # The variance of too few rows is 0 or negative: the mean of the group is unknown.
-        fieller_factor = few_rows(p, np.where(p > 0, squares[2], np.inf))
+        fieller_factor = few_rows(p, np.where(p > 0, p_squares, np.inf))
         return r, np.where(residual > 0, residual / p**2 * fieller_factor**2, np.inf)
 
 

@@ -21,7 +21,7 @@ from dpframe.channels.vector_noise import BallChannel
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.base import Reading
-from dpframe.estimate.surrogates import UNPACKED, Batches, check_cells, own_squares, pieces
+from dpframe.estimate.surrogates import UNPACKED, Batches, RatioSums, check_cells, own_squares, pieces
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces.arrays import FloatArray
@@ -108,11 +108,8 @@ class VectorColumn:
         share = -flip_probability / (keep_probability - flip_probability)
         return share * centre, share * np.outer(centre, centre), share
 
-    def sums(self, batches: Batches, group: Axis | None) -> tuple[FloatArray, ...]:
-        """Return Σ over rows, by released class of another column: a, p, s, a·aᵀ, a·p and p².
-
-        a, p and s are the surrogates of the values, of presence and of the values' products.
-        """
+    def sums(self, batches: Batches, group: Axis | None) -> RatioSums:
+        """Return sums by released class of another column; the squares of values are their products, and UUᵀ is U²."""
         d, classes = self.length, 1 if group is None else group.classes
         check_cells([classes, d, d])
         totals = tuple(np.zeros((classes, *shape)) for shape in ((d,), (), (d, d), (d, d), (d,), ()))
@@ -126,7 +123,7 @@ class VectorColumn:
                     totals, self._sum_surrogates(part[classes_of_rows == class_code]), strict=True
                 ):
                     total[class_code] += sums_of_part
-        return totals
+        return RatioSums(*totals)
 
     def _sum_surrogates(self, codes: npt.NDArray[Any]) -> tuple[FloatArray | float, ...]:
         """Return the six sums of `sums` over some released codes."""
@@ -160,18 +157,15 @@ class VectorColumn:
     def means(self, batches: Batches, group: Axis | None, sampling: float) -> Means:
         """Return the mean of the vectors that are not null, in every cell of another column, from rows.
 
-        As `ratio_by_all`, with covariances: h = (x − r)·present·1_g has the surrogate (a − r·p)·φ_g.
+        As `ratio_by_all`, with covariances.
         """
-        sums = self.sums(batches, group)
-        plain, square = sums[:3], sums[3:]
-        if group is not None:
-            plain = tuple(group.invert(values) for values in plain)
-            square = tuple(group.invert(values, squared=True) for values in square)
-        (a, p, s), (aa, ap, pp) = plain, square
+        sums = self.sums(batches, group).by([] if group is None else [group])
+        p = sums.present
         with np.errstate(divide="ignore", invalid="ignore"):
-            r = a / p[:, None]
-            squares_of_values = _centred_squares(s, a, p, r)
-            residual = _centred_squares(aa, ap, pp, r) - own_squares(squares_of_values, 0.0, sampling)
+            r = sums.value / p[:, None]
+            squares_of_values = _centred_squares(sums.square, sums.value, p, r)
+            residual = _centred_squares(sums.value_squares, sums.crossed, sums.present_squares, r)
+            residual = residual - own_squares(squares_of_values, 0.0, sampling)
             is_known = np.isfinite(residual).all(axis=(1, 2)) & (np.einsum("gii->gi", residual) > 0).all(axis=1)
             # The variance of too few rows is 0 or negative: the mean of the group is unknown.
             return Means(r, np.where(is_known[:, None, None], residual / p[:, None, None] ** 2, np.inf))

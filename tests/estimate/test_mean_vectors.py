@@ -52,9 +52,9 @@ def test_surrogates_of_coordinates_and_products_are_unbiased(space) -> None:
     parts = small.coordinates(small.code_array(range(small.size))) / 3
     for code in {0, 7, 15, size - 1}:
         law = column.mechanism.law(code)
-        a = sum(p * mine.sums([{"a": column.space.code_array([y])}], None)[0][0] for y, p in enumerate(law))
-        s = sum(p * mine.sums([{"a": column.space.code_array([y])}], None)[2][0] for y, p in enumerate(law))
-        one = sum(p * mine.sums([{"a": column.space.code_array([y])}], None)[1][0] for y, p in enumerate(law))
+        a = sum(p * mine.sums([{"a": column.space.code_array([y])}], None).value[0] for y, p in enumerate(law))
+        s = sum(p * mine.sums([{"a": column.space.code_array([y])}], None).square[0] for y, p in enumerate(law))
+        one = sum(p * mine.sums([{"a": column.space.code_array([y])}], None).present[0] for y, p in enumerate(law))
         null = code == size - 1 and space.has_null
         expected = np.zeros(2) if null else parts[code]
         np.testing.assert_allclose(a, expected, atol=1e-9)
