@@ -17,7 +17,6 @@ from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
-from dpframe.estimate.item_pairs import PairTable
 from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
@@ -79,7 +78,7 @@ class Reading:
             return None
         sizes = self._measured_sizes(column)
         if sizes is not None:
-            return ItemTable.uncut(table, sizes.kept(table.measure.most, 1))
+            return sizes.uncut(table, 1)
         # Rows show how much truncation removed, but not which items: the error is the whole removed share.
         lost_share = item_variance = 0.0
         if self.n:
@@ -93,14 +92,6 @@ class Reading:
         """Return measured counts of set sizes, or None."""
         table = self._joints.tables.of_kind("sizes", column)
         return None if table is None else SizeTable.of(table, sets.SetColumn.of(self._source.column(column)))
-
-    def _measured_pairs(self, column: str) -> PairTable | None:
-        """Return measured counts of pairs of items, corrected for truncation, or None without measured sizes."""
-        table, sizes = self._joints.tables.of_kind("item_pairs", column), self._measured_sizes(column)
-        if table is None or sizes is None:
-            return None
-        set_column = sets.SetColumn.of(self._source.column(column))
-        return PairTable(set_column.space.count, ItemTable.uncut(table, sizes.kept(table.measure.most, 2)))
 
     def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
         """Return the axes of a joint, or raise `ParameterError` for wrong columns or bins."""

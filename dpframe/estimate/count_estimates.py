@@ -15,7 +15,7 @@ from dpframe.estimate.axes import Axis, make_axis
 from dpframe.estimate.base import Bins, column_names
 from dpframe.estimate.column_evidence import of_ranks_alone
 from dpframe.estimate.conditions import ItemCondition, Where
-from dpframe.estimate.item_pairs import likely_pairs
+from dpframe.estimate.item_pairs import likely_pairs, pool_pairs
 from dpframe.estimate.not_found import nan_if_not_found, nan_if_unread
 from dpframe.estimate.results import RESULTS, Answer, Results
 from dpframe.estimate.vectors import VectorEstimates
@@ -554,20 +554,21 @@ class CountEstimates(VectorEstimates):
     def _fit_pairs(self, set_column: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Pool pairs from rows with measured pairs, and shrink them to the pairs that supports and sizes imply."""
         column = set_column.column.name
-        sizes, pair_table = self._measured_sizes(column), self._measured_pairs(column)
+        sizes, pair_table = self._measured_sizes(column), self._joints.tables.of_kind("item_pairs", column)
         pair_counts = set_column.count_pairs(places, self._source.codes([column]))
         row_shares, row_variances = self._weighted(*pair_counts.share(True, self._source.sampling("table")), True)
         all_supports, all_variances, _ = self._supports(column)
         supports, variances = all_supports[list(places)], all_variances[list(places)]
         first, second = np.triu_indices(len(places), 1)
         shares, errors = row_shares[first, second], row_variances[first, second]
-        if pair_table is not None:
-            items = np.array(places)
-            shares, errors = pair_table.beside(shares, errors, items[first], items[second], self._count_present(column))
+        if pair_table is not None and sizes is not None:
+            items, n = np.array(places), self._count_present(column)
+            table, pairs = sizes.uncut(pair_table, 2), (items[first], items[second])
+            shares, errors = pool_pairs(table, pairs, set_column.space.count, (shares, errors), n)
         chance, prior_sd = (
             (np.outer(supports, supports), sets.PRIOR) if sizes is None else sizes.chance(all_supports, places)
         )
-        pairs = likely_pairs(
+        fitted_pairs = likely_pairs(
             shares,
             errors,
             (supports[first], variances[first]),
@@ -577,7 +578,7 @@ class CountEstimates(VectorEstimates):
         )
         estimate, variance = np.diag(supports), np.diag(variances)
         for a, b in ((first, second), (second, first)):
-            estimate[a, b], variance[a, b] = pairs
+            estimate[a, b], variance[a, b] = fitted_pairs
         return estimate, variance
 
     def _scale_to_present(

@@ -15,7 +15,6 @@ the pair was not observed.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -58,28 +57,25 @@ _MAX_CACHED_FITS = 8
 _fits_by_digest: dict[bytes, tuple[FloatArray, FloatArray]] = {}
 
 
-@dataclass(frozen=True, eq=False)
-class PairTable:
-    """Measured counts of the rows that hold both of each pair of items."""
+def pool_pairs(
+    table: ItemTable,
+    places: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
+    items: int,
+    rows: tuple[FloatArray, FloatArray],
+    n: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Return shares and variances of pairs: the measured table's and the rows', weighted by inverse variance.
 
-    items: int
-    table: ItemTable
-
-    def beside(
-        self, rows: FloatArray, spread: FloatArray, places: npt.NDArray[np.intp], others: npt.NDArray[np.intp], n: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return shares and variances of pairs: the table's and the rows', weighted by inverse variance.
-
-        ``places`` and ``others`` are the items of each pair; ``n`` is the number of rows.
-        """
-        low, high = np.minimum(places, others), np.maximum(places, others)
-        at = low * self.items - low * (low + 1) // 2 + high - low - 1
-        counts, variances = self.table.counts[at] / n, self.table.variances[at] / n**2
-        row_precision = np.where(np.isfinite(spread), 1 / np.maximum(spread, _MIN_VARIANCE), 0.0)
-        variance = 1 / (row_precision + 1 / np.maximum(variances, _MIN_VARIANCE))
-        return variance * (
-            np.where(row_precision > 0, rows, 0.0) * row_precision + counts / np.maximum(variances, _MIN_VARIANCE)
-        ), variance
+    ``places`` are the two items of each pair among all ``items``; ``rows`` are shares by rows and their variances; ``n``
+    is the number of rows.
+    """
+    low, high = np.minimum(*places), np.maximum(*places)
+    at = low * items - low * (low + 1) // 2 + high - low - 1
+    precision = 1 / np.maximum(table.variances[at] / n**2, _MIN_VARIANCE)
+    row_precision = np.where(np.isfinite(rows[1]), 1 / np.maximum(rows[1], _MIN_VARIANCE), 0.0)
+    row_shares = np.where(row_precision > 0, rows[0], 0.0)
+    variances = 1 / (row_precision + precision)
+    return variances * (row_shares * row_precision + table.counts[at] / n * precision), variances
 
 
 def likely_pairs(

@@ -363,18 +363,6 @@ class Held:
         return float(self.shares @ (self.chances.sum(axis=0) ** 2 - (self.chances**2).sum(axis=0)))
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Share of rows with an item, or a pair, that truncation keeps, and the share's standard deviation among items.
-
-    ``spread`` is the variance of one row's indicator, because truncation chooses items at random.
-    """
-
-    share: float
-    uneven: float
-    spread: float
-
-
 @dataclass(frozen=True, eq=False)
 class SizeTable:
     """Measured counts of sets by size: ``starts`` has the smallest size of each cell, ``most`` is the largest size.
@@ -436,15 +424,15 @@ class SizeTable:
         residuals = (of - ratio_of_means * per)[: self._last_significant_cell + 2]
         return ratio_of_means, self.sigma2 * float(residuals @ residuals) / (self.rows * base) ** 2
 
-    def kept(self, most: int, items: int) -> Kept:
-        """Return the share of rows with one item, or with a pair (``items=2``), that truncation to ``most`` keeps."""
-        item_counts, counts_after_cut = self.sizes.copy(), np.minimum(self.sizes, most)
+    def uncut(self, table: MeasuredTable, items: int) -> ItemTable:
+        """Return the counts of items, or of pairs (``items=2``), over the share of rows that truncation keeps."""
+        item_counts, counts_after_cut = self.sizes.copy(), np.minimum(self.sizes, table.measure.most)
         if items > 1:
             item_counts, counts_after_cut = item_counts * (item_counts - 1), counts_after_cut * (counts_after_cut - 1)
         kept_shares = np.divide(counts_after_cut, item_counts, out=np.ones_like(item_counts), where=item_counts > 0)
         share, noise = self.mean(counts_after_cut, item_counts)
         if share <= 0:
-            return Kept(1.0, 0.0, 0.0)
+            return ItemTable(table.counts.astype(np.float64), table.measure.sigma2)
         share_variance, _ = self.mean(item_counts * (kept_shares - share) ** 2, item_counts)
         row_variance, _ = self.mean(item_counts * kept_shares * (1 - kept_shares), item_counts)
         if self.limited:
@@ -453,7 +441,9 @@ class SizeTable:
             row_variance += self.mean(counts_of_largest, item_counts)[0] / 2
         # A cell of several sizes counts at its middle, with the standard deviation of a uniform distribution.
         rounding_sd = self.mean((self.widths - 1) / math.sqrt(12), self.sizes)[0] * items * share
-        return Kept(share, math.sqrt(UNEVEN**2 * share_variance + noise + rounding_sd**2), row_variance)
+        # Shares of items differ from the mean share, which has noise, too.
+        lost = math.sqrt(UNEVEN**2 * share_variance + noise + rounding_sd**2) / share
+        return ItemTable(table.counts / share, table.measure.sigma2 / share**2, lost, row_variance / share**2)
 
     def held(self, supports: FloatArray) -> Held:
         """Return the distribution of items in rows, with intensities that give the measured number of pairs.
@@ -588,12 +578,6 @@ class ItemTable:
     sigma2: float
     lost: float = 0.0
     spread: float = 0.0
-
-    @classmethod
-    def uncut(cls, table: MeasuredTable, kept: Kept) -> ItemTable:
-        """Return counts corrected for truncation: divided by the share of rows that it keeps."""
-        counts, share = table.counts / kept.share, kept.share
-        return cls(counts, table.measure.sigma2 / share**2, kept.uneven / share, kept.spread / share**2)
 
     @property
     def variances(self) -> FloatArray:

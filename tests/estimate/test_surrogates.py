@@ -161,10 +161,10 @@ def test_sets_invert_their_channel(tag: str) -> None:
         for y, p in enumerate(law):
             batch = [{"x": codes[y : y + 1]}]
             items = mine.count_items(batch)
-            one += p * items.first[0]
-            present += p * items.present[0, 0]
-            pairs += p * mine.count_pairs(places, batch).first
-            together += p * mine.count_level(ItemCondition(mine, (0, 2), "all").levels, (0, 2), batch).first[0, 0]
+            one += p * items.sums.value[0]
+            present += p * items.sums.present[0, 0]
+            pairs += p * mine.count_pairs(places, batch).sums.value
+            together += p * mine.count_level(ItemCondition(mine, (0, 2), "all").levels, (0, 2), batch).sums.value[0, 0]
         np.testing.assert_allclose(one, held, atol=1e-9)
         np.testing.assert_allclose(pairs, np.outer(held, held), atol=1e-9)
         assert together == pytest.approx(held[0] * held[2], abs=1e-9)
