@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
+from dpframe.estimate.results import Results
 from dpframe.observe.quantiles import NORMAL_QUANTILE, STUDENT_QUANTILE
 from dpframe.spaces.arrays import FloatArray
 
@@ -27,82 +29,59 @@ The prior is Student's t with three degrees of freedom.
 """
 
 
-@dataclass(frozen=True, eq=False)
-class OwnEvidence:
-    """Means of groups from the groups' own counts: estimates, standard errors, and intervals."""
+def fieller_means(
+    counts: FloatArray,
+    variances: FloatArray,
+    sizes: tuple[FloatArray, FloatArray],
+    means: FloatArray,
+    spreads: FloatArray,
+    z: float,
+) -> Results:
+    """Return the means of groups from the groups' own counts, with Fieller's intervals.
 
-    estimate: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    std_error: FloatArray
+    ``counts`` and ``variances``: rows of each group by bin of the number, shape (…, bins); ``sizes``: the rows of each
+    group and their variances, to which the counts are adjusted; ``means`` and ``spreads``: the mean and the variance of
+    the numbers in each bin. An interval is infinite if the group may have no rows.
 
-    @classmethod
-    def of(
-        cls,
-        counts: FloatArray,
-        variances: FloatArray,
-        sizes: tuple[FloatArray, FloatArray],
-        means: FloatArray,
-        spreads: FloatArray,
-        z: float,
-    ) -> OwnEvidence:
-        """Return Fieller's intervals of the means of groups.
+    >>> counts, sizes = np.array([[50.0, 50.0], [0.0, 3.0]]), (np.array([100.0, 3.0]), np.full(2, 25.0))
+    >>> own = fieller_means(counts, np.full((2, 2), 16.0), sizes, np.array([0.0, 1.0]), np.zeros(2), 1.96)
+    >>> own.lower.round(2).tolist(), own.upper.round(2).tolist()
+    ([0.44, -inf], [0.56, inf])
+    """
+    rows, of_rows = sizes
+    total_variance = variances.sum(axis=-1)
+    weighted_mean = (variances @ means) / total_variance
+    adjusted = counts + variances * ((rows - counts.sum(axis=-1)) / total_variance)[..., None]
+    total = adjusted @ means
+    noise = variances @ means**2 - total_variance * weighted_mean**2 + np.maximum(adjusted, 0.0) @ spreads
+    square = rows**2 - z**2 * of_rows
+    bounded = (square > 0) & (rows > 0)
+    divisor, size = np.where(bounded, square, 1.0), np.where(rows > 0, rows, 1.0)
+    centre = (total * rows - z**2 * of_rows * weighted_mean) / divisor
+    product_of_ends = (total**2 - z**2 * (noise + of_rows * weighted_mean**2)) / divisor
+    half = np.sqrt(np.maximum(centre**2 - product_of_ends, 0.0))
+    error = np.sqrt(noise + of_rows * (total / size - weighted_mean) ** 2) / size
+    half, error = (np.where(bounded, values, np.inf) for values in (half, error))
+    return Results(total / size, error, centre - half, centre + half)
 
-        ``counts`` and ``variances``: rows of each group by bin of the number, shape (…, bins); ``sizes``: the rows of
-        each group and their variances, to which the counts are adjusted; ``means`` and ``spreads``: the mean and the
-        variance of the numbers in each bin. An interval is infinite if the group may have no rows.
 
-        >>> counts, sizes = np.array([[50.0, 50.0], [0.0, 3.0]]), (np.array([100.0, 3.0]), np.full(2, 25.0))
-        >>> own = OwnEvidence.of(counts, np.full((2, 2), 16.0), sizes, np.array([0.0, 1.0]), np.zeros(2), 1.96)
-        >>> own.lower.round(2).tolist(), own.upper.round(2).tolist()
-        ([0.44, -inf], [0.56, inf])
-        """
-        rows, of_rows = sizes
-        total_variance = variances.sum(axis=-1)
-        weighted_mean = (variances @ means) / total_variance
-        adjusted = counts + variances * ((rows - counts.sum(axis=-1)) / total_variance)[..., None]
-        total = adjusted @ means
-        noise = variances @ means**2 - total_variance * weighted_mean**2 + np.maximum(adjusted, 0.0) @ spreads
-        square = rows**2 - z**2 * of_rows
-        bounded = (square > 0) & (rows > 0)
-        divisor, size = np.where(bounded, square, 1.0), np.where(rows > 0, rows, 1.0)
-        centre = (total * rows - z**2 * of_rows * weighted_mean) / divisor
-        product_of_ends = (total**2 - z**2 * (noise + of_rows * weighted_mean**2)) / divisor
-        half = np.sqrt(np.maximum(centre**2 - product_of_ends, 0.0))
-        error = np.sqrt(noise + of_rows * (total / size - weighted_mean) ** 2) / size
-        return cls(
-            total / size,
-            np.where(bounded, centre - half, -np.inf),
-            np.where(bounded, centre + half, np.inf),
-            np.where(bounded, error, np.inf),
-        )
+def cross_keys(keys: Sequence[Results], scale: float) -> Results:
+    """Return the evidence of cells of several keys: the widest interval of any key, and a moderate interaction.
 
-    @classmethod
-    def of_several_keys(cls, keys: Sequence[OwnEvidence], scale: float) -> OwnEvidence:
-        """Return the evidence of cells of several keys: the widest interval of any key, and a moderate interaction.
+    Means are deviations from the overall mean. Without an interaction, the deviations of a cell's keys add up.
+    ``scale`` is the scale of the interaction; see `INTERACTION_MEAN_SD`.
+    """
 
-        Means are deviations from the overall mean. Without an interaction, the deviations of a cell's keys add up.
-        ``scale`` is the scale of the interaction; see `INTERACTION_MEAN_SD`.
-        """
-        shape = [len(key.estimate) for key in keys]
+    def cross(name: str, pool: np.ufunc) -> FloatArray:
+        """Pool one array of the keys in each cell."""
+        crossed: FloatArray = reduce(pool.outer, [getattr(key, name) for key in keys])
+        return crossed
 
-        def stack_field(name: str) -> list[FloatArray]:
-            axes_of_keys = [[place for place in range(len(keys)) if place != i] for i in range(len(keys))]
-            arrays = [np.expand_dims(getattr(key, name), axes) for key, axes in zip(keys, axes_of_keys, strict=True)]
-            return [np.broadcast_to(value, shape) for value in arrays]
-
-        interaction = STUDENT_QUANTILE * scale
-        lower, upper = (
-            np.min(stack_field("lower"), axis=0) - interaction,
-            np.max(stack_field("upper"), axis=0) + interaction,
-        )
-        # Standard errors are half of a 95 % interval over the normal quantile, for a Student interaction, too.
-        errors = np.hypot(np.max(stack_field("std_error"), axis=0), interaction / NORMAL_QUANTILE)
-        return cls(np.sum(stack_field("estimate"), axis=0), lower, upper, errors)
-
-    def less(self, mean: float) -> OwnEvidence:
-        """Return the evidence with a number subtracted from all means."""
-        return OwnEvidence(self.estimate - mean, self.lower - mean, self.upper - mean, self.std_error)
+    interaction = STUDENT_QUANTILE * scale
+    # Standard errors are half of a 95 % interval over the normal quantile, for a Student interaction, too.
+    errors = np.hypot(cross("std_error", np.maximum), interaction / NORMAL_QUANTILE)
+    lower, upper = cross("lower", np.minimum) - interaction, cross("upper", np.maximum) + interaction
+    return Results(cross("estimate", np.add), errors, lower, upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +97,6 @@ class GroupMeans:
     estimate: FloatArray
     noise: FloatArray
     draws: FloatArray
-    own: OwnEvidence
+    own: Results
     chance: FloatArray
     assumes: bool

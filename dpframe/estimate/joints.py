@@ -26,7 +26,7 @@ from dpframe.estimate.evidence.combine import project, shrunk
 from dpframe.estimate.evidence.law import Law, RowsLaw
 from dpframe.estimate.evidence.likelihood import bootstrap_errors, fit_joints, refits
 from dpframe.estimate.evidence.number_law import NumberPair
-from dpframe.estimate.groups import INTERACTION_MEAN_SD, GroupMeans, OwnEvidence
+from dpframe.estimate.groups import INTERACTION_MEAN_SD, GroupMeans, cross_keys, fieller_means
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.model import Model, Models
@@ -654,6 +654,7 @@ class Joints:
             return None
         model = self.models.around(names)
         bins = BinMeans.of(model.columns[column], law, model.fine(column))
+        bins = replace(bins, means=bins.means - float(law.moments[0]))
         onto = [model.columns[axis.name].onto(axis) for axis in keys]
 
         def mean_offsets(shares: FloatArray) -> FloatArray:
@@ -683,14 +684,12 @@ class Joints:
         order = [draws.names.index(name) for name in names]
         refits = np.array([mean_offsets(mixture.joint(order)) for mixture in draws.mixtures])
         mean_draws = draws.means({axis.name: aggregation(model.columns[axis.name].axis, axis) for axis in keys}, column)
-        has_key_table, mean = model.known(names) is not None, float(law.moments[0])
+        has_key_table = model.known(names) is not None
         if has_key_table:
-            evidence = self._table_evidence(model, keys, column, bins, z).less(mean)
+            evidence = self._table_evidence(model, keys, column, bins, z)
         else:
-            key_evidence = [self._table_evidence(model, [axis], column, bins, z).less(mean) for axis in keys]
-            evidence = OwnEvidence.of_several_keys(
-                key_evidence, INTERACTION_MEAN_SD * math.sqrt(max(law.moments[1], 0.0))
-            )
+            key_evidence = [self._table_evidence(model, [axis], column, bins, z) for axis in keys]
+            evidence = cross_keys(key_evidence, INTERACTION_MEAN_SD * math.sqrt(max(law.moments[1], 0.0)))
         joint = model.joint(names)
         return GroupMeans(
             mean_offsets(joint),
@@ -701,7 +700,7 @@ class Joints:
             not has_key_table,
         )
 
-    def _table_evidence(self, model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float) -> OwnEvidence:
+    def _table_evidence(self, model: Model, keys: Sequence[Axis], column: str, bins: BinMeans, z: float) -> Results:
         """Return evidence of the mean in each cell of some keys, from the table of the keys and a number."""
         names = [axis.name for axis in keys]
         table, sizes = model.known([*names, column]), model.known(names)
@@ -719,7 +718,7 @@ class Joints:
             # Rows with a null have no part in a mean, so they leave the group's size.
             rows = rows - counts[..., ~has_value].sum(axis=-1)
             of_rows = of_rows + variances[..., ~has_value].sum(axis=-1)
-        return OwnEvidence.of(
+        return fieller_means(
             counts[..., has_value],
             variances[..., has_value],
             (rows, of_rows),

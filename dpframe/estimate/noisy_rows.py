@@ -51,13 +51,13 @@ def crossed(parts: Sequence[FloatArray]) -> FloatArray:
     return reduce(np.multiply.outer, parts)
 
 
-def unseen(
+def hidden_mass(
     shares: FloatArray,
     margins: Sequence[FloatArray],
     counted: Counted,
     rows: float,
-    odds: float = 1.0,
-    least: float = 0.0,
+    odds: float,
+    least: float,
 ) -> FloatArray:
     """Return the shares of rows in cells that noise may hide from a fit.
 
@@ -104,7 +104,7 @@ def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArr
     # Unbiased margins may be negative; at least one row keeps expectations positive.
     margins = [np.maximum(counts.sum(axis=axes) / rows, 1 / rows) for axes in other_axes]
     likely_sd, probable_sd, certain_sd = (
-        odds_spread(counts, rows * crossed(margins), noise, surprise) for surprise in (HINT_SE, -HINT_SE / 2, -HINT_SE)
+        log_odds_sd(counts, rows * crossed(margins), noise, surprise) for surprise in (HINT_SE, -HINT_SE / 2, -HINT_SE)
     )
     interaction_variances = interaction_variance(shares * rows, 2, min(likely_sd, max(certain_sd, OF_TWO)))
     shrinkage_variances = noise * interaction_variances / (noise + interaction_variances) / rows**2
@@ -114,7 +114,9 @@ def of_noisy_rows(shares: FloatArray, counted: Counted, rows: float) -> FloatArr
     max_excess = np.where(residuals > 0, np.maximum(reduce(np.minimum.outer, margins) - shares, 0.0), shares)
     # If a column is a function of another, one cell may have all rows of a value.
     dependence = float(np.clip((probable_sd - OF_TWO) / _MAX_LOG_ODDS_SD, 0.0, 1.0))
-    hidden_shares = unseen(shares, margins, counted, rows, odds, _MIN_SHARED_PART + (1 - _MIN_SHARED_PART) * dependence)
+    hidden_shares = hidden_mass(
+        shares, margins, counted, rows, odds, _MIN_SHARED_PART + (1 - _MIN_SHARED_PART) * dependence
+    )
     return np.asarray(shrinkage_variances + hidden_shares**2 + np.minimum(excess, max_excess) ** 2)
 
 
@@ -122,7 +124,7 @@ def drawn_of_many(sides: FloatArray, noise: float, counted: Counted) -> float:
     """Return the error of a fit's count of three or more conditions from its shrinkage to independence.
 
     Each pair of conditions adds its variance, times the count's share of the rows that meet both. The interaction of
-    all conditions adds at most the error ``noise`` of the unbiased count. Rows below the noise add as in `unseen`.
+    all conditions adds at most the error ``noise`` of the unbiased count. Rows below the noise add as in `hidden_mass`.
     ``sides`` are the counts by condition, met first.
     """
     rows_met, places = float(sides.flat[0]), range(sides.ndim)
@@ -133,19 +135,19 @@ def drawn_of_many(sides: FloatArray, noise: float, counted: Counted) -> float:
         variance += part**2 * float(interaction_variance(pair_sides, 2, OF_TWO).flat[0])
     rows = max(float(sides.sum()), 1.0)
     margins = [sides.sum(axis=tuple(axis for axis in places if axis != place)) / rows for place in places]
-    hidden_shares = unseen(sides / rows, margins, counted, rows, math.exp(OF_TWO), _MIN_SHARED_PART)
+    hidden_shares = hidden_mass(sides / rows, margins, counted, rows, math.exp(OF_TWO), _MIN_SHARED_PART)
     return math.hypot(math.sqrt(max(variance, 0.0)), float(hidden_shares.flat[0]) * rows)
 
 
-def odds_spread(counts: FloatArray, apart: FloatArray, noise: FloatArray, surprise: float = HINT_SE) -> float:
+def log_odds_sd(counts: FloatArray, expected: FloatArray, noise: FloatArray, surprise: float) -> float:
     """Return an upper bound of the standard deviation of log odds ratios, from counts and their expectations.
 
-    ``apart``: expected counts under independence. ``noise``: variances of the counts. ``surprise``: standard
+    ``expected``: expected counts under independence. ``noise``: variances of the counts. ``surprise``: standard
     deviations of the statistic under pure noise that the bound adds; below 0 the result is a lower bound.
     """
     free = counts.size - 1 - sum(cells - 1 for cells in counts.shape)
-    chance = interaction_variance(apart, 2, 0.0)
-    excess = float(((counts - apart) ** 2 / noise).sum()) - free + surprise * math.sqrt(2 * free)
+    chance = interaction_variance(expected, 2, 0.0)
+    excess = float(((counts - expected) ** 2 / noise).sum()) - free + surprise * math.sqrt(2 * free)
     return math.sqrt(max(excess, 0.0) / max(float((chance**2 / noise).sum()), 1e-300))
 
 

@@ -16,7 +16,7 @@ from scipy.stats import hypergeom, nchypergeom_fisher
 import dpframe as dpf
 from dpframe.errors import InferenceWarning
 from dpframe.estimate.discrepancy import chance_within_margins
-from dpframe.estimate.groups import OwnEvidence
+from dpframe.estimate.groups import cross_keys, fieller_means
 from dpframe.estimate.posterior import followed_noise
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.tables.mixture import fit_mixture, refit_mixtures
@@ -233,7 +233,7 @@ def own_evidence(noise, of_rows, spreads, seed):
     counts = ROWS + np.sqrt(noise) * generator.standard_normal((TRIALS, 4))
     sizes = ROWS.sum() + np.sqrt(of_rows) * generator.standard_normal(TRIALS)
     variances = np.full((TRIALS, 4), noise)
-    return OwnEvidence.of(counts, variances, (sizes, np.full(TRIALS, of_rows)), MEANS, spreads, Z)
+    return fieller_means(counts, variances, (sizes, np.full(TRIALS, of_rows)), MEANS, spreads, Z)
 
 
 @pytest.mark.parametrize("noise", [16.0, 100.0])
@@ -259,11 +259,8 @@ def test_a_group_that_may_be_empty_has_no_ends():
 
 
 def test_evidence_of_several_keys_is_no_better_than_that_of_the_worst():
-    keys = [own_evidence(16.0, 25.0, np.zeros(4), seed).less(1.2) for seed in (8, 9)]
-    keys = [
-        OwnEvidence(*(getattr(one, name)[:3] for name in ("estimate", "lower", "upper", "std_error"))) for one in keys
-    ]
-    both = OwnEvidence.of_several_keys(keys, 0.2)
+    keys = [own_evidence(16.0, 25.0, np.zeros(4), seed)[:3] for seed in (8, 9)]
+    both = cross_keys(keys, 0.2)
     assert both.estimate == pytest.approx(keys[0].estimate[:, None] + keys[1].estimate)
     assert (both.std_error > np.maximum(keys[0].std_error[:, None], keys[1].std_error)).all()
     assert (both.lower < np.minimum(keys[0].lower[:, None], keys[1].lower)).all()
