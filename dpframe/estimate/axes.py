@@ -201,13 +201,13 @@ class Axis(Cells):
         return self.column.space.has_null
 
     @property
+    @abstractmethod
     def classes(self) -> int:
-        """Number of classes: one for each cell, unless the column is cut into bins."""
-        return self.cells
+        """Number of classes."""
 
+    @abstractmethod
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the class of released codes."""
-        return self.cell_of(codes)
 
 
 @dataclass(frozen=True)
@@ -283,10 +283,6 @@ class BinnedAxis(Axis):
     pooled: bool = False
 
     @property
-    def _end_code(self) -> int:
-        return self.edges[-1]
-
-    @property
     def ends(self) -> IntArray:
         """The bins' first codes and the end."""
         return np.array(self.edges, dtype=np.int64)
@@ -314,8 +310,8 @@ class BinnedAxis(Axis):
         if not self.pooled or self.column.mechanism.widens:
             return self.column.mechanism.changes(edges).astype(np.int64)
         # Noise is clipped to the grid's two end codes: each is a class of its own.
-        starts = np.unique(np.concatenate([edges[:-1], (edges[1:] + edges[:-1]) // 2, [1, self._end_code - 1]]))
-        return np.concatenate([starts[starts < self._end_code], edges[-1:][: int(self.has_null)]])
+        starts = np.unique(np.concatenate([edges[:-1], (edges[1:] + edges[:-1]) // 2, [1, self.edges[-1] - 1]]))
+        return np.concatenate([starts[starts < self.edges[-1]], edges[-1:][: int(self.has_null)]])
 
     @property
     def for_fits(self) -> BinnedAxis:
@@ -342,17 +338,17 @@ class BinnedAxis(Axis):
 
     def classify(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the stretch that a code lies in."""
-        return self._find_classes(codes) if self._class_table is None else self._class_table[codes]
-
-    def _find_classes(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        return np.searchsorted(self.class_starts, codes, side="right") - 1
+        table = self._class_table
+        return np.searchsorted(self.class_starts, codes, side="right") - 1 if table is None else table[codes]
 
     @cached_property
     def _class_table(self) -> npt.NDArray[np.int64] | None:
         """Class of every released code, or None for many codes."""
         released = self.column.mechanism.outputs
         # A table is faster than a search per row, but takes memory for every code.
-        return None if released > 1 << 22 else self._find_classes(np.arange(released))
+        if released > 1 << 22:
+            return None
+        return np.searchsorted(self.class_starts, np.arange(released), side="right") - 1
 
     @cached_property
     def surrogates(self) -> FloatArray:
@@ -360,8 +356,8 @@ class BinnedAxis(Axis):
         assert not self.pooled, "pooled classes have no surrogates"
         values = np.empty((self.cells, self.classes))
         for cell in range(self.cells):
-            low = self.edges[cell] if cell < self.bins else self._end_code
-            high = self.edges[cell + 1] if cell < self.bins else self._end_code + 1
+            low = self.edges[cell] if cell < self.bins else self.edges[-1]
+            high = self.edges[cell + 1] if cell < self.bins else self.edges[-1] + 1
             values[cell] = self.column.mechanism.surrogate_at(_make_indicator(low, high), self.class_starts)
         return values
 
@@ -374,7 +370,7 @@ class BinnedAxis(Axis):
         """Return the axis with every bin cut into equal parts, about ``cells`` in all."""
         parts = max(1, cells // self.bins)
         cuts = [np.rint(np.linspace(a, b, parts + 1)[:-1]) for a, b in pairwise(self.edges)]
-        edges = np.unique(np.concatenate([*cuts, [self._end_code]]).astype(np.int64))
+        edges = np.unique(np.concatenate([*cuts, [self.edges[-1]]]).astype(np.int64))
         return replace(self, edges=tuple(edges.tolist()), bounds=())
 
     @cached_property
@@ -463,12 +459,12 @@ def _outer_bounds(column: Column, bounds: list[Any], codes: IntArray) -> tuple[l
 
 def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]:
     """Return the codes of ordered bounds, clipped to the space; raise `ParameterError` for other bounds."""
-    space = column.space.inner_space
-    if space.is_time:
-        if not all(has_one_reading(space, bound) for bound in bounds if isinstance(bound, str)):
-            raise ParameterError(f"bins of column {column.name!r} must name times as ISO text, e.g. '2020-01-31'")
-        bounds = [_parse_bound(space, bound) for bound in bounds]
+    space: Any = column.space.inner_space
+    if space.is_time and not all(has_one_reading(space, bound) for bound in bounds if isinstance(bound, str)):
+        raise ParameterError(f"bins of column {column.name!r} must name times as ISO text, e.g. '2020-01-31'")
     try:
+        if space.is_time:
+            bounds = [given_instant(space, bound) if isinstance(bound, str) else bound for bound in bounds]
         space.encode(bounds)
         codes = first_codes(space, bounds)
         numbers = [] if space.is_time else [float(bound) for bound in bounds]
@@ -477,32 +473,17 @@ def _codes_of_bounds(column: Column, bounds: list[Any]) -> npt.NDArray[np.int64]
         codes = None
     if codes is None:
         raise ParameterError(f"bins of column {column.name!r} must be a number or values of it in order")
-    _check_bound_distances(column, numbers, codes)
+    if numbers and space.is_numeric and not space.is_listed:
+        clipped = np.clip(numbers, space.lower, space.upper)
+        if ((np.diff(clipped) > 0) & (np.diff(codes) == 0)).any():
+            raise ParameterError(
+                f"bins of column {column.name!r} are closer together than its values, which are {space.step:.6g} "
+                "apart; take bounds farther apart, or declare a finer grid in another release"
+            )
     inner = codes[(codes > 0) & (codes < space.size)]
     if len(bounds) < 2 or (np.diff(codes) < 0).any() or len(np.unique(inner)) < len(inner):
         raise ParameterError(f"bins of column {column.name!r} must be two or more bounds in ascending order")
     return np.asarray(codes)
-
-
-def _check_bound_distances(column: Column, bounds: list[float], codes: IntArray) -> None:
-    """Raise `ParameterError` for ascending bounds that fall on one step of a column of numbers."""
-    space: Any = column.space.inner_space
-    if not bounds or not space.is_numeric or space.is_listed:
-        return
-    clipped = np.clip(bounds, space.lower, space.upper)
-    if ((np.diff(clipped) > 0) & (np.diff(codes) == 0)).any():
-        raise ParameterError(
-            f"bins of column {column.name!r} are closer together than its values, which are {space.step:.6g} apart; "
-            "take bounds farther apart, or declare a finer grid in another release"
-        )
-
-
-def _parse_bound(space: Any, bound: Any) -> Any:
-    """Return a bound of bins as an instant if it is text that a space of times reads."""
-    try:
-        return given_instant(space, bound) if isinstance(bound, str) else bound
-    except ValueError:
-        return bound
 
 
 def make_axis(column: Column, bins: int | Sequence[Any] | None, zone: str | None = None) -> Axis:

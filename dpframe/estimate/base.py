@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import combinations, combinations_with_replacement
 from statistics import NormalDist
 from typing import Any
@@ -17,6 +17,7 @@ from dpframe.estimate import moments, sets, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
+from dpframe.estimate.evidence.number_law import NumberLaw, NumberPair
 from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
@@ -66,6 +67,7 @@ class Reading:
         self._use_measured = use_measured
         self._given_tables = tuple(tables)
         self.clipped = clipped
+        self._bucket_is_empty: dict[tuple[str, float], bool] = {}
 
     @property
     def _z(self) -> float:
@@ -122,14 +124,14 @@ class Reading:
 
     def _find_empty_bucket(self, axis: Axis) -> list[int]:
         """Return the code of the `other` bucket that inference added, if its count is within its noise of 0."""
-        name, code = axis.name, self._bucket_codes.get(axis.name)
+        key, code = (axis.name, self.confidence_level), self._bucket_codes.get(axis.name)
         if code is None or axis.grid is not None:
             return []
-        if name not in self._bucket_is_empty:
+        if key not in self._bucket_is_empty:
             counts = self._cells([make_axis(axis.column, None)], False, (), False, "inverse", "table")
             std_error = math.sqrt(max(float(counts.variance[code]), 0.0))
-            self._bucket_is_empty[name] = float(counts.estimate[code]) <= self._z * std_error
-        return [code] if self._bucket_is_empty[name] else []
+            self._bucket_is_empty[key] = float(counts.estimate[code]) <= self._z * std_error
+        return [code] if self._bucket_is_empty[key] else []
 
     @cached_property
     def _bucket_codes(self) -> dict[str, int]:
@@ -147,10 +149,6 @@ class Reading:
                 if bucket is not None and bucket not in count_table.cells:
                     bucket_codes[count_table.column] = space.labels().index(bucket)
         return bucket_codes
-
-    @cached_property
-    def _bucket_is_empty(self) -> dict[str, bool]:
-        return {}
 
     def _axis(self, name: str, bins: int | Sequence[Any] | None) -> Axis:
         """Return the axis of a column, with its times in its zone."""
@@ -236,23 +234,21 @@ class Reading:
         weight = 1.0 if normalize else self._source.weight
         return estimate * weight, variance * weight**2
 
-    def _counts(self, axes: Sequence[Axis]) -> FloatArray:
-        return surrogates.count_classes(axes, self._source.codes([axis.name for axis in axes]))
-
     def _moments(
         self,
         statistic: moments.Statistic,
         columns: Sequence[str],
         target: str,
-        measured_moments: Callable[[float], tuple[Any, Any] | None] = lambda population: None,
+        evidence: NumberLaw | NumberPair | None = None,
         sums: surrogates.Sums | None = None,
     ) -> tuple[FloatArray, FloatArray, str]:
         """Return a smooth statistic of product moments, its covariance and its source: "rows", "tables" or "both".
 
-        ``measured_moments`` maps 0 (the table) or 1 (the population) to the measured statistic and its variance.
-        ``sums`` are sums of the statistic's terms; by default they are computed here.
+        ``evidence`` are the measured levels of the column, or the measured pair of the columns. ``sums`` are sums of
+        the statistic's terms; by default they are computed here.
         """
-        target_sampling, table_moments = self._source.sampling(target), measured_moments(0.0)
+        target_sampling = self._source.sampling(target)
+        table_moments = None if evidence is None else statistic.known(evidence, 0.0)
         # Rows and tables share the sampling of the population: combine them first, then add the sampling variance.
         sampling = target_sampling if table_moments is None else self._source.sampling("table")
         if sums is None:
@@ -271,16 +267,12 @@ class Reading:
         covariance += np.diag(np.where(np.diag(covariance) > 0, 0.0, _MIN_VARIANCE))
         if table_moments is None:
             return values, covariance, "rows"
-        table_values, table_variances = (
-            np.atleast_1d(table_moments[0]),
-            np.maximum(np.atleast_1d(table_moments[1]), _MIN_VARIANCE),
-        )
-        population_moments = measured_moments(1.0) if target == "population" else None
-        population_covariance = np.diag(
-            np.zeros_like(table_variances)
-            if population_moments is None
-            else np.maximum(population_moments[1] - table_variances, 0.0)
-        )
+        table_values = np.atleast_1d(table_moments[0])
+        table_variances = np.maximum(np.atleast_1d(table_moments[1]), _MIN_VARIANCE)
+        population_covariance = np.zeros_like(covariance)
+        population_moments = statistic.known(evidence, 1.0) if target == "population" else None
+        if population_moments is not None:
+            population_covariance += np.diag(np.maximum(np.atleast_1d(population_moments[1]) - table_variances, 0.0))
         if not (np.isfinite(values).all() and np.isfinite(covariance).all()):
             return table_values, np.diag(table_variances) + population_covariance, "tables"
         values, covariance = update(
@@ -288,21 +280,11 @@ class Reading:
         )
         return values, covariance + population_covariance, "both"
 
-    def _moments_with_levels(
-        self, statistic: moments.Statistic, columns: Sequence[str], target: str
-    ) -> tuple[FloatArray, FloatArray, str]:
-        """Return a statistic as `_moments` does, combined with the measured levels of the first column."""
-        law = self._joints.tables.law(columns[0])
-        return self._moments(
-            statistic, columns, target, lambda population: None if law is None else statistic.known(law, population)
-        )
-
     def _statistic(self, statistic: moments.Statistic, columns: Sequence[str], target: str) -> pd.Series[Any]:
         """Return a statistic of a column as a Series, with warnings about clipped values."""
         name, tails = columns[0], self._tails(columns[0])
-        self._warn_of_clipped([name])
-        self._warn_of_others([name])
-        values, covariance, source = self._moments_with_levels(statistic, columns, target)
+        self._warn_of_bounds([name])
+        values, covariance, source = self._moments(statistic, columns, target, self._joints.tables.law(name))
         results = self._results(values, covariance[0])
         if tails is None:
             results = results.clipped(*statistic.bounds)
@@ -342,18 +324,15 @@ class Reading:
         positions = [(i, name) for i, name in enumerate(names) if self.clipped or name not in missing]
         pairs = sorted({(a, b) for (_, a), (_, b) in combinations(positions, 2) if a != b})
         statistics = {(a, b): moments.second_moments(scales[a], scales[b], ddof) for a, b in pairs}
-        terms, columns_of_pairs = (
-            {pair: statistic.terms for pair, statistic in statistics.items()},
-            list(dict.fromkeys(sum(pairs, ()))),
-        )
-        sums = self._sums(terms, columns_of_pairs)
+        terms = {pair: statistic.terms for pair, statistic in statistics.items()}
+        sums = self._sums(terms, list(dict.fromkeys(sum(pairs, ()))))
         for (i, a), (j, b) in combinations_with_replacement(positions, 2):
             if a == b:
                 series = estimate_variance(a)
             else:
-                measured_moments = partial(self._pair_moments, scales[a], scales[b], ddof)
-                moments_of_pair = self._moments(statistics[a, b], [a, b], target, measured_moments, sums[a, b])[:2]
-                series = estimate_pair((a, b), *moments_of_pair).series("pair")
+                pair = self._joints.tables.pair(a, b)
+                values_of_pair, covariance, _ = self._moments(statistics[a, b], [a, b], target, pair, sums[a, b])
+                series = estimate_pair((a, b), values_of_pair, covariance).series("pair")
             values[:, i, j] = values[:, j, i] = series[list(RESULTS)]
         if missing and not self.clipped:
             warn_of_nan(missing)
@@ -361,17 +340,9 @@ class Reading:
         attrs = {"source": "both" if uses_tables else "rows"} | self._tail_attrs(names)
         # Intervals of variances cover rows beyond the bounds; intervals of correlations do not.
         self._warn_of_tails(names, lambda tails: tails.may_matter)
-        self._warn_of_clipped(name for _, name in positions)
-        self._warn_of_others(name for _, name in positions)
+        self._warn_of_bounds(name for _, name in positions)
         self._warn_of_imputed(name for _, name in positions)
         return Results(*values).wide(names, names, attrs | ({NOT_FOUND: missing} if missing else {}))
-
-    def _pair_moments(
-        self, a: moments.Scale, b: moments.Scale, ddof: int, population: float
-    ) -> tuple[FloatArray, FloatArray] | None:
-        """Return measured second moments of a pair of columns and their covariance, or None."""
-        pair = self._joints.tables.pair(a.column.name, b.column.name)
-        return None if pair is None else pair.moments(a.line[1], b.line[1], ddof, population)
 
     def _warn_of_tails(self, names: Iterable[str], matter: Callable[[Tails], bool]) -> None:
         """Warn that moments of columns with inferred bounds are moments of clipped values."""
@@ -384,23 +355,6 @@ class Reading:
                     f"variances and correlations of column {name!r} are of values clipped to the bounds that inference "
                     f"found, and {share_text if tails.share > 0 else tail_text}; declare "
                     f"spaces={{{name!r}: (LOWER, UPPER)}} in the next release where tails matter",
-                    InferenceWarning,
-                )
-
-    def _warn_of_others(self, names: Iterable[str]) -> None:
-        """Warn if inference may have missed values far from the most frequent ones."""
-        for name in names:
-            tails = self._tails(name)
-            if tails is not None and tails.is_faint:
-                warn(
-                    f"one value has most rows of {name!r}, and the counts of inference hardly show where the others "
-                    f"lie; declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release if they lie further out",
-                    InferenceWarning,
-                )
-            if tails is not None and tails.may_be_others:
-                warn(
-                    f"inference took 0 and 1 for all values of {name!r}, and its counts do not tell that there are no "
-                    f"others; declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release if there are",
                     InferenceWarning,
                 )
 
@@ -424,8 +378,8 @@ class Reading:
         shares = (0.0, 0.0) if law is None else piles_at_bounds(law, space)
         return {bound: share for bound, share in zip(("lower", "upper"), shares, strict=True) if share > 0}
 
-    def _warn_of_clipped(self, names: Iterable[str]) -> None:
-        """Warn if many rows lie at a declared bound."""
+    def _warn_of_bounds(self, names: Iterable[str]) -> None:
+        """Warn if many rows lie at a declared bound, or if inference may have missed values far from the others."""
         for name in names:
             for bound, share in self.clipped_at(name).items():
                 start, step = line_of(self._source.column(name).space)
@@ -436,6 +390,19 @@ class Reading:
                     f"about {percent:g} % of the rows of {name!r} seem to lie at its declared {bound} bound, "
                     f"{end:g}: if the table goes further, its mean, sum, std and correlations are of clipped values; "
                     f"{verb} the bound in a new release (df.dp.check counts for the curator what is outside)",
+                    InferenceWarning,
+                )
+            tails = self._tails(name)
+            if tails is not None and tails.is_faint:
+                warn(
+                    f"one value has most rows of {name!r}, and the counts of inference hardly show where the others "
+                    f"lie; declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release if they lie further out",
+                    InferenceWarning,
+                )
+            if tails is not None and tails.may_be_others:
+                warn(
+                    f"inference took 0 and 1 for all values of {name!r}, and its counts do not tell that there are no "
+                    f"others; declare spaces={{{name!r}: (LOWER, UPPER)}} in the next release if there are",
                     InferenceWarning,
                 )
 

@@ -133,7 +133,7 @@ class ItemCondition:
 
     def surrogates(self, codes: npt.NDArray[Any]) -> FloatArray:
         """Return the surrogate of the indicator at released sets; its mean for null is 0."""
-        ((bits, null, _),) = self.sets.bits([{self.column.name: codes}])
+        bits, null = self.sets.unpack(codes)
         item_counts = bits[:, list(self.places)].sum(axis=1, dtype=np.int64)
         return np.where(null, self.levels.at_null, self.levels.values.take(item_counts))
 

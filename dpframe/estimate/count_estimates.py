@@ -81,7 +81,7 @@ class CountEstimates(VectorEstimates):
         answer = self._cells(axes, normalize, (), dropna, method, target)
         # Fits include the counts of inference, so that attrs report them as measured.
         attrs = answer.said | ({"measured": self._evidence.counted(axes[0]) is not None} if fits else {})
-        results, index = self._select_cells(answer, axes, dropna)
+        results, (index,) = self._select_cells(answer, axes, dropna)
         tails, rows, space = self._tails(column), self._all_rows, axes[0].column.space
         if answer.intervals is not None and axes[0].grid is not None and isinstance(bins, Iterable):
             results = self._widen_at_bounds(results, axes[0].grid, 1 / max(rows, 1.0) if normalize else 1.0)
@@ -147,8 +147,10 @@ class CountEstimates(VectorEstimates):
             raise ParameterError("given names every column of the joint; leave one free")
         positions = tuple(columns.index(name) for name in given_columns)
         answer = self._cells(axes, normalize or bool(given_columns), positions, dropna, method, target)
-        results, index = self._select_cells(answer, axes, dropna)
-        return self._clip_to_possible(results, answer, normalize or bool(given_columns)).frame(index, answer.said)
+        results, labels = self._select_cells(answer, axes, dropna)
+        index = labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels)
+        results = self._clip_to_possible(results.each(np.ravel), answer, normalize or bool(given_columns))
+        return results.frame(index, answer.said)
 
     def _clip_to_possible(self, results: Results, answer: Answer, normalize: bool) -> Results:
         """Clip shares and fitted counts to possible values; return unbiased counts unchanged."""
@@ -156,12 +158,11 @@ class CountEstimates(VectorEstimates):
             return results.clipped(0.0, 1.0)
         return results if answer.method == "inverse" else results.from_none().within(most=self._all_rows)
 
-    def _select_cells(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> tuple[Results, pd.Index[Any]]:
-        """Return the results of the cells to show, flattened, and their index."""
-        cells_of_axes = self._cells_to_show(axes, dropna)
-        labels = [axis.labels[cells] for axis, cells in zip(axes, cells_of_axes, strict=True)]
-        index = labels[0] if len(axes) == 1 else pd.MultiIndex.from_product(labels)
-        return answer.results(self._z)[np.ix_(*cells_of_axes)].each(np.ravel), index
+    def _select_cells(self, answer: Answer, axes: Sequence[Axis], dropna: bool) -> tuple[Results, list[pd.Index[Any]]]:
+        """Return the results of the cells to show, and the labels of each axis."""
+        shown_cells = self._cells_to_show(axes, dropna)
+        labels = [axis.labels[cells] for axis, cells in zip(axes, shown_cells, strict=True)]
+        return answer.results(self._z)[np.ix_(*shown_cells)], labels
 
     @nan_if_not_found
     def count(
@@ -307,52 +308,36 @@ class CountEstimates(VectorEstimates):
         if margins and chosen_method != "inverse":
             raise ParameterError("margins are given with method='inverse' only")
         answer = self._cells(axes, bool(normalize), given_axes[normalize], dropna, chosen_method, target)
-        cells_of_axes = self._cells_to_show(axes, dropna)
-        shown_cells = np.ix_(*cells_of_axes)
+        results, (rows, cols) = self._select_cells(answer, axes, dropna)
         max_count = 1.0 if normalize else self._all_rows
-        says_nothing = bool((answer.variance[shown_cells] > max_count**2).any())
-        if method is None and chosen_method == "inverse" and not margins and says_nothing:
+        if method is None and chosen_method == "inverse" and not margins and (results.std_error > max_count).any():
             answer = self._cells(axes, bool(normalize), given_axes[normalize], dropna, "auto", target)
-        rows, cols = (axis.labels[cells] for axis, cells in zip(axes, cells_of_axes, strict=True))
-        results = self._clip_to_possible(answer.results(self._z)[shown_cells], answer, bool(normalize))
+            results, _ = self._select_cells(answer, axes, dropna)
+        results = self._clip_to_possible(results, answer, bool(normalize))
         if margins:
             # Plain labels: an index of intervals has no place for "All".
             rows, cols = (pd.Index([*index, "All"], name=index.name) for index in (rows, cols))
-            cells, totals = (
-                (answer.estimate[shown_cells], answer.variance[shown_cells]),
-                self._estimate_totals(answer, axes, dropna, target),
-            )
-            results = self._results(
-                *(
-                    np.block([[inner, total[0][:, None]], [total[1][None, :], total[2][None, :]]])
-                    for inner, total in zip(cells, zip(*totals, strict=True), strict=True)
-                )
-            )
+            results = self._append_totals(answer, axes, dropna, target)
         return results.wide(rows, cols, {"method": answer.method, "source": answer.source})
 
-    def _estimate_totals(
-        self, answer: Answer, axes: Sequence[Axis], dropna: bool, target: str
-    ) -> list[tuple[FloatArray, FloatArray]]:
-        """Return row, column and grand totals with their variances.
+    def _append_totals(self, answer: Answer, axes: Sequence[Axis], dropna: bool, target: str) -> Results:
+        """Return the cells to show with the totals of rows and columns.
 
         Totals from tables are sums of cells, whose noise is independent. Totals from rows have surrogates of their own,
         because the cells of one row have correlated noise.
         """
-        cells_of_axes = self._cells_to_show(axes, dropna)
-        if answer.source != "rows":
-            shown_cells = np.ix_(*cells_of_axes)
-            cells = answer.estimate[shown_cells], answer.variance[shown_cells]
-            first, second, grand = (
-                [np.atleast_1d(v.sum(axis=summed_axes)) for v in cells] for summed_axes in (1, 0, (0, 1))
+        shown_cells = self._cells_to_show(axes, dropna)
+        cells = np.stack([answer.estimate, answer.variance])[:, shown_cells[0]][:, :, shown_cells[1]]
+        row_totals, col_totals, grand = (cells.sum(axis=summed, keepdims=True) for summed in (2, 1, (1, 2)))
+        if answer.source == "rows":
+            counts = surrogates.count_classes(axes, self._source.codes([axis.name for axis in axes]))
+            sampling = self._source.sampling(target)
+            row_totals, col_totals, grand = (
+                np.stack(self._weighted(*surrogates.margin_cells(counts, axes, kept, dropna, sampling), False))
+                for kept in ((0,), (1,), ())
             )
-            return [(first[0], first[1]), (second[0], second[1]), (grand[0], grand[1])]
-        counts, totals = self._counts(axes), []
-        for keep in ((0,), (1,), ()):
-            cells_of_axis = cells_of_axes[keep[0]] if keep else slice(None)
-            cells = surrogates.margin_cells(counts, axes, keep, dropna, self._source.sampling(target))
-            estimate, variance = self._weighted(*cells, False)
-            totals.append((estimate.ravel()[cells_of_axis], variance.ravel()[cells_of_axis]))
-        return totals
+            row_totals, col_totals = row_totals[:, shown_cells[0]], col_totals[:, :, shown_cells[1]]
+        return self._results(*np.block([[cells, row_totals], [col_totals, grand]]))
 
     @nan_if_not_found
     def support(
@@ -433,8 +418,11 @@ class CountEstimates(VectorEstimates):
                 raise ParameterError("by goes with shares only; leave normalize out")
             group = self._axis(by, bins)
             (part,), batches = self._cells_to_show([group], True), self._source.codes([column, by])
-            class_sums = self._count_sets(set_column, places, how, batches, group).sums
-            shares, variances = sets.shares_of(class_sums.by([group]), sampling)
+            if places is None:
+                counted = set_column.count_items(batches, group)
+            else:
+                counted = set_column.count_level(set_column.channel.holds_all(len(places)), places, batches, group)
+            shares, variances = counted.sums.by([group]).shares(sampling)
             return self._results(shares.T, variances.T)[:, part].clipped(0.0, 1.0).wide(index, group.labels[part])
         if places is None or len(places) == 1:
             estimate, variance, source = self._supports(column, normalize, target)
@@ -442,34 +430,20 @@ class CountEstimates(VectorEstimates):
                 estimate, variance = estimate[list(places)], variance[list(places)]
         elif len(places) == 2 and self._items(column) is not None:
             pair_shares, errors = self._estimate_pairs(set_column, places)
-            share, variance = pair_shares[0, 1], errors[0, 1]
+            share, variance = pair_shares[:1, 1], errors[:1, 1]
             if how == "any":
                 # Errors of the pair and of its items are correlated: the sum of variances bounds the variance of "any".
-                share = min(
-                    max(pair_shares[0, 0] + pair_shares[1, 1] - share, pair_shares[0, 0], pair_shares[1, 1]), 1.0
-                )
-                variance += errors[0, 0] + errors[1, 1]
-            estimate, variance = self._scale_to_present(
-                column, np.array([share]), np.array([variance]), normalize, target
-            )
+                supports = np.diag(pair_shares)
+                share = np.minimum(np.maximum(supports.sum() - share, supports.max()), 1.0)
+                variance = variance + np.trace(errors)
+            estimate, variance = self._scale_to_present(column, share, variance, normalize, target)
             source, lower_bound = "both", 0.0
         else:
-            class_counts = self._count_sets(set_column, places, how, self._source.codes([column]), None)
-            estimate, variance = self._weighted(*_first_class(class_counts.share(normalize, sampling)), normalize)
+            levels = ItemCondition(set_column, tuple(places), how).levels
+            counted = set_column.count_level(levels, places, self._source.codes([column]))
+            estimate, variance = np.array(self._weighted(*counted.share(normalize, sampling), normalize))[:, 0]
         results = self._results(estimate, variance).within(lower_bound)
         return (results.clipped(0.0, 1.0) if normalize else results).frame(index, {"source": source})
-
-    @staticmethod
-    def _count_sets(
-        set_column: sets.SetColumn,
-        places: Sequence[int] | None,
-        how: str,
-        batches: surrogates.Batches,
-        group: Axis | None,
-    ) -> sets.Counted:
-        if places is None:
-            return set_column.count_items(batches, group)
-        return set_column.count_level(ItemCondition(set_column, tuple(places), how).levels, places, batches, group)
 
     def _supports(
         self, column: str, normalize: bool = True, target: str = "table"
@@ -478,13 +452,12 @@ class CountEstimates(VectorEstimates):
         set_column, item_table = sets.SetColumn.of(self._source.column(column)), self._items(column)
         # Tables have all rows: `ItemTable.beside` adds the sampling variance of a population once.
         sampling = self._source.sampling(target if item_table is None else "table")
-        shares = _first_class(set_column.count_items(self._source.codes([column])).share(normalize, sampling))
-        estimate, variance = self._weighted(*shares, normalize)
+        counted = set_column.count_items(self._source.codes([column]))
+        estimate, variance = np.array(self._weighted(*counted.share(normalize, sampling), normalize))[:, 0]
         if item_table is None:
             return estimate, variance, "rows"
-        return *item_table.beside(
-            estimate, variance, normalize, target == "population", self._count_present(column)
-        ), "both"
+        present = self._count_present(column)
+        return *item_table.beside(estimate, variance, normalize, target == "population", present), "both"
 
     @nan_if_not_found
     def cooccurrence(
@@ -543,42 +516,32 @@ class CountEstimates(VectorEstimates):
     def _estimate_pairs(self, set_column: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Return shares of pairs of items and variances, with the supports of items on the diagonal.
 
-        The prior's standard deviation is fitted to all pairs, so that all pairs are estimated together.
+        Pairs from rows are pooled with measured pairs, and shrunk to the pairs that supports and sizes imply. The
+        deviations of all pairs determine how far they are shrunk, so that the pairs of other items are estimated, too.
         """
-        items, block = len(set_column.labels), np.ix_(places, places)
-        if items > sets.MOST_PAIRED:
-            return self._fit_pairs(set_column, places)
-        estimate, variance = self._fit_pairs(set_column, range(items))
-        return estimate[block], variance[block]
-
-    def _fit_pairs(self, set_column: sets.SetColumn, places: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-        """Pool pairs from rows with measured pairs, and shrink them to the pairs that supports and sizes imply."""
-        column = set_column.column.name
+        column, items = set_column.column.name, set_column.space.count
+        fitted = np.array(places) if items > sets.MOST_PAIRED else np.arange(items)
         sizes, pair_table = self._measured_sizes(column), self._joints.tables.of_kind("item_pairs", column)
-        pair_counts = set_column.count_pairs(places, self._source.codes([column]))
+        pair_counts = set_column.count_pairs(fitted.tolist(), self._source.codes([column]))
         row_shares, row_variances = self._weighted(*pair_counts.share(True, self._source.sampling("table")), True)
         all_supports, all_variances, _ = self._supports(column)
-        supports, variances = all_supports[list(places)], all_variances[list(places)]
-        first, second = np.triu_indices(len(places), 1)
+        supports, variances = all_supports[fitted], all_variances[fitted]
+        first, second = np.triu_indices(len(fitted), 1)
         shares, errors = row_shares[first, second], row_variances[first, second]
         if pair_table is not None and sizes is not None:
-            items, n = np.array(places), self._count_present(column)
-            table, pairs = sizes.uncut(pair_table, 2), (items[first], items[second])
-            shares, errors = pool_pairs(table, pairs, set_column.space.count, (shares, errors), n)
-        chance, prior_sd = (
-            (np.outer(supports, supports), sets.PRIOR) if sizes is None else sizes.chance(all_supports, places)
-        )
-        fitted_pairs = likely_pairs(
-            shares,
-            errors,
-            (supports[first], variances[first]),
-            (supports[second], variances[second]),
-            chance[first, second],
-            prior_sd,
-        )
+            table, pairs = sizes.uncut(pair_table, 2), (fitted[first], fitted[second])
+            shares, errors = pool_pairs(table, pairs, items, (shares, errors), self._count_present(column))
+        chance, prior_sd = np.outer(supports, supports), sets.PRIOR
+        if sizes is not None:
+            chance, prior_sd = sizes.chance(all_supports, fitted.tolist())
+        supports_of_pairs = ((supports[part], variances[part]) for part in (first, second))
+        fitted_pairs = likely_pairs(shares, errors, *supports_of_pairs, chance[first, second], prior_sd)
         estimate, variance = np.diag(supports), np.diag(variances)
         for a, b in ((first, second), (second, first)):
             estimate[a, b], variance[a, b] = fitted_pairs
+        if items <= sets.MOST_PAIRED:
+            block = np.ix_(places, places)
+            return estimate[block], variance[block]
         return estimate, variance
 
     def _scale_to_present(
@@ -660,8 +623,3 @@ class CountEstimates(VectorEstimates):
             answer = self._cells([axis], True, (), False, "inverse", target)
             rate, variance, source = answer.estimate[-1:], answer.variance[-1:], answer.source
         return self._results(rate, variance).clipped(0.0, 1.0).series(column, {"source": source})
-
-
-def _first_class(parts: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return the estimates and variances of the only class, without the axis of classes."""
-    return parts[0][0], parts[1][0]

@@ -19,6 +19,7 @@ from dpframe.estimate.not_found import NOT_FOUND, asked_by_another, warn_of_nan
 from dpframe.estimate.plot import draw
 from dpframe.estimate.posterior import DRAWS
 from dpframe.estimate.results import RESULTS, Results
+from dpframe.estimate.surrogates import Codes
 from dpframe.estimate.synthetic import LOUD, Synthesizer, check_rows, make_generator
 from dpframe.estimate.synthetic_copies import SyntheticCopies
 from dpframe.plan.threads import methods_in_one_thread
@@ -356,9 +357,9 @@ class Estimates(CountEstimates, FunctionEstimates):
         _warn_of_one_table()
         drawing = self._synthesizer_with_warnings()
         if fresh is not None:
-            return self._source.drawn(drawing.fresh(fresh, generator), fresh, drawing.text, drawing.not_found)
+            return self._source.drawn(drawing.draw(fresh, generator), fresh, drawing.text, drawing.not_found)
         names = [name for name in self.plan.names if name not in self._source.missing]
-        parts = [drawing.given(codes, generator) for codes in self._source.codes(names)]
+        parts = [drawing.draw(_rows_of(codes), generator, codes) for codes in self._source.codes(names)]
         codes = {name: np.concatenate([part[name] for part in parts]) for name in names}
         return self._source.drawn(codes, None, drawing.text, drawing.not_found)
 
@@ -425,10 +426,10 @@ class Estimates(CountEstimates, FunctionEstimates):
         supports = {name: self._set_sampler_inputs(name) for name in set_columns}
         return Synthesizer(self._source, self._joints.models, supports, self._joints.law, self._find_empty_bucket)
 
-    def _set_sampler_inputs(self, column: str) -> sets.Held:
+    def _set_sampler_inputs(self, column: str) -> sets.ItemLaw:
         """Return the distribution of a set column's items in rows, with measured sizes if there are some."""
         supports, sizes = np.clip(self._supports(column)[0], 0.0, 1.0), self._measured_sizes(column)
-        return sets.Held(supports) if sizes is None else sizes.held(supports)
+        return sets.ItemLaw(supports) if sizes is None else sizes.item_law(supports)
 
 
 _has_warned_of_one_table = False
@@ -452,9 +453,13 @@ def synthetic_batches(estimates: Estimates, n_rows: int | None, random_state: An
     drawing = estimates._synthesizer_with_warnings()
     if fresh is None:
         yield from source.drawn_batches(
-            lambda codes: drawing.given(codes, generator), drawing.text, most, drawing.not_found
+            lambda codes: drawing.draw(_rows_of(codes), generator, codes), drawing.text, most, drawing.not_found
         )
         return
     for start in range(0, fresh, most):
         rows = min(most, fresh - start)
-        yield source.drawn(drawing.fresh(rows, generator), rows, drawing.text, drawing.not_found)
+        yield source.drawn(drawing.draw(rows, generator), rows, drawing.text, drawing.not_found)
+
+
+def _rows_of(codes: Codes) -> int:
+    return len(next(iter(codes.values())))

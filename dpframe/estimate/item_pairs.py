@@ -26,23 +26,19 @@ from dpframe.plan.threads import remember
 from dpframe.spaces.arrays import FloatArray
 
 FAR = 0.2
-"""Prior share of pairs that deviate from independence by about their expected share, as bread and butter (tuned; effect
-below).
+"""Prior share of pairs that deviate from independence by about their expected share, as bread and butter (tuned; half
+and twice it change pairs of made baskets and of a grocer's by up to 0.4 standard errors).
 
 With half of it nine tenths of the 95 % intervals of a grocer's frequent pairs cover the true share.
 """
 
-APART = 0.2
-"""Prior standard deviation of ρ if set sizes were measured; ρ is 0.25 for a grocer's 20 most frequent items (tuned;
-halving and doubling change widths on a census by less than 1 %)."""
-
 RARE = 0.75
 """Power of the expected share to which deviations are proportional: rare pairs deviate by larger factors (tuned;
-halving and doubling change widths on a census by less than 1 %)."""
+half and twice it change pairs of made baskets and of a grocer's by up to 0.8 and 0.5 standard errors)."""
 
 BEYOND = 1.41
 """Half-width around the observed share that an interval must cover, in standard errors, for 92 % coverage of each pair
-(tuned; effect below).
+(tuned; half and twice it change widths of pairs of made baskets by up to −50 and 100 %).
 
 On nine kinds of baskets 95 % or more of the intervals cover, in every class of pairs by distance from independence.
 Without it 79 and 74 % do for measured pairs more than five times as frequent as independent ones, and 60 % for others.
@@ -66,8 +62,8 @@ def pool_pairs(
 ) -> tuple[FloatArray, FloatArray]:
     """Return shares and variances of pairs: the measured table's and the rows', weighted by inverse variance.
 
-    ``places`` are the two items of each pair among all ``items``; ``rows`` are shares by rows and their variances; ``n``
-    is the number of rows.
+    ``places`` are the two items of each pair, of all ``items``. ``rows`` are shares by rows and their variances, and
+    ``n`` is the number of rows.
     """
     low, high = np.minimum(*places), np.maximum(*places)
     at = low * items - low * (low + 1) // 2 + high - low - 1
@@ -83,22 +79,19 @@ def likely_pairs(
     spread: FloatArray,
     first: tuple[FloatArray, FloatArray],
     second: tuple[FloatArray, FloatArray],
-    chance: FloatArray | None = None,
+    chance: FloatArray,
     alike: float = PRIOR,
 ) -> tuple[FloatArray, FloatArray]:
     """Return shares of pairs, shrunk from unbiased shares to independence, with their variances.
 
-    Fits are cached by their inputs.
-
     ``seen`` and ``spread``: unbiased shares of sets with both items, and their variances; ``first`` and ``second``:
-    supports of either item, and their variances; ``chance``: expected shares, by default products of supports;
-    ``alike``: prior standard deviation of f about 1.
+    supports of either item, and their variances; ``chance``: expected shares; ``alike``: prior standard deviation of f
+    about 1.
     """
-    inputs = (seen, spread, *first, *second, *(() if chance is None else (chance,)))
     # Several statistics of one column need the same fit: it is cached by the content of its inputs.
     digest = hashlib.sha256(repr((seen.shape, alike)).encode())
-    for values in inputs:
-        digest.update(np.ascontiguousarray(values).tobytes())
+    for values in (seen, spread, *first, *second, chance):
+        digest.update(values.tobytes())
     key = digest.digest()
     cached_fit = _fits_by_digest.get(key)
     if cached_fit is not None:
@@ -107,15 +100,15 @@ def likely_pairs(
     is_known = np.isfinite(spread)
     precision = np.where(is_known, 1 / np.maximum(spread, _MIN_VARIANCE), 0.0)
     values = np.where(is_known, seen, 0.0)
-    product = s * t if chance is None else chance
 
     def max_shares(errors: float) -> FloatArray:
         return np.minimum(s + errors * np.sqrt(v), t + errors * np.sqrt(w))
 
     # One factor for all pairs; its prior mean is 1.
-    weight = float(precision @ product**2) + alike**-2
-    factor = max((float(precision @ (values * product)) + alike**-2) / weight, 0.0)
-    expected = np.minimum(factor * product, max_shares(1))
+    factor_precision = 1 / max(alike**2, _MIN_VARIANCE)
+    weight = float(precision @ chance**2) + factor_precision
+    factor = max((float(precision @ (values * chance)) + factor_precision) / weight, 0.0)
+    expected = np.minimum(factor * chance, max_shares(1))
     support_variance = factor**2 * (t**2 * v + s**2 * w + v * w)
     # Supports below their noise may be as large as their errors: so may the share of their pair.
     level = np.sqrt(expected**2 + support_variance)
@@ -125,14 +118,14 @@ def likely_pairs(
         np.where(is_known, seen - expected, np.nan),
         spread,
         scales,
-        PRIOR if chance is None else APART,
+        PRIOR,
         FAR,
         np.maximum(max_shares(1) - expected, 0.0) / 2,
     )
     residuals = np.where(is_known, values - expected, 0.0)
     gain = np.divide(shifts, residuals, out=np.zeros_like(shifts), where=residuals != 0)
     estimate = np.clip(expected + shifts, 0.0, max_shares(1))
-    variance = shift_variances + (1 - gain) ** 2 * (product**2 / weight + support_variance)
+    variance = shift_variances + (1 - gain) ** 2 * (chance**2 / weight + support_variance)
     upper_limits = np.maximum(max_shares(ONE_SIDED_QUANTILE), estimate)
     # An observation noisier than the largest possible share carries no information.
     half_widths = np.where(is_known & (spread < upper_limits**2), BEYOND * np.sqrt(spread), np.inf)

@@ -77,15 +77,21 @@ class GroupBlock:
 
     def sums(self, counts: FloatArray, what: str, given: Collection[int], dropna: bool) -> FloatArray:
         """Return the sums in closed form, summed-out axes kept with one cell."""
-        n, law = counts.sum(axis=self.positions, keepdims=True), self._tuple_shares(counts.ndim, self.positions, False)
+        n, law = counts.sum(axis=self.positions, keepdims=True), self._law(counts.ndim)
         if what == "cell":
             return self.noise.sums(counts, law, n)
         if what == "cell²":
             return self.noise.squares(counts, counts, law, n)
-        if not set(given) & set(self.positions) and not (dropna and any(axis.has_null for axis in self.axes)):
+        free = tuple(at for at in self.positions if at not in given)
+        if len(free) == len(self.positions) and not (dropna and any(axis.has_null for axis in self.axes)):
             # The base is all rows. Its surrogate is exactly 1, which the difference below would only approximate.
             return self.sums(counts, "cell", given, dropna) if what == "cell·base" else n
-        base_counts, base = self._count_bases(counts, given, dropna)
+        in_base = [
+            axis.not_null if dropna and at in free else np.ones(axis.cells)
+            for axis, at in zip(self.axes, self.positions, strict=True)
+        ]
+        mask = self._outer_product(in_base, counts.ndim)
+        base_counts, base = ((values * mask).sum(axis=free, keepdims=True) for values in (counts, law))
         if what == "base":
             return self.noise.sums(base_counts, base, n)
         if what == "base²":
@@ -93,38 +99,23 @@ class GroupBlock:
         # Without nulls, null cells lie in no base; they are not shown.
         return self.noise.products(counts, (counts, base_counts), (law, base), n)
 
-    def _tuple_shares(self, dimensions: int, positions: Collection[int], present: bool) -> FloatArray:
-        """Return the share of all tuples in cells of some axes; ``present`` sets nulls to 0."""
-        shares = [
-            axis.law * axis.not_null if present else axis.law
-            for axis, at in zip(self.axes, self.positions, strict=True)
-            if at in positions
-        ]
-        return _outer_product(shares, [at for at in self.positions if at in positions], dimensions)
+    def _outer_product(self, vectors: Sequence[FloatArray], dimensions: int) -> FloatArray:
+        """Return the product of a vector along each axis, in an array of the joint's dimensions."""
+        shapes = [[-1 if i == at else 1 for i in range(dimensions)] for at in self.positions]
+        return reduce(np.multiply, (vector.reshape(shape) for vector, shape in zip(vectors, shapes, strict=True)))
 
-    def _not_null_mask(self, dimensions: int, given_axes: Collection[int], dropna: bool) -> FloatArray:
-        free_masks = [(a.not_null, at) for a, at in zip(self.axes, self.positions, strict=True) if at not in given_axes]
-        if not dropna:
-            return np.ones([1] * dimensions)
-        return _outer_product([mask for mask, _ in free_masks], [at for _, at in free_masks], dimensions)
-
-    def _count_bases(
-        self, counts: FloatArray, given_axes: Collection[int], dropna: bool
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the counts of every base, and its share of all tuples."""
-        free_axes = tuple(at for at in self.positions if at not in given_axes)
-        base_counts = (counts * self._not_null_mask(counts.ndim, given_axes, dropna)).sum(axis=free_axes, keepdims=True)
-        given_shares = self._tuple_shares(counts.ndim, [at for at in self.positions if at in given_axes], False)
-        return base_counts, given_shares * self._tuple_shares(counts.ndim, free_axes, dropna).sum()
+    def _law(self, dimensions: int) -> FloatArray:
+        """Return the share of all tuples in each cell."""
+        return self._outer_product([axis.law for axis in self.axes], dimensions)
 
     def spread(self, shares: FloatArray) -> FloatArray:
         """Keep the share s of all cells, and spread the rest evenly over all tuples."""
-        law = self._tuple_shares(shares.ndim, self.positions, False)
+        law = self._law(shares.ndim)
         return self.noise.spread(shares, shares.sum(axis=self.positions, keepdims=True), law)
 
     def adjoint(self, values: FloatArray) -> FloatArray:
         """Keep the share s of all values, and add the rest of their mean."""
-        mean = (self._tuple_shares(values.ndim, self.positions, False) * values).sum(axis=self.positions, keepdims=True)
+        mean = (self._law(values.ndim) * values).sum(axis=self.positions, keepdims=True)
         return self.noise.spread(values, mean, 1.0)
 
     def randomise(self, rows: Counts, generator: np.random.Generator) -> Counts:
@@ -137,14 +128,6 @@ class GroupBlock:
         )
         ends = range(lost_rows.ndim, lost_rows.ndim + law.ndim)
         return np.asarray(kept_rows + np.moveaxis(noise_rows, list(ends), self.positions))
-
-
-def _outer_product(vectors: Sequence[FloatArray], positions: Sequence[int], dimensions: int) -> FloatArray:
-    arrays = [
-        np.reshape(v, [-1 if i == at else 1 for i in range(dimensions)])
-        for v, at in zip(vectors, positions, strict=True)
-    ]
-    return reduce(np.multiply, arrays, np.ones([1] * dimensions))
 
 
 Block = AxisBlock | GroupBlock

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from dpframe.errors import ParameterError
 from dpframe.estimate.beyond_bounds import Tails
-from dpframe.estimate.evidence.law import Known
-from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends
 from dpframe.estimate.surrogates import CodeFunction, Term
 from dpframe.plan.columns import Column
@@ -96,7 +94,8 @@ class Statistic:
     """Smooth functions of the means of terms and the number of rows; ``scales`` and ``shift`` give their own units.
 
     ``kind`` is the result's kind for columns of times: an instant, a duration, or a number. ``known`` is the statistic
-    from the column's measured levels, for the table (0) or the population (1). ``beyond`` is the excess from tails.
+    and its variance from the column's measured levels, or from the measured pair of two columns, for the table (0) or
+    the population (1). ``beyond`` is the excess from tails.
     """
 
     terms: Sequence[Term]
@@ -104,7 +103,7 @@ class Statistic:
     scales: tuple[float, ...] = (1.0,)
     shift: float = 0.0
     kind: str = "number"
-    known: Callable[[NumberLaw, float], Known | None] = lambda law, population: None
+    known: Callable[[Any, float], tuple[Any, Any] | None] = lambda evidence, population: None
     beyond: Callable[[Tails], Ends] = lambda tails: ((0.0, 0.0), (0.0, 0.0))
     bounds: tuple[float, float] = (-math.inf, math.inf)
 
@@ -161,7 +160,12 @@ def second_moments(x: Scale, y: Scale, ddof: int) -> Statistic:
         factor = (n * m[3]) / (n * m[3] - ddof)
         return [factor * (xy - mx * my), factor * (xx - mx**2), factor * (yy - my**2)]
 
-    return Statistic([x.term(p, (y, q)) for p, q in powers], function, (x.width * y.width, x.width**2, y.width**2))
+    return Statistic(
+        [x.term(p, (y, q)) for p, q in powers],
+        function,
+        (x.width * y.width, x.width**2, y.width**2),
+        known=lambda pair, population: pair.moments(x.line[1], y.line[1], ddof, population),
+    )
 
 
 @one_thread

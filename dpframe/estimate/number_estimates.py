@@ -303,7 +303,9 @@ class NumberEstimates(VectorEstimates):
         """Return the mean of all rows, its variance, and the standard deviation of the rows."""
         (start, step), (mean, squares) = scale.line, self._joints.law(scale.column.name).moments
         width, ends = step * math.sqrt(max(squares, 0.0)), _ends(scale.column.space)
-        values, covariance, _ = self._moments_with_levels(moments.mean(scale, None), [scale.column.name], "table")
+        values, covariance, _ = self._moments(
+            moments.mean(scale, None), [scale.column.name], "table", self._joints.tables.law(scale.column.name)
+        )
         centre, variance = float(values[0]), float(covariance[0, 0])
         if not math.isfinite(centre + variance):
             centre, variance = start + step * mean, scale.width**2
@@ -312,8 +314,7 @@ class NumberEstimates(VectorEstimates):
 
     def _present_groups(self, column: str, results: Results, attrs: Mapping[str, Any], index: pd.Index) -> pd.DataFrame:
         """Return group means as a table, widened by rows beyond inferred bounds, with warnings."""
-        self._warn_of_clipped([column])
-        self._warn_of_others([column])
+        self._warn_of_bounds([column])
         tails = self._tails(column)
         if attrs["source"] != "rows" or np.isfinite(results.std_error).all():
             results = results.clipped(*_ends(self._source.column(column).space))

@@ -77,6 +77,17 @@ def pieces(batches: Batches, size: int = CHUNK) -> Iterator[Codes]:
             yield {name: column[start : start + size] for name, column in codes.items()}
 
 
+def pieces_by_class(batches: Batches, column: str, group: Axis | None) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """Yield pieces of a column's released codes with their released class of a grouping column, 0 without one."""
+    for codes in pieces(batches, UNPACKED):
+        if group is None:
+            yield 0, codes[column]
+            continue
+        classes = group.classify(codes[group.name])
+        for class_code in np.unique(classes).tolist():
+            yield class_code, codes[column][classes == class_code]
+
+
 def count_classes(axes: Sequence[Axis], batches: Batches) -> FloatArray:
     """Count the released codes of all axes jointly, in one pass."""
     check_cells([axis.classes for axis in axes])
@@ -137,6 +148,12 @@ class RatioSums:
             residual = self.value_squares - 2 * r * self.crossed + r**2 * self.present_squares
             squares_of_values = self.square - 2 * r * self.value + r**2 * self.present
             return r, residual - own_squares(squares_of_values, 0.0, sampling)
+
+    def shares(self, sampling: float) -> tuple[FloatArray, FloatArray]:
+        """Return r and its variance; it is infinite if too few rows give a variance of 0 or a negative one."""
+        r, residual = self.ratio(sampling)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return r, np.where(residual > 0, residual / self.present**2, np.inf)
 
 
 def joint_cells(
@@ -207,12 +224,6 @@ class Sums:
     first: FloatArray
     second: FloatArray
     of_products: FloatArray
-
-    def covariance(self, sampling: float) -> FloatArray:
-        """Return the covariance of the means of the terms, shape (t, t)."""
-        n = max(self.n, 1)
-        squares_of_values = own_squares(self.of_products, np.outer(self.first, self.first) / n, sampling)
-        return np.asarray((self.second - squares_of_values) / n**2)
 
 
 class Surrogates:
@@ -309,7 +320,9 @@ def product_sums(
             second += weighted @ values.T
             # The matrix is symmetric, and surrogates of products are slow: fill the upper triangle only.
             for i, j in combinations_with_replacement(range(len(terms)), 2):
-                of_products[i, j] += float(surrogates.of(_multiply_terms(terms[i], terms[j]), codes, factors) @ repeats)
+                a, b = terms[i], terms[j]
+                product = {name: (*a.get(name, ()), *b.get(name, ())) for name in {**a, **b}}
+                of_products[i, j] += float(surrogates.of(product, codes, factors) @ repeats)
     return {
         key: Sums(n, first, second, np.triu(upper) + np.triu(upper, 1).T)
         for key, (first, second, upper) in sums.items()
@@ -330,11 +343,6 @@ def _iterate_weighted(columns: Mapping[str, Column], batches: Batches) -> Iterat
     yield from ((part, counts[part[name]].astype(np.float64)) for part in pieces([{name: occurring}]))
 
 
-def _multiply_terms(a: Term, b: Term) -> Term:
-    """Return the term of the product of two terms."""
-    return {name: (*a.get(name, ()), *b.get(name, ())) for name in {**a, **b}}
-
-
 def delta_method(
     sums: Sums, statistics: Callable[[npt.NDArray[Any], float], Sequence[Any]], sampling: float, weight: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
@@ -343,7 +351,10 @@ def delta_method(
     ``statistics(means, n)`` must take complex numbers: gradients are complex steps, exact to rounding. ``weight`` is
     the number of rows of the table for each released row; n is the number of rows of the table.
     """
-    means, n, step = sums.first / max(sums.n, 1), sums.n * weight, 1e-100
+    released, n, step = max(sums.n, 1), sums.n * weight, 1e-100
+    means = sums.first / released
+    squares_of_values = own_squares(sums.of_products, np.outer(sums.first, sums.first) / released, sampling)
+    covariance = (sums.second - squares_of_values) / released**2
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.real(np.array(statistics(means, n)))
         gradient = np.empty((len(values), len(means)))
@@ -351,7 +362,7 @@ def delta_method(
             shifted_means = means.astype(np.complex128)
             shifted_means[k] += 1j * step
             gradient[:, k] = np.imag(np.array(statistics(shifted_means, n))) / step
-        return values, gradient @ sums.covariance(sampling) @ gradient.T
+        return values, gradient @ covariance @ gradient.T
 
 
 def ratio_by_all(
@@ -427,11 +438,9 @@ def _ratio_within_group(
             total += np.bincount(g, weights=function(y), minlength=by.cells)
     uniform_means = np.array([function(np.arange(column.space.size)).mean() for function in functions])
     means = uniform_means[:, None] * by.law
-    a, p, q = noise.sums(sums, means, n)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # h = (f − r)·w·1_g is a sum of the three, and so are h² and its mean.
-        r = a / p
-        products = sums[2] - 2 * r * sums[0] + r**2 * sums[1]
-        residual = noise.squares(products, sums[0] - r * sums[1], means[0] - r * means[1], n)
-        residual = residual - own_squares(q - 2 * r * a + r**2 * p, 0.0, sampling)
-        return r, np.where(residual > 0, residual / p**2, np.inf)
+    # The product of two of the functions f·w·1_g and w·1_g is again one of the three.
+    quadratic = (
+        noise.products(sums[of_product], (sums[i], sums[j]), (means[i], means[j]), n)
+        for i, j, of_product in ((0, 0, 2), (0, 1, 0), (1, 1, 1))
+    )
+    return RatioSums(*noise.sums(sums, means, n), *quadratic).shares(sampling)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import combinations
@@ -237,7 +237,7 @@ class Synthesizer:
         self,
         source: Source,
         models: Models,
-        supports: Mapping[str, sets.Held],
+        supports: Mapping[str, sets.ItemLaw],
         law: Callable[[str], Law],
         empty: Callable[[Axis], Sequence[int]],
     ) -> None:
@@ -401,29 +401,35 @@ class Synthesizer:
         )
         return fit_to_margins(possible, {(i,): self._model.fit.joint((c,)) for i, c in enumerate(columns)})
 
-    def given(self, released: Codes, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-        """Draw the codes of original rows, one for each released row, given that row."""
-        return self._draw_codes(released, len(next(iter(released.values()))), generator)
-
-    def fresh(self, rows: int, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-        """Draw the codes of new rows."""
-        return self._draw_codes(None, rows, generator)
-
-    def _draw_codes(
-        self, released: Codes | None, rows: int, generator: np.random.Generator
+    def draw(
+        self, rows: int, generator: np.random.Generator, released: Codes | None = None
     ) -> dict[str, npt.NDArray[Any]]:
-        """Draw the codes of all columns, given released rows or fresh, raked and without broken rules."""
-        cells, rules = self._draw_joint_cells(released, rows, generator), self._source.plan.bound_rules
+        """Draw the codes of new rows, or of an original row for each released one, given that row.
+
+        Rows are raked to tables of the model, and break none of the plan's rules.
+        """
+        members, plan, rules = self._model.columns, self._source.plan, self._source.plan.bound_rules
+        classes = {
+            name: members[name].axis.classify(released[name])
+            for name, is_used in self._uses_released_codes.items()
+            if released is not None and is_used
+        }
+        cells = self._draw_cells(rows, generator, released, classes)
         breaks_rule = np.zeros(rows, dtype=np.bool_)
         if self._columns_of_rules:
             excludes = [(rule.names, partial(self._flag_impossible, rule)) for rule in rules.rules]
             breaks_rule = exchange(cells, excludes, generator)
         if cells:
             # Released rows that keep the table's order come in batches that differ from the table: do not rake them.
-            targets = self._raking_targets if released is None or self._source.plan.shuffle else {}
-            raked_cells = raked(list(cells.values()), self._sizes_of(cells), targets, generator, breaks_rule)
-            cells = dict(zip(cells, raked_cells, strict=True))
-        codes = self._draw_within_cells(cells, released, generator)
+            targets = self._raking_targets if released is None or plan.shuffle else {}
+            sizes = [members[name].cells if name in members else plan[name].space.size for name in cells]
+            cells = dict(zip(cells, raked(list(cells.values()), sizes, targets, generator, breaks_rule), strict=True))
+        codes: dict[str, npt.NDArray[Any]] = {}
+        for name, cell in cells.items():
+            if name in members and members[name].is_cut:
+                channel = members[name].axis.channel if name in classes else None
+                cell = draw_within(self._shares[name], members[name].bins, cell, generator, channel, classes.get(name))
+            codes[name] = self._draw_within_column(name, cell, generator).astype(np.uint64)
         if self._columns_of_rules:
             exchange(codes, [(rule.names, rule.breaks) for rule in rules.rules], generator, within=cells)
             codes = dict(rules.mended(codes))
@@ -453,56 +459,22 @@ class Synthesizer:
                 stretches[name] = codes, codes + 1
         return stretches
 
-    def _draw_joint_cells(
-        self, released: Codes | None, rows: int, generator: np.random.Generator
+    def _draw_cells(
+        self, rows: int, generator: np.random.Generator, released: Codes | None, classes: Mapping[str, IntArray]
     ) -> dict[str, IntArray]:
         """Draw the cells of the mixture's columns, and the codes of the rules' other columns."""
-        members, cells_of_members = self._model.columns, []
-        if released is None:
-            cells_of_members = draw_fresh(self._mixture, rows, generator) if members else []
+        members, cells = self._model.columns, list[IntArray]()
+        if released is None and members:
+            cells = draw_fresh(self._mixture, rows, generator)
         elif members:
-            channels = [
-                m.channel if self._uses_released_codes[n] else np.ones((1, m.cells)) for n, m in members.items()
-            ]
-            cells_of_members = draw_given(
-                self._mixture, channels, list(self._classes(released, members).values()), generator
-            )
-        columns_of_rules = [c for c in self._columns_outside_model if c.name in self._columns_of_rules]
-        return dict(zip(members, cells_of_members, strict=True)) | {
+            channels = [m.channel if name in classes else np.ones((1, m.cells)) for name, m in members.items()]
+            codes = [classes.get(name, np.zeros(rows, dtype=np.int64)) for name in members]
+            cells = draw_given(self._mixture, channels, codes, generator)
+        return dict(zip(members, cells, strict=True)) | {
             column.name: self._draw_column(column, released, rows, generator).astype(np.int64)
-            for column in columns_of_rules
+            for column in self._columns_outside_model
+            if column.name in self._columns_of_rules
         }
-
-    def _classes(self, released: Codes, names: Iterable[str]) -> dict[str, IntArray]:
-        """Return released classes of the mixture's columns; 0 for columns whose released codes are not used."""
-        members = self._model.columns
-        return {
-            n: members[n].axis.classify(released[n])
-            if self._uses_released_codes[n]
-            else np.zeros(len(released[n]), dtype=np.int64)
-            for n in names
-        }
-
-    def _draw_within_cells(
-        self, cells: Mapping[str, IntArray], released: Codes | None, generator: np.random.Generator
-    ) -> dict[str, npt.NDArray[Any]]:
-        """Draw codes within the cells of all drawn columns."""
-        members, codes = self._model.columns, {}
-        cut_columns = [name for name in cells if name in members and members[name].is_cut]
-        classes = {} if released is None else self._classes(released, cut_columns)
-        for name, cell in cells.items():
-            if name in cut_columns:
-                member, released_classes = members[name], classes.get(name)
-                channel = (
-                    None if released_classes is None or not self._uses_released_codes[name] else member.axis.channel
-                )
-                cell = draw_within(self._shares[name], member.bins, cell, generator, channel, released_classes)
-            codes[name] = self._draw_within_column(name, cell, generator).astype(np.uint64)
-        return codes
-
-    def _sizes_of(self, names: Iterable[str]) -> list[int]:
-        members, plan = self._model.columns, self._source.plan
-        return [members[name].cells if name in members else plan[name].space.size for name in names]
 
     @cached_property
     def _columns_of_rules(self) -> tuple[str, ...]:
@@ -536,7 +508,7 @@ class Synthesizer:
         """Draw the codes of a column outside of the model."""
         released_codes = None if released is None else released[column.name]
         if column.space.holds_sets:
-            return _SetDraws(column, self._supports[column.name], self._null_rate(column)).draw(
+            return _SetSampler(column, self._supports[column.name], self._null_rate(column)).draw(
                 released_codes, rows, generator
             )
         mixture = self._fit_listed(column)
@@ -573,10 +545,10 @@ class Synthesizer:
         return float(np.clip(rate[0], 0, 1))
 
 
-class _SetDraws:
-    """Draws sets with the measured sizes and supports, given released sets or fresh."""
+class _SetSampler:
+    """Sampler of sets with the measured sizes and supports, given released sets or fresh."""
 
-    def __init__(self, column: Column, item_law: sets.Held, nulls: float) -> None:
+    def __init__(self, column: Column, item_law: sets.ItemLaw, nulls: float) -> None:
         self._column, self._nulls, self._item_law = sets.SetColumn.of(column), nulls, item_law
 
     def draw(self, released: npt.NDArray[Any] | None, rows: int, generator: np.random.Generator) -> npt.NDArray[Any]:
@@ -586,14 +558,9 @@ class _SetDraws:
             chances = self._item_law.chances.T[self._intensities(rows, generator)]
             null = generator.random(rows) < self._nulls
         else:
-            name = self._column.column.name
-            parts = [(bits, null) for bits, null, _ in self._column.bits([{name: released}])]
-            released_bits = np.concatenate([bits for bits, _ in parts]) if parts else np.zeros((0, count), np.uint8)
-            is_released_null = np.concatenate([null for _, null in parts]) if parts else np.zeros(0, dtype=np.bool_)
-            chances, null = (
-                self._item_probabilities(released_bits, is_released_null, generator),
-                self._draw_nulls(is_released_null, generator),
-            )
+            released_bits, is_released_null = self._column.unpack(released)
+            chances = self._item_probabilities(released_bits, is_released_null, generator)
+            null = self._draw_nulls(is_released_null, generator)
         items = np.zeros(chances.shape, dtype=np.bool_)
         items[~null] = self._draw_items(chances[~null], generator)
         words = self._column.column.space.code_words

@@ -21,7 +21,15 @@ from dpframe.channels.vector_noise import BallChannel
 from dpframe.errors import ParameterError
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.base import Reading
-from dpframe.estimate.surrogates import UNPACKED, Batches, RatioSums, check_cells, own_squares, pieces
+from dpframe.estimate.surrogates import (
+    UNPACKED,
+    Batches,
+    RatioSums,
+    check_cells,
+    own_squares,
+    pieces,
+    pieces_by_class,
+)
 from dpframe.plan.columns import Column
 from dpframe.plan.measures import MeasuredTable
 from dpframe.spaces.arrays import FloatArray
@@ -113,16 +121,9 @@ class VectorColumn:
         d, classes = self.length, 1 if group is None else group.classes
         check_cells([classes, d, d])
         totals = tuple(np.zeros((classes, *shape)) for shape in ((d,), (), (d, d), (d, d), (d,), ()))
-        for codes in pieces(batches, UNPACKED):
-            part = codes[self.column.name]
-            classes_of_rows = (
-                np.zeros(len(part), dtype=np.int64) if group is None else group.classify(codes[group.name])
-            )
-            for class_code in np.unique(classes_of_rows):
-                for total, sums_of_part in zip(
-                    totals, self._sum_surrogates(part[classes_of_rows == class_code]), strict=True
-                ):
-                    total[class_code] += sums_of_part
+        for class_code, codes in pieces_by_class(batches, self.column.name, group):
+            for total, sums_of_part in zip(totals, self._sum_surrogates(codes), strict=True):
+                total[class_code] += sums_of_part
         return RatioSums(*totals)
 
     def _sum_surrogates(self, codes: npt.NDArray[Any]) -> tuple[FloatArray | float, ...]:

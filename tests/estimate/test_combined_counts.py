@@ -22,7 +22,7 @@ def simulated(noise, spread=0.5, seed=0):
     truth = 1.3 * first * second * (1 + spread * np.clip(generator.standard_normal(300), -1.9, 1.9))
     rows = truth + noise * generator.standard_normal(300)
     exact = np.full(300, 1e-10)
-    return truth, likely_pairs(rows, np.full(300, noise**2), (first, exact), (second, exact)), rows
+    return truth, likely_pairs(rows, np.full(300, noise**2), (first, exact), (second, exact), first * second), rows
 
 
 @pytest.mark.parametrize("noise", [1e-4, 3e-3, 0.02, 0.2])
@@ -54,7 +54,7 @@ def test_intervals_of_pairs_hold_however_far_they_are_from_chance(noise, lift):
         truth = np.minimum(truth, np.minimum(first, second))
         seen = truth + noise * generator.standard_normal(300)
         supports = [(one, np.full(300, 1e-8)) for one in (first, second)]
-        found, variances = likely_pairs(seen, np.full(300, noise**2), *supports)
+        found, variances = likely_pairs(seen, np.full(300, noise**2), *supports, first * second)
         inside.append((np.abs(found - truth) <= 1.96 * np.sqrt(variances))[:15])
         errors.append(found - truth)
         alone.append(seen - truth)
@@ -66,13 +66,13 @@ def test_supports_that_noise_hides_leave_pairs_unsure():
     """Supports of .01 seen as 0 with an error of .01: pairs may be as frequent as these errors allow."""
     supports = np.zeros(190), np.full(190, 1e-4)
     seen = 0.03 * np.random.default_rng(0).standard_normal(190)
-    found, variances = likely_pairs(seen, np.full(190, 9e-4), supports, supports)
+    found, variances = likely_pairs(seen, np.full(190, 9e-4), supports, supports, np.zeros(190))
     assert (np.abs(found - 1e-4) < 1.96 * np.sqrt(variances)).all()
 
 
 def test_rows_that_know_nothing_leave_the_product():
     s = np.array([0.2, 0.5]), np.full(2, 1e-10)
-    pairs, _ = likely_pairs(np.array([np.nan, 0.3]), np.full(2, np.inf), s, s)
+    pairs, _ = likely_pairs(np.array([np.nan, 0.3]), np.full(2, np.inf), s, s, s[0] ** 2)
     np.testing.assert_allclose(pairs, [0.04, 0.25])
 
 

@@ -104,8 +104,8 @@ def test_triples_of_synthetic_rows_are_near_those_of_the_fit(monkeypatch):
 
     def apart():
         models = readings.models_of(safe)
-        rows = readings.synthesizer_of(safe, models).given(
-            {name: safe[name].map(spaces[name].index).to_numpy() for name in names}, drawing()
+        rows = readings.synthesizer_of(safe, models).draw(
+            len(safe), drawing(), {name: safe[name].map(spaces[name].index).to_numpy() for name in names}
         )
         found = []
         for triple in itertools.combinations(range(len(names)), 3):
