@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dpframe.errors import InferenceWarning, ParameterError, check_fraction, is_one_of, name_list, warn
-from dpframe.estimate import moments, sets, surrogates
+from dpframe.estimate import moments, surrogates
 from dpframe.estimate.axes import Axis, BinnedAxis, join_axes, make_axis
 from dpframe.estimate.beyond_bounds import BEYOND_BOUNDS, Tails, piles_at_bounds, tails_of
 from dpframe.estimate.column_evidence import ColumnEvidence
@@ -22,7 +22,6 @@ from dpframe.estimate.joints import Joints
 from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.results import RESULTS, Answer, Question, Results
-from dpframe.estimate.sets import ItemTable, SizeTable
 from dpframe.observe.observation import Observation, update
 from dpframe.observe.significance import HINT_SE
 from dpframe.plan.forecast import mean_errors
@@ -72,28 +71,6 @@ class Reading:
     @property
     def _z(self) -> float:
         return NormalDist().inv_cdf((1 + self.confidence_level) / 2)
-
-    def _items(self, column: str) -> ItemTable | None:
-        """Return measured counts of a set column's items, corrected for truncation, or None."""
-        table = self._joints.tables.of_kind("items", column)
-        if table is None:
-            return None
-        sizes = self._measured_sizes(column)
-        if sizes is not None:
-            return sizes.uncut(table, 1)
-        # Rows show how much truncation removed, but not which items: the error is the whole removed share.
-        lost_share = item_variance = 0.0
-        if self.n:
-            set_column = sets.SetColumn.of(self._source.column(column))
-            lost_share, item_variance = sets.SetSizes.of(set_column, self._source.codes([column])).lost(
-                table.measure.most
-            )
-        return ItemTable(table.counts.astype(np.float64), table.measure.sigma2, lost_share, item_variance)
-
-    def _measured_sizes(self, column: str) -> SizeTable | None:
-        """Return measured counts of set sizes, or None."""
-        table = self._joints.tables.of_kind("sizes", column)
-        return None if table is None else SizeTable.of(table, sets.SetColumn.of(self._source.column(column)))
 
     def _axes(self, names: Sequence[str], bins: Bins) -> list[Axis]:
         """Return the axes of a joint, or raise `ParameterError` for wrong columns or bins."""

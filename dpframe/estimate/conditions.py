@@ -51,6 +51,10 @@ class ValueCondition:
             is_met |= (codes >= start) & (codes < stop)
         return is_met.astype(np.float64)
 
+    def power(self, codes: npt.NDArray[Any], power: int) -> FloatArray:
+        """Return the condition's indicator to a power, which is the indicator."""
+        return self.holds(codes)
+
     def share_of_cells(self, edges: IntArray) -> FloatArray:
         """Return the share of codes that meet the condition, for every cell between edges, and null last."""
         shares = overlap_cells(edges, *self.ends).sum(axis=0)
@@ -184,8 +188,8 @@ class Where:
         """
         items = [c for c in self.conditions if isinstance(c, ItemCondition)]
         surrogates = Surrogates({name: c.column for name, c in self.values.items()}, groups)
-        term = {name: (c.holds,) for name, c in self.values.items()}
-        listed_term = {name: functions for name, functions in term.items() if name not in squares}
+        term = {name: (c.power, 1) for name, c in self.values.items()}
+        listed_term = {name: factor for name, factor in term.items() if name not in squares}
         first = second = listed_squares = 0.0
         rows = 0
         for codes in pieces(batches, UNPACKED):

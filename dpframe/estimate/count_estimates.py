@@ -445,6 +445,26 @@ class CountEstimates(VectorEstimates):
         results = self._results(estimate, variance).within(lower_bound)
         return (results.clipped(0.0, 1.0) if normalize else results).frame(index, {"source": source})
 
+    def _items(self, column: str) -> sets.ItemTable | None:
+        """Return measured counts of a set column's items, corrected for truncation, or None."""
+        table = self._joints.tables.of_kind("items", column)
+        if table is None:
+            return None
+        sizes = self._measured_sizes(column)
+        if sizes is not None:
+            return sizes.uncut(table, 1)
+        # Rows show how much truncation removed, but not which items: the error is the whole removed share.
+        lost_share = item_variance = 0.0
+        if self.n:
+            set_column, codes = sets.SetColumn.of(self._source.column(column)), self._source.codes([column])
+            lost_share, item_variance = sets.SetSizes.of(set_column, codes).lost(table.measure.most)
+        return sets.ItemTable(table.counts.astype(np.float64), table.measure.sigma2, lost_share, item_variance)
+
+    def _measured_sizes(self, column: str) -> sets.SizeTable | None:
+        """Return measured counts of set sizes, or None."""
+        table = self._joints.tables.of_kind("sizes", column)
+        return None if table is None else sets.SizeTable.of(table, sets.SetColumn.of(self._source.column(column)))
+
     def _supports(
         self, column: str, normalize: bool = True, target: str = "table"
     ) -> tuple[FloatArray, FloatArray, str]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dpframe.errors import ParameterError
 from dpframe.estimate.beyond_bounds import Tails
 from dpframe.estimate.results import Ends
-from dpframe.estimate.surrogates import CodeFunction, Term
+from dpframe.estimate.surrogates import Term
 from dpframe.plan.columns import Column
 from dpframe.plan.threads import one_thread
 from dpframe.spaces.arrays import FloatArray
@@ -25,7 +25,7 @@ _PROFILE_STARTS = (0.3, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Scale:
-    """A numeric column's values centred and scaled to −1…1, 0 for null, and its indicator of presence.
+    """A numeric column's values centred and scaled to −1…1, 0 for null.
 
     Centring keeps variances from being differences of large numbers.
     """
@@ -33,25 +33,21 @@ class Scale:
     column: Column
     centre: float
     width: float
-    value: CodeFunction
-    present: CodeFunction
 
     @classmethod
     def of(cls, column: Column) -> Scale:
         """Make the scale of a column, or raise `ParameterError` if it holds no numbers."""
         check_holds_numbers(column)
         space = column.space
-        last = space.values
-        low, high = numbers_of(space, np.array([0, last - 1]))
-        centre, width = (low + high) / 2, max((high - low) / 2, 1e-300)
+        low, high = numbers_of(space, np.array([0, space.values - 1]))
+        return cls(column, float((low + high) / 2), float(max((high - low) / 2, 1e-300)))
 
-        def value(codes: npt.NDArray[Any]) -> FloatArray:
-            return np.where(codes < last, (numbers_of(space, codes) - centre) / width, 0.0)
-
-        def present(codes: npt.NDArray[Any]) -> FloatArray:
-            return np.asarray(codes < last, dtype=np.float64)
-
-        return cls(column, float(centre), float(width), value, present)
+    def power(self, codes: npt.NDArray[Any], power: int) -> FloatArray:
+        """Return scaled values to a power, 0 for null."""
+        is_present, space = codes < self.column.space.values, self.column.space
+        if not power:
+            return np.asarray(is_present, dtype=np.float64)
+        return np.where(is_present, ((numbers_of(space, codes) - self.centre) / self.width) ** power, 0.0)
 
     def back(self, value: Any, present: Any = 1.0) -> Any:
         """Return a mean in the column's numbers, from the mean of scaled values and the share of rows ``present``."""
@@ -69,11 +65,7 @@ class Scale:
 
     def term(self, power: int, *others: tuple[Scale, int]) -> Term:
         """Return the product of value^power·present over this column and others."""
-        term: dict[str, tuple[CodeFunction, ...]] = {}
-        for scale, p in ((self, power), *others):
-            functions = (scale.present, *([scale.value] * p))
-            term[scale.column.name] = (*term.get(scale.column.name, ()), *functions)
-        return term
+        return {scale.column.name: (scale.power, p) for scale, p in ((self, power), *others)}
 
 
 def check_holds_numbers(column: Column) -> None:

@@ -151,7 +151,7 @@ class NumberEstimates(VectorEstimates):
         groups = [replace(axes[0], group=groups_of_noise[0])] if together else axes
         batches = self._source.codes([column, *keys])
         ratio, variances = surrogates.ratio_by_all(
-            scale.column, scale.value, scale.present, groups, batches, sampling, self._mean_squares_of_bins(groups)
+            scale.column, scale.power, groups, batches, sampling, self._mean_squares_of_bins(groups)
         )
         cells_of_axes = self._cells_to_show(axes, dropna=True)
         labels, shown_cells = (

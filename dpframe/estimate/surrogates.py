@@ -32,12 +32,14 @@ J = TypeVar("J", bound=tuple[Any, ...])
 K = TypeVar("K")
 Codes = Mapping[str, npt.NDArray[Any]]
 Batches = Iterable[Codes]
-CodeFunction = Callable[[npt.NDArray[Any]], FloatArray]
-Term = Mapping[str, tuple[CodeFunction, ...]]
-"""A product over columns; each factor is a product of functions of one column's code."""
+Power = Callable[[npt.NDArray[Any], int], FloatArray]
+"""A function of a column's codes to a power, from codes and the power."""
 
-Feature = tuple[Any, ...]
-"""Key of a factor: a column's name, and the identities of its functions."""
+Term = Mapping[str, tuple[Power, int]]
+"""A product over columns: each factor is a power of the column's function; to the power 0 it may be 0 for null."""
+
+Feature = tuple[str, int]
+"""Key of a factor: a column's name, and the power of its function."""
 
 CHUNK = 1 << 15
 """Number of rows whose surrogates are in memory at a time (limit of memory)."""
@@ -227,13 +229,12 @@ class Sums:
 
 
 class Surrogates:
-    """Surrogates of products of functions of columns, tabulated once there are enough rows."""
+    """Surrogates of products of powers of columns' functions, tabulated once there are enough rows."""
 
     def __init__(self, columns: Mapping[str, Column], groups: Sequence[Group] = ()) -> None:
         self._columns, self._groups = columns, groups
         self._tables: dict[Feature, FloatArray] = {}
         self._rows: dict[Feature, int] = {}
-        self._means: dict[Feature, float] = {}
 
     def of(self, term: Term, codes: Codes, seen: dict[Feature, FloatArray] | None = None) -> FloatArray:
         """Return the surrogate of a term at released rows: a product over columns and groups.
@@ -242,59 +243,38 @@ class Surrogates:
         """
         seen, remaining, out = {} if seen is None else seen, dict(term), None
         for group in self._groups:
-            joint_functions = {name: term[name] for name in group.names if name in term}
-            if len(joint_functions) > 1:
-                products = reduce(
-                    np.multiply,
-                    (_multiply_functions(functions)(codes[name]) for name, functions in joint_functions.items()),
-                )
+            joint_term = {name: term[name] for name in group.names if name in term}
+            if len(joint_term) > 1:
                 # Over all tuples coordinates are independent: the mean of the product is the product of means.
-                mean = math.prod(self._mean(name, functions) for name, functions in joint_functions.items())
+                products, mean = np.ones(len(codes[group.names[0]])), 1.0
+                for name, (function, power) in joint_term.items():
+                    products = products * function(codes[name], power)
+                    mean *= float(function(np.arange(self._columns[name].space.size), power).mean())
+                    del remaining[name]
                 factor = NoiseBlock.of(group).sums(products, mean)
                 out = factor if out is None else out * factor
-                remaining = {name: functions for name, functions in remaining.items() if name not in joint_functions}
-        for name, functions in remaining.items():
-            key = _feature_key(name, functions)
-            if key not in seen:
-                seen[key] = self.at(name, functions, codes[name])
-            out = seen[key] if out is None else out * seen[key]
+        for name, (function, power) in remaining.items():
+            if (name, power) not in seen:
+                seen[name, power] = self.at(name, function, power, codes[name])
+            out = seen[name, power] if out is None else out * seen[name, power]
         assert out is not None
         return out
 
-    def _mean(self, name: str, functions: tuple[CodeFunction, ...]) -> float:
-        key = _feature_key(name, functions)
-        if key not in self._means:
-            self._means[key] = float(_multiply_functions(functions)(np.arange(self._columns[name].space.size)).mean())
-        return self._means[key]
+    def at(self, name: str, function: Power, power: int, codes: npt.NDArray[Any]) -> FloatArray:
+        """Return the surrogate of a power of a column's function at released codes."""
+        mechanism, key = self._columns[name].mechanism, (name, power)
 
-    def at(self, name: str, functions: tuple[CodeFunction, ...], codes: npt.NDArray[Any]) -> FloatArray:
-        """Return the surrogate of a product of functions of one column at released codes."""
-        column, product, key = self._columns[name], _multiply_functions(functions), _feature_key(name, functions)
-        if column.mechanism.outputs > LARGEST_TABLE:
-            return column.mechanism.surrogate_at(product, codes)
+        def values(true_codes: npt.NDArray[Any]) -> FloatArray:
+            return function(true_codes, power)
+
+        if mechanism.outputs > LARGEST_TABLE:
+            return mechanism.surrogate_at(values, codes)
         if key not in self._tables:
             self._rows[key] = self._rows.get(key, 0) + len(codes)
-            if column.mechanism.outputs > _MAX_CODES_PER_ROW * self._rows[key]:
-                return column.mechanism.surrogate_at(product, codes)
-            self._tables[key] = column.mechanism.surrogate_at(product, np.arange(column.mechanism.outputs))
+            if mechanism.outputs > _MAX_CODES_PER_ROW * self._rows[key]:
+                return mechanism.surrogate_at(values, codes)
+            self._tables[key] = mechanism.surrogate_at(values, np.arange(mechanism.outputs))
         return np.asarray(self._tables[key][codes])
-
-
-def _feature_key(name: str, functions: tuple[CodeFunction, ...]) -> Feature:
-    """Return the key of a factor in caches."""
-    return name, *sorted(map(id, functions))
-
-
-def _multiply_functions(functions: tuple[CodeFunction, ...]) -> CodeFunction:
-    """Return the product of functions of codes as a function."""
-
-    def product(values: npt.NDArray[Any]) -> FloatArray:
-        out = np.ones(len(values))
-        for function in functions:
-            out = out * function(values)
-        return out
-
-    return product
 
 
 def product_sums(
@@ -320,8 +300,9 @@ def product_sums(
             second += weighted @ values.T
             # The matrix is symmetric, and surrogates of products are slow: fill the upper triangle only.
             for i, j in combinations_with_replacement(range(len(terms)), 2):
-                a, b = terms[i], terms[j]
-                product = {name: (*a.get(name, ()), *b.get(name, ())) for name in {**a, **b}}
+                product = dict(terms[i])
+                for name, (function, power) in terms[j].items():
+                    product[name] = function, power + (product[name][1] if name in product else 0)
                 of_products[i, j] += float(surrogates.of(product, codes, factors) @ repeats)
     return {
         key: Sums(n, first, second, np.triu(upper) + np.triu(upper, 1).T)
@@ -367,8 +348,7 @@ def delta_method(
 
 def ratio_by_all(
     column: Column,
-    numerator: CodeFunction,
-    present: CodeFunction,
+    function: Power,
     groups: Sequence[Axis],
     batches: Batches,
     sampling: float,
@@ -376,6 +356,7 @@ def ratio_by_all(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ f·w·1_g / Σ w·1_g for every cell g of a joint of axes, and the variances by the delta method.
 
+    ``function`` to the power 1 is f·w, to the power 0 w, and to the power 2 f²·w.
     `RatioSums` per released class of the groups are enough. A group that was randomised together with the column has a
     formula of its own.
 
@@ -383,7 +364,7 @@ def ratio_by_all(
     wide grid φ_g is rare and huge: the sample variance is 0 without a row there, and enormous with one.
     """
     if groups[0].group is not None:
-        return _ratio_within_group(column, numerator, present, groups[0], batches, sampling)
+        return _ratio_within_group(column, function, groups[0], batches, sampling)
     surrogates, shape = Surrogates({column.name: column}), [group.classes for group in groups]
     check_cells([*shape, 6])
     sums_by_class, n = np.zeros((6, math.prod(shape))), 0
@@ -392,10 +373,7 @@ def ratio_by_all(
         y, g = codes[column.name], np.zeros(len(codes[column.name]), dtype=np.int64)
         for group in groups:
             g = g * group.classes + group.classify(codes[group.name])
-        a, p, s = (
-            surrogates.at(column.name, functions, y)
-            for functions in ((numerator, present), (present,), (numerator, numerator, present))
-        )
+        a, p, s = (surrogates.at(column.name, function, power, y) for power in (1, 0, 2))
         for total, term in zip(sums_by_class, (a, p, s, a * a, a * p, p * p), strict=True):
             total += np.bincount(g, weights=term, minlength=len(total))
     sums = RatioSums(*sums_by_class.reshape([6, *shape])).by(groups)
@@ -418,25 +396,17 @@ def ratio_by_all(
 
 
 def _ratio_within_group(
-    column: Column,
-    numerator: CodeFunction,
-    present: CodeFunction,
-    by: Axis,
-    batches: Batches,
-    sampling: float,
+    column: Column, function: Power, by: Axis, batches: Batches, sampling: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return `ratio_by_all` for columns of one group: the sums of f·w, w and f²·w per released cell are enough."""
     noise, n = by.noise, 0
-    functions = [
-        _multiply_functions(factors) for factors in ((numerator, present), (present,), (numerator, numerator, present))
-    ]
-    sums = np.zeros((3, by.cells))
+    powers, sums = (1, 0, 2), np.zeros((3, by.cells))
     for codes in batches:
         g, y = by.classify(codes[by.name]), codes[column.name]
         n += len(y)
-        for total, function in zip(sums, functions, strict=True):
-            total += np.bincount(g, weights=function(y), minlength=by.cells)
-    uniform_means = np.array([function(np.arange(column.space.size)).mean() for function in functions])
+        for total, power in zip(sums, powers, strict=True):
+            total += np.bincount(g, weights=function(y, power), minlength=by.cells)
+    uniform_means = np.array([function(np.arange(column.space.size), power).mean() for power in powers])
     means = uniform_means[:, None] * by.law
     # The product of two of the functions f·w·1_g and w·1_g is again one of the three.
     quadratic = (

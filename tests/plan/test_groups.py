@@ -573,28 +573,34 @@ def moment(names, functions):
 
 
 def test_product_moments_are_those_of_the_dense_inverse():
-    wage = moments.Scale.of(PLAN["wage"])
-    a, b, c = (lambda x: x + 1.0), (lambda x: (x == 1) * 2.0), (lambda x: np.sqrt(x + 0.5))
+    functions = {
+        "wage": moments.Scale.of(PLAN["wage"]).power,
+        "sex": lambda x, power: ((x == 1) * 2.0) ** power,
+        "grade": lambda x, power: np.sqrt(x + 0.5) ** power,
+        "job": lambda x, power: (x + 1.0) ** power,
+    }
     terms = [
-        {"wage": (wage.value,), "sex": (a,)},
-        {"sex": (b,), "grade": (c,), "wage": (wage.value, wage.present)},
-        {"job": (c,), "wage": (a,), "sex": (b,), "grade": (b,)},
-        {"grade": (a,)},
-        {"sex": (c,)},
+        {"wage": 1, "sex": 1},
+        {"sex": 2, "grade": 1, "wage": 0},
+        {"job": 1, "wage": 2, "sex": 1, "grade": 3},
+        {"grade": 1},
+        {"sex": 1},
     ]
+
+    def factors(powers):
+        return {name: (functions[name], power) for name, power in powers.items()}
+
+    def truth(powers):
+        return moment(list(powers), [lambda x, f=f, power=power: f(x, power) for f, power in factors(powers).values()])
+
     columns = {name: PLAN[name] for name in PLAN.names}
-    sums = surrogates.product_sums({0: terms}, columns, [CODES], PLAN.groups)[0]
-    plain = []
-    for term in terms:
-        plain.append(moment(list(term), [lambda x, fs=fs: np.prod([f(x) for f in fs], axis=0) for fs in term.values()]))
-    values = np.stack(plain)
+    sums = surrogates.product_sums({0: list(map(factors, terms))}, columns, [CODES], PLAN.groups)[0]
+    values = np.stack(list(map(truth, terms)))
     np.testing.assert_allclose(sums.first, values.sum(axis=1), rtol=1e-8)
     np.testing.assert_allclose(sums.second, values @ values.T, rtol=1e-8)
     for i, j in itertools.combinations_with_replacement(range(len(terms)), 2):
-        both = {}
-        for name, fs in [*terms[i].items(), *terms[j].items()]:
-            both[name] = (*both.get(name, ()), *fs)
-        u = moment(list(both), [lambda x, fs=fs: np.prod([f(x) for f in fs], axis=0) for fs in both.values()])
+        names = {**terms[i], **terms[j]}
+        u = truth({name: terms[i].get(name, 0) + terms[j].get(name, 0) for name in names})
         assert sums.of_products[i, j] == pytest.approx(u.sum(), rel=1e-7, abs=1e-5)
 
 

@@ -206,7 +206,7 @@ def test_the_stated_variance_is_right_on_average_over_all_samples_and_all_noise(
     law = column.mechanism.apply(np.eye(3))  # P(y | x), shape (y, x)
     table, values = np.array([0, 0, 1, 2]), np.array([1.0, -2.0, 4.0])
     rows, c = len(table), (len(table) - m) / (len(table) - 1)
-    term = {"v": (lambda codes: values[codes],)}
+    term = {"v": (lambda codes, power: values[codes] ** power, 1)}
     weights, means, variances = [], [], []
     samples = list(itertools.combinations(range(rows), m))
     for sample, noisy in itertools.product(samples, itertools.product(range(3), repeat=m)):
