@@ -554,8 +554,8 @@ class CountEstimates(VectorEstimates):
         chance, prior_sd = np.outer(supports, supports), sets.PRIOR
         if sizes is not None:
             chance, prior_sd = sizes.chance(all_supports, fitted.tolist())
-        supports_of_pairs = ((supports[part], variances[part]) for part in (first, second))
-        fitted_pairs = likely_pairs(shares, errors, *supports_of_pairs, chance[first, second], prior_sd)
+        of_first, of_second = ((supports[part], variances[part]) for part in (first, second))
+        fitted_pairs = likely_pairs(shares, errors, of_first, of_second, chance[first, second], prior_sd)
         estimate, variance = np.diag(supports), np.diag(variances)
         for a, b in ((first, second), (second, first)):
             estimate[a, b], variance[a, b] = fitted_pairs

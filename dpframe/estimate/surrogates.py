@@ -246,7 +246,7 @@ class Surrogates:
             joint_term = {name: term[name] for name in group.names if name in term}
             if len(joint_term) > 1:
                 # Over all tuples coordinates are independent: the mean of the product is the product of means.
-                products, mean = np.ones(len(codes[group.names[0]])), 1.0
+                products, mean = np.ones(len(next(iter(codes.values())))), 1.0
                 for name, (function, power) in joint_term.items():
                     products = products * function(codes[name], power)
                     mean *= float(function(np.arange(self._columns[name].space.size), power).mean())
