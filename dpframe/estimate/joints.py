@@ -33,7 +33,7 @@ from dpframe.estimate.model import Model, Models
 from dpframe.estimate.noisy_rows import OF_TWO, crossed, drawn_of_many, of_noisy_rows, sides_of
 from dpframe.estimate.posterior import Posterior
 from dpframe.estimate.results import Answer, Ends, Question, Results
-from dpframe.estimate.table_column import BinMeans, aggregation
+from dpframe.estimate.table_column import BinMeans
 from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import MOST_BOUNDED, bounds_by_pairs, interaction_variance
 from dpframe.spaces.arrays import FloatArray
@@ -332,7 +332,7 @@ class Joints:
             (axis,) = question.axes
             facts, law = self.tables.cell_counts(axis), self.tables.law(axis.name)
             if facts is None and law is not None:
-                rows, errors = law.linear(aggregation(law, axis))
+                rows, errors = law.linear(law.overlap_with(axis))
                 return Answer(*question.presented(rows, errors**2, float(self._source.rows)), "inverse", "tables")
             cell_estimate = self._evidence.cells(question, facts)
             if cell_estimate is not None:
@@ -389,7 +389,7 @@ class Joints:
     def _answer_by_law(self, question: Question, axis: Axis) -> Answer:
         """Return one column's cells by the law of its rows; bins use the law of a histogram."""
         law = self._evidence.law(axis) if axis.grid is None else self._fit_rows_law(axis.name)
-        parts, sampling = aggregation(law, axis), self._sampling(question.population)
+        parts, sampling = law.overlap_with(axis), self._sampling(question.population)
         shares, has_counts = parts @ law.shares, bool(len(law.facts))
         unit = question.unit(shares, self._source.n * self._source.weight)
 
@@ -420,7 +420,7 @@ class Joints:
         if not laws:
             return cells
         margins: dict[tuple[int, ...], FloatArray]
-        margins = {(i,): aggregation(law, question.axes[i]) @ law.shares for i, law in laws.items()}
+        margins = {(i,): law.overlap_with(question.axes[i]) @ law.shares for i, law in laws.items()}
         sums = {(i,): cells.sum(axis=tuple(j for j in range(cells.ndim) if j != i)) for i in range(cells.ndim)}
         independent_joint = reduce(np.multiply.outer, (sums | margins).values())
         half = 0.5 / max(self._source.n, 1)
@@ -491,9 +491,8 @@ class Joints:
                     continue
                 law = self.law(axis.name)
                 stretch = np.arange(axis.cells) * min(_PROFILE_STRETCHES, axis.cells) // axis.cells
-                stretch_parts = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64) @ aggregation(
-                    law, axis
-                )
+                in_stretch = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64)
+                stretch_parts = in_stretch @ law.overlap_with(axis)
                 errors = law.parts_of(stretch_parts, sampling, z)[1][stretch]
                 axis_sums = cells.sum(axis=i, keepdims=True)
                 axis_shares = np.minimum(
@@ -534,7 +533,7 @@ class Joints:
         n = float(self._source.rows)
         columns = {axis.name: model.columns[axis.name] for axis in question.axes}
         draws = self.posterior.of(question.names)
-        table_draws = draws.sums({axis.name: aggregation(columns[axis.name].axis, axis) for axis in question.axes})
+        table_draws = draws.sums({axis.name: columns[axis.name].axis.overlap_with(axis) for axis in question.axes})
         for i, axis in enumerate(question.axes):
             shares = columns[axis.name].presented(axis, shares, i)
         counts = np.maximum(shares, 0.0) * n
@@ -682,7 +681,7 @@ class Joints:
         draws = self.posterior.of(names)
         order = [draws.names.index(name) for name in names]
         refits = np.array([mean_offsets(mixture.joint(order)) for mixture in draws.mixtures])
-        mean_draws = draws.means({axis.name: aggregation(model.columns[axis.name].axis, axis) for axis in keys}, column)
+        mean_draws = draws.means({axis.name: model.columns[axis.name].axis.overlap_with(axis) for axis in keys}, column)
         has_key_table, mean = model.known(names) is not None, float(law.moments[0])
         if has_key_table:
             evidence = self._table_evidence(model, keys, column, bins, z).less(mean)
@@ -754,7 +753,7 @@ def _refine_axes(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray
     def merge(shares: FloatArray) -> FloatArray:
         for i, (f, axis) in enumerate(zip(fine, axes, strict=True)):
             if axis.grid is not None:
-                shares = np.moveaxis(np.tensordot(aggregation(f, axis), shares, axes=(1, i)), 0, i)
+                shares = np.moveaxis(np.tensordot(f.overlap_with(axis), shares, axes=(1, i)), 0, i)
         return shares
 
     return fine, merge

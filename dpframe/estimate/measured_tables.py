@@ -21,13 +21,7 @@ from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Known, RowsLaw
 from dpframe.estimate.evidence.number_law import NumberLaw, NumberPair
 from dpframe.estimate.surrogates import count_classes
-from dpframe.estimate.table_column import (
-    TableColumn,
-    aggregation,
-    into_cells,
-    quantile_bins,
-    same_cells,
-)
+from dpframe.estimate.table_column import TableColumn, quantile_bins
 from dpframe.estimate.tables.tables import Table, merged
 from dpframe.observe.observation import Observation
 from dpframe.plan.columns import Column
@@ -193,12 +187,12 @@ class MeasuredTables:
         """
         names, tables = [axis.name for axis in axes], []
         for one in self.holding(names):
-            table: Table | None = one.table.sum_to(names)
-            for place, axis in enumerate(axes):
-                if table is not None and not same_cells(one.axis(axis.name), axis):
-                    merge = into_cells(one.axis(axis.name), axis)
-                    table = None if merge is None else table.onto(place, merge)
-            tables += [] if table is None else [table]
+            if all(one.axis(axis.name).refines(axis) for axis in axes):
+                table = one.table.sum_to(names)
+                for place, axis in enumerate(axes):
+                    if not one.axis(axis.name).has_cells_of(axis):
+                        table = table.onto(place, one.axis(axis.name).overlap_with(axis))
+                tables.append(table)
         return merged(tables) if tables else None
 
     def cell_counts(self, axis: Axis) -> Observation | None:
@@ -250,7 +244,7 @@ class MeasuredTables:
             assert isinstance(grid, BinnedAxis)
             shares = RowsLaw.of(grid.channel, count_classes([grid], self.source.codes([column.name]))).shares
             return TableColumn(grid, quantile_bins(shares * self.source.n, grid.has_null), shares)
-        if not one_ways or (coarse is not None and into_cells(one_ways[0].axes[0], coarse) is None):
+        if not one_ways or (coarse is not None and not one_ways[0].axes[0].refines(coarse)):
             assert coarse is not None
             return TableColumn(coarse, np.arange(coarse.cells), coarse.volumes / coarse.volumes.sum())
         if column.space.is_numeric and not column.space.is_listed:
@@ -267,16 +261,18 @@ class MeasuredTables:
         law = NumberLaw.of(column.space, float(self.rows), one_ways[0].measured, levels)
         axis = BinnedAxis(column, (*law.starts.tolist(), column.space.values), (), pooled=True)
         for one in one_ways[1:]:
+            finer = one.axes[0]
+            table = one.table.onto(0, finer.overlap_with(axis)) if finer.refines(axis) else one.table
             # Cells of another one-way may cut cells of the number.
-            finer = into_cells(one.axes[0], axis)
-            merged_table = one.table if finer is None else one.table.onto(0, finer)
-            cells = aggregation(axis, one.axes[0]) if finer is None else np.eye(axis.cells)
-            law = law.condition_on(Observation(cells, merged_table.counts, merged_table.variances))
+            cells = axis.overlap_with(axis if finer.refines(axis) else finer)
+            law = law.condition_on(Observation(cells, table.counts, table.variances))
         inferred = self.inference.counted(axis, parts=True)
         if inferred is not None:
             law = law.condition_on(inferred.linearise(law.positive))
-        merge = None if coarse is None else into_cells(axis, coarse)
-        bins = quantile_bins(law.positive, axis.has_null) if merge is None else merge.argmax(axis=0)
+        if coarse is not None and axis.refines(coarse):
+            bins = axis.overlap_with(coarse).argmax(axis=0)
+        else:
+            bins = quantile_bins(law.positive, axis.has_null)
         return TableColumn(axis, bins, law.shares, law)
 
     def law(self, name: str) -> NumberLaw | None:
@@ -292,9 +288,8 @@ class MeasuredTables:
             name, axis = member.axis.name, member.axis
             for one in self.holding([name]):
                 if len(one.axes) > 1:
-                    merge, margin = into_cells(axis, one.axis(name)), one.table.sum_to([name])
-                    assert merge is not None, "bins are made of whole cells"
-                    law = law.condition_on(Observation(merge, margin.counts, margin.variances))
+                    margin, cells = one.table.sum_to([name]), axis.overlap_with(one.axis(name))
+                    law = law.condition_on(Observation(cells, margin.counts, margin.variances))
             sum_table = self.of_kind("sum", name)
             if sum_table is not None:
                 law = law.with_sum(float(sum_table.counts.ravel()[0]), sum_table.measure.sigma2)
