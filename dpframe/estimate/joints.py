@@ -36,6 +36,7 @@ from dpframe.estimate.results import Answer, Ends, Question, Results
 from dpframe.estimate.table_column import BinMeans
 from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import MOST_BOUNDED, bounds_by_pairs, interaction_variance
+from dpframe.observe.noisy_counts import through
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.cells import has_few_values
 
@@ -328,9 +329,11 @@ class Joints:
         return self._source.sampling("population" if population else "table")
 
     def _inverse(self, question: Question) -> Answer:
+        raw = self.tables.raw(question.axes)
         if len(question.axes) == 1:
             (axis,) = question.axes
-            facts, law = self.tables.cell_counts(axis), self.tables.law(axis.name)
+            law = self.tables.law(axis.name)
+            facts = None if raw is None else raw.to_observation(axis)
             if facts is None and law is not None:
                 rows, errors = law.linear(law.overlap_with(axis))
                 return Answer(*question.presented(rows, errors**2, float(self._source.rows)), "inverse", "tables")
@@ -339,7 +342,6 @@ class Joints:
                 is_inferred = self._evidence.counted(axis) is not None
                 source = "rows" if facts is None else "both"
                 return self._check_digits(question, Answer(*cell_estimate, "inverse", source, counted=is_inferred))
-        raw = self.tables.raw(question.axes)
         if raw is None:
             check_inverts(question.axes, 'method="em" fits them')
             return self._check_digits(question, Answer(*self._invert_rows(question), "inverse", "rows"))
@@ -659,7 +661,7 @@ class Joints:
             """Return each group's mean less the mean of all rows; 0 for groups without rows."""
             everybody = shares.reshape(-1, len(bins.means)).sum(axis=0)
             for i, matrix in enumerate(onto):
-                shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
+                shares = through(matrix, shares, i)
             groups = shares + _EMPTY_GROUP_SHARE * everybody
             sums, rows = (cells @ (bins.means * bins.present) for cells in (groups, everybody)), groups @ bins.present
             of_groups, of_all = sums
@@ -671,7 +673,7 @@ class Joints:
         def chance_variances(shares: FloatArray) -> FloatArray:
             """Return each group mean's variance by chance: the number's variance within the group, over its rows."""
             for i, matrix in enumerate(onto):
-                shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
+                shares = through(matrix, shares, i)
             group_shares = np.maximum(shares @ bins.present, _ROUNDING_SHARE)
             squares, means = (
                 shares @ (values * bins.present) / group_shares for values in (bins.spreads + bins.means**2, bins.means)
@@ -705,14 +707,10 @@ class Joints:
         names = [axis.name for axis in keys]
         table, sizes = model.known([*names, column]), model.known(names)
         assert table is not None and sizes is not None
-        arrays = [table.counts, table.variances, sizes.counts, sizes.variances]
         for i, axis in enumerate(keys):
-            matrix = model.columns[axis.name].onto(axis)
-            arrays = [
-                np.moveaxis(np.tensordot(matrix**power, values, axes=(1, i)), 0, i)
-                for values, power in zip(arrays, (1, 2, 1, 2), strict=True)
-            ]
-        counts, variances, rows, of_rows = arrays
+            onto = model.columns[axis.name].onto(axis)
+            table, sizes = table.onto(i, onto), sizes.onto(i, onto)
+        counts, variances, rows, of_rows = table.counts, table.variances, sizes.counts, sizes.variances
         has_value = bins.present > 0
         if not has_value.all():
             # Rows with a null have no part in a mean, so they leave the group's size.
@@ -753,7 +751,7 @@ def _refine_axes(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray
     def merge(shares: FloatArray) -> FloatArray:
         for i, (f, axis) in enumerate(zip(fine, axes, strict=True)):
             if axis.grid is not None:
-                shares = np.moveaxis(np.tensordot(f.overlap_with(axis), shares, axes=(1, i)), 0, i)
+                shares = through(f.overlap_with(axis), shares, i)
         return shares
 
     return fine, merge

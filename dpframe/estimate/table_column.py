@@ -10,7 +10,7 @@ import numpy as np
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.number_law import NumberLaw
-from dpframe.estimate.tables.tables import Table
+from dpframe.observe.noisy_counts import NoisyCounts
 from dpframe.plan.measuring import BINS
 from dpframe.spaces.arrays import FloatArray, IntArray
 
@@ -50,11 +50,11 @@ class TableColumn:
         """Matrix that merges fine cells into the fit's cells, shape (cells, fine)."""
         return np.asarray(np.arange(self.cells)[:, None] == self.bins, dtype=np.float64)
 
-    def binned(self, place: int) -> Table:
+    def binned(self, place: int) -> NoisyCounts:
         """Return a number's own counts by the fit's cells, as a table of the column at this place."""
         assert self.law is not None
         variances = ((self.merge @ self.law.covariance) * self.merge).sum(axis=1)
-        return Table((place,), self.merge @ self.law.rows, np.sqrt(np.maximum(variances, 1e-6)))
+        return NoisyCounts((place,), self.merge @ self.law.rows, np.maximum(variances, 1e-6))
 
     def within(self, coarse: FloatArray) -> FloatArray:
         """Return the shares of the fine cells, from shares of the fit's cells."""

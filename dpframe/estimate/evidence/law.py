@@ -181,8 +181,7 @@ class RowsLaw(Law):
         for truth, table, released in islice(releases, _REPLICATES):
             truths.append(truth)
             counts.append(released)
-            noise = np.sqrt(facts.variances) * generator.standard_normal(len(facts))
-            noisy.append(facts.matrix @ table + noise)
+            noisy.append(facts.replicate(table, generator))
         replicates = Seen(np.stack(counts, axis=1).astype(np.float64), np.stack(noisy, axis=1))
         return bootstrap_errors(zip(truths, self._model.fitted(replicates).T, strict=True), function)
 
