@@ -181,7 +181,7 @@ class RowsLaw(Law):
         for truth, table, released in islice(releases, _REPLICATES):
             truths.append(truth)
             counts.append(released)
-            noisy.append(facts.replicate(table, generator))
+            noisy.append(facts.replicate(table.astype(np.float64), generator))
         replicates = Seen(np.stack(counts, axis=1).astype(np.float64), np.stack(noisy, axis=1))
         return bootstrap_errors(zip(truths, self._model.fitted(replicates).T, strict=True), function)
 
