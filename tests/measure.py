@@ -5,8 +5,23 @@ from itertools import combinations
 
 import numpy as np
 
+from dpframe.estimate.evidence.number_law import NumberLaw
+from dpframe.observe.observation import Observation, Runs
 from dpframe.plan.measures import Measure, MeasuredTable
 from dpframe.tables.frames import wrap
+
+
+def by_code(space, first):
+    """Return the counts of a number's one-way as an observation of its codes, null's last."""
+    runs = Runs.between([*first.starts[0], space.values, *[space.values + 1] * space.has_null])
+    return Observation(runs, first.counts.astype(float), np.full(len(first.counts), first.measure.sigma2))
+
+
+def law_of(space, n, first, finer=()):
+    """Return a number's law from its measured levels."""
+    return NumberLaw.of(
+        space, n, by_code(space, first), {one.measure.level: one.to_observation(space) for one in finer}
+    )
 
 
 def codes_of(frame, plan):

@@ -21,7 +21,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpframe.errors import ColumnError, DpframeWarning, ParameterError, warn
-from dpframe.estimate.evidence.law import Cells, Law
+from dpframe.estimate.evidence.law import Law
+from dpframe.observe.cells import Cells
 from dpframe.plan.columns import Column, Group
 from dpframe.spaces.arrays import FloatArray, IntArray
 from dpframe.spaces.base import line_of, numbers_of
@@ -164,12 +165,6 @@ class Axis(Cells):
     def ends(self) -> IntArray:
         """First code of each cell that is not null, and the code after the last; by default a cell has one code."""
         return np.arange(self.column.space.values + 1, dtype=np.int64)
-
-    @property
-    def stretches(self) -> tuple[IntArray, IntArray]:
-        """First code of every cell, including null, and the code after the cell's last code."""
-        stops = np.append(self.ends[1:], self.ends[-1] + 1)
-        return (self.ends, stops) if self.has_null else (self.ends[:-1], stops[:-1])
 
     @property
     @abstractmethod

@@ -638,11 +638,10 @@ def _between(edges: FloatArray, low: float, high: float) -> tuple[int, int] | No
 def piles_at_bounds(law: NumberLaw, space: Space) -> tuple[float, float]:
     """Return the shares of the rows that seem clipped to the lower and to the upper bound; 0 where none do.
 
-    >>> from dpframe.plan.measures import Measure, MeasuredTable
+    >>> from dpframe.observe.observation import Observation, Runs
     >>> from dpframe.spaces import Integer
-    >>> counts = np.array([50] * 24 + [600])
-    >>> table = MeasuredTable(Measure("one_way", ("x",), 4.0), (None,), counts)
-    >>> [round(share, 2) for share in piles_at_bounds(NumberLaw.of(Integer(10, 34), 1_800.0, table), Integer(10, 34))]
+    >>> counts = Observation(Runs.between(range(26)), np.array([50.0] * 24 + [600.0]), np.full(25, 4.0))
+    >>> [round(share, 2) for share in piles_at_bounds(NumberLaw.of(Integer(10, 34), 1_800.0, counts), Integer(10, 34))]
     [0.0, 0.33]
     """
     ends = space.numbers(np.array([0, space.values - 1]))

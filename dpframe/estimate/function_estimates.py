@@ -22,7 +22,6 @@ from dpframe.estimate.posterior import DRAWS
 from dpframe.estimate.regression import Regression, fit_draws, formula_columns
 from dpframe.estimate.results import Results
 from dpframe.estimate.synthetic import midnight_codes
-from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import largest_deviations
 
 
@@ -316,7 +315,7 @@ class FunctionEstimates(NumberEstimates):
         if not self._joints.tables or self._joints.tables.member(by) is None:
             return np.eye(len(index))
         draws, (axis,) = self._joints.posterior.of([by, column]), self._axes([by], {})
-        parts = aggregation(draws.columns[draws.names.index(by)].axis, axis)
+        parts = draws.columns[draws.names.index(by)].axis.overlap_with(axis)
         means = draws.means({by: parts}, column)[:, : len(axis.labels)]
         labels = axis.labels[: means.shape[1]]
         correlations = pd.DataFrame(np.nan_to_num(np.corrcoef(means.T)), labels, labels)

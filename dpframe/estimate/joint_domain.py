@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.estimate.axes import Axis, NoiseBlock
-from dpframe.estimate.evidence.likelihood import randomised, through
+from dpframe.estimate.evidence.likelihood import randomised
+from dpframe.observe.noisy_counts import through
 from dpframe.spaces.arrays import FloatArray
 
 Counts = npt.NDArray[np.int64]

@@ -33,9 +33,10 @@ from dpframe.estimate.model import Model, Models
 from dpframe.estimate.noisy_rows import OF_TWO, crossed, drawn_of_many, of_noisy_rows, sides_of
 from dpframe.estimate.posterior import Posterior
 from dpframe.estimate.results import Answer, Ends, Question, Results
-from dpframe.estimate.table_column import BinMeans, aggregation
+from dpframe.estimate.table_column import BinMeans
 from dpframe.estimate.tables.fit import fit_to_margins
 from dpframe.estimate.tables.guard import MOST_BOUNDED, bounds_by_pairs, interaction_variance
+from dpframe.observe.noisy_counts import through
 from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.cells import has_few_values
 
@@ -328,18 +329,19 @@ class Joints:
         return self._source.sampling("population" if population else "table")
 
     def _inverse(self, question: Question) -> Answer:
+        raw = self.tables.raw(question.axes)
         if len(question.axes) == 1:
             (axis,) = question.axes
-            facts, law = self.tables.cell_counts(axis), self.tables.law(axis.name)
+            law = self.tables.law(axis.name)
+            facts = None if raw is None else raw.to_observation(axis)
             if facts is None and law is not None:
-                rows, errors = law.linear(aggregation(law, axis))
+                rows, errors = law.linear(law.overlap_with(axis))
                 return Answer(*question.presented(rows, errors**2, float(self._source.rows)), "inverse", "tables")
             cell_estimate = self._evidence.cells(question, facts)
             if cell_estimate is not None:
                 is_inferred = self._evidence.counted(axis) is not None
                 source = "rows" if facts is None else "both"
                 return self._check_digits(question, Answer(*cell_estimate, "inverse", source, counted=is_inferred))
-        raw = self.tables.raw(question.axes)
         if raw is None:
             check_inverts(question.axes, 'method="em" fits them')
             return self._check_digits(question, Answer(*self._invert_rows(question), "inverse", "rows"))
@@ -389,7 +391,7 @@ class Joints:
     def _answer_by_law(self, question: Question, axis: Axis) -> Answer:
         """Return one column's cells by the law of its rows; bins use the law of a histogram."""
         law = self._evidence.law(axis) if axis.grid is None else self._fit_rows_law(axis.name)
-        parts, sampling = aggregation(law, axis), self._sampling(question.population)
+        parts, sampling = law.overlap_with(axis), self._sampling(question.population)
         shares, has_counts = parts @ law.shares, bool(len(law.facts))
         unit = question.unit(shares, self._source.n * self._source.weight)
 
@@ -420,7 +422,7 @@ class Joints:
         if not laws:
             return cells
         margins: dict[tuple[int, ...], FloatArray]
-        margins = {(i,): aggregation(law, question.axes[i]) @ law.shares for i, law in laws.items()}
+        margins = {(i,): law.overlap_with(question.axes[i]) @ law.shares for i, law in laws.items()}
         sums = {(i,): cells.sum(axis=tuple(j for j in range(cells.ndim) if j != i)) for i in range(cells.ndim)}
         independent_joint = reduce(np.multiply.outer, (sums | margins).values())
         half = 0.5 / max(self._source.n, 1)
@@ -491,9 +493,8 @@ class Joints:
                     continue
                 law = self.law(axis.name)
                 stretch = np.arange(axis.cells) * min(_PROFILE_STRETCHES, axis.cells) // axis.cells
-                stretch_parts = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64) @ aggregation(
-                    law, axis
-                )
+                in_stretch = (np.arange(stretch[-1] + 1)[:, None] == stretch).astype(np.float64)
+                stretch_parts = in_stretch @ law.overlap_with(axis)
                 errors = law.parts_of(stretch_parts, sampling, z)[1][stretch]
                 axis_sums = cells.sum(axis=i, keepdims=True)
                 axis_shares = np.minimum(
@@ -534,7 +535,7 @@ class Joints:
         n = float(self._source.rows)
         columns = {axis.name: model.columns[axis.name] for axis in question.axes}
         draws = self.posterior.of(question.names)
-        table_draws = draws.sums({axis.name: aggregation(columns[axis.name].axis, axis) for axis in question.axes})
+        table_draws = draws.sums({axis.name: columns[axis.name].axis.overlap_with(axis) for axis in question.axes})
         for i, axis in enumerate(question.axes):
             shares = columns[axis.name].presented(axis, shares, i)
         counts = np.maximum(shares, 0.0) * n
@@ -661,7 +662,7 @@ class Joints:
             """Return each group's mean less the mean of all rows; 0 for groups without rows."""
             everybody = shares.reshape(-1, len(bins.means)).sum(axis=0)
             for i, matrix in enumerate(onto):
-                shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
+                shares = through(matrix, shares, i)
             groups = shares + _EMPTY_GROUP_SHARE * everybody
             sums, rows = (cells @ (bins.means * bins.present) for cells in (groups, everybody)), groups @ bins.present
             of_groups, of_all = sums
@@ -673,7 +674,7 @@ class Joints:
         def chance_variances(shares: FloatArray) -> FloatArray:
             """Return each group mean's variance by chance: the number's variance within the group, over its rows."""
             for i, matrix in enumerate(onto):
-                shares = np.moveaxis(np.tensordot(matrix, shares, axes=(1, i)), 0, i)
+                shares = through(matrix, shares, i)
             group_shares = np.maximum(shares @ bins.present, _ROUNDING_SHARE)
             squares, means = (
                 shares @ (values * bins.present) / group_shares for values in (bins.spreads + bins.means**2, bins.means)
@@ -683,7 +684,7 @@ class Joints:
         draws = self.posterior.of(names)
         order = [draws.names.index(name) for name in names]
         refits = np.array([mean_offsets(mixture.joint(order)) for mixture in draws.mixtures])
-        mean_draws = draws.means({axis.name: aggregation(model.columns[axis.name].axis, axis) for axis in keys}, column)
+        mean_draws = draws.means({axis.name: model.columns[axis.name].axis.overlap_with(axis) for axis in keys}, column)
         has_key_table = model.known(names) is not None
         if has_key_table:
             evidence = self._table_evidence(model, keys, column, bins, z)
@@ -705,14 +706,10 @@ class Joints:
         names = [axis.name for axis in keys]
         table, sizes = model.known([*names, column]), model.known(names)
         assert table is not None and sizes is not None
-        arrays = [table.counts, table.variances, sizes.counts, sizes.variances]
         for i, axis in enumerate(keys):
-            matrix = model.columns[axis.name].onto(axis)
-            arrays = [
-                np.moveaxis(np.tensordot(matrix**power, values, axes=(1, i)), 0, i)
-                for values, power in zip(arrays, (1, 2, 1, 2), strict=True)
-            ]
-        counts, variances, rows, of_rows = arrays
+            onto = model.columns[axis.name].onto(axis)
+            table, sizes = table.onto(i, onto), sizes.onto(i, onto)
+        counts, variances, rows, of_rows = table.counts, table.variances, sizes.counts, sizes.variances
         has_value = bins.present > 0
         if not has_value.all():
             # Rows with a null have no part in a mean, so they leave the group's size.
@@ -753,7 +750,7 @@ def _refine_axes(axes: Sequence[Axis]) -> tuple[list[Axis], Callable[[FloatArray
     def merge(shares: FloatArray) -> FloatArray:
         for i, (f, axis) in enumerate(zip(fine, axes, strict=True)):
             if axis.grid is not None:
-                shares = np.moveaxis(np.tensordot(aggregation(f, axis), shares, axes=(1, i)), 0, i)
+                shares = through(f.overlap_with(axis), shares, i)
         return shares
 
     return fine, merge

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -21,15 +20,8 @@ from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.law import Known, RowsLaw
 from dpframe.estimate.evidence.number_law import NumberLaw, NumberPair
 from dpframe.estimate.surrogates import count_classes
-from dpframe.estimate.table_column import (
-    TableColumn,
-    aggregation,
-    into_cells,
-    quantile_bins,
-    same_cells,
-)
-from dpframe.estimate.tables.tables import Table, merged
-from dpframe.observe.observation import Observation
+from dpframe.estimate.table_column import TableColumn, quantile_bins
+from dpframe.observe.noisy_counts import NoisyCounts, pool
 from dpframe.plan.columns import Column
 from dpframe.plan.levels import children, has_levels, level_sizes
 from dpframe.plan.measures import OF_SETS, MeasuredTable
@@ -90,19 +82,6 @@ def _make_axes(table: MeasuredTable, columns: Sequence[Column]) -> tuple[Axis, .
     )
 
 
-@dataclass(frozen=True, eq=False)
-class CountedTable:
-    """A measured table of rows by cell: its counts by columns' names, and the axes that have its cells."""
-
-    measured: MeasuredTable
-    table: Table
-    axes: tuple[Axis, ...]
-
-    def axis(self, name: str) -> Axis:
-        """Return a column's axis."""
-        return self.axes[self.table.columns.index(name)]
-
-
 class MeasuredTables:
     """The tables of a release, and laws of its columns from tables, rows, and counts of inference."""
 
@@ -132,7 +111,7 @@ class MeasuredTables:
         return self.source.rows
 
     @cached_property
-    def counted(self) -> list[CountedTable]:
+    def counted(self) -> list[NoisyCounts]:
         """The tables whose counts add up to the number of rows, 0 in cells that rules exclude.
 
         Every statistic reads counts of rows by cell from this list; another source of counts adds to the list.
@@ -144,25 +123,24 @@ class MeasuredTables:
                 continue
             axes = _make_axes(table, [self.source.plan[name] for name in measure.columns])
             excluded = rules.impossible({a.name: a.stretches for a in axes}) if rules.rules else None
-            allowed_table = table if excluded is None else replace(table, counts=np.where(excluded, 0, table.counts))
-            counts = Table(measure.columns, allowed_table.counts.astype(np.float64), math.sqrt(measure.sigma2))
-            counted_tables.append(CountedTable(allowed_table, counts, axes))
+            counts = (table.counts if excluded is None else np.where(excluded, 0, table.counts)).astype(np.float64)
+            counted_tables.append(NoisyCounts(measure.columns, counts, measure.sigma2, axes))
         return counted_tables
 
     @cached_property
     def _table_places(self) -> dict[str, set[int]]:
         places: dict[str, set[int]] = {}
         for i, one in enumerate(self.counted):
-            for name in one.table.columns:
+            for name in one.columns:
                 places.setdefault(name, set()).add(i)
         return places
 
-    def holding(self, names: Sequence[str]) -> list[CountedTable]:
+    def holding(self, names: Sequence[str]) -> list[NoisyCounts]:
         """Return the tables that hold all of some columns."""
         places = set.intersection(*(self._table_places.get(name, set()) for name in names))
         return [self.counted[place] for place in sorted(places)]
 
-    def touching(self, names: Iterable[str]) -> list[CountedTable]:
+    def touching(self, names: Iterable[str]) -> list[NoisyCounts]:
         """Return the tables that hold one of some columns."""
         places = set[int]().union(*(self._table_places.get(name, set()) for name in names))
         return [self.counted[place] for place in sorted(places)]
@@ -172,12 +150,12 @@ class MeasuredTables:
         bound_rows: list[Known | None] = [None, None]
         last = self.source.column(name).space.values - 1
         for one in self.holding([name]):
-            if one.table.columns == (name,):
+            if one.columns == (name,):
                 starts, stops = one.axes[0].stretches
                 for side, code in enumerate((0, last)):
                     cell = np.flatnonzero((starts == code) & (stops == code + 1))
                     if len(cell):
-                        bound_rows[side] = float(one.table.counts[cell[0]]), one.measured.measure.sigma2
+                        bound_rows[side] = float(one.counts[cell[0]]), float(one.variances[cell[0]])
         return bound_rows[0], bound_rows[1]
 
     def source_of(self, names: Sequence[str]) -> str:
@@ -186,25 +164,15 @@ class MeasuredTables:
         has_table = [bool(self.holding(group)) for group in groups]
         return "tables" if all(has_table) else "both" if any(has_table) else "rows"
 
-    def raw(self, axes: Sequence[Axis]) -> Table | None:
+    def raw(self, axes: Sequence[Axis]) -> NoisyCounts | None:
         """Return the unbiased counts of the cells of axes, or None if they were not measured.
 
         Counts of several tables are weighted by precision, which the plan states.
         """
-        names, tables = [axis.name for axis in axes], []
-        for one in self.holding(names):
-            table: Table | None = one.table.sum_to(names)
-            for place, axis in enumerate(axes):
-                if table is not None and not same_cells(one.axis(axis.name), axis):
-                    merge = into_cells(one.axis(axis.name), axis)
-                    table = None if merge is None else table.onto(place, merge)
-            tables += [] if table is None else [table]
-        return merged(tables) if tables else None
-
-    def cell_counts(self, axis: Axis) -> Observation | None:
-        """Return the raw counts of a column's cells, or None if they were not measured."""
-        table = self.raw([axis])
-        return None if table is None else Observation(np.eye(axis.cells), table.counts, table.variances)
+        names = [axis.name for axis in axes]
+        tables = [one.sum_to(names).merge_cells(axes) for one in self.holding(names)]
+        whole_cells = [table for table in tables if table is not None]
+        return pool(whole_cells) if whole_cells else None
 
     def of_kind(self, kind: str, column: str) -> MeasuredTable | None:
         """Return the measured sum, items, item pairs or sizes of a column, or None."""
@@ -238,8 +206,8 @@ class MeasuredTables:
 
     def _make_column(self, column: Column) -> TableColumn | None:
         tables = self.holding([column.name])
-        coarse = next((one.axis(column.name) for one in tables if len(one.axes) > 1), None)
-        one_ways = [one for one in tables if len(one.axes) == 1]
+        coarse = next((one.axis(column.name) for one in tables if len(one.columns) > 1), None)
+        one_ways = [one for one in tables if len(one.columns) == 1]
         if coarse is None and not one_ways:
             if column.space.size <= FEW_VALUES:
                 axis: Axis = ListedAxis(column)
@@ -250,33 +218,30 @@ class MeasuredTables:
             assert isinstance(grid, BinnedAxis)
             shares = RowsLaw.of(grid.channel, count_classes([grid], self.source.codes([column.name]))).shares
             return TableColumn(grid, quantile_bins(shares * self.source.n, grid.has_null), shares)
-        if not one_ways or (coarse is not None and into_cells(one_ways[0].axes[0], coarse) is None):
+        if not one_ways or (coarse is not None and not one_ways[0].axes[0].refines(coarse)):
             assert coarse is not None
             return TableColumn(coarse, np.arange(coarse.cells), coarse.volumes / coarse.volumes.sum())
         if column.space.is_numeric and not column.space.is_listed:
             return self._make_number_column(column, one_ways, coarse)
-        fine, counts = one_ways[0].axes[0], one_ways[0].table.counts
+        fine, counts = one_ways[0].axes[0], one_ways[0].counts
         return TableColumn(fine, np.arange(fine.cells), project(counts / max(float(counts.sum()), 1.0)))
 
-    def _make_number_column(self, column: Column, one_ways: Sequence[CountedTable], coarse: Axis | None) -> TableColumn:
+    def _make_number_column(self, column: Column, one_ways: Sequence[NoisyCounts], coarse: Axis | None) -> TableColumn:
         """Return a number's column in fits, with the cells that its levels distinguish."""
-        levels = sorted(
-            (t for t in self.tables if t.measure.columns == (column.name,) and t.measure.level > 1),
-            key=lambda table: table.measure.level,
-        )
-        law = NumberLaw.of(column.space, float(self.rows), one_ways[0].measured, levels)
+        levels = [t for t in self.tables if t.measure.columns == (column.name,) and t.measure.level > 1]
+        finer = {table.measure.level: table.to_observation(column.space) for table in levels}
+        law = NumberLaw.of(column.space, float(self.rows), one_ways[0].by_code, finer)
         axis = BinnedAxis(column, (*law.starts.tolist(), column.space.values), (), pooled=True)
         for one in one_ways[1:]:
             # Cells of another one-way may cut cells of the number.
-            finer = into_cells(one.axes[0], axis)
-            merged_table = one.table if finer is None else one.table.onto(0, finer)
-            cells = aggregation(axis, one.axes[0]) if finer is None else np.eye(axis.cells)
-            law = law.condition_on(Observation(cells, merged_table.counts, merged_table.variances))
+            law = law.condition_on((one.merge_cells([axis]) or one).to_observation(axis))
         inferred = self.inference.counted(axis, parts=True)
         if inferred is not None:
             law = law.condition_on(inferred.linearise(law.positive))
-        merge = None if coarse is None else into_cells(axis, coarse)
-        bins = quantile_bins(law.positive, axis.has_null) if merge is None else merge.argmax(axis=0)
+        if coarse is not None and axis.refines(coarse):
+            bins = axis.overlap_with(coarse).argmax(axis=0)
+        else:
+            bins = quantile_bins(law.positive, axis.has_null)
         return TableColumn(axis, bins, law.shares, law)
 
     def law(self, name: str) -> NumberLaw | None:
@@ -291,15 +256,13 @@ class MeasuredTables:
             law = member.law
             name, axis = member.axis.name, member.axis
             for one in self.holding([name]):
-                if len(one.axes) > 1:
-                    merge, margin = into_cells(axis, one.axis(name)), one.table.sum_to([name])
-                    assert merge is not None, "bins are made of whole cells"
-                    law = law.condition_on(Observation(merge, margin.counts, margin.variances))
+                if len(one.columns) > 1:
+                    law = law.condition_on(one.sum_to([name]).to_observation(axis))
             sum_table = self.of_kind("sum", name)
             if sum_table is not None:
                 law = law.with_sum(float(sum_table.counts.ravel()[0]), sum_table.measure.sigma2)
             return law.evened(member.bins)
         space = member.axis.column.space
         # True and False are counted by value, mostly in pairs, and have no levels.
-        counts = self.cell_counts(member.axis) if space.is_numeric and space.is_listed else None
-        return None if counts is None else NumberLaw.of_values(space, float(self.rows), counts.values, counts.variances)
+        counts = self.raw([member.axis]) if space.is_numeric and space.is_listed else None
+        return None if counts is None else NumberLaw.of_values(space, float(self.rows), counts.counts, counts.variances)

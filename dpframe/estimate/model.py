@@ -11,13 +11,14 @@ from itertools import combinations
 import numpy as np
 
 from dpframe.estimate.axes import NoiseBlock, make_axis
-from dpframe.estimate.evidence.likelihood import expectation_maximization, through
+from dpframe.estimate.evidence.likelihood import expectation_maximization
 from dpframe.estimate.measured_tables import FEW_VALUES, MeasuredTables
 from dpframe.estimate.surrogates import count_classes, count_joints, joint_cells
 from dpframe.estimate.table_column import tilt_to_mean
 from dpframe.estimate.tables.fit import TableFit, remembered_fit
 from dpframe.estimate.tables.guard import guard_joint
-from dpframe.estimate.tables.tables import Evidence, Table, dependence_score, row_table, with_merged_singles
+from dpframe.estimate.tables.tables import Evidence, dependence_score, row_table
+from dpframe.observe.noisy_counts import NoisyCounts, pool_one_ways, through
 from dpframe.observe.significance import DETECTION_SE, FALSE_ALARM
 from dpframe.spaces.arrays import FloatArray
 
@@ -107,9 +108,9 @@ class Models:
             pair_counts = count_joints(axes, pairs, source.codes(list(axes)))
             yield from ((pair, dependence_score(counts)) for pair, counts in pair_counts.items())
         for one in self.tables.touching(names):
-            pair = one.table.columns
+            pair = one.columns
             if len(pair) == 2 and len(set(pair) & set(names)) == 1:
-                yield pair, dependence_score(one.table.counts, one.table.variances)
+                yield pair, dependence_score(one.counts, one.variances)
 
 
 class Model:
@@ -129,8 +130,8 @@ class Model:
     @cached_property
     def evidence(self) -> Evidence:
         """Tables and counts of rows of these columns."""
-        # A wide table gives many pairs to a fit, whose one-way tables are merged by column.
-        tables = with_merged_singles(list(self._yield_measured()))
+        # A wide table gives many pairs to a fit, whose one-ways are pooled by column.
+        tables = pool_one_ways(list(self._yield_measured()))
         tables += [
             *self._yield_inferred(),
             *self._yield_one_ways({place for table in tables for place in table.columns}),
@@ -142,21 +143,20 @@ class Model:
         tables += [self._fit_one_way(place) for place in range(len(self.names)) if place not in table_places]
         return Evidence(self._source.rows, tuple(member.cells for member in self._members), tuple(tables))
 
-    def _yield_measured(self) -> Iterator[Table]:
+    def _yield_measured(self) -> Iterator[NoisyCounts]:
         """Yield measured tables by the fit's cells, summed over columns outside the fit."""
         laws = {name for name, member in self.columns.items() if member.is_cut and member.law is not None}
         for one in self.tables.touching(self.names):
-            fit_names = [name for name in one.table.columns if name in self.columns]
+            fit_names = [name for name in one.columns if name in self.columns]
             places, first = self.places(fit_names), self.columns[fit_names[0]]
-            if len(one.axes) == 1 and first.is_cut and first.law is not None:
+            if len(one.columns) == 1 and first.is_cut and first.law is not None:
                 if fit_names[0] in laws:  # a law holds all of a number's own counts
                     yield first.binned(places[0])
                 laws.discard(fit_names[0])
             elif all(self.columns[name].cells == one.axis(name).cells for name in fit_names):
-                summed = one.table.sum_to(fit_names)
-                yield Table(tuple(places), summed.counts, summed.sigma)
+                yield replace(one.sum_to(fit_names), columns=tuple(places))
 
-    def _yield_inferred(self) -> Iterator[Table]:
+    def _yield_inferred(self) -> Iterator[NoisyCounts]:
         """Yield inference's counts of listed columns as one-ways; unmeasured cells get a huge variance."""
         for place, member in enumerate(self._members):
             if member.is_cut:
@@ -167,11 +167,11 @@ class Model:
             inferred = inferred.linearise(np.maximum(raw.counts, 0.0))
             single = inferred.matrix.sum(axis=1) == 1
             cells = inferred.matrix[single].argmax(axis=1)
-            counts, sigma = np.zeros(member.cells), np.full(member.cells, _UNMEASURED_COUNT_SD)
-            counts[cells], sigma[cells] = inferred.values[single], np.sqrt(inferred.variances[single])
-            yield Table((place,), counts, sigma)
+            counts, variances = np.zeros(member.cells), np.full(member.cells, _UNMEASURED_COUNT_SD**2)
+            counts[cells], variances[cells] = inferred.values[single], inferred.variances[single]
+            yield NoisyCounts((place,), counts, variances)
 
-    def _yield_one_ways(self, table_places: Collection[int]) -> Iterator[Table]:
+    def _yield_one_ways(self, table_places: Collection[int]) -> Iterator[NoisyCounts]:
         """Yield the rows' unbiased counts of single columns that tables hold and that have no finer cells.
 
         `_yield_group_pairs` has the counts of columns that were randomised together.
@@ -188,7 +188,7 @@ class Model:
             estimates, variances = joint_cells(
                 counts, [axes[place]], normalize=False, given=(), dropna=False, sampling=sampling
             )
-            yield Table((place,), estimates, math.sqrt(float(variances.mean()))).times(self._source.weight)
+            yield NoisyCounts((place,), estimates, float(variances.mean())).times(self._source.weight)
 
     def counts_rows(self, name: str) -> bool:
         """Return whether the released rows' unbiased counts of a column's values are a table of their own."""
@@ -202,7 +202,7 @@ class Model:
         group = self._source.plan.group_of(self.names[i])
         return group is not None and self.names[j] in group.names
 
-    def _yield_group_pairs(self, table_pairs: set[tuple[int, int]]) -> Iterator[Table]:
+    def _yield_group_pairs(self, table_pairs: set[tuple[int, int]]) -> Iterator[NoisyCounts]:
         """Yield the unbiased counts of pairs that were randomised together and that no table holds."""
         for i, j in combinations(range(len(self.names)), 2):
             group = self._source.plan.group_of(self.names[i])
@@ -215,16 +215,16 @@ class Model:
                 counts = through(merge, counts, at)
                 law.append(merge @ axis.law)
             estimates, variances = NoiseBlock.of(group).pair(counts, np.outer(*law))
-            yield Table((i, j), estimates, np.sqrt(variances)).times(self._source.weight)
+            yield NoisyCounts((i, j), estimates, variances).times(self._source.weight)
 
-    def _fit_one_way(self, place: int) -> Table:
+    def _fit_one_way(self, place: int) -> NoisyCounts:
         """Return a column's maximum-likelihood counts from its rows, for a column without other evidence."""
         member, rows = self._members[place], self._source.rows
         counts = count_classes([member.axis], self._source.codes([self.names[place]]))
         shares = expectation_maximization(counts, [member.channel])
-        return Table((place,), shares * rows, math.sqrt(max(rows, 1)))
+        return NoisyCounts((place,), shares * rows, float(max(rows, 1)))
 
-    def _yield_row_pairs(self, table_pairs: set[tuple[int, int]]) -> Iterator[Table]:
+    def _yield_row_pairs(self, table_pairs: set[tuple[int, int]]) -> Iterator[NoisyCounts]:
         """Yield counts of the released rows by pairs of columns that no table holds, and whose noise is independent."""
         # With many columns a row has few bits of each: its information on a pair is negligible next to tables.
         table_places = {place for pair in table_pairs for place in pair} if len(self.names) > MOST_FITTED else set()
@@ -267,8 +267,8 @@ class Model:
         """Return the estimate of least error of columns' shares by the fit's cells."""
         return self.fit.joint(self.places(names))
 
-    def known(self, names: Sequence[str]) -> Table | None:
-        """Return the merged counts of columns by the fit's cells, or None if no table holds them all."""
+    def known(self, names: Sequence[str]) -> NoisyCounts | None:
+        """Return the pooled counts of columns by the fit's cells, or None if no table holds them all."""
         return self.evidence.known(self.places(names))
 
     def fine(self, name: str) -> FloatArray:

@@ -20,7 +20,6 @@ from dpframe.estimate.evidence.number_law import truncated_root
 from dpframe.estimate.groups import HIDDEN_SD
 from dpframe.estimate.not_found import NOT_FOUND, nan_if_not_found, reasons, warn_of_hidden
 from dpframe.estimate.results import RESULTS, Results
-from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.vectors import VectorEstimates
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
@@ -628,7 +627,7 @@ class NumberEstimates(VectorEstimates):
         axis = self._axis(column, 10 if bins is None else bins)
         assert isinstance(axis, BinnedAxis)
         fitted, rows = self._joints.law(column), self._all_rows
-        parts = aggregation(fitted, axis)
+        parts = fitted.overlap_with(axis)
         unit = np.ones(axis.bins)
         check_flags(density=density)
         if density:

@@ -27,7 +27,7 @@ from dpframe.estimate.discrepancy import (
     rank_basis,
     to_margins,
 )
-from dpframe.estimate.evidence.combine import pooled, project
+from dpframe.estimate.evidence.combine import isotonic, project
 from dpframe.estimate.evidence.law import RowsLaw
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.model import Model, Models
@@ -35,7 +35,8 @@ from dpframe.estimate.table_column import moved_by_slopes
 from dpframe.estimate.tables.fit import Steps, TableFit, fit_to_margins
 from dpframe.estimate.tables.guard import interaction_variance
 from dpframe.estimate.tables.mixture import Mixture, mean_mixture, refit_mixtures
-from dpframe.estimate.tables.tables import Evidence, Table, merged, with_merged_singles
+from dpframe.estimate.tables.tables import Evidence
+from dpframe.observe.noisy_counts import NoisyCounts, pool, pool_one_ways
 from dpframe.spaces.arrays import FloatArray
 
 DRAWS = 40
@@ -116,7 +117,7 @@ class TableDraws:
         self.starts = [Mixture(one.weights, tuple(one.laws[place] for place in places)) for one in starts]
         self.evidence = among(model.evidence, places)
         generator = self.generator("copies")
-        self.copies = [self.evidence.again(generator) for _ in range(DRAWS)]
+        self.copies = [self.evidence.replicate(generator) for _ in range(DRAWS)]
         self.mixtures = refit_mixtures(self.evidence, self.copies, self.starts)
 
     @cached_property
@@ -162,7 +163,7 @@ class TableDraws:
                 shares.append(np.array([copy.one_ways[place] for copy in self.copies]))
             else:
                 fitted = self.rows * self.evidence.one_ways[place]
-                noise = (merged(copy.seen([place])).counts - count_table.counts for copy in self.copies)
+                noise = (pool(copy.seen([place])).counts - count_table.counts for copy in self.copies)
                 shares.append(np.array([project((fitted + cell_noise) / self.rows) for cell_noise in noise]))
         return shares
 
@@ -194,7 +195,7 @@ class TableDraws:
         moves = np.clip(moves - moves.mean(axis=0), -MOST_MOVE, MOST_MOVE)
         return np.asarray(fitted * np.exp(moves))
 
-    def _find_pair_table(self, pair: tuple[int, int]) -> Table | None:
+    def _find_pair_table(self, pair: tuple[int, int]) -> NoisyCounts | None:
         """Return the measured table of a pair, or its table from rows, or None."""
         return (self.evidence.row_pairs | self.evidence.pairs).get(pair)
 
@@ -230,7 +231,11 @@ class TableDraws:
         return to_margins(prior.draw_tables(laws, noise_shares, generator), margins)
 
     def _mix_hidden_cells(
-        self, fitted: FloatArray, margins: Sequence[FloatArray], count_table: Table, generator: np.random.Generator
+        self,
+        fitted: FloatArray,
+        margins: Sequence[FloatArray],
+        count_table: NoisyCounts,
+        generator: np.random.Generator,
     ) -> FloatArray:
         """Return draws of a fit's counts in which cells below the noise may have other counts than the fitted ones.
 
@@ -257,7 +262,7 @@ class TableDraws:
         """Counts of each pair, and of each larger measured table of these columns, shape (draws, cells …)."""
         tables = dict(self.pairs)
         for columns in {tuple(sorted(table.columns)) for table in self.evidence.measured if len(table.columns) > 2}:
-            count_tables = [merged(evidence.seen(columns)) for evidence in (self.evidence, *self.copies)]
+            count_tables = [pool(evidence.seen(columns)) for evidence in (self.evidence, *self.copies)]
             counts, noise_variances = np.array([table.counts for table in count_tables[1:]]), count_tables[0].variances
             joint_draws = np.array([self._draw_joint(columns, draw) for draw in range(DRAWS)])
             prior_variances = np.array(
@@ -494,7 +499,7 @@ def _monotone_shares(rows: FloatArray, bins: int, n: float) -> FloatArray:
     """Return shares of cells, null last, from counts whose cumulative sums are made monotone."""
     null = np.clip(rows[bins:], 0.0, n)
     rows_with_value = n - float(null.sum())
-    sums = np.clip(pooled(np.cumsum(rows[:bins])[:-1]), 0.0, rows_with_value)
+    sums = np.clip(isotonic(np.cumsum(rows[:bins])[:-1]), 0.0, rows_with_value)
     return np.append(np.diff(sums, prepend=0.0, append=rows_with_value), null) / n
 
 
@@ -504,17 +509,16 @@ def among(evidence: Evidence, places: Sequence[int]) -> Evidence:
     tables = []
     for table in evidence.tables:
         shared_columns = [place for place in table.columns if place in new_places]
-        if len(shared_columns) == len(table.columns):
-            tables.append(replace(table, columns=tuple(new_places[place] for place in shared_columns)))
-        elif shared_columns and not table.channels:
-            part = table.sum_to(shared_columns)
-            tables.append(Table(tuple(new_places[place] for place in shared_columns), part.counts, part.sigma))
+        # Noisy rows of a pair are no counts of one of its columns.
+        if shared_columns and (len(shared_columns) == len(table.columns) or not table.channels):
+            shared_table = table.sum_to(shared_columns)
+            tables.append(replace(shared_table, columns=tuple(new_places[place] for place in shared_columns)))
     sizes = tuple(evidence.sizes[place] for place in places)
-    tables = with_merged_singles(tables)
+    tables = pool_one_ways(tables)
     covered_columns = {place for table in tables for place in table.columns}
     # A column without tables keeps the shares that pairs of rows gave.
     tables += [
-        Table((at,), evidence.one_ways[place] * evidence.n, np.sqrt(evidence.n))
+        NoisyCounts((at,), evidence.one_ways[place] * evidence.n, float(evidence.n))
         for place, at in new_places.items()
         if at not in covered_columns
     ]

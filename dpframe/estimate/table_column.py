@@ -9,9 +9,8 @@ import numpy as np
 
 from dpframe.estimate.axes import Axis
 from dpframe.estimate.evidence.combine import project
-from dpframe.estimate.evidence.law import Law
 from dpframe.estimate.evidence.number_law import NumberLaw
-from dpframe.estimate.tables.tables import Table
+from dpframe.observe.noisy_counts import NoisyCounts
 from dpframe.plan.measuring import BINS
 from dpframe.spaces.arrays import FloatArray, IntArray
 
@@ -21,22 +20,6 @@ STEEPEST = 200.0
 
 TILT_TOLERANCE = 1e-13
 """Error of a tilt's steepness, relative to the steepest (tolerance)."""
-
-
-def aggregation(fine: Law | Axis, coarse: Axis) -> FloatArray:
-    """Return the share of every fine cell that lies in every coarse one, shape (coarse, fine)."""
-    overlap = fine.overlap(coarse.starts, coarse.ends[1:])
-    return np.vstack([overlap, np.eye(fine.cells)[-1:]]) if fine.has_null else overlap
-
-
-def same_cells(one: Axis, other: Axis) -> bool:
-    """Return whether two axes of a column have equal cells; long axes then need no matrix."""
-    return one.has_null == other.has_null and np.array_equal(one.ends, other.ends)
-
-
-def into_cells(fine: Axis, coarse: Axis) -> FloatArray | None:
-    """Return the matrix that merges a finer axis into a coarser one, shape (coarse, fine), or None if cells are cut."""
-    return aggregation(fine, coarse) if np.isin(coarse.starts, fine.starts).all() else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +50,11 @@ class TableColumn:
         """Matrix that merges fine cells into the fit's cells, shape (cells, fine)."""
         return np.asarray(np.arange(self.cells)[:, None] == self.bins, dtype=np.float64)
 
-    def binned(self, place: int) -> Table:
+    def binned(self, place: int) -> NoisyCounts:
         """Return a number's own counts by the fit's cells, as a table of the column at this place."""
         assert self.law is not None
         variances = ((self.merge @ self.law.covariance) * self.merge).sum(axis=1)
-        return Table((place,), self.merge @ self.law.rows, np.sqrt(np.maximum(variances, 1e-6)))
+        return NoisyCounts((place,), self.merge @ self.law.rows, np.maximum(variances, 1e-6))
 
     def within(self, coarse: FloatArray) -> FloatArray:
         """Return the shares of the fine cells, from shares of the fit's cells."""
@@ -99,19 +82,19 @@ class TableColumn:
 
     def has_cells_of(self, axis: Axis) -> bool:
         """Return whether an axis has exactly the fit's cells."""
-        return not self.is_cut and same_cells(self.axis, axis)
+        return not self.is_cut and self.axis.has_cells_of(axis)
 
     def presented(self, axis: Axis, shares: FloatArray, place: int) -> FloatArray:
         """Convert one dimension of a joint from the fit's cells to the cells of an axis."""
         if self.has_cells_of(axis):
             return shares
-        first, exact = np.moveaxis(shares, place, 0), aggregation(self.axis, axis)
+        first, exact = np.moveaxis(shares, place, 0), self.axis.overlap_with(axis)
         slope_shifts = moved_by_slopes(first, exact, self.spread, self.cells - self.axis.has_null)
         return np.moveaxis(np.tensordot(exact @ self.spread, first, axes=1) + slope_shifts, 0, place)
 
     def onto(self, axis: Axis) -> FloatArray:
         """Return P(cell of an axis | cell of the fit), codes spread evenly within fine cells."""
-        return np.asarray(aggregation(self.axis, axis) @ self.spread)
+        return np.asarray(self.axis.overlap_with(axis) @ self.spread)
 
 
 # Cells that cut a fit's bins: the spread of rows within a bin, to the first order. A fit has the other columns' law

@@ -109,6 +109,10 @@ class Observation:
         threshold = None if self.threshold is None else self.threshold[part]
         return Observation(self.design[part], self.values[part], self.variances[part], threshold)
 
+    def replicate(self, rows: FloatArray, generator: np.random.Generator) -> FloatArray:
+        """Return a draw of the values, given the numbers of rows by cell."""
+        return self.matrix @ rows + draw_noise(self.variances, generator)
+
     def linearise(self, rows: FloatArray) -> Observation:
         """Return the observation without threshold that has the same score about numbers of rows by cell.
 
@@ -124,6 +128,11 @@ class Observation:
         kept = np.maximum(kept, _LEAST_VARIANCE_SHARE)
         values = here + (self.values - here - sigma * mean) / kept
         return replace(self, values=values, variances=self.variances / kept, threshold=None)
+
+
+def draw_noise(variances: FloatArray, generator: np.random.Generator) -> FloatArray:
+    """Return a draw of independent normal noise."""
+    return np.asarray(np.sqrt(variances) * generator.standard_normal(variances.shape))
 
 
 def update(rows: FloatArray, covariance: FloatArray, observation: Observation) -> tuple[FloatArray, FloatArray]:

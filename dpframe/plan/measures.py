@@ -198,16 +198,11 @@ class MeasuredTable:
         return hash((self.measure, self.starts, self.counts.tobytes()))
 
     def to_observation(self, space: Space) -> Observation:
-        """Return the counts of a number's one-way or level as an observation of its codes, without null."""
-        measure, cell_starts = self.measure, self.starts[0]
-        if measure.level > 1:
-            starts = children(space, measure.level, cell_starts or ())
-            stops = stops_of(space, level_sizes(space)[measure.level - 1], starts)
-        else:
-            starts = np.arange(space.values) if cell_starts is None else np.array(cell_starts, dtype=np.int64)
-            stops = np.append(starts[1:], space.values)
-        counts = self.counts[: len(starts)].astype(np.float64)
-        return Observation(Runs(starts, stops, space.values), counts, np.full(len(starts), measure.sigma2))
+        """Return the counts of a number's level above the first as an observation of its codes."""
+        level = self.measure.level
+        starts = children(space, level, self.starts[0] or ())
+        runs = Runs(starts, stops_of(space, level_sizes(space)[level - 1], starts), space.values)
+        return Observation(runs, self.counts.astype(np.float64), np.full(len(starts), self.measure.sigma2))
 
 
 def way_starts(measure: Measure, space: Space) -> tuple[int, ...] | None:

@@ -18,7 +18,6 @@ from dpframe.estimate import surrogates
 from dpframe.estimate.axes import BinnedAxis, make_axis
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.likelihood import Matrices, Seen, Shares, fit_joint
-from dpframe.estimate.table_column import aggregation
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.tables import Evidence, row_table
 from dpframe.plan.build import build_plan
@@ -178,7 +177,7 @@ def test_merging_cells_keeps_every_share():
     assert isinstance(fine, BinnedAxis)
     assert isinstance(coarse, BinnedAxis)
     assert set(np.diff(fine.edges)) == {1, 2}
-    merge = aggregation(fine, coarse)
+    merge = fine.overlap_with(coarse)
     np.testing.assert_allclose(merge.sum(axis=0), 1)
     codes = np.append(np.diff(fine.edges), 1)  # a uniform type, and null
     np.testing.assert_allclose(merge @ codes, np.append(np.diff(coarse.edges), 1))

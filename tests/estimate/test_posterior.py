@@ -20,7 +20,8 @@ from dpframe.estimate.groups import cross_keys, fieller_means
 from dpframe.estimate.posterior import followed_noise
 from dpframe.estimate.results import RESULTS, Results
 from dpframe.estimate.tables.mixture import fit_mixture, refit_mixtures
-from dpframe.estimate.tables.tables import Evidence, Table
+from dpframe.estimate.tables.tables import Evidence
+from dpframe.observe.noisy_counts import NoisyCounts
 
 Z = 1.959964
 TRIALS = 4_000
@@ -317,7 +318,7 @@ def test_refits_to_the_same_counts_stay_near_their_start():
     pairs = list(combinations(range(3), 2))
     for pair in pairs:
         exact = 4_000 * np.einsum("k,ka,kb->ab", [0.5, 0.3, 0.2], *(laws[place] for place in pair))
-        tables.append(Table(pair, exact + 30 * generator.standard_normal(exact.shape), 30.0))
+        tables.append(NoisyCounts(pair, exact + 30 * generator.standard_normal(exact.shape), 900.0))
     evidence = Evidence(4_000, (3, 4, 5), tuple(tables))
     base = fit_mixture(evidence, classes=4, starts=2)
     starts, copies = [base.fit(0), base.fit(1)] * 10, []

@@ -10,10 +10,9 @@ import pytest
 from conftest import KEY
 
 from dpframe.estimate.axes import ListedAxis
-from dpframe.estimate.measured_tables import CountedTable, MeasuredTables
+from dpframe.estimate.measured_tables import MeasuredTables
 from dpframe.estimate.model import Models
-from dpframe.estimate.tables.tables import Table
-from dpframe.plan.measures import Measure, MeasuredTable
+from dpframe.observe.noisy_counts import NoisyCounts
 from dpframe.tables.released import Source
 
 SPACES = {"a": ["x", "y", "z"], "b": [True, False]}
@@ -24,11 +23,10 @@ class Margins(MeasuredTables):
     """What is known of a release that holds no table: the counts of two columns, from elsewhere."""
 
     @cached_property
-    def counted(self) -> list[CountedTable]:
+    def counted(self) -> list[NoisyCounts]:
         names = ("a", "b")
         axes = tuple(ListedAxis(self.source.plan[name]) for name in names)
-        measured = MeasuredTable(Measure("joint", names, 1.0), (None, None), COUNTS)
-        return [CountedTable(measured, Table(names, COUNTS.astype(float), 1.0), axes)]
+        return [NoisyCounts(names, COUNTS.astype(float), 1.0, axes)]
 
 
 @pytest.mark.slow

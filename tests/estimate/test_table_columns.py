@@ -5,7 +5,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.estimate.axes import BinnedAxis, ListedAxis
-from dpframe.estimate.table_column import TableColumn, same_cells
+from dpframe.estimate.table_column import TableColumn
 from dpframe.plan.build import build_plan
 
 PLAN = build_plan({"kind": list("abcde"), "age": (0, 99)}, epsilon=2)
@@ -32,10 +32,10 @@ def test_cells_that_are_those_asked_for_stay_as_they_are():
 def test_other_cells_are_not_taken_for_those_of_the_fit(number):
     assert not number.has_cells_of(number.axis), "it is cut"
     ten, five = (BinnedAxis(PLAN["age"], tuple(range(0, 101, step)), (), pooled=True) for step in (10, 20))
-    assert same_cells(number.axis, ten)
-    assert not same_cells(ten, five)
+    assert number.axis.has_cells_of(ten)
+    assert not ten.has_cells_of(five)
     nullable = build_plan({"age": dpf.Nullable(dpf.Integer(0, 99))}, epsilon=2)["age"]
-    assert not same_cells(ten, BinnedAxis(nullable, tuple(range(0, 101, 10)), (), pooled=True))
+    assert not ten.has_cells_of(BinnedAxis(nullable, tuple(range(0, 101, 10)), (), pooled=True))
 
 
 def test_what_is_asked_of_fine_cells_is_gathered_by_their_shares(number):

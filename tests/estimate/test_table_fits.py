@@ -23,7 +23,8 @@ from dpframe.estimate.tables.fit import (
 )
 from dpframe.estimate.tables.guard import guard_joint, interaction_variance
 from dpframe.estimate.tables.mixture import Descent, Mixture, fit_mixture, targets_of
-from dpframe.estimate.tables.tables import Evidence, Table, row_table
+from dpframe.estimate.tables.tables import Evidence, row_table
+from dpframe.observe.noisy_counts import NoisyCounts
 from dpframe.plan.threads import one_thread
 
 NAMES = ["sex", "education", "occupation", "region"]
@@ -59,7 +60,7 @@ def measure(codes, sizes, seed, sigma=30.0):
     tables = []
     for pair in combinations(range(len(sizes)), 2):
         exact = count_codes([codes[c] for c in pair], [sizes[c] for c in pair])
-        tables.append(Table(pair, exact + sigma * generator.standard_normal(exact.shape), sigma))
+        tables.append(NoisyCounts(pair, exact + sigma * generator.standard_normal(exact.shape), sigma**2))
     return Evidence(len(codes[0]), sizes, tuple(tables))
 
 
@@ -87,28 +88,9 @@ def distance(found, truth):
 # What was measured
 
 
-def test_a_sum_of_a_table_has_its_variances_sum():
-    table = Table((2, 0), np.arange(6.0).reshape(2, 3), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
-    summed = table.sum_to([0])
-    assert summed.counts.tolist() == [3, 5, 7]
-    assert summed.variances == pytest.approx([17, 29, 45])
-    assert table.sum_to([0, 2]).counts.tolist() == [[0, 3], [1, 4], [2, 5]]
-
-
-def test_halves_of_a_coupled_draw_are_independent():
-    """Variances 1 + a and 1 + 1/a, covariance 0, each within six standard errors of 40,000 cells."""
-    noise = np.random.default_rng(1).standard_normal(40_000)
-    one, other = Table((0,), noise, 1.0).split(0.25, np.random.default_rng(0))
-    assert np.var(one.counts) == pytest.approx(1.25, abs=0.06)
-    assert np.var(other.counts) == pytest.approx(5.0, abs=0.22)
-    assert np.mean(one.counts * other.counts) == pytest.approx(0, abs=0.08)
-    assert one.variances[0] == pytest.approx(1.25)
-    assert other.variances[0] == pytest.approx(5.0)
-
-
 def test_tables_of_one_pair_are_weighted_by_precision():
-    first, second = Table((0, 1), np.full((2, 2), 10.0), 1.0), Table((1, 0), np.full((2, 2), 20.0), 2.0)
-    triple = Table((0, 1, 2), np.full((2, 2, 1), 30.0), 4.0)
+    first, second = NoisyCounts((0, 1), np.full((2, 2), 10.0), 1.0), NoisyCounts((1, 0), np.full((2, 2), 20.0), 4.0)
+    triple = NoisyCounts((0, 1, 2), np.full((2, 2, 1), 30.0), 16.0)
     pair = Evidence(40, (2, 2, 1), (first, second, triple)).pairs[0, 1]
     assert pair.counts == pytest.approx(np.full((2, 2), (10 + 20 / 4 + 30 / 16) / (1 + 1 / 4 + 1 / 16)))
     assert pair.variances == pytest.approx(np.full((2, 2), 1 / (1 + 1 / 4 + 1 / 16)))
@@ -120,7 +102,7 @@ def test_a_table_without_rows_is_refused():
 
 
 def test_columns_of_which_no_two_are_known_are_independent():
-    tables = (Table((0,), np.array([60.0, 40.0]), 1.0), Table((1,), np.array([20.0, 80.0]), 1.0))
+    tables = (NoisyCounts((0,), np.array([60.0, 40.0]), 1.0), NoisyCounts((1,), np.array([20.0, 80.0]), 1.0))
     found = fit_tables(Evidence(100, (2, 2), tables)).joint([0, 1])
     assert found == pytest.approx(np.outer([0.6, 0.4], [0.2, 0.8]))
 
@@ -129,8 +111,8 @@ def test_columns_of_which_no_two_are_known_are_independent():
 
 
 def test_one_way_weighs_sums_by_the_other_columns_cells():
-    own = Table((0,), np.array([60.0, 40.0]), 2.0)
-    wide = Table((0, 1), np.array([[8.0] * 8, [4.5] * 8]), 1.0)
+    own = NoisyCounts((0,), np.array([60.0, 40.0]), 4.0)
+    wide = NoisyCounts((0, 1), np.array([[8.0] * 8, [4.5] * 8]), 1.0)
     found = Evidence(100, (2, 8), (own, wide)).one_way(0)
     # Variances 4 and 8: two thirds of 60 and a third of 64; both rows add up to 100.
     assert found == pytest.approx([(60 * 2 + 64) / 300 + 1 / 300 * 2, (40 * 2 + 36) / 300 - 2 / 300], abs=0.02)
@@ -165,8 +147,8 @@ def test_gradients_are_those_of_the_misfit(long, monkeypatch):
     monkeypatch.setattr(mixture, "LONG", long)
     generator = np.random.default_rng(4)
     tables = (
-        Table((0, 1), generator.uniform(5, 20, (2, 3)), 2.0),
-        Table((1, 2), generator.uniform(5, 20, (3, 2)), 3.0),
+        NoisyCounts((0, 1), generator.uniform(5, 20, (2, 3)), 4.0),
+        NoisyCounts((1, 2), generator.uniform(5, 20, (3, 2)), 9.0),
     )
     rows = (row_table((0, 2), generator.uniform(5, 20, (2, 2)), [keep(2, 0.5)] * 2),)
     evidence = Evidence(75, (2, 3, 2), (*tables, *rows))
@@ -233,8 +215,8 @@ def test_several_starts_are_one_mixture(fit):
 def test_one_class_is_independence_of_all_that_is_known_of_columns():
     """A fit of one class to pairs whose noise hides them lost what one-ways say: L1 .67 for .57 on 1,000 rows."""
     law, generator = np.array([0.7, 0.3]), np.random.default_rng(0)
-    pair = Table((0, 1), 100 * np.outer(law, law) + 60 * generator.standard_normal((2, 2)), 60.0)
-    evidence = Evidence(100, (2, 2), (pair, *(Table((c,), 100 * law, 0.1) for c in range(2))))
+    pair = NoisyCounts((0, 1), 100 * np.outer(law, law) + 60 * generator.standard_normal((2, 2)), 3_600.0)
+    evidence = Evidence(100, (2, 2), (pair, *(NoisyCounts((c,), 100 * law, 0.01) for c in range(2))))
     found = fit_mixture(evidence, classes=1).joint((0, 1))
     assert found == pytest.approx(np.outer(law, law), abs=2e-4)
 
@@ -247,7 +229,7 @@ def test_classes_follow_the_data():
     chosen = []
     for exact in (flat, diagonal):
         counts = exact + 10 * generator.standard_normal(exact.shape)
-        chosen.append(choose_classes(Evidence(102_400, (16, 16), (Table((0, 1), counts, 10.0),))).classes)
+        chosen.append(choose_classes(Evidence(102_400, (16, 16), (NoisyCounts((0, 1), counts, 100.0),))).classes)
     assert chosen[0] == 1
     assert chosen[1] >= 20
 
@@ -261,8 +243,8 @@ def test_where_noise_is_weak_the_simple_estimate_is_taken(codes, sizes):
 
 def test_steps_of_exact_halves():
     even, all_one = np.array([2.0, 2.0]), np.array([4.0, 4.0])
-    at_simple = Profile.of(even, all_one, Table((0,), all_one, 1.0), 1)
-    at_mixture = Profile.of(even, all_one, Table((0,), even, 1.0), 1)
+    at_simple = Profile.of(even, all_one, NoisyCounts((0,), all_one, 1.0), 1)
+    at_mixture = Profile.of(even, all_one, NoisyCounts((0,), even, 1.0), 1)
     assert (at_simple.odds(at_simple), at_simple.mean_step) == (math.inf, 1.0)
     assert (at_mixture.odds(at_mixture), at_mixture.mean_step) == (0.0, 0.0)
     assert Profile.sum_of([]).mean_step == 0.0
@@ -284,7 +266,7 @@ def test_triples_err_less_than_their_counts_and_than_what_pairs_say(codes, sizes
     pairs, triple = measure(codes, sizes, 1), (1, 2, 3)
     counts = count_codes([codes[c] for c in triple], [sizes[c] for c in triple])
     noisy = counts + 6.0 * np.random.default_rng(3).standard_normal(counts.shape)
-    fit = fit_tables(Evidence(pairs.n, pairs.sizes, (*pairs.tables, Table(triple, noisy, 6.0))))
+    fit = fit_tables(Evidence(pairs.n, pairs.sizes, (*pairs.tables, NoisyCounts(triple, noisy, 36.0))))
     found = (fit.joint(triple), fit.without_simple(triple), fit.simple(triple))
     joint, of_pairs, of_counts = (distance(one, counts / ROWS) for one in found)
     assert joint < 0.9 * min(of_pairs, of_counts), (joint, of_pairs, of_counts)
@@ -329,7 +311,7 @@ def test_a_measured_triple_shows_what_pairs_do_not(codes, sizes):
     shape = (*sizes[:2], 2)
     evidence = measure(planted, shape, 2)
     exact = count_codes(planted, shape)
-    triple = Table((0, 1, 2), exact + 30 * np.random.default_rng(0).standard_normal(shape), 30.0)
+    triple = NoisyCounts((0, 1, 2), exact + 30 * np.random.default_rng(0).standard_normal(shape), 900.0)
     both = fit_tables(Evidence(ROWS, shape, (*evidence.tables, triple)))
     assert distance(both.joint((0, 1, 2)), exact / ROWS) < 0.1
 
@@ -375,7 +357,7 @@ def test_the_guard_is_silent_on_the_truth(size):
 def test_bins_hold_equal_shares():
     generator = np.random.default_rng(0)
     exact = 1000 * np.exp(-0.5 * ((np.arange(60) - 20) / 8) ** 2)
-    fine = Table((3,), exact + 20 * generator.standard_normal(60), 20.0)
+    fine = NoisyCounts((3,), exact + 20 * generator.standard_normal(60), 400.0)
     bins = quantile_bins(fine.counts)
     assert bins[0] == 0
     assert bins[-1] == 11
@@ -485,18 +467,6 @@ def test_bins_of_next_to_nothing_have_no_slope() -> None:
     assert np.isfinite(moved).all()
 
 
-def test_what_a_table_says_of_one_column_is_its_sum() -> None:
-    """Of one sigma the variance is the same of all sums, of a sigma for each cell their sum."""
-    counts = np.arange(24.0).reshape(2, 3, 4)
-    for sigma in (2.0, np.sqrt(1 + counts)):
-        table = Table((5, 1, 3), counts, sigma)
-        for place, column in enumerate((5, 1, 3)):
-            found = table.sum_to([column])
-            others = tuple(i for i in range(3) if i != place)
-            assert found.counts == pytest.approx(counts.sum(axis=others))
-            assert found.variances == pytest.approx(table.variances.sum(axis=others))
-
-
 @pytest.mark.slow
 def test_a_long_column_has_no_more_classes_than_its_partners_tell_apart() -> None:
     """Of 400 values beside five and four more classes than 20 could not show, though noise is weak enough for 160."""
@@ -505,7 +475,7 @@ def test_a_long_column_has_no_more_classes_than_its_partners_tell_apart() -> Non
     tables = []
     for pair in combinations(range(3), 2):
         exact = 1e6 * np.einsum("ka,kb->ab", laws[pair[0]], laws[pair[1]]) / 40
-        tables.append(Table(pair, exact + generator.standard_normal(exact.shape), 1.0))
+        tables.append(NoisyCounts(pair, exact + generator.standard_normal(exact.shape), 1.0))
     assert choose_classes(Evidence(1e6, sizes, tuple(tables))).classes <= 20
 
 

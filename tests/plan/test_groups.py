@@ -24,9 +24,10 @@ from dpframe.estimate.evidence.likelihood import Seen, Shares, fit_joint, refits
 from dpframe.estimate.joint_domain import JointDomain
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.mixture import Mixture
-from dpframe.estimate.tables.tables import Evidence, Table, row_table
+from dpframe.estimate.tables.tables import Evidence, row_table
 from dpframe.noise.keystream import Keystream
 from dpframe.noise.tables import ResponseTable
+from dpframe.observe.noisy_counts import NoisyCounts
 from dpframe.plan.build import build_plan
 from dpframe.spaces import space_from_json
 from dpframe.tables.release import release
@@ -721,7 +722,7 @@ def test_the_fit_recovers_grouped_columns():
     pairs = pairs_of(drawn, (2, 3, 2))
     rows = tuple(row_table(pair, pairs[pair], [channels[c] for c in pair]) for pair in ((0, 1), (1, 2)))
     counts, variances = NoiseBlock(signal).pair(pairs[0, 2], np.full((2, 2), 0.25))
-    together = Table((0, 2), counts, np.sqrt(variances))
+    together = NoisyCounts((0, 2), counts, variances)
     fitted = fit_tables(Evidence(n, (2, 3, 2), (together, *rows)))
     for columns in ((0, 2), (0, 1), (1, 2)):
         assert np.abs(fitted.joint(columns) - truth.joint(columns)).sum() < 0.03

@@ -9,14 +9,12 @@ counts of the parts, for a whole level together.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dpframe.observe.observation import Observation
-from dpframe.plan.measures import MeasuredTable
-from dpframe.spaces import Space
 
 STANDS_OUT = 3.5
 """Standard deviations above an even spread at which a part becomes a cell (tuned; half and twice it change
@@ -71,17 +69,16 @@ class Tree:
         return float(min((max(squares - noise, 0.0) + math.sqrt(variance)) / total, 1.0))
 
 
-def tree_of(space: Space, first: MeasuredTable, finer: Sequence[MeasuredTable]) -> Tree:
+def tree_of(first: Observation, finer: Mapping[int, Observation]) -> Tree:
     """Return the cells of a number and their counts.
 
-    ``first`` and ``finer``: the one-way that covers the column, and the levels above it in their order.
+    ``first`` and ``finer``: counts of runs of codes by the one-way that covers the column's values, and by the levels
+    above it.
     """
-    tree, levels = Tree(), {table.measure.level: table.to_observation(space) for table in finer}
-    top = first.to_observation(space)
-    parts = (top.runs.starts, top.runs.stops, top.values, top.variances)
+    tree, parts = Tree(), (first.runs.starts, first.runs.stops, first.values, first.variances)
     for start, stop, count, variance in zip(*(part.tolist() for part in parts), strict=True):
         tree.facts.append((start, stop, count, variance))
-        _add_cell(tree, levels, (start, stop, 1), count, variance)
+        _add_cell(tree, finer, (start, stop, 1), count, variance)
     return tree
 
 

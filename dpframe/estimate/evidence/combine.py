@@ -19,7 +19,7 @@ _MIN_NOISE_VARIANCE = 1e-12
 """Least variance of noise (tolerance)."""
 
 
-def pooled(values: FloatArray) -> FloatArray:
+def isotonic(values: FloatArray) -> FloatArray:
     """Return the nearest numbers that never fall: falling neighbours are pooled to their mean."""
     levels: list[tuple[float, int]] = []
     for value in values.tolist():

@@ -6,18 +6,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
 from dpframe.estimate.evidence.likelihood import Seen, Shares, bootstrap_errors, noise_share, released_again
+from dpframe.observe.cells import Cells
 from dpframe.observe.observation import Observation, chi_square_tail
-from dpframe.observe.overlap import overlap_cells
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 _LINEARISATIONS = 3
@@ -39,54 +38,6 @@ Known = tuple[float, float]
 
 Line = tuple[float, float]
 """The number of code 0, and the distance between neighbouring codes' numbers."""
-
-
-class Cells(ABC):
-    """The cells of a column: stretches of the codes of values in their order, and null's last if null is a value."""
-
-    @property
-    @abstractmethod
-    def cells(self) -> int:
-        """Number of cells, null's included."""
-
-    @property
-    @abstractmethod
-    def ends(self) -> IntArray:
-        """First codes of the cells of values, and the code after the last."""
-
-    @property
-    def has_null(self) -> bool:
-        """Whether the last cell is null."""
-        return self.cells > self.bins
-
-    @property
-    def starts(self) -> IntArray:
-        """First codes of the cells of values."""
-        return self.ends[:-1]
-
-    @property
-    def bins(self) -> int:
-        """Number of cells of values."""
-        return len(self.ends) - 1
-
-    def overlap(self, starts: npt.ArrayLike, stops: npt.ArrayLike) -> FloatArray:
-        """Return the part of each cell within ranges of codes, shape (ranges, cells); null is in none."""
-        return np.pad(overlap_cells(self.ends, starts, stops), ((0, 0), (0, int(self.has_null))))
-
-    @cached_property
-    def widths(self) -> FloatArray:
-        """Codes of every cell of values."""
-        return np.diff(self.ends).astype(np.float64)
-
-    @cached_property
-    def middles(self) -> FloatArray:
-        """Mean code of every cell of values."""
-        return np.asarray((self.ends[1:] + self.ends[:-1] - 1) / 2)
-
-    @cached_property
-    def within(self) -> FloatArray:
-        """Variance of codes within every cell of values, were they spread evenly."""
-        return np.asarray((self.widths**2 - 1) / 12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,8 +181,7 @@ class RowsLaw(Law):
         for truth, table, released in islice(releases, _REPLICATES):
             truths.append(truth)
             counts.append(released)
-            noise = np.sqrt(facts.variances) * generator.standard_normal(len(facts))
-            noisy.append(facts.matrix @ table + noise)
+            noisy.append(facts.replicate(table.astype(np.float64), generator))
         replicates = Seen(np.stack(counts, axis=1).astype(np.float64), np.stack(noisy, axis=1))
         return bootstrap_errors(zip(truths, self._model.fitted(replicates).T, strict=True), function)
 

@@ -26,6 +26,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.observe.noisy_counts import through
 from dpframe.observe.observation import Observation
 from dpframe.plan.threads import one_thread
 from dpframe.spaces.arrays import FloatArray
@@ -119,13 +120,6 @@ Channels = Channel | Sequence[FloatArray]
 def channel_of(channels: Channels) -> Channel:
     """Return the channel of columns."""
     return Matrices(tuple(channels)) if isinstance(channels, Sequence) else channels
-
-
-def through(law: FloatArray, values: FloatArray, place: int) -> FloatArray:
-    """Multiply an array by a matrix along one dimension."""
-    if not place and values.ndim <= 2:
-        return np.asarray(law @ values)
-    return np.moveaxis(np.tensordot(law, values, axes=(1, place)), 0, place)
 
 
 def randomised(law: FloatArray, rows: Rows, place: int, generator: np.random.Generator) -> Rows:

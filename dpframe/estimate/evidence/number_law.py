@@ -14,15 +14,16 @@ If f varies within a cell, the spread of the rows within the cell adds three err
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 
 from dpframe.estimate.evidence.cells import UNKNOWN, Tree, tree_of
-from dpframe.estimate.evidence.combine import few_rows, pooled, project
+from dpframe.estimate.evidence.combine import few_rows, isotonic, project
 from dpframe.estimate.evidence.law import Known, Law, Line, code_at
 from dpframe.observe.observation import (
     Observation,
@@ -31,10 +32,8 @@ from dpframe.observe.observation import (
     truncated_normal_moments,
     update,
 )
-from dpframe.observe.overlap import overlap_cells
 from dpframe.observe.quantiles import NORMAL_QUANTILE
 from dpframe.observe.significance import DETECTION_SE
-from dpframe.plan.measures import MeasuredTable
 from dpframe.plan.threads import one_thread
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray, IntArray
@@ -98,38 +97,38 @@ class NumberLaw(Law):
     counted: FloatArray | None = None
 
     @classmethod
-    @one_thread
-    def of(cls, space: Space, n: float, first: MeasuredTable, finer: Sequence[MeasuredTable] = ()) -> NumberLaw:
+    def of(
+        cls, space: Space, n: float, first: Observation, finer: Mapping[int, Observation] = MappingProxyType({})
+    ) -> NumberLaw:
         """Return the law of a number from its measured levels.
 
-        >>> from dpframe.plan.measures import Measure
+        ``first``: counts of runs of codes by the one-way that covers the column, null's last. ``finer``: counts by the
+        levels above the first.
+
+        >>> from dpframe.observe.observation import Runs
         >>> from dpframe.spaces import Integer
-        >>> counts = np.array([40, 30, 20, 10])
-        >>> table = MeasuredTable(Measure("one_way", ("x",), 4.0), (None,), counts)
-        >>> law = NumberLaw.of(Integer(0, 3), 100.0, table)
+        >>> counts = Observation(Runs.between(range(5)), np.array([40.0, 30.0, 20.0, 10.0]), np.full(4, 4.0))
+        >>> law = NumberLaw.of(Integer(0, 3), 100.0, counts)
         >>> [round(float(value), 1) for value, in law.linear(np.array([[1.0, 1.0, 0.0, 0.0]]))]
         [70.0, 2.0]
         """
-        tree = tree_of(space, first, finer)
+        of_values = first.select(slice(len(first) - space.has_null))
+        tree = tree_of(of_values, finer)
         leaves = sorted(tree.leaves)
         starts = np.array([start for start, *_ in leaves], dtype=np.int64)
         prior, covariance = _make_prior(tree, starts, len(starts) + space.has_null, n)
         edges = np.append(starts, space.values)
         if space.has_null:
-            prior[-1], covariance[-1, -1] = float(first.counts[-1]), first.measure.sigma2
+            prior[-1], covariance[-1, -1] = first.values[-1], first.variances[-1]
         low, high, counts, variances = np.array(tree.facts, dtype=np.float64).T
-        design = np.pad(overlap_cells(edges, low, high), ((0, 0), (0, int(space.has_null))))
-        rows, covariance = update(prior, covariance, Observation(design, counts, variances))
-        everybody = Observation(np.ones((1, len(rows))), np.array([n]), np.array([_TOTAL_VARIANCE]))
-        rows, covariance = update(rows, covariance, everybody)
         # A cell whose own parts are more uneven than its level keeps the larger unevenness.
         uneven = np.array([max(tree.unevenness(level), cell_unevenness) for _, _, level, cell_unevenness, _ in leaves])
         part_shares = np.array([share for *_, share in leaves])
-        block = np.searchsorted(first.to_observation(space).runs.starts, starts, side="right") - 1
-        return cls(edges, space, rows, covariance, uneven, part_shares, float(n), block)
+        block = np.searchsorted(of_values.runs.starts, starts, side="right") - 1
+        law = cls(edges, space, prior, covariance, uneven, part_shares, float(n), block)
+        return law._update(Observation(law.overlap(low, high), counts, variances))._condition_on_total()
 
     @classmethod
-    @one_thread
     def of_values(cls, space: Space, n: float, counts: FloatArray, variances: FloatArray) -> NumberLaw:
         """Return the law of a listed number from unbiased counts of every value, null's last.
 
@@ -138,28 +137,29 @@ class NumberLaw(Law):
         >>> law.rows.round().tolist(), law.covariance.round().tolist()
         ([54.0, 46.0], [[4.0, -4.0], [-4.0, 4.0]])
         """
-        everybody = Observation(np.ones((1, len(counts))), np.array([n]), np.array([_TOTAL_VARIANCE]))
-        rows, covariance = update(counts, np.diag(variances), everybody)
         values = np.arange(space.values + 1, dtype=np.int64)
         even = np.zeros(space.values)
-        return cls(values, space, rows, covariance, even, even, float(n), values[:-1])
+        law = cls(values, space, counts, np.diag(variances), even, even, float(n), values[:-1])
+        return law._condition_on_total()
 
     @one_thread
-    def condition_on(self, facts: Observation) -> NumberLaw:
-        """Condition the law on an observation; cells observed in part add their variance within cells."""
-        observation = replace(
-            facts, variances=facts.variances + self._within_cell_variances(facts.matrix[:, : self.bins])
-        )
+    def _update(self, observation: Observation) -> NumberLaw:
         rows, covariance = update(self.rows, self.covariance, observation)
         return replace(self, rows=rows, covariance=covariance)
 
-    @one_thread
+    def _condition_on_total(self) -> NumberLaw:
+        return self._update(Observation(np.ones((1, self.cells)), np.array([self.n]), np.array([_TOTAL_VARIANCE])))
+
+    def condition_on(self, facts: Observation) -> NumberLaw:
+        """Condition the law on an observation; cells observed in part add their variance within cells."""
+        within_variances = self._within_cell_variances(facts.matrix[:, : self.bins])
+        return self._update(replace(facts, variances=facts.variances + within_variances))
+
     def with_sum(self, total: float, variance: float) -> NumberLaw:
         """Condition the law on the sum of the codes; nulls add nothing."""
         exact = variance + self._within_cell_sum_variance
         facts = Observation(self._pad_null(self.middles[None, :]), np.array([total]), np.array([exact]))
-        rows, covariance = update(self.rows, self.covariance, facts)
-        return replace(self, rows=rows, covariance=covariance, total=(total, variance))
+        return replace(self._update(facts), total=(total, variance))
 
     @one_thread
     def evened(self, bins: IntArray) -> NumberLaw:
@@ -427,7 +427,7 @@ class NumberLaw(Law):
         """
         rows = self.present[0]
         sums = np.cumsum(self.rows[: self.bins])[:-1]
-        return np.diff(np.clip(pooled(sums), 0.0, rows), prepend=0.0, append=rows)
+        return np.diff(np.clip(isotonic(sums), 0.0, rows), prepend=0.0, append=rows)
 
     @property
     def _within_cell_sum_variance(self) -> float:

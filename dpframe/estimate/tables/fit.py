@@ -26,7 +26,8 @@ import numpy as np
 from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.tables.mixture import Mixture, fit_mixture, fit_mixtures, targets_of
 from dpframe.estimate.tables.raking import Margin, scaled
-from dpframe.estimate.tables.tables import Evidence, Table, merged
+from dpframe.estimate.tables.tables import Evidence
+from dpframe.observe.noisy_counts import NoisyCounts, pool
 from dpframe.plan.threads import remember
 from dpframe.spaces.arrays import FloatArray
 
@@ -166,7 +167,7 @@ def remembered_fit(evidence: Evidence) -> TableFit:
     digest = hashlib.sha256(repr((evidence.n, evidence.sizes)).encode())
     for table in evidence.tables:
         digest.update(repr((table.columns, table.counts.shape)).encode())
-        for values in (table.counts, np.asarray(table.sigma), *table.channels):
+        for values in (table.counts, np.asarray(table.variance), *table.channels):
             digest.update(values.tobytes())
     # The key covers all inputs of a fit, which is deterministic.
     key = digest.digest()
@@ -274,7 +275,7 @@ class Profile(NamedTuple):
     parts: int
 
     @classmethod
-    def of(cls, own: FloatArray, simple: FloatArray, held: Table, parts: int) -> Profile:
+    def of(cls, own: FloatArray, simple: FloatArray, held: NoisyCounts, parts: int) -> Profile:
         """Return the profile of counts m (``own``) and s (``simple``) against the held copy of so many tables."""
         distances, precision = simple - own, 1 / held.variances
         along, squares = ((values * distances * precision).ravel() for values in (held.counts - own, distances))
@@ -331,7 +332,7 @@ def _yield_profiles(choice: Choice, columns: tuple[int, ...], steps: Steps) -> I
             yield Profile.of(
                 fitted.n * model_shares,
                 fitted.n * (model_shares if simple is None else simple),
-                merged(tables),
+                pool(tables),
                 len(tables),
             )
 

@@ -16,8 +16,9 @@ from itertools import combinations, product
 
 import numpy as np
 
-from dpframe.estimate.evidence.likelihood import Channels, channel_of, expectation_maximization, noise_share, through
+from dpframe.estimate.evidence.likelihood import Channels, channel_of, expectation_maximization, noise_share
 from dpframe.estimate.tables.fit import fit_to_margins
+from dpframe.observe.noisy_counts import through
 from dpframe.observe.significance import FALSE_ALARM
 from dpframe.spaces.arrays import FloatArray
 

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpframe.estimate.tables.tables import Evidence, Table
+from dpframe.estimate.tables.tables import Evidence
+from dpframe.observe.noisy_counts import NoisyCounts
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 Single = npt.NDArray[np.float32]
@@ -189,7 +190,7 @@ def targets_of(evidence: Evidence) -> list[Target]:
     return targets
 
 
-def _make_blocks(sizes: Sequence[int], pairs: Mapping[tuple[int, int], Table]) -> Iterator[Block]:
+def _make_blocks(sizes: Sequence[int], pairs: Mapping[tuple[int, int], NoisyCounts]) -> Iterator[Block]:
     """Yield a block of all columns that are not long, and one of every pair with a long one."""
     widths = {c: width for table in pairs.values() for c, width in zip(table.columns, table.counts.shape, strict=True)}
     channels = {c: channel for t in pairs.values() for c, channel in zip(t.columns, t.channels, strict=False)}

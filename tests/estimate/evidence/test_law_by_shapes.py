@@ -4,9 +4,9 @@ from functools import cache
 
 import numpy as np
 import pytest
+from measure import law_of
 
 from dpframe.estimate.evidence.combine import project
-from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.observe.observation import Observation
 from dpframe.plan.levels import cells_between, children, divided, level_sizes, stops_of
 from dpframe.plan.measures import Measure, MeasuredTable
@@ -73,7 +73,7 @@ def laws(shape):
         generator = np.random.default_rng([SHAPES.index(shape), seed])
         space, codes = _codes(shape, generator)
         first, *finer = tables_of(space, codes, generator)
-        found.append((NumberLaw.of(space, float(N), first, finer), np.sort(codes[codes < space.values])))
+        found.append((law_of(space, float(N), first, finer), np.sort(codes[codes < space.values])))
     return found
 
 

@@ -7,6 +7,7 @@ right; five standard errors are exceeded once in 1.7 million.
 import numpy as np
 import pandas as pd
 import pytest
+from measure import by_code, law_of
 
 import dpframe as dpf
 from dpframe.estimate.evidence.cells import UNKNOWN, tree_of
@@ -67,7 +68,7 @@ def laws(shape, evened=False):
     rows = rows_of(shape, generator)
     for _ in range(DRAWS):
         first, *finer = measured(rows, generator)
-        law = NumberLaw.of(SPACE, N, first, finer)
+        law = law_of(SPACE, N, first, finer)
         yield rows, law.evened(quantile_bins(law.positive)) if evened else law
 
 
@@ -129,7 +130,7 @@ def test_intervals_hold_heaps_that_noise_hides(rows):
     codes = np.concatenate([np.zeros(N - rows, dtype=np.int64), np.full(rows, 4_321)])
     for _ in range(100):
         first, *finer = measured(codes, generator)
-        law = NumberLaw.of(SPACE, N, first, finer)
+        law = law_of(SPACE, N, first, finer)
         law = law.evened(np.array([0] + [1] * (law.bins - 1)))
         found, error = law.linear(np.stack([part(law, 4_321, 4_322), part(law, 4_200, 4_500)]))
         held.append(np.abs(found - rows) <= 1.96 * error)
@@ -180,7 +181,7 @@ def test_nulls_have_the_last_cell():
     space, generator = dpf.Nullable(SPACE), np.random.default_rng(3)
     rows = rows_of("spiky", generator)[: N - 4_000]
     first, *finer = measured(rows, generator, space, 4_000)
-    law = NumberLaw.of(space, N, first, finer)
+    law = law_of(space, N, first, finer)
     assert abs(law.rows[-1] - 4_000) < 5 * SIGMAS[0]
     assert law.present[0] == pytest.approx(N - law.rows[-1])
 
@@ -190,13 +191,13 @@ def test_columns_without_levels_say_that_cells_are_unknown():
     rows = rows_of("smooth", np.random.default_rng(0))
     counts = np.histogram(rows, bins=[*starts, 5_000])[0]
     table = MeasuredTable(Measure("one_way", ("x",), 900.0, 50), (starts,), counts)
-    law = NumberLaw.of(SPACE, N, table)
+    law = law_of(SPACE, N, table)
     assert set(law.uneven) == {UNKNOWN}
     _, whole = law.linear(part(law, 2_000, 2_100)[None, :])
     _, cut = law.linear(part(law, 2_000, 2_010)[None, :])
     assert cut[0] > 0.5 * counts[20]
     assert whole[0] < 60
-    assert len(tree_of(SPACE, table, []).leaves) == 50
+    assert len(tree_of(by_code(SPACE, table), {}).leaves) == 50
 
 
 def test_projections_are_nearest():
@@ -254,7 +255,7 @@ def test_what_noise_hides_falls_away_from_the_median():
     rows = np.clip(np.rint(generator.pareto(3, N) * 60), 0, SPACE.values - 1).astype(np.int64)
     for _ in range(DRAWS):
         first, *finer = measured(rows, generator)
-        law = NumberLaw.of(SPACE, N, first, finer)
+        law = law_of(SPACE, N, first, finer)
         bins = np.searchsorted([100, 250], law.starts, side="right")
         inside = (bins == np.arange(3)[:, None]).astype(np.float64)
         exact = np.bincount(bins, np.histogram(rows, law.edges)[0])
@@ -273,7 +274,7 @@ def test_a_pile_at_a_bound_is_no_part_of_a_fall():
     apart = []
     for _ in range(DRAWS):
         first, *finer = measured(rows, generator)
-        law = NumberLaw.of(SPACE, N, first, finer)
+        law = law_of(SPACE, N, first, finer)
         law = law.evened(quantile_bins(law.positive))
         outer = (law.starts >= 2_500).astype(np.float64)
         found, error = law.linear(outer[None, :])
@@ -306,7 +307,7 @@ def test_means_of_a_far_tail_err_less_than_by_counts_as_they_are():
     rows = np.minimum(generator.pareto(3, N) * 100, 4_999).astype(np.int64)
     for _ in range(40):
         first, *finer = measured(rows, generator)
-        law = NumberLaw.of(SPACE, N, first, finer)
+        law = law_of(SPACE, N, first, finer)
         mean = law.mean_known((0.0, 1.0), 0.0)[0]
         assert mean >= 0
         apart.append((mean - rows.mean(), law.rows @ law.middles / N - rows.mean()))

@@ -6,7 +6,7 @@ from scipy.optimize import isotonic_regression, minimize
 from scipy.special import softmax
 from scipy.stats import chi2
 
-from dpframe.estimate.evidence.combine import few_rows, pooled, shrunk
+from dpframe.estimate.evidence.combine import few_rows, isotonic, shrunk
 from dpframe.estimate.evidence.likelihood import Matrices, Seen, Shares
 
 
@@ -148,5 +148,5 @@ def test_pooled_numbers_are_the_nearest_that_never_fall():
     rng = np.random.default_rng(0)
     for size in (1, 2, 5, 300):
         values = np.cumsum(rng.normal(0.2, 3.0, size))
-        np.testing.assert_allclose(pooled(values), isotonic_regression(values).x, atol=1e-11)
-    assert pooled(np.zeros(0)).shape == (0,)
+        np.testing.assert_allclose(isotonic(values), isotonic_regression(values).x, atol=1e-11)
+    assert isotonic(np.zeros(0)).shape == (0,)
