@@ -51,9 +51,9 @@ def _calibrated(span: int, epsilon: float, delta: float) -> GeometricTable:
         if rate <= FLATTEST:
             break
         table = geometric_table(span, rate)
-        if LaplaceLoss(span, rate, table.spread).delta(epsilon) <= delta:
+        if LaplaceLoss(span, rate, table.log_spread).delta(epsilon) <= delta:
             return table
-        spread = max(table.spread, 2 * spread)
+        spread = max(table.log_spread, 2 * spread)
     raise ParameterError(f"epsilon={epsilon} is too small for a grid of {span} steps; give it a larger share")
 
 
@@ -72,7 +72,7 @@ class GeometricChannel(Channel):
     @cached_property
     def loss(self) -> PrivacyLoss:
         """The certified loss, the integers' rounding included."""
-        return LaplaceLoss(self.table.span, self.table.rate, self.table.spread)
+        return LaplaceLoss(self.table.span, self.table.rate, self.table.log_spread)
 
     @cached_property
     def blanket(self) -> float:
@@ -82,7 +82,7 @@ class GeometricChannel(Channel):
         with localcontext(Context(prec=60)):
             odd = 2 * (-rate * (span + 1) / 2).exp() / (1 + (-rate).exp())
             ideal = odd if span % 2 else (-rate * span / 2).exp()
-            return round_down(ideal * (-Decimal(self.table.spread)).exp() * SAFE)
+            return round_down(ideal * (-Decimal(self.table.log_spread)).exp() * SAFE)
 
     def blanket_beside(self, flag: ResponseTable) -> float:
         """Return P(null | value) for null, and the value's noise around mid-grid for the rest, rounded down.
@@ -95,12 +95,12 @@ class GeometricChannel(Channel):
             alpha, half = (-Decimal(self.table.rate)).exp(), (self.span + 1) // 2
             above, below = (min(keep * alpha**steps, flip) for steps in (self.span - half, half))
             rest = (alpha * above + below) / (1 + alpha)
-            factor = SAFE * (-Decimal(self.table.spread)).exp()
+            factor = SAFE * (-Decimal(self.table.log_spread)).exp()
             return round_down((flip + rest) * factor / (1 << flag.bits))
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
         """Return the loss over value against value, null against value and back."""
-        return beside_flag(flag, LaplaceLoss(self.table.span, self.table.rate, self.table.spread))
+        return beside_flag(flag, LaplaceLoss(self.table.span, self.table.rate, self.table.log_spread))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         self.table.sample(codes, stream, first_row, out)
@@ -287,7 +287,7 @@ def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, Ge
         if rate <= FLATTEST:
             break
         table = geometric_table(span, rate)
-        if beside_flag(flag, LaplaceLoss(span, rate, table.spread)).delta(epsilon) <= delta:
+        if beside_flag(flag, LaplaceLoss(span, rate, table.log_spread)).delta(epsilon) <= delta:
             return flag, table
-        spread = max(table.spread, 2 * spread)
+        spread = max(table.log_spread, 2 * spread)
     raise ParameterError(f"epsilon={epsilon} is too small for a nullable grid; give it a larger share")

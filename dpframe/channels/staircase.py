@@ -256,7 +256,7 @@ class Staircase(Mechanism):
 
     @cached_property
     def _boxes(self) -> BoxSums:
-        return BoxSums(self.span, self.width, self.table.left)
+        return BoxSums(self.span, self.width, self.table.places_below)
 
     @property
     def _top(self) -> float:
@@ -308,7 +308,7 @@ class Staircase(Mechanism):
         c = np.asarray(starts, dtype=np.float64)[:, None]
         inside = (c > 0) & (c <= self.span)
         # Of the box of x the places below c are c + left − x, cut to 0…width; summed over the x of a cell.
-        below = c + self.table.left
+        below = c + self.table.places_below
         box = (_ramp(below - low, self.width) - _ramp(below - high, self.width)) / (high - low)
         background = np.append(0.0, np.cumsum(self._background))[np.asarray(starts)][:, None]
         under = np.where(inside, self._top * box + background, (c > 0) * 1.0)
@@ -322,7 +322,7 @@ class Staircase(Mechanism):
         if space is not None and "line" not in space.metric:
             return super().expected_error(space)
         table = self.table
-        span, width, left = table.span, table.width, table.left
+        span, width, left = table.span, table.width, table.places_below
         x = np.arange(span + 1.0) if span < _PLACES else np.linspace(0, span, _PLACES).round()
 
         def within(reach: int, room: FloatArray) -> FloatArray:
@@ -332,10 +332,10 @@ class Staircase(Mechanism):
         box = within(left, x) + within(width - 1 - left, span - x)
         # Ends have more places than one.
         everywhere = x * (x + 1) / 2 + (span - x) * (span - x + 1) / 2 + left * x + (width - 1 - left) * (span - x)
-        rest = table.rest * (np.full_like(x, span) if table.nullable else span - x)
+        rest = table.last_place_extra * (np.full_like(x, span) if table.nullable else span - x)
         hidden = float(table.low * width * span) if table.nullable else 0.0
         of_values = float((table.top * box + table.low * everywhere + rest + hidden).max())
-        of_null = span * (WORD - width * (table.top + table.low) - table.rest) if table.nullable else 0
+        of_null = span * (WORD - width * (table.top + table.low) - table.last_place_extra) if table.nullable else 0
         return max(of_values, float(of_null)) / WORD
 
 

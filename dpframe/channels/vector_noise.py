@@ -116,7 +116,7 @@ class VectorChannel(BallChannel):
     def _exponent(self, steps: int) -> Decimal:
         """Return the log-ratio of vectors whose codes are so many steps apart in ℓ1, rounded up."""
         with localcontext(_DIGITS):
-            return (Decimal(self.table.rate) * steps + self.ball.length * Decimal(self.table.spread)) / SAFE
+            return (Decimal(self.table.rate) * steps + self.ball.length * Decimal(self.table.log_spread)) / SAFE
 
     @cached_property
     def loss(self) -> PrivacyLoss:
@@ -129,7 +129,7 @@ class VectorChannel(BallChannel):
         with localcontext(_DIGITS):
             half = (-Decimal(self.table.rate) / 2).exp()
             middle = (2 * half / (1 + half * half)) ** self.ball.length
-            lost = (-self.ball.length * Decimal(self.table.spread)).exp()
+            lost = (-self.ball.length * Decimal(self.table.log_spread)).exp()
             return round_down(half**self.ball.farthest * middle * lost * SAFE)
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
@@ -290,9 +290,9 @@ def _fitting(ball: Ball, parts: tuple[tuple[int, float], ...]) -> GeometricTable
         if rate <= FLATTEST:
             break
         table = geometric_table(ball.last, rate)
-        if table.spread <= spread:
+        if table.log_spread <= spread:
             return table
-        spread = max(table.spread, 2 * spread)
+        spread = max(table.log_spread, 2 * spread)
     raise ParameterError(
         f"epsilon is too small for vectors of {ball.length} coordinates; give the column a larger share"
     )
