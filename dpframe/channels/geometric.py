@@ -259,7 +259,7 @@ def _decaying_sums(alpha: float, values: FloatArray) -> FloatArray:
 
 def beside_flag(flag: ResponseTable, noise: LaplaceLoss) -> NullFlagLoss:
     """Return the loss of saturated noise with a null flag; a null whose flag flips is at mid-grid."""
-    half = LaplaceLoss((noise.span + 1) // 2, noise.rate, noise.spread)
+    half = LaplaceLoss((noise.span + 1) // 2, noise.rate, noise.log_spread)
     return NullFlagLoss(response_loss(flag), noise, half, half)
 
 
