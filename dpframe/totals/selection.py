@@ -78,7 +78,7 @@ class Scores:
         return self.contributions * max(tables * score_range for tables, score_range in self.ways)
 
     def halved(self, portion: Portion) -> float:
-        """Return the largest k for which a step covers the pure ε = k·range/2 of each table, within a portion."""
+        """Return the largest k for which the portion's step covers the pure ε = k·range/2 of each table."""
         step = portion.step
         assert step is not None
         rates = []
