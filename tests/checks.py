@@ -734,12 +734,12 @@ def _check_pads(mechanism: Mechanism, rows: int = 500) -> None:
     if mechanism.code_words:
         undone = mechanism.sample_padded(plain ^ pad, stream, 7) ^ pad
     elif isinstance(mechanism, GammaDiagonal):
-        places = [np.unravel_index(codes, mechanism.seen) for codes in (plain, pad)]
-        summed = [(x + v) % k for x, v, k in zip(*places, mechanism.seen, strict=True)]
-        moved = mechanism.sample_padded(np.ravel_multi_index(summed, mechanism.seen), stream, 7)
-        found = np.unravel_index(moved, mechanism.seen)
+        places = [np.unravel_index(codes, mechanism.seen_sizes) for codes in (plain, pad)]
+        summed = [(x + v) % k for x, v, k in zip(*places, mechanism.seen_sizes, strict=True)]
+        moved = mechanism.sample_padded(np.ravel_multi_index(summed, mechanism.seen_sizes), stream, 7)
+        found = np.unravel_index(moved, mechanism.seen_sizes)
         undone = np.ravel_multi_index(
-            [(y - v) % k for y, v, k in zip(found, places[1], mechanism.seen, strict=True)], mechanism.seen
+            [(y - v) % k for y, v, k in zip(found, places[1], mechanism.seen_sizes, strict=True)], mechanism.seen_sizes
         )
     else:
         undone = (mechanism.sample_padded((plain + pad) % mechanism.size, stream, 7) - pad) % mechanism.size

@@ -1,6 +1,6 @@
 """The statistical audit: a lower bound on ε from samples, of a mechanism that is a black box.
 
-It knows nothing of a mechanism but its outputs, so it catches what a proof on paper cannot: a sampler that does
+It sees only the outputs of a mechanism, so that it catches a fault that no proof on paper can: a sampler that does
 not follow its tables. A bound above the claim refutes the claim; one below proves nothing.
 """
 
@@ -20,7 +20,7 @@ Sampler = Callable[[int], Any]
 """Called with a number of runs; returns that many independent outputs for one fixed input."""
 
 OUTCOMES = 1 << 10
-"""Most outcomes kept distinct: beyond, numbers are binned at quantiles of the first half and rare labels are merged."""
+"""Most distinct outcomes: with more, numbers are binned at quantiles of the first half and rare labels are merged."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,10 @@ def audit(
 ) -> AuditResult:
     """Bound from below the ε of a mechanism on two inputs, from samples of its outputs.
 
-    On a quarter of the runs the outcomes are ranked by their likelihood ratio; on the next the prefix of the
-    ranking that promises the largest bound is the event (a sufficient set, as far as samples show it). On the
-    other half its
-    two probabilities are bounded by Clopper–Pearson intervals, and (P(E) − δ)/P'(E) ≤ e^ε is solved. Both
-    directions are tried, the error probability shared.
+    The first quarter of the runs ranks the outcomes by their likelihood ratio. On the second quarter, the prefix of
+    the ranking with the largest bound becomes the event (a sufficient set, as far as samples show it). On the other
+    half Clopper–Pearson intervals bound the event's two probabilities, and (P(E) − δ)/P'(E) ≤ e^ε is solved. Both
+    directions share the error probability.
 
     Parameters
     ----------
@@ -91,51 +90,52 @@ def audit(
     check_whole(n, "n", 100, of="runs")
     delta = check_delta(delta)
     check_fraction(confidence, "confidence", 0.999)
-    a, b = _numbered(_drawn(sampler_a, "sampler_a", n), _drawn(sampler_b, "sampler_b", n), n // 2)
+    a, b = _number_outcomes(_sample_runs(sampler_a, "sampler_a", n), _sample_runs(sampler_b, "sampler_b", n), n // 2)
     # Two directions with two intervals each share the error probability.
     level = (1 - confidence) / 4
-    bounds = [_one_way(*pair, n // 2, delta, level) for pair in ((a, b), (b, a))]
+    bounds = [_bound_one_way(*pair, n // 2, delta, level) for pair in ((a, b), (b, a))]
     epsilon, hits = max(bounds)
     return AuditResult(epsilon, delta, confidence, n - n // 2, hits)
 
 
-def _drawn(sampler: Sampler, name: str, n: int) -> npt.NDArray[Any]:
+def _sample_runs(sampler: Sampler, name: str, n: int) -> npt.NDArray[Any]:
     runs = np.asarray(sampler(n))
     if runs.ndim not in (1, 2) or len(runs) != n:
         raise ParameterError(f"{name} must return {n} outputs, an array of shape ({n},) or ({n}, parts)")
     return runs
 
 
-def _numbered(a: npt.NDArray[Any], b: npt.NDArray[Any], half: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Number the outcomes of two samples; which are distinguished depends only on the first halves."""
-    both = np.concatenate([a, b])
-    if both.ndim == 2:
-        _, both = np.unique(both, axis=0, return_inverse=True)
-    elif both.dtype.kind not in "biuf":
-        _, both = np.unique(both, return_inverse=True)
-    elif len(np.unique(seen := np.concatenate([a[:half], b[:half]]))) > OUTCOMES:
-        cuts = np.unique(np.quantile(seen, np.linspace(0, 1, OUTCOMES)[1:-1]))
-        both = np.searchsorted(cuts, both, side="right")
-    numbers = both.reshape(-1)
-    kept, counts = np.unique(np.concatenate([numbers[:half], numbers[len(a) : len(a) + half]]), return_counts=True)
-    kept = np.sort(kept[np.argsort(-counts, kind="stable")[:OUTCOMES]])
-    place = np.minimum(np.searchsorted(kept, numbers), len(kept) - 1)
-    place = np.where(kept[place] == numbers, place, len(kept))
+def _number_outcomes(a: npt.NDArray[Any], b: npt.NDArray[Any], half: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Number the outcomes of two samples; the choice of distinct outcomes depends only on the first halves."""
+    outcomes = np.concatenate([a, b])
+    if outcomes.ndim == 2:
+        _, outcomes = np.unique(outcomes, axis=0, return_inverse=True)
+    elif outcomes.dtype.kind not in "biuf":
+        _, outcomes = np.unique(outcomes, return_inverse=True)
+    elif len(np.unique(first_halves := np.concatenate([a[:half], b[:half]]))) > OUTCOMES:
+        cuts = np.unique(np.quantile(first_halves, np.linspace(0, 1, OUTCOMES)[1:-1]))
+        outcomes = np.searchsorted(cuts, outcomes, side="right")
+    numbers = outcomes.reshape(-1)
+    labels, counts = np.unique(np.concatenate([numbers[:half], numbers[len(a) : len(a) + half]]), return_counts=True)
+    labels = np.sort(labels[np.argsort(-counts, kind="stable")[:OUTCOMES]])
+    place = np.minimum(np.searchsorted(labels, numbers), len(labels) - 1)
+    place = np.where(labels[place] == numbers, place, len(labels))
     return place[: len(a)], place[len(a) :]
 
 
-def _one_way(
+def _bound_one_way(
     a: npt.NDArray[Any], b: npt.NDArray[Any], half: int, delta: float, level: float
 ) -> tuple[float, tuple[int, int]]:
     """Choose an event on the first halves and bound ln((P_a − δ)/P_b) on the second."""
     size, quarter = int(max(a.max(), b.max())) + 1, half // 2
+    # Event and bound need separate runs, or the bound would not hold at its confidence.
     likely, rare = (np.bincount(x[:quarter], minlength=size) for x in (a, b))
     ranked = np.argsort(-(likely + 0.5) / (rare + 0.5), kind="stable")
-    # By other runs than those that ranked: outcomes ranked first by chance would promise too much.
+    # Other runs than the ranking's: outcomes that rank first by chance would give too large a bound.
     likely, rare = (np.bincount(x[quarter:half], minlength=size)[ranked].cumsum() for x in (a, b))
-    promised = _bound(likely, rare, half - quarter, delta, level)
+    estimated_bounds = _bound(likely, rare, half - quarter, delta, level)
     event = np.zeros(size, dtype=bool)
-    event[ranked[: int(np.argmax(promised)) + 1]] = True
+    event[ranked[: int(np.argmax(estimated_bounds)) + 1]] = True
     hits = int(event[a[half:]].sum()), int(event[b[half:]].sum())
     bound = _bound(np.array(hits[:1]), np.array(hits[1:]), len(a) - half, delta, level)
     return max(0.0, float(bound[0])), hits
@@ -144,8 +144,8 @@ def _one_way(
 def _bound(
     likely: npt.NDArray[np.integer], rare: npt.NDArray[np.integer], n: int, delta: float, level: float
 ) -> npt.NDArray[np.float64]:
-    """Return ln((lower(P) − δ)/upper(P')) by one-sided Clopper–Pearson bounds; far below 0 where P is within δ."""
-    from scipy.stats import beta  # imported late: it costs more than all the rest
+    """Return ln((lower(P) − δ)/upper(P')) by one-sided Clopper–Pearson bounds; far below 0 if P is within δ."""
+    from scipy.stats import beta  # imported late: the import takes longer than the audit
 
     low = np.where(likely > 0, beta.ppf(level, np.maximum(likely, 1), n - likely + 1), 0.0)
     high = np.where(rare < n, beta.ppf(1 - level, rare + 1, np.maximum(n - rare, 1)), 1.0)

@@ -18,12 +18,12 @@ SLACK = Decimal(10) ** -50
 
 
 _TINY = 1e-20
-"""Below it e^ε − 1 loses too many of the digits."""
+"""ε below which e^ε − 1 loses too many of its digits."""
 
 
 def _as_float(value: Any) -> float | None:
-    """Return a number as a float, NaN where no float holds it, or None for what is no number."""
-    # Floats first: to look for a protocol's methods takes longer than all the rest of many a check.
+    """Return a number as a float, NaN if it exceeds all floats, or None if the value is no number."""
+    # Floats first: the look-up of a protocol's methods takes longer than the remainder of most checks.
     if not isinstance(value, float) and (isinstance(value, bool) or not isinstance(value, SupportsFloat)):
         return None
     try:
@@ -72,13 +72,14 @@ def upward(x: float) -> str:
     """
     if not 1e-300 < x < 1e15:
         return f"{x:.4g}"
+    # 1e-6 of the last digit forgives the rounding of x itself, or 0.07 would become 0.07001.
     scale = 10.0 ** (3 - math.floor(math.log10(x)))
     return f"{math.ceil(x * scale - 1e-6) / scale:.4g}"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A promise (ε, δ).
+    """A privacy budget (ε, δ).
 
     Raises
     ------
@@ -99,7 +100,7 @@ class Budget:
         object.__setattr__(self, "delta", check_delta(self.delta))
 
     def stated(self) -> str:
-        """Return it as text, ε in four digits, rounded up.
+        """Return the budget as text, ε in four digits, rounded up.
 
         Examples
         --------
@@ -109,12 +110,13 @@ class Budget:
         return f"epsilon={upward(self.epsilon)}, delta={self.delta:g}"
 
     def split(self, shares: Sequence[float]) -> tuple[Budget, ...]:
-        """Divide by shares that sum to at most 1; the parts never add up to more than the whole."""
-        exact = [Fraction(share) for share in shares]
-        excess = max(Fraction(1), sum(exact, Fraction(0)))
+        """Divide by shares that sum to at most 1; the parts never add up to more than the budget."""
+        fractions = [Fraction(share) for share in shares]
+        # Shares are exact fractions of floats: ten shares of 0.1 sum to a little more than 1.
+        excess = max(Fraction(1), sum(fractions, Fraction(0)))
         return tuple(
             Budget(round_down(Fraction(self.epsilon) * s / excess), round_down(Fraction(self.delta) * s / excess))
-            for s in exact
+            for s in fractions
         )
 
     def less(
@@ -123,7 +125,7 @@ class Budget:
         what: str = "mechanisms that are given ready",
         remedy: str = "raise epsilon or delta",
     ) -> Budget:
-        """Return what is left after a spend, rounded down; `ParameterError` if nothing is left."""
+        """Return the remaining budget after a spend, rounded down; `ParameterError` if nothing remains."""
         epsilon, delta = (
             round_down(Fraction(mine) - Fraction(theirs))
             for mine, theirs in ((self.epsilon, spent.epsilon), (self.delta, spent.delta))
@@ -136,7 +138,7 @@ class Budget:
         return Budget(epsilon, delta)
 
     def per_row(self, contributions: int) -> Budget:
-        """Return what one row may spend when a person may own ``contributions`` rows (group privacy).
+        """Return the budget of one row if a person may own ``contributions`` rows (group privacy).
 
         k steps of (ε/k, δ') make (ε, δ'·(e^ε−1)/(e^(ε/k)−1)); δ' is solved for (Vadhan 2017, Lemma 2.2).
         """
@@ -165,24 +167,30 @@ def shares_of(
 ) -> list[float]:
     """Turn ``allocation`` into one share per column.
 
-    ``"uniform"`` gives every column the same. A mapping gives the named columns their shares; the others
-    divide the rest equally. With ``weights`` both are in proportion to these.
+    ``"uniform"`` gives every column an equal share. A mapping gives the named columns their shares; the other columns
+    divide the remainder equally. With ``weights`` the divisions are in proportion to these.
     """
-    whole = dict(zip(names, [1] * len(names) if weights is None else weights, strict=True))
+    weight_of = dict(zip(names, [1] * len(names) if weights is None else weights, strict=True))
     if is_one_of(allocation, ["uniform"]):
-        return [weight / sum(whole.values()) for weight in whole.values()]
+        return [weight / sum(weight_of.values()) for weight in weight_of.values()]
     if not isinstance(allocation, Mapping):
         raise ParameterError('allocation must be "uniform", "error" or a mapping {column: share}')
     unknown = [name for name in allocation if name not in names]
     if unknown:
         raise ParameterError(f"allocation names {unknown[0]!r}, which is not a randomised column")
-    given = {name: check_epsilon(share, f"allocation[{name!r}]") for name, share in allocation.items()}
-    total, others = math.fsum(given.values()), sum(weight for name, weight in whole.items() if name not in given)
-    if total > 1 + 1e-9 or (others and total >= 1):
+    named_shares = {name: check_epsilon(share, f"allocation[{name!r}]") for name, share in allocation.items()}
+    total, open_weight = (
+        math.fsum(named_shares.values()),
+        sum(weight for name, weight in weight_of.items() if name not in named_shares),
+    )
+    if total > 1 + 1e-9 or (open_weight and total >= 1):
         raise ParameterError("allocation shares must add up to 1, or to less when columns are left out of it")
-    if not others and total < 1 - 1e-9:
+    if not open_weight and total < 1 - 1e-9:
         raise ParameterError("allocation shares of all columns must add up to 1")
-    return [given.get(name, (1 - total) * weight / others if others else 0.0) for name, weight in whole.items()]
+    return [
+        named_shares.get(name, (1 - total) * weight / open_weight if open_weight else 0.0)
+        for name, weight in weight_of.items()
+    ]
 
 
 _DIGITS = 24

@@ -1,26 +1,26 @@
 """δ(ε) of an unshuffled row whose columns are pure: optimal composition.
 
 A column of loss ln E and blanket mass γ is dominated by the law of `dominating`: with a = (1−γ)/(E−1), the ratio
-R_c = P/P' is E with a, 1/E with aE and 1 with γ − 2a, each under P'; where γ is below 2/(1+E), by randomised response
-on two outcomes, which dominates every channel of its loss (Kairouz–Oh–Viswanath 2015) and is that law at 2/(1+E). A
-γ known from below only makes the law worse. δ(ε) = E[(R − e^ε)₊] is the mean of a convex function of R = Π R_c.
-Spreading each value of R_c to two points of a lattice of powers of e^h, its mean kept, only raises that mean; the
+R_c = P/P' is E with a, 1/E with aE and 1 with γ − 2a, each under P'. If γ is below 2/(1+E), randomised response on two
+outcomes dominates it, as it does every channel of its loss (Kairouz–Oh–Viswanath 2015); both laws agree at 2/(1+E). A
+lower bound on γ only makes the law worse. δ(ε) = E[(R − e^ε)₊] is the mean of a convex function of R = Π R_c.
+Spreading each value of R_c to two points of a lattice of powers of e^h without moving its mean only raises δ(ε); the
 product of the columns is then a convolution of non-negative terms, without further rounding. (Exact composition is
 #P-hard, Murtagh–Vadhan 2016.) The error is of second order in h: here below 1e-5 of the loss's variance.
 
 *With central noise.* An unshuffled row's columns are nothing like Gaussian (randomised response ends at its ε), so they
-do not enter as a step: the curve above them would cost too much. The rest has the law (1−δ₀)·N(μ, 1) + δ₀·⊤
+do not enter as a step: the curve above them would cost too much. The central noise has the law (1−δ₀)·N(μ, 1) + δ₀·⊤
 (`gaussian_dp`), and dominating pairs multiply under adaptive composition. With P the law of the lattice's ln R under
 its own first law,
 
     δ(ε) = δ₀ + (1 − δ₀)·Σ_a P(a)·G_μ(ε − a),
 
-as the hockey-stick divergence of p·N(μ, 1) and p'·N(0, 1) at e^ε is p times that of the two normals at e^ε·p'/p. It
-is the mean of a convex function of R as well.
+as the hockey-stick divergence of p·N(μ, 1) and p'·N(0, 1) at e^ε is p times the divergence of the two normals at
+e^ε·p'/p. It is the mean of a convex function of R as well.
 
-*The law of a row's (A, B)* of `dominating`, which `secret_order` needs, is the product of its columns' laws on the same
-kind of lattice: spread and convolved likewise. When all rates are multiples of h (equal shares) nothing is rounded at
-all; otherwise h is chosen so that the variance gained is small. Every mass keeps its relative precision, however small.
+*The law of a row's (A, B)* of `dominating`, which `secret_order` needs, is the product of its columns' laws on such a
+lattice, spread and convolved likewise. When all rates are multiples of h (equal shares) nothing is rounded at all;
+otherwise h is chosen so that the added variance is small. Every mass keeps its relative precision, however small.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _ROW_CELLS = 420
 _ROW_FACTORS = 200
 """Factors of a row's law beyond which equal ones are taken in blocks."""
 _ROW_INFLATION = 1e-4
-"""Variance, relative to its whole, that rounding to the lattice may add where that many steps allow it."""
+"""Relative variance that rounding to the lattice may add, if the number of steps allows it."""
 
-_SNAP = 1e-6
+_SNAP_STEPS = 1e-6
 """Steps by which a rate may be enlarged to meet a lattice point, so that nearly equal rates share it."""
 
 
@@ -66,15 +66,16 @@ class RowLaw:
     mass_error: float
 
 
-def snapped(rate: float, step: float) -> float:
-    """Return the lattice point just above a rate if it is very near, or else the rate."""
-    near = round(rate / step) * step
-    return near if 0 <= near - rate <= _SNAP * step else rate
+def snap_to_lattice(rate: float, step: float) -> float:
+    """Return the lattice point just above a rate if it is within `_SNAP_STEPS`, or else the rate."""
+    lattice_point = round(rate / step) * step
+    return lattice_point if 0 <= lattice_point - rate <= _SNAP_STEPS * step else rate
 
 
-def spread(rate: float, step: float) -> list[tuple[int, float]]:
-    """Return the two lattice points about e^rate and the weights that keep its mean."""
+def spread_to_lattice(rate: float, step: float) -> list[tuple[int, float]]:
+    """Return the two lattice points about e^rate and the weights that preserve its mean."""
     low = math.floor(rate / step)
+    # Rounding of the quotient may put the lattice point above the rate.
     while low * step > rate:
         low -= 1
     upper = min(1.0, math.expm1(rate - low * step) / math.expm1(step))
@@ -82,21 +83,22 @@ def spread(rate: float, step: float) -> list[tuple[int, float]]:
 
 
 def choose_step(rates: Sequence[float], weights: Sequence[float], cells: int, tolerance: float) -> float:
-    """Return the widest step whose added variance is negligible, or else the one that adds least.
+    """Return the widest step whose added variance is negligible, or else the step that adds least.
 
     ``weights`` are the masses of the atoms at e^rate. Candidates are fractions of the rates themselves, so that
     equal rates, and rates in simple proportion, are met exactly.
     """
     rate, weight = np.asarray(rates), np.asarray(weights)
     finest = rate.sum() / max(1, cells - len(rate))
-    distinct = np.unique(rate * (1 + 1e-3 * _SNAP))
+    distinct = np.unique(rate * (1 + 1e-3 * _SNAP_STEPS))
     steps = [r / np.arange(1, max(2, math.floor(r / finest) + 1)) for r in distinct]
     step = np.sort(np.concatenate(steps))[::-1]
     step = step[np.ceil(rate[:, None] / step).sum(axis=0) <= cells]
     if not step.size:
         return float(rate.sum() / max(1, cells - len(rate)))
-    below = np.maximum(0.0, rate[:, None] - np.floor(rate[:, None] / step + _SNAP) * step)
+    below = np.maximum(0.0, rate[:, None] - np.floor(rate[:, None] / step + _SNAP_STEPS) * step)
     added = np.expm1(below) * (np.expm1(step) - np.expm1(below)) * np.exp(-2 * below)
+    # Scaled by the largest rate, or the squares would overflow.
     weight = weight * np.exp(2 * (rate - rate.max()))
     inflation = (weight[:, None] * added).sum(axis=0) / (weight * np.expm1(-rate) ** 2).sum()
     good = np.flatnonzero(inflation <= tolerance)
@@ -105,15 +107,15 @@ def choose_step(rates: Sequence[float], weights: Sequence[float], cells: int, to
 
 def _times(law: FloatArray, column: DominatingLaw, points: list[tuple[int, float]]) -> FloatArray:
     reach, size = points[-1][0], law.shape[0]
-    differ, both = column.differ, column.both
+    differ_mass, both_mass = column.differ, column.both_mass
     product = np.zeros((size + reach, size + reach))
-    product[:size, :size] = law * column.same
+    product[:size, :size] = law * column.equal_mass
     for k, weight in points:
-        scaled = law * (differ * weight)
+        scaled = law * (differ_mass * weight)
         product[k : k + size, :size] += scaled
         product[:size, k : k + size] += scaled
-        for m, other in points if both else ():
-            product[k : k + size, m : m + size] += law * (both * weight * other)
+        for m, other_weight in points if both_mass else ():
+            product[k : k + size, m : m + size] += law * (both_mass * weight * other_weight)
     return product
 
 
@@ -122,10 +124,11 @@ def row_law(parts: tuple[ColumnLoss, ...]) -> RowLaw:
     """Return the dominating law of a row with these columns."""
     columns = [law.enlarged for law in factors(parts, _ROW_FACTORS)]
     step = choose_step([c.rate for c in columns], [c.differ for c in columns], _ROW_CELLS, _ROW_INFLATION)
-    alike = Counter(replace(c, rate=snapped(c.rate, step)).enlarged for c in columns)
+    alike = Counter(replace(c, rate=snap_to_lattice(c.rate, step)).enlarged for c in columns)
     law = np.ones((1, 1))  # the masses of (e^(i·step), e^(j·step))
     for column, count in sorted(alike.items(), key=lambda item: (-item[1], item[0].rate)):
-        points = spread(column.rate, step)
+        points = spread_to_lattice(column.rate, step)
+        # A power in closed form: most rows have equal shares, whose rates all lie on the lattice.
         if law.size == 1 and len(points) == 1:
             (reach, _), *_ = points
             law = np.zeros((count * reach + 1, count * reach + 1))
@@ -136,6 +139,7 @@ def row_law(parts: tuple[ColumnLoss, ...]) -> RowLaw:
     i, j = np.nonzero(law)
     ratio = np.exp(step * np.arange(law.shape[0]))
     blanket = math.prod(column.blanket for column in columns)
+    # Each factor of a product adds its rounding; exponentials add it in proportion to their exponent.
     errors = 1e-15 * (8 + 2 * step * law.shape[0] + len(columns))
     return RowLaw(ratio[i], ratio[j], law[i, j], 1 - blanket * (1 - errors), errors, 1e-15 * (8 * len(columns)))
 
@@ -156,20 +160,20 @@ _CELLS = 6_000
 _FACTORS = 1_000
 """Factors beyond which equal ones are taken in blocks."""
 _INFLATION = 1e-9
-_SUMMED = 2e-12
+_SUM_ERROR = 2e-12
 """Relative rounding of a sum over the lattice, where a Gaussian is added."""
-_LARGEST = 300.0
-"""A column that loses more is as good as published."""
+_MAX_EPSILON = 300.0
+"""Largest ε of a column: more is as good as published."""
 _ERROR = 1e-13
 """Relative rounding of ratios and masses, per unit of (1 + Σε), taken outward."""
 
 
 def _taps(column: DominatingLaw, step: float) -> list[tuple[int, float]]:
     """Return the lattice points of ln R_c and their probabilities under P'."""
-    rate = snapped(column.rate, step)
-    more, less, same = replace(column, rate=rate).ratio_masses
-    taps = [(k, w * more) for k, w in spread(rate, step)] + [(0, same)]
-    return taps + [(k, w * less) for k, w in spread(-rate, step)]
+    rate = snap_to_lattice(column.rate, step)
+    more, less, equal = replace(column, rate=rate).ratio_masses
+    taps = [(k, w * more) for k, w in spread_to_lattice(rate, step)] + [(0, equal)]
+    return taps + [(k, w * less) for k, w in spread_to_lattice(-rate, step)]
 
 
 @functools.lru_cache(maxsize=16)
@@ -185,6 +189,7 @@ def ratio_law(parts: tuple[ColumnLoss, ...]) -> tuple[FloatArray, FloatArray]:
         product = np.zeros(len(law) + last - first)
         for k, weight in taps:
             product[k - first : k - first + len(law)] += law * weight
+        # ln R may be negative: the offset is the lattice place of the first value.
         law, offset = product, offset + first
     return step * np.arange(offset, offset + len(law), dtype=np.float64), law
 
@@ -197,7 +202,7 @@ def composed_delta(parts: Sequence[ColumnLoss], epsilon: float) -> float:
     total = total_epsilon(lossy)
     if epsilon >= total:
         return 0.0
-    if max(part.epsilon for part in lossy) > _LARGEST:
+    if max(part.epsilon for part in lossy) > _MAX_EPSILON:
         return 1.0
     logs, law = ratio_law(tuple(sorted(lossy, key=lambda part: (part.epsilon, part.blanket))))
     error = _ERROR * (1 + total)
@@ -216,6 +221,7 @@ def composed_epsilon(parts: Sequence[ColumnLoss], delta: float) -> float:
     """
     lossy, delta = check_losses(parts), check_delta(delta)
     high = total_epsilon(lossy)
+    # No mass lies beyond the total loss of the row: δ is 0 there.
     if delta == 0 or high == 0:
         return high
     if composed_delta(lossy, 0.0) <= delta:
@@ -224,27 +230,29 @@ def composed_epsilon(parts: Sequence[ColumnLoss], delta: float) -> float:
 
 
 def response_parts(epsilons: Sequence[float]) -> list[ColumnLoss]:
-    """Return the parts of columns known only by their losses: randomised response on two outcomes."""
+    """Return the parts of columns of which only the losses are known: randomised response on two outcomes."""
     return [ColumnLoss(epsilon, 2 * math.exp(-epsilon) / (1 + math.exp(-epsilon))) for epsilon in epsilons]
 
 
 def mixed_delta(parts: Sequence[ColumnLoss], step: Step, epsilon: float) -> float:
-    """Return an upper bound on δ(ε) of one unshuffled row with these columns, and all else that is a step."""
+    """Return an upper bound on δ(ε) of one unshuffled row with these columns, and of central noise of one step."""
     lossy = check_losses(parts)
     if not epsilon >= 0:
         raise ParameterError("epsilon must be at least 0")
-    if max((part.epsilon for part in lossy), default=0.0) > _LARGEST:
+    if max((part.epsilon for part in lossy), default=0.0) > _MAX_EPSILON:
         return 1.0
     if not lossy:
         return step_delta(step, epsilon)
     logs, law = ratio_law(tuple(sorted(lossy, key=lambda part: (part.epsilon, part.blanket))))
     error = _ERROR * (1 + total_epsilon(lossy))
-    rest = epsilon - 3 * error - logs
+    remaining = epsilon - 3 * error - logs
     if step.mu == 0:
-        gain = -np.expm1(np.minimum(rest, 0.0))
+        gain = -np.expm1(np.minimum(remaining, 0.0))
     else:
-        far = np.exp(log_gaussian(step.mu, np.abs(rest))[1])
-        gain = np.where(rest >= 0, far, -np.expm1(np.minimum(rest, 0.0)) + np.exp(np.minimum(rest, 0.0)) * far)
+        tail = np.exp(log_gaussian(step.mu, np.abs(remaining))[1])
+        gain = np.where(
+            remaining >= 0, tail, -np.expm1(np.minimum(remaining, 0.0)) + np.exp(np.minimum(remaining, 0.0)) * tail
+        )
     # Masses under P, so that no ratio overflows: p·G(ε − ln R).
     mass = np.exp(np.log(np.maximum(law, 1e-320)) + logs)
-    return min(1.0, (step.delta + (1 - step.delta) * float(mass @ gain)) * (1 + error + _SUMMED))
+    return min(1.0, (step.delta + (1 - step.delta) * float(mass @ gain)) * (1 + error + _SUM_ERROR))

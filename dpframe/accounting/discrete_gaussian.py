@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise on counts and integer sums as steps, from the exact lattice law of what is sampled.
+"""Discrete Gaussian noise on counts and integer sums as steps, from the exact lattice law of the sampler.
 
 One changed row moves counts: in a table of counts one loses 1 and one gains 1, a sum of integers moves by at most its
 range. The loss of noise of parameter σ² on a number that moves by Δ is (Δ² − 2Δy)/2σ² at y ~ P(y) ∝ e^(−y²/2σ²): a
@@ -6,26 +6,26 @@ lattice of spacing Δ/σ², not a normal law. Its profile is straight in e^x bet
 continuous G_(Δ/σ) only near them, so that it lies above it: by 1/(8σ²) in μ for one number. The step is proved
 for the lattice law itself (`undercurve`), for every σ.
 
-*m numbers that move by 1* have the loss (m − 2S)/2σ², S the sum of m draws, and that is what one number of
-parameter mσ² moved by m has: S has its law, to a factor for each addition,
+*m numbers that move by 1* have the loss (m − 2S)/2σ², S the sum of m draws. One number of parameter mσ²
+that moves by m has an equal loss: S has its law, to a factor for each addition,
 
     |factor − 1| ≤ 2Σ_{k≥1} e^(−2π²τ²k²),  1/τ² = 1/a² + 1/b² for parameters a², b²          (Poisson's formula),
 
-below 1e-30 for σ² ≥ `_MERGED`; for smaller σ² the sum's law is convolved term by term.
+below 1e-30 for σ² ≥ `_MIN_MERGED_SIGMA2`; for smaller σ² the sum's law is convolved term by term.
 
 *Moves are monotone*: a longer one is easier to detect (the law is log-concave, the best tests are thresholds), and
 a number that does not move reveals nothing. So a person of k rows moves a sum by k·range at worst. In counts k rows
-split into moves of at most k in many ways, and neither ℓ1 nor ℓ2 norm orders them. The split in which all rows meet in
-the same counts is computed exactly. In any other one at least k of the m·k unit moves are part of moves by less than k:
-with r_s the μ² that one count moved by s needs, its μ² is at most (m − 1)·k·max_{s≤k} r_s/s + k·max_{s<k} r_s/s. The
-larger is claimed.
+split into moves of at most k in many ways, and neither ℓ1 nor ℓ2 norm orders them. The split in which all rows move
+one set of m counts is computed exactly. In any other split at least k of the m·k unit moves are part of moves by less
+than k: with r_s the μ² that one count moved by s needs, its μ² is at most (m − 1)·k·max_{s≤k} r_s/s +
+k·max_{s<k} r_s/s. The larger μ² is claimed.
 
 *Vectors* (`BallNoise`): numbers that move together, by a vector v with ‖v‖₂ ≤ r and otherwise unknown. The loss of
-discrete noise in several dimensions is no function of ‖v‖₂, but where σ is large it is nearly the normal law's: on
+discrete noise in several dimensions is no function of ‖v‖₂, but for large σ it is nearly the normal law's: on
 |y| ≤ zσ a weight is the normal law's of its cell [y − ½, y + ½] to a factor 1 ± κ, κ = (z² + 1)/(10·σ²), rounding
 commutes with whole moves, and rounded normal laws are post-processed ones. So for d numbers P ≤ (1 + κ)^d·Q and
 P' ≥ (1 − κ)^d·Q' with Q, Q' at most as far apart as normal laws that lie r apart, and with the tails beyond z
-H(x) ≤ (1 + κ)^d·G_(r/σ)(x − d·ln((1 + κ)/(1 − κ))). It is used where dκ ≤ 1 %, smaller noise is refused; k rows of a
+H(x) ≤ (1 + κ)^d·G_(r/σ)(x − d·ln((1 + κ)/(1 − κ))). It is used if dκ ≤ 1 %, smaller noise is refused; k rows of a
 person move by k·r at most.
 
 *Tables.* The sampler lies within a total variation distance β of the ideal law for each number that moves. With
@@ -49,33 +49,33 @@ from dpframe.accounting.gaussian_dp import Step, composed_steps, gaussian_deltas
 from dpframe.accounting.undercurve import Profile, Profiles, cover_many
 from dpframe.errors import ParameterError, check_whole
 
-_MERGED = 8.0
-"""σ² from which on sums of draws are a discrete Gaussian: e^(−2π²·4) is 5e-35 for each of at most 1e4 additions."""
-_LARGE = 2.0**30
-"""Parameters s² beyond which the law is not summed but bounded by the normal law's, cell by cell."""
-_LONG = 1 << 16
-"""Lattice points from which on a profile is read off sums that are taken once."""
+_MIN_MERGED_SIGMA2 = 8.0
+"""Least σ² at which sums of draws count as a discrete Gaussian: the error e^(−2π²·4) is 5e-35 for each addition."""
+_MAX_SUMMED_SIGMA2 = 2.0**30
+"""Largest parameter s² of a summed law; larger ones are bounded by the normal law, cell by cell."""
+_MIN_RUNNING_SUMS = 1 << 16
+"""Number of lattice points from which on a profile uses running sums."""
 _BLOCK = 1 << 16
 """Terms that are summed at a time, so that they stay in the cache."""
 _ROUND = 1e-15
 _TOLERANCE = 1e-4
-"""Relative width to which μ is found, rounded up."""
-_NODES = 4000
-"""Most nodes of a certificate: the curve binds everywhere at once, so that they lie close."""
+"""Relative width of the search for μ, rounded up."""
+_MAX_NODES = 4000
+"""Most nodes of a certificate: the curve binds everywhere at once, so that nodes lie close."""
 LEAST_SIGMA2 = 0.25
-"""Least σ² whose lattice law is bounded."""
+"""Least σ² whose lattice law has a bound."""
 _SLACK = 2.0**-80
-_LOOSER = 1 + 1e-3
-"""Factor by which the densest move of a person of many rows may be overstated, so that few moves are looked at."""
-_MOST_OFF = 0.01
-"""Most by which a law of vectors may differ from the normal one's, as a factor."""
+_SEARCH_FACTOR = 1 + 1e-3
+"""Factor by which the largest μ² per row may be overstated, so that the search computes few moves."""
+_MAX_NORMAL_ERROR = 0.01
+"""Largest relative difference between a law of vectors and the normal law."""
 
 
 @dataclass(frozen=True)
 class IntegerNoise:
     """Numbers that get discrete Gaussian noise of one parameter, independently.
 
-    ``numbers``: how many of them one replaced row can change: 2 for each table of counts, 2s where a row counts under s
+    ``numbers``: how many of them one replaced row can change: 2 for each table of counts, 2s if a row counts in s
     cells, 1 for a sum. ``span``: by how much it can move each. ``distance``: bound on the total variation distance of a
     draw from the ideal law.
     """
@@ -98,20 +98,21 @@ class IntegerNoise:
         return self.numbers
 
     def step(self, contributions: int, slack: float) -> Step:
-        """Return what the noise costs a person of so many rows."""
-        together = _moved_step(self, contributions * self.span, slack)
+        """Return the step of the noise for a person of ``contributions`` rows."""
+        together = _shift_step(self, contributions * self.span, slack)
         if contributions == 1 or self.numbers == 1:
             return together
         one = replace(self, numbers=1)
+        # At most that many numbers move in any split, and each takes its part of the slack.
         piece = slack / (self.numbers * contributions)
 
-        def square(moved: int) -> float:
-            return float(_moved_step(one, moved * self.span, piece).mu ** 2)
+        def square(spans: int) -> float:
+            return float(_shift_step(one, spans * self.span, piece).mu ** 2)
 
-        less = _most_per_row(square, contributions - 1)
-        most = max(square(contributions) / contributions, less)
-        apart = (self.numbers - 1) * contributions * most + contributions * less
-        return Step(max(together.mu, math.sqrt(apart) * (1 + 8 * _ROUND)), slack)
+        densest_parts = _max_per_row(square, contributions - 1)
+        densest = max(square(contributions) / contributions, densest_parts)
+        split_square = (self.numbers - 1) * contributions * densest + contributions * densest_parts
+        return Step(max(together.mu, math.sqrt(split_square) * (1 + 8 * _ROUND)), slack)
 
 
 @dataclass(frozen=True)
@@ -121,67 +122,69 @@ class BallNoise(IntegerNoise):
     moves = 1  # the span is the norm
 
     def step(self, contributions: int, slack: float) -> Step:
-        """Return what the noise costs a person of so many rows, who moves by as many times the norm at most."""
+        """Return the step of the noise for a person of k rows, who moves the numbers by at most k times the norm."""
         return _ball_step(self, contributions * self.span, slack)
 
 
-def _convolved(one: FloatArray, two: FloatArray) -> FloatArray:
+def _convolve_up(one: FloatArray, two: FloatArray) -> FloatArray:
     """Return a convolution term by term, of positive terms, rounded up."""
     return np.asarray(np.convolve(one, two) * (1 + _ROUND * (8 + len(two))))
 
 
 @lru_cache(maxsize=32)
 def _sum_law(sigma2: float, numbers: int, tail: float) -> tuple[FloatArray, int, float]:
-    """Return P(S = s) of a sum of draws from −reach on, rounded up, the reach, and what lies beyond it at most."""
-    merged = sigma2 if numbers == 1 or sigma2 < _MERGED else sigma2 * numbers
+    """Return P(S = s) of a sum of draws for s ≥ −reach, rounded up, the reach, and a bound on the mass beyond."""
+    merged = sigma2 if numbers == 1 or sigma2 < _MIN_MERGED_SIGMA2 else sigma2 * numbers
     copies = 1 if merged != sigma2 or numbers == 1 else numbers
-    # A draw's tail is sub-Gaussian (Canonne–Kamath–Steinke 2020, Fact 18): beyond t it holds 2e^(−t²/2σ²) at most.
+    # A draw's tail is sub-Gaussian (Canonne–Kamath–Steinke 2020, Fact 18): beyond t it has at most 2e^(−t²/2σ²).
     reach = math.ceil(math.sqrt(2 * merged * math.log(4 * copies / tail))) + 1
     y = np.arange(-reach, reach + 1, dtype=np.float64)
     law = np.exp(-y * y / (2 * merged))
     law *= (1 + _ROUND * (8 + reach * reach / merged)) / law.sum()
-    total, square, left = np.ones(1), law, copies
-    while left:
-        if left & 1:
-            total = _convolved(total, square)
-        left >>= 1
-        square = _convolved(square, square) if left else square
+    total, square, remaining = np.ones(1), law, copies
+    # Repeated squaring: the law of m draws takes about 2·log₂(m) convolutions.
+    while remaining:
+        if remaining & 1:
+            total = _convolve_up(total, square)
+        remaining >>= 1
+        square = _convolve_up(square, square) if remaining else square
     return total, (len(total) - 1) // 2, tail
 
 
-def lattice_profile(noise: IntegerNoise, moved: int, tail: float) -> Profile:
-    """Return bounds from above on the profile of numbers that all move by so much, ``tail`` left out of each law."""
-    profiles = _lattice_profiles(noise, moved, tail)
+def lattice_profile(noise: IntegerNoise, shift: int, tail: float) -> Profile:
+    """Return bounds from above on the profile of numbers that all move by ``shift``; laws omit the mass ``tail``."""
+    profiles = _lattice_profiles(noise, shift, tail)
     return lambda x: float(profiles(np.array([x]))[0])
 
 
-def _lattice_profiles(noise: IntegerNoise, moved: int, tail: float) -> Profiles:
+def _lattice_profiles(noise: IntegerNoise, shift: int, tail: float) -> Profiles:
     m = noise.numbers
     beta = m * float(Fraction(noise.distance)) * (1 + _ROUND)
     s2 = noise.sigma2 * m
-    if s2 > _LARGE and noise.sigma2 >= _MERGED:
-        return _normal_profiles(s2, m * moved, tail, beta)
+    if s2 > _MAX_SUMMED_SIGMA2 and noise.sigma2 >= _MIN_MERGED_SIGMA2:
+        return _normal_profiles(s2, m * shift, tail, beta)
     law, reach, beyond = _sum_law(noise.sigma2, m, tail)
     s = np.arange(-reach, reach + 1, dtype=np.float64)
-    # All numbers move by `moved`: L = moved·(m·moved − 2S)/2σ², which falls in S.
-    loss = moved * (m * moved - 2 * s) / (2 * noise.sigma2)
+    # All numbers move by `shift`: L = shift·(m·shift − 2S)/2σ², which falls in S.
+    loss = shift * (m * shift - 2 * s) / (2 * noise.sigma2)
     error, rounded = 4 * _ROUND * float(np.abs(loss).max()), 1 + _ROUND * (1000 + len(law))
-    excess = _summed_excess(law, loss) if len(law) > _LONG else _term_by_term(law, loss)
+    excess = _summed_excess(law, loss) if len(law) > _MIN_RUNNING_SUMS else _term_by_term(law, loss)
 
     def profiles(x: FloatArray) -> FloatArray:
         value = np.maximum(excess(x - error), 0.0)
-        return np.minimum(1.0, value * rounded + beyond + _apart(x, beta))
+        return np.minimum(1.0, value * rounded + beyond + _table_error(x, beta))
 
     return profiles
 
 
-def _apart(x: FloatArray, beta: float) -> FloatArray:
-    """Return what draws of a law that lies β from the ideal one add to a profile."""
+def _table_error(x: FloatArray, beta: float) -> FloatArray:
+    """Return the increase of a profile by a sampler at total variation distance β from the ideal law."""
     return beta * (1 + np.exp(np.minimum(x, 700.0)))
 
 
 def _term_by_term(law: FloatArray, loss: FloatArray) -> Profiles:
     """Return Σ P_i·(1 − e^(x − L_i)) over L_i > x, for losses that fall."""
+    # Blocks of x bound the memory of the outer difference.
     rows = max(1, _BLOCK // len(law))
 
     def excess(x: FloatArray) -> FloatArray:
@@ -196,8 +199,8 @@ def _term_by_term(law: FloatArray, loss: FloatArray) -> Profiles:
 
 
 def _summed_excess(law: FloatArray, loss: FloatArray) -> Profiles:
-    """Return the same, rounded up, from running sums of P and of P·e^(−L), whose rounding is below n·u·ΣP each."""
-    first, second = (np.concatenate([[0.0], np.cumsum(each)]) for each in (law, np.exp(np.log(law) - loss)))
+    """Return `_term_by_term`, rounded up, from running sums of P and P·e^(−L), whose rounding is below n·u·ΣP each."""
+    first, second = (np.concatenate([[0.0], np.cumsum(terms)]) for terms in (law, np.exp(np.log(law) - loss)))
     rounding = 1 + _ROUND * (2 * len(law) + float(np.abs(loss).max()))
 
     def excess(x: FloatArray) -> FloatArray:
@@ -207,17 +210,17 @@ def _summed_excess(law: FloatArray, loss: FloatArray) -> Profiles:
     return excess
 
 
-def _normal_profiles(s2: float, moved: int, tail: float, beta: float) -> Profiles:
-    """Return the same where the law is so wide that each weight is the normal law's of its cell, to a factor 1 ± κ.
+def _normal_profiles(s2: float, shift: int, tail: float, beta: float) -> Profiles:
+    """Return profiles of a law so wide that each weight is the normal law's of its cell, to a factor 1 ± κ.
 
     The integral of g(y) = e^(−y²/2s²) over a cell of width 1 is g(y)·(1 ± κ), κ = (z² + 1)/(20·s²) up to |y| = z·s, as
     g'' = g·(y²/s² − 1)/s² changes little within it. Both laws are then a rounded normal's, so that their profile is at
-    most (1 + 2κ)·G(x − 4κ), with the weights' sum known to the same factor.
+    most (1 + 2κ)·G(x − 4κ), as the weights' sum has that factor too.
     """
     s = math.sqrt(s2)
-    z = math.sqrt(2 * math.log(4 / tail)) + 1 + moved / s
+    z = math.sqrt(2 * math.log(4 / tail)) + 1 + shift / s
     kappa = 2 * (z * z + 1) / (20 * s2)
-    mu = moved / s * (1 + 4 * _ROUND)
+    mu = shift / s * (1 + 4 * _ROUND)
 
     return _near_normal(mu, 1 + 2 * kappa, 4 * kappa, tail, beta)
 
@@ -227,35 +230,35 @@ def _near_normal(mu: float, factor: float, shift: float, tail: float, beta: floa
 
     def profiles(x: FloatArray) -> FloatArray:
         value = factor * gaussian_deltas(mu, x - shift) + tail
-        return np.minimum(1.0, value * (1 + 1e-12) + _apart(x, beta))
+        return np.minimum(1.0, value * (1 + 1e-12) + _table_error(x, beta))
 
     return profiles
 
 
 @lru_cache(maxsize=512)
-def _moved_step(noise: IntegerNoise, moved: int, slack: float) -> Step:
-    """Return the step of numbers that all move by so much."""
-    return _proved(_lattice_profiles(noise, moved, slack / 16), slack)
+def _shift_step(noise: IntegerNoise, shift: int, slack: float) -> Step:
+    """Return the step of numbers that all move by ``shift``."""
+    return _prove_step(_lattice_profiles(noise, shift, slack / 16), slack)
 
 
 @lru_cache(maxsize=512)
-def _ball_step(noise: BallNoise, moved: int, slack: float) -> Step:
-    """Return the step of numbers that move by a vector of this norm at most."""
+def _ball_step(noise: BallNoise, shift: int, slack: float) -> Step:
+    """Return the step of numbers that move by a vector of norm at most ``shift``."""
     tail = slack / 16
     d, s = noise.numbers, math.sqrt(noise.sigma2)
     # Beyond z·σ lies P(|y| > t·σ) ≤ 2e^(−t²/2) for each number, t·σ less than z·σ by the move.
-    z = math.sqrt(2 * math.log(4 * d / tail)) + 1 + moved / s
-    whole = d * (z * z + 1) / (10 * noise.sigma2) * (1 + 1e-9)
-    if z > s / 10 or whole > _MOST_OFF:
+    z = math.sqrt(2 * math.log(4 * d / tail)) + 1 + shift / s
+    relative_error = d * (z * z + 1) / (10 * noise.sigma2) * (1 + 1e-9)
+    if z > s / 10 or relative_error > _MAX_NORMAL_ERROR:
         raise ParameterError("noise on vectors is so small that its law is not near the normal one; raise the noise")
-    mu, beta = moved / s * (1 + 4 * _ROUND), d * float(Fraction(noise.distance)) * (1 + _ROUND)
+    mu, beta = shift / s * (1 + 4 * _ROUND), d * float(Fraction(noise.distance)) * (1 + _ROUND)
 
-    return _proved(_near_normal(mu, 1 + 1.01 * whole, 2.01 * whole, tail, beta), slack)
+    return _prove_step(_near_normal(mu, 1 + 1.01 * relative_error, 2.01 * relative_error, tail, beta), slack)
 
 
-def _proved(profiles: Profiles, slack: float) -> Step:
+def _prove_step(profiles: Profiles, slack: float) -> Step:
     """Return the least step that lies above a profile."""
-    proved = cover_many(profiles, Step(1.0, slack), _TOLERANCE, _NODES)
+    proved = cover_many(profiles, Step(1.0, slack), _TOLERANCE, _MAX_NODES)
     if not math.isfinite(proved.ratio):
         raise ParameterError(
             "the slack is too small for this noise: its tables' distance from the ideal law exceeds it; raise delta"
@@ -264,55 +267,56 @@ def _proved(profiles: Profiles, slack: float) -> Step:
 
 
 def noise_step(noises: Sequence[IntegerNoise], contributions: int = 1, slack: float = _SLACK) -> Step:
-    """Return the step of noise on counts and sums of the same rows, neighbours differing in one person's rows.
+    """Return the step of noise on counts and sums of one table, neighbours differing in one person's rows.
 
-    Noises of one parameter and span are taken together: the more numbers, the finer the lattice and the nearer μ is
-    to the continuous √numbers·span/σ. The slack is divided among them.
+    Noises of one parameter and span are merged: the more numbers, the finer the lattice and the closer μ is to the
+    continuous √numbers·span/σ. The slack is divided among them.
     """
     check_whole(contributions, "contributions", of="rows per person")
     if not check_delta(slack, "slack") > 0:
         raise ParameterError("slack must be above 0: the tables' tails need some; raise delta")
-    alike: dict[tuple[float, int, float], int] = {}
+    numbers_by_kind: dict[tuple[float, int, float], int] = {}
     balls = [noise for noise in noises if isinstance(noise, BallNoise)]
     for noise in noises:
         if isinstance(noise, BallNoise):
             continue
+        # Equal noises give one finer lattice, whose step is smaller than the steps composed.
         key = (noise.sigma2, noise.span, noise.distance)
-        alike[key] = alike.get(key, 0) + noise.numbers
-    each = slack / max(1, len(alike) + len(balls)) * (1 - 1e-9)
-    groups = [IntegerNoise(sigma2, m, span, beta) for (sigma2, span, beta), m in alike.items()]
-    return composed_steps([group.step(contributions, each) for group in (*groups, *balls)])
+        numbers_by_kind[key] = numbers_by_kind.get(key, 0) + noise.numbers
+    slack_share = slack / max(1, len(numbers_by_kind) + len(balls)) * (1 - 1e-9)
+    groups = [IntegerNoise(sigma2, m, span, beta) for (sigma2, span, beta), m in numbers_by_kind.items()]
+    return composed_steps([group.step(contributions, slack_share) for group in (*groups, *balls)])
 
 
-def _most_per_row(square: Callable[[int], float], k: int) -> float:
-    """Return max_{s≤k} r_s/s, or up to `_LOOSER` times that, of r_s that rise in s.
+def _max_per_row(square: Callable[[int], float], k: int) -> float:
+    """Return max_{s≤k} r_s/s, or up to `_SEARCH_FACTOR` times that, of r_s that rise in s.
 
-    Between a and b it is at most r_b/a: parts in which that is no more than what was found are not looked at, so that
-    about 2·log₂(k) of the r_s are computed, instead of k.
+    Between a and b the ratio is at most r_b/a. Intervals whose bound is no more than the best ratio are skipped, so
+    that about 2·log₂(k) of the r_s are computed, instead of k.
 
     >>> seen = []
-    >>> 100_000 <= _most_per_row(lambda s: seen.append(s) or float(s * s), 100_000) <= 100_100, len(seen) < 50
+    >>> 100_000 <= _max_per_row(lambda s: seen.append(s) or float(s * s), 100_000) <= 100_100, len(seen) < 50
     (True, True)
-    >>> _most_per_row(lambda s: float(s) if s < 700 else s + 350.0, 100_000)  # most where it jumps
+    >>> _max_per_row(lambda s: float(s) if s < 700 else s + 350.0, 100_000)  # largest at the jump
     1.5
     """
-    most = found = square(k) / k
+    upper = best = square(k) / k
     parts = [(1, k)]
     while parts:
         a, b = parts.pop()
-        last = square(b)
-        found = max(found, last / b)
-        if a == b or last / a <= found * _LOOSER:
-            most = max(most, last / a)
+        square_b = square(b)
+        best = max(best, square_b / b)
+        if a == b or square_b / a <= best * _SEARCH_FACTOR:
+            upper = max(upper, square_b / a)
         else:
             middle = (a + b) // 2
             parts += [(a, middle), (middle + 1, b)]
-    return most
+    return upper
 
 
 def gaussian_tail(sigma2: float, distance: int) -> float:
     """Return a bound on P(Z ≥ distance) of discrete Gaussian noise.
 
-    The sum over x ≥ d of e^(−x²/2σ²) is at most its integral from d − 1, and that over all x at least σ√2π.
+    The sum over x ≥ d of e^(−x²/2σ²) is at most its integral from d − 1, and the sum over all x at least σ√2π.
     """
     return 0.5 * math.erfc((distance - 1) / math.sqrt(2 * sigma2)) * (1 + 1e-9) if distance >= 1 else 1.0

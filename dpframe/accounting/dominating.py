@@ -1,4 +1,4 @@
-"""What the accountant knows of a column, and the one law of likelihood ratios that dominates all such columns.
+"""The accountant's description of a column, and the law of likelihood ratios that dominates all such columns.
 
 Fix two neighbouring rows x, x', let μ(y) = min over all rows of P(y|·), γ = Σμ, and look at one output y through
 A = P(y|x)/μ(y) and B = P(y|x')/μ(y): y is drawn from μ, and with the missing probability 1 − γ the pair is (0, 0).
@@ -37,8 +37,8 @@ Such a law too gets worse with E, spreading A and B on their own, and as γ shri
 γ ≥ 1/√E: there q, γq² and γq(1 − q) all grow, so that only (1, 1) is spread, to the other atoms and (0, 0). A γ below
 1/√E first enlarges E to 1/γ².
 
-*Blocks*: m columns of either kind are dominated by one of the same kind with E^m and γ^m (by 1; A and B spread on
-their own keep their independence): fewer factors where there are too many.
+*Blocks*: m columns of either kind are dominated by one column of that kind with E^m and γ^m (by 1; A and B spread
+separately remain independent). Blocks reduce the number of factors.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from dpframe.errors import ParameterError, check_whole
 
 _ULPS = 2e-15
 """Relative error of the few float operations that make an atom's mass; masses are rounded up by it."""
-_ROUNDED = 1e-15
+_MASS_ERROR = 1e-15
 """Absolute rounding of a mass that is a difference."""
-_NEARLY = 1e-9
-_LEAST = 1e-12
-"""Smaller losses are enlarged to it: their squares are still numbers."""
+_RELATIVE_TOLERANCE = 1e-9
+_MIN_EPSILON = 1e-12
+"""Least loss: smaller losses are enlarged, so that their squares do not underflow."""
 
 
 def _binomial(count: int, one: float, zero: float) -> FloatArray:
@@ -74,11 +74,11 @@ def _binomial(count: int, one: float, zero: float) -> FloatArray:
 
 
 @lru_cache(maxsize=4)
-def _halves(most: int) -> FloatArray:
+def _halves(size: int) -> FloatArray:
     """Return C(t, k)/2^t for t and k = 0…most."""
-    law = np.zeros((most + 1, most + 1))
+    law = np.zeros((size + 1, size + 1))
     law[0, 0] = 1.0
-    for t in range(most):
+    for t in range(size):
         law[t + 1, : t + 2] = law[t, : t + 2] / 2
         law[t + 1, 1 : t + 2] += law[t, : t + 1] / 2
     return law
@@ -86,7 +86,7 @@ def _halves(most: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class DominatingLaw:
-    """The dominating law of a column: (A, B) is (E, 1) or (1, E) with ``differ`` each, (1, 1) with ``same``.
+    """The dominating law of a column: (A, B) is (E, 1) or (1, E) with ``differ`` each, (1, 1) with ``equal_mass``.
 
     ``rate`` is ln E. The masses are rounded up: they are a measure above the law's.
     """
@@ -96,7 +96,8 @@ class DominatingLaw:
 
     @property
     def enlarged(self) -> DominatingLaw:
-        """The law that holds once other columns are added: ``rate`` is at least ln(2/γ − 1), and γ at least e^−ε."""
+        """The law that stays valid with other columns: ``rate`` is at least ln(2/γ − 1), and γ at least e^−ε."""
+        # A stated γ below e^−ε is only a loose bound: no channel of that loss has less.
         gamma = max(self.blanket, math.exp(-self.rate) * (1 - _ULPS))
         return DominatingLaw(max(self.rate, math.log1p(2 * (1 - gamma) / gamma) * (1 + _ULPS)), gamma)
 
@@ -106,12 +107,12 @@ class DominatingLaw:
         return min(self.blanket / 2, (1 - self.blanket) / math.expm1(self.rate)) * (1 + _ULPS)
 
     @property
-    def same(self) -> float:
-        """Return the rest of γ."""
+    def equal_mass(self) -> float:
+        """Return the remainder of γ: the mass of (1, 1)."""
         return max(0.0, self.blanket - 2 * self.differ) + _ULPS
 
     @property
-    def both(self) -> float:
+    def both_mass(self) -> float:
         """Return the mass of (E, E)."""
         return 0.0
 
@@ -119,30 +120,31 @@ class DominatingLaw:
     def square(self) -> float:
         """Return E[A²]."""
         ratio = math.exp(self.rate)
-        return self.differ * (ratio**2 + 1) + self.same + self.both * ratio**2
+        return self.differ * (ratio**2 + 1) + self.equal_mass + self.both_mass * ratio**2
 
     @property
     def product(self) -> float:
         """Return E[AB]."""
         ratio = math.exp(self.rate)
-        return 2 * self.differ * ratio + self.same + self.both * ratio**2
+        return 2 * self.differ * ratio + self.equal_mass + self.both_mass * ratio**2
 
     def power(self, count: int) -> FloatArray:
         """Return the masses of (E^i, E^j) for so many independent columns, shape (count + 1, count + 1)."""
         law = np.zeros((count + 1, count + 1))
         total, first = np.tril_indices(count + 1)
-        masses = _binomial(count, 2 * self.differ, self.same)
+        # In each column that differs, A or B is E with equal chance: a binomial law of one half.
+        masses = _binomial(count, 2 * self.differ, self.equal_mass)
         law[first, total - first] = masses[total] * _halves(count)[total, first]
         return law
 
     @property
     def ratio_masses(self) -> tuple[float, float, float]:
-        """Return the probabilities of A/B = E, 1/E and 1 where B is drawn, rounded up; for one unshuffled row."""
+        """Return the probabilities of A/B = E, 1/E and 1 under B's law, rounded up; for one unshuffled row."""
         below = math.exp(-self.rate)
         if self.blanket <= 2 * below / (1 + below):
             return below / (1 + below), 1 / (1 + below), 0.0
         differ = (1 - self.blanket) * below / -math.expm1(-self.rate)
-        return differ, (1 - self.blanket) / -math.expm1(-self.rate), max(0.0, self.blanket - 2 * differ) + _ROUNDED
+        return differ, (1 - self.blanket) / -math.expm1(-self.rate), max(0.0, self.blanket - 2 * differ) + _MASS_ERROR
 
 
 @dataclass(frozen=True)
@@ -164,14 +166,14 @@ class BinaryLaw(DominatingLaw):
         """Return 1/(1 + E)."""
         return math.exp(-self.rate) / (1 + math.exp(-self.rate)) * (1 + _ULPS)
 
-    same = 0.0
+    equal_mass = 0.0
 
 
 @dataclass(frozen=True)
 class IndependentLaw(DominatingLaw):
     """The dominating law of an item of a set: A and B are 1 or E, independently of each other given the blanket.
 
-    (E, E) has mass ``both``; γ is at least 1/√E.
+    (E, E) has mass ``both_mass``; γ is at least 1/√E.
     """
 
     @property
@@ -180,41 +182,41 @@ class IndependentLaw(DominatingLaw):
         return IndependentLaw(max(self.rate, -2 * math.log(self.blanket) * (1 + _ULPS)), self.blanket)
 
     @property
-    def _shown(self) -> float:
+    def _show_mass(self) -> float:
         """Return γq, which is (1 − γ)/(E − 1)."""
         return min((1 - self.blanket) / math.expm1(self.rate), self.blanket / 2)
 
     @property
     def differ(self) -> float:
         """Return γq(1 − q)."""
-        return self._shown * (1 - self._shown / self.blanket) * (1 + _ULPS)
+        return self._show_mass * (1 - self._show_mass / self.blanket) * (1 + _ULPS)
 
     @property
-    def same(self) -> float:
+    def equal_mass(self) -> float:
         """Return γ(1 − q)²."""
-        return (self.blanket - self._shown) ** 2 / self.blanket * (1 + _ULPS)
+        return (self.blanket - self._show_mass) ** 2 / self.blanket * (1 + _ULPS)
 
     @property
-    def both(self) -> float:
+    def both_mass(self) -> float:
         """Return γq²."""
-        return self._shown**2 / self.blanket * (1 + _ULPS)
+        return self._show_mass**2 / self.blanket * (1 + _ULPS)
 
     def power(self, count: int) -> FloatArray:
         """Return the masses of (E^i, E^j) for so many independent items, shape (count + 1, count + 1)."""
-        shown = self._shown / self.blanket
-        ways = _binomial(count, shown, 1 - shown)
-        return np.outer(ways * self.blanket**count, ways)
+        show_chance = self._show_mass / self.blanket
+        row_law = _binomial(count, show_chance, 1 - show_chance)
+        return np.outer(row_law * self.blanket**count, row_law)
 
     @property
     def ratio_masses(self) -> tuple[float, float, float]:
-        """Return the probabilities of A/B = E, 1/E and 1 where B is drawn, rounded up."""
+        """Return the probabilities of A/B = E, 1/E and 1 under B's law, rounded up."""
         ratio = math.exp(self.rate)
-        return self.differ, self.differ * ratio, self.same + self.both * ratio
+        return self.differ, self.differ * ratio, self.equal_mass + self.both_mass * ratio
 
 
 @dataclass(frozen=True)
 class ColumnLoss:
-    """What the accountant needs of one randomised column, or of a group of columns randomised together.
+    """Loss of one randomised column, or of a group of columns randomised together, as the accountant needs it.
 
     ``epsilon`` is the certified pure loss of one row's channel, rounded up; ``blanket`` the certified blanket
     mass γ = Σ_y min_x P(y|x), rounded down, in (0, 1]. A part with δ > 0 has no place in this theory.
@@ -237,12 +239,12 @@ class ColumnLoss:
         """Number of independent columns that the part is made of."""
         return 1
 
-    def factors(self, most: int) -> list[DominatingLaw]:
-        """Return laws whose product dominates the part, ``most`` of them at most."""
+    def factors(self, max_factors: int) -> list[DominatingLaw]:
+        """Return at most ``max_factors`` laws whose product dominates the part."""
         return [DominatingLaw(self.epsilon, self.blanket)]
 
     def at(self, epsilon: float, blanket: float) -> Self:
-        """Return a part of the same kind that loses this much."""
+        """Return a part of this kind with another loss."""
         return replace(self, epsilon=epsilon, blanket=blanket)
 
 
@@ -250,7 +252,7 @@ class ColumnLoss:
 class BitsLoss(ColumnLoss):
     """A column that is several independent columns of equal loss, such as a set of any size: a bit for each item.
 
-    ``epsilon`` and ``blanket``: of all of them together, as of any `ColumnLoss`; ``count``: how many there are.
+    ``epsilon`` and ``blanket``: of all columns together, as of any `ColumnLoss`; ``count``: number of columns.
     """
 
     count: int = 1
@@ -259,18 +261,20 @@ class BitsLoss(ColumnLoss):
         super().__post_init__()
         check_whole(self.count, "count", of="columns")
 
-    def factors(self, most: int) -> list[DominatingLaw]:
-        """Return laws whose product dominates the part: of the columns, or of blocks of as many as need be."""
-        size = -(-self.count // most)
+    def factors(self, max_factors: int) -> list[DominatingLaw]:
+        """Return laws whose product dominates the part: one for each column, or for each block of columns."""
+        size = -(-self.count // max_factors)
         share = size / self.count
         rate, blanket = self.epsilon * share * (1 + _ULPS), self.blanket**share * (1 - _ULPS)
         return [self._law(rate, blanket)] * -(-self.count // size)
 
     def _law(self, rate: float, blanket: float) -> DominatingLaw:
-        # A bit whose γ is 2/(1 + E) up to rounding has no rest, and its powers few atoms.
+        # A bit whose γ is 2/(1 + E) up to rounding has no mass at (1, 1), and its powers have few atoms.
         binary = BinaryLaw.of(max(rate, math.log1p(2 * (1 - blanket) / blanket) * (1 + _ULPS)))
-        near = blanket <= binary.blanket * (1 + _NEARLY) and binary.rate <= rate * (1 + _NEARLY)
-        return binary if near else DominatingLaw(rate, blanket)
+        is_binary = blanket <= binary.blanket * (1 + _RELATIVE_TOLERANCE) and binary.rate <= rate * (
+            1 + _RELATIVE_TOLERANCE
+        )
+        return binary if is_binary else DominatingLaw(rate, blanket)
 
 
 @dataclass(frozen=True)
@@ -301,7 +305,7 @@ def check_losses(parts: Sequence[ColumnLoss]) -> tuple[ColumnLoss, ...]:
     if not all(isinstance(part, ColumnLoss) for part in parts):
         raise ParameterError("parts must be a sequence of ColumnLoss, one for each randomised column")
     lossy = (part for part in parts if part.epsilon > 0 and part.blanket < 1)
-    return tuple(part if part.epsilon >= _LEAST else part.at(_LEAST, part.blanket) for part in lossy)
+    return tuple(part if part.epsilon >= _MIN_EPSILON else part.at(_MIN_EPSILON, part.blanket) for part in lossy)
 
 
 def total_epsilon(parts: Sequence[ColumnLoss]) -> float:
@@ -312,7 +316,7 @@ def total_epsilon(parts: Sequence[ColumnLoss]) -> float:
     return value if math.fsum([*losses, -value]) <= 0 else math.nextafter(value, math.inf)
 
 
-def factors(parts: Sequence[ColumnLoss], most: int) -> list[DominatingLaw]:
-    """Return laws whose product dominates a row of these parts, about ``most`` of them if so many suffice."""
-    whole = sum(part.count for part in parts)
-    return [law for part in parts for law in part.factors(max(1, min(part.count, most * part.count // whole)))]
+def factors(parts: Sequence[ColumnLoss], max_factors: int) -> list[DominatingLaw]:
+    """Return laws whose product dominates a row of these parts, about ``max_factors`` of them if so many suffice."""
+    columns = sum(part.count for part in parts)
+    return [law for part in parts for law in part.factors(max(1, min(part.count, max_factors * part.count // columns)))]

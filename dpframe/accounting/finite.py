@@ -30,14 +30,14 @@ Columns = Sequence[Sequence[int]]
 
 _DIGITS = Context(prec=80)
 _SLACK = Decimal(10) ** -70
-_STEEP = 700.0
-"""Up to this ε floats rank pairs; beyond, all are compared."""
+_MAX_FLOAT_EPSILON = 700.0
+"""Largest ε at which floats rank pairs; beyond it all pairs are compared exactly."""
 
-_FLOATS_APART = 1 + Fraction(1, 1 << 40)
-"""A ratio of two floats that roundings may have made of 1."""
+_FLOAT_RATIO = 1 + Fraction(1, 1 << 40)
+"""Largest ratio of two floats that rounding may have made of a ratio of 1."""
 
-_HUGE = 1e4
-"""δ at a larger ε is bounded by δ at this one: a decimal may not hold e^ε."""
+_MAX_EPSILON = 1e4
+"""Largest ε in use: δ here bounds δ at any larger ε, whose e^ε may exceed all decimals."""
 
 
 def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
@@ -57,14 +57,15 @@ def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
     up, down = 1, 1
     if epsilon > 0:
         with localcontext(_DIGITS):  # e^ε or a little less, over a power of 2
-            up, down = int(Fraction(Decimal(min(epsilon, _HUGE)).exp() * (1 - _SLACK) * (1 << 240))), 1 << 240
+            up, down = int(Fraction(Decimal(min(epsilon, _MAX_EPSILON)).exp() * (1 - _SLACK) * (1 << 240))), 1 << 240
     floats = _as_floats(columns, total)
     # A positive part is off by no more than the roundings of its own terms, which sum to about 1.
     margin = (floats.shape[1] + 16) * 2.0**-50
-    odds = math.exp(min(epsilon, _STEEP))
+    odds = math.exp(min(epsilon, _MAX_FLOAT_EPSILON))
     deltas = np.stack([np.maximum(row - odds * floats, 0.0).sum(axis=1) for row in floats])
-    least = deltas.max() - 2 * margin if epsilon <= _STEEP else -1.0
-    pairs = np.argwhere(deltas >= least).tolist()
+    # Only pairs within the float error of the worst one need exact sums.
+    threshold = deltas.max() - 2 * margin if epsilon <= _MAX_FLOAT_EPSILON else -1.0
+    pairs = np.argwhere(deltas >= threshold).tolist()
     worst = max(
         sum(p * down - q * up for p, q in zip(columns[x], columns[z], strict=True) if p * down > q * up)
         for x, z in pairs
@@ -75,7 +76,7 @@ def tight_delta(columns: Columns, total: int, epsilon: float) -> float:
 def tight_epsilon(columns: Columns, total: int, delta: float = 0.0) -> float:
     """Return the least ε for which a channel is (ε, δ)-private, rounded up; infinite if no ε suffices.
 
-    With δ = 0 that is ln of the largest ratio of two probabilities of one output. Otherwise e^ε is the
+    With δ = 0 the result is ln of the largest ratio of two probabilities of one output. Otherwise e^ε is the
     largest (P(S) − δ)/P'(S), and for each pair only the sets S of the outputs with the largest P/P' matter.
     See `tight_delta` for the parameters.
 
@@ -128,6 +129,7 @@ def tight(
     if epsilon is not None and delta is not None:
         raise ParameterError("epsilon and delta are given; give one, for the other at it")
     rows = _exact_rows(matrix)
+    # One common denominator turns exact fractions into integers over a total.
     total = math.lcm(*(p.denominator for row in rows for p in row))
     columns = [[int(p * total) for p in row] for row in rows]
     pairs = None if neighbours is None else _pairs(neighbours, len(rows))
@@ -151,15 +153,15 @@ def _pairs(neighbours: Iterable[tuple[int, int]], count: int) -> list[tuple[int,
 
 @dataclass(frozen=True)
 class SufficientSets:
-    """By ordered pair of neighbouring inputs (x, x') the outputs where P(y|x) > P(y|x'); see `sufficient_sets`."""
+    """The outputs with P(y|x) > P(y|x'), for each ordered pair of neighbours (x, x'); see `sufficient_sets`."""
 
     sets: Mapping[tuple[int, int], tuple[int, ...]]
     outputs: int
 
     @property
     def sizes(self) -> dict[int, int]:
-        """How many ordered pairs need so many checks, 2^s − 1 for a set of s outputs."""
-        return dict(sorted(Counter((1 << len(chosen)) - 1 for chosen in self.sets.values()).items()))
+        """Numbers of ordered pairs by number of checks, which is 2^s − 1 for a set of s outputs."""
+        return dict(sorted(Counter((1 << len(outputs)) - 1 for outputs in self.sets.values()).items()))
 
     @property
     def checks(self) -> int:
@@ -168,7 +170,7 @@ class SufficientSets:
 
     @property
     def all_checks(self) -> int:
-        """Number of those of all events but the sure and the impossible one."""
+        """Number of inequalities for all events except the sure and the impossible one."""
         return ((1 << self.outputs) - 2) * len(self.sets)
 
 
@@ -177,17 +179,17 @@ def sufficient_sets(
 ) -> SufficientSets:
     """Return which events prove that a channel is (ε, δ)-private, at any ε and δ, and how many they are.
 
-    P(S) ≤ e^ε·P'(S) + δ holds for all events S if it does for the subsets of the outputs where P > P': the others
+    P(S) ≤ e^ε·P'(S) + δ holds for all events S if it does for the subsets of the outputs with P > P': other outputs
     only add to the right side (categorical paper, Theorems 2 and 3, Corollaries 1 and 2). The worst of these subsets
-    at an ε is where P > e^ε·P', which is how `tight` decides.
+    at an ε contains the outputs with P > e^ε·P', which `tight` sums.
 
     Parameters
     ----------
     matrix
         ``matrix[x][y]`` is the probability that input x gives output y, as for `tight`. Whole numbers and `Fraction`
-        are compared exactly. Floats may have been rounded apart where outputs are as likely from both inputs: two
-        that differ by less than 2⁻⁴⁰ of themselves count as equal, which leaves out no check that matters at an ε
-        of 1e-12 or more.
+        are compared exactly. Rounding may have separated floats of outputs that are equally likely from both inputs:
+        two floats with a relative difference below 2⁻⁴⁰ count as equal. That omits no check that matters at an ε of
+        1e-12 or more.
     neighbours
         Pairs of inputs that are neighbours, by their positions, in either order; all of them by default.
 
@@ -202,13 +204,13 @@ def sufficient_sets(
     >>> found.sets, found.checks, found.all_checks
     ({(0, 1): (0,), (1, 0): (1,)}, 2, 12)
     """
-    rows, rational = _exact_rows(matrix), all(isinstance(p, Rational) for row in matrix for p in row)
-    rounded = Fraction(1) if rational else _FLOATS_APART
-    every = permutations(range(len(rows)), 2)
-    given = every if neighbours is None else _pairs(neighbours, len(rows))
-    ordered = dict.fromkeys(pair for x, z in given if x != z for pair in ((x, z), (z, x)))
+    rows, is_exact = _exact_rows(matrix), all(isinstance(p, Rational) for row in matrix for p in row)
+    min_ratio = Fraction(1) if is_exact else _FLOAT_RATIO
+    all_pairs = permutations(range(len(rows)), 2)
+    input_pairs = all_pairs if neighbours is None else _pairs(neighbours, len(rows))
+    ordered = dict.fromkeys(pair for x, z in input_pairs if x != z for pair in ((x, z), (z, x)))
     sets = {
-        (x, z): tuple(y for y, (p, q) in enumerate(zip(rows[x], rows[z], strict=True)) if p > rounded * q)
+        (x, z): tuple(y for y, (p, q) in enumerate(zip(rows[x], rows[z], strict=True)) if p > min_ratio * q)
         for x, z in ordered
     }
     return SufficientSets(sets, len(rows[0]))
@@ -254,6 +256,7 @@ def _largest_ratio(columns: Columns) -> Fraction | None:
         if low == 0:
             if high:
                 return None
+        # Cross products compare ratios of integers exactly.
         elif high * largest[1] > largest[0] * low:
             largest = (high, low)
     return Fraction(*largest)
@@ -272,20 +275,21 @@ def _largest_excess(columns: Columns, total: int, delta: Fraction) -> Fraction |
     if zeros or floats.min() < 1e-290:
         pairs: Iterable[tuple[int, int]] = permutations(range(len(columns)), 2)
     else:
-        pairs = _ranked(floats, float(delta))
+        pairs = _candidate_pairs(floats, float(delta))
     # Symmetric channels have many pairs that differ only in the order of outputs.
     distinct = {tuple(sorted(zip(columns[x], columns[z], strict=True))) for x, z in pairs}
     return max(_pair_excess(pair, delta * total) for pair in distinct)
 
 
-def _ranked(floats: FloatArray, delta: float) -> Iterator[tuple[int, int]]:
-    """Yield the pairs that may have the largest (P(S) − δ)/P'(S), by bounds on either side of it.
+def _candidate_pairs(floats: FloatArray, delta: float) -> Iterator[tuple[int, int]]:
+    """Yield the pairs that may have the largest (P(S) − δ)/P'(S), by lower and upper bounds.
 
-    An event in the order of rounded ratios differs from the right one by outputs whose ratio is nearly the
-    one sought, which the margin on P(S) covers.
+    An event in the order of rounded ratios differs from the right event by outputs whose ratio is nearly the
+    largest, which the margin on P(S) covers.
     """
     margin = (floats.shape[1] + 16) * 2.0**-48
     count = len(floats)
+    # A pair whose upper bound is below some lower bound cannot be the worst.
     upper, lower = np.zeros((count, count)), np.zeros((count, count))
     for x, row in enumerate(floats):
         order = np.argsort(-(row / floats), axis=1, kind="stable")
@@ -300,7 +304,7 @@ def _ranked(floats: FloatArray, delta: float) -> Iterator[tuple[int, int]]:
 
 
 def _pair_excess(pair: Sequence[tuple[int, int]], mass: Fraction) -> Fraction:
-    """Return max (P(S) − δ)/P'(S) of one pair, mass being δ·total; where P'(S) = 0, P(S) is no more than δ."""
+    """Return max (P(S) − δ)/P'(S) of one pair, mass being δ·total; if P'(S) = 0, P(S) is at most δ."""
     best, top, bottom = Fraction(0), sum(p for p, q in pair if q == 0), 0
     for _, p, q in sorted(((Fraction(p, q), p, q) for p, q in pair if q), reverse=True):
         top, bottom = top + p, bottom + q

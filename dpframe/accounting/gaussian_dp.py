@@ -1,25 +1,25 @@
-"""Gaussian differential privacy with a slack: one currency for everything that a release gives away.
+"""Gaussian differential privacy with a slack: one currency for all losses of a release.
 
-The profile of a release is H(x), the largest hockey-stick divergence at e^x between neighbouring tables. That of two
-normal laws μ apart is
+The profile of a release is H(x), the largest hockey-stick divergence at e^x between neighbouring tables. Two normal
+laws at distance μ have the profile
 
     G_μ(x) = Φ(μ/2 − x/μ) − e^x·Φ(−μ/2 − x/μ)                              (Balle–Wang 2018, Thm 8).
 
 A release is a **step** (μ, δ₀) when H(x) ≤ δ₀ + (1 − δ₀)·G_μ(x) for every x ≥ 0. Negative x needs no check:
 h(−x) = 1 − e^−x + e^−x·h(x) holds for H (replace-one is symmetric) and for the right-hand side alike.
 
-*Composition*, also when each step is chosen by what the earlier ones gave: μ² adds up and 1 − δ₀ multiplies. For the
+*Composition*, also if each step depends on the results of earlier steps: μ² adds up and 1 − δ₀ multiplies. For the
 laws (1−δ₀)·N(μ, 1) + δ₀·⊤ and (1−δ₀)·N(0, 1) + δ₀·⊥ have just that right-hand side, so they dominate the step, and
 dominating pairs multiply under adaptive composition (Zhu–Dong–Wang 2022, Thm 10; Dong–Roth–Su 2022 for δ₀ = 0).
 
 *Numbers.* With a = x/μ − μ/2, b = a + μ and Mills' ratio R(t) = (1 − Φ(t))/φ(t), e^x·φ(b) = φ(a), so that
-G = φ(a)·(R(a) − R(b)) = φ(a)·∫_a^b (1 − tR(t)) dt: nothing cancels where μ is small, and the logarithm is as good at
+G = φ(a)·(R(a) − R(b)) = φ(a)·∫_a^b (1 − tR(t)) dt: nothing cancels for small μ, and the logarithm is as precise at
 1e-300 as at 0.1. (For a ≤ −1 and μ > 1, 1 − G = φ(a)·(R(−a) + R(b)).) The integrand is completely monotone in t;
-eight Gauss nodes leave less than 1e-14 of it at μ ≤ 1. Bounds are rounded outward by the error of each operation.
+eight Gauss nodes have a relative error below 1e-14 at μ ≤ 1. Bounds are rounded outward by the error of each operation.
 
-R(t)·(1 + t) is smooth in y = (t − 4)/(t + 4), which runs from −1 at t = 0 to 1 at infinity. `_TERMS` are the powers of
-y that are left of its Chebyshev series after 25 terms, beyond which lie 1e-17 of it. `scipy.special.erfcx` gives as
-much with three times the error, and a fresh process pays an eighth of a second for that module.
+R(t)·(1 + t) is smooth in y = (t − 4)/(t + 4), which runs from −1 at t = 0 to 1 at infinity. `_TERMS` are the
+coefficients, by powers of y, of its Chebyshev series of 25 terms, whose relative error is 1e-17. The error of
+`scipy.special.erfcx` is three times as large, and its import takes an eighth of a second.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from dpframe.accounting.budget import Budget, check_delta, check_epsilon, round_
 from dpframe.errors import ParameterError
 
 _ROUND = 1e-15
-_DEEPEST = 40.0
-"""φ of it is 1e-348, below all floats: there G is bounded by 0 and by φ."""
+_MAX_START = 40.0
+"""Largest a in use: φ(a) is 1e-348, below all floats, so that beyond it G is bounded by 0 and by φ."""
 _HALF_POINTS = (0.1834346424956498, 0.525532409916329, 0.7966664774136267, 0.9602898564975362)
 _HALF_WEIGHTS = (0.362683783378362, 0.3137066458778873, 0.22238103445337448, 0.10122853629037626)
 _POINTS = np.array([*(-x for x in _HALF_POINTS[::-1]), *_HALF_POINTS])
@@ -48,12 +48,12 @@ _WEIGHTS = np.array([*_HALF_WEIGHTS[::-1], *_HALF_WEIGHTS])
 """Gauss–Legendre nodes on [−1, 1] and their weights, the positive half of each written out."""
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 _DIGITS = 60
-_SETTLED = 1e-9
-"""A move of Newton's method after which the next would be below 1e-15: they shrink to their squares."""
+_NEWTON_TOLERANCE = 1e-9
+"""Last move of Newton's method: the next would be below 1e-15, as moves shrink to their squares."""
 
 
 def _difference(a: FloatArray, mu: FloatArray) -> FloatArray:
-    """Return M(a) − M(a + μ) of Mills' ratio M, by the integral of its slope: small differences do not cancel so."""
+    """Return M(a) − M(a + μ) of Mills' ratio M, by the integral of its slope, so that digits do not cancel."""
     inner = a[..., None] + mu[..., None] * (0.5 + 0.5 * _POINTS)
     return np.asarray(0.5 * mu * ((1 - inner * mills_ratio(inner)) @ _WEIGHTS))
 
@@ -63,30 +63,30 @@ def log_gaussian(mu: npt.ArrayLike, x: npt.ArrayLike) -> tuple[FloatArray, Float
     mus, xs = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(x, dtype=np.float64))
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         log_g, error, start = _about(mus, xs)
-        deep = start > _DEEPEST
+        deep = start > _MAX_START
         low = np.where(deep, -np.inf, log_g - error)
         high = np.where(deep, -0.5 * np.minimum(start, 1e100) ** 2 * (1 - 8 * _ROUND), log_g + error)
     return low, np.minimum(high, 0.0)
 
 
 def _about(mus: FloatArray, xs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return ln G_μ(x), what bounds its error up to `_DEEPEST`, and a."""
+    """Return ln G_μ(x), a bound on its error up to `_MAX_START`, and a."""
     ratio, half = xs / mus, mus / 2
     start, b = ratio - half, np.minimum(ratio + half, 1e100)
-    a = np.minimum(np.maximum(start, -_DEEPEST), _DEEPEST)
+    a = np.minimum(np.maximum(start, -_MAX_START), _MAX_START)
     log_density = -0.5 * a * a - _LOG_ROOT
-    far = mus > 1
-    # Each formula only where some element needs it: plans ask thousands of times for one.
-    apart = np.zeros(()) if far.all() else _difference(a, np.minimum(mus, 1.0))
-    most = far & (a <= -1)
-    if far.any():
-        apart = np.where(far, mills_ratio(np.maximum(a, -1.0)) - mills_ratio(b), apart)
-    log_g = log_density + np.log(apart)
+    is_wide = mus > 1
+    # Each formula only if some element needs it: plans call this thousands of times for one element.
+    difference = np.zeros(()) if is_wide.all() else _difference(a, np.minimum(mus, 1.0))
+    is_near_one = is_wide & (a <= -1)
+    if is_wide.any():
+        difference = np.where(is_wide, mills_ratio(np.maximum(a, -1.0)) - mills_ratio(b), difference)
+    log_g = log_density + np.log(difference)
     digits = (1 + np.abs(a)) * (1 + np.minimum(b, 1e4))
-    if most.any():
-        missing = np.exp(log_density) * (mills_ratio(np.abs(a)) + mills_ratio(b))
-        log_g = np.where(most, np.log1p(-np.minimum(missing, 0.75)), log_g)
-        digits = np.where(most, np.minimum(b, 1e4), digits)
+    if is_near_one.any():
+        complement = np.exp(log_density) * (mills_ratio(np.abs(a)) + mills_ratio(b))
+        log_g = np.where(is_near_one, np.log1p(-np.minimum(complement, 0.75)), log_g)
+        digits = np.where(is_near_one, np.minimum(b, 1e4), digits)
     return log_g, _ROUND * (50 + 8 * digits), start
 
 
@@ -116,29 +116,29 @@ def gaussian_deltas(mu: float, epsilons: FloatArray) -> FloatArray:
     return np.minimum(1.0, np.where(epsilons < 0, folded, high))
 
 
-def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike, near: float | None = None) -> FloatArray:
-    """Return μ with ln G_μ(x) = ``log_g``, about, element by element; 0 where that is below any float's.
+def mu_of(log_g: npt.ArrayLike, x: npt.ArrayLike, start: float | None = None) -> FloatArray:
+    """Return about the μ with ln G_μ(x) = ``log_g``, element by element; 0 if G is below all floats.
 
-    Newton's method in ln μ from a small μ, or from one that is ``near``: ln G increases and is concave in it, so that
+    Newton's method in ln μ from a small μ, or from ``start``: ln G increases and is concave in ln μ, so that
     iterates rise to the root, after one that may fall.
     """
-    # Twice an x beyond that would overflow, and no promise is so large on purpose.
-    small = np.minimum(np.asarray(x, dtype=np.float64), 1e300)
-    target, xs = np.broadcast_arrays(np.asarray(log_g, dtype=np.float64), small)
+    # Twice a larger x would overflow, and no budget is so large on purpose.
+    finite_x = np.minimum(np.asarray(x, dtype=np.float64), 1e300)
+    target, xs = np.broadcast_arrays(np.asarray(log_g, dtype=np.float64), finite_x)
     empty = ~(target > -790)
     goal = np.where(empty, -1.0, target)
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
-        # Where a = √(−2 ln G), φ(a) by itself is G: a point left of the root.
+        # At a = √(−2 ln G), φ(a) by itself is G: a point left of the root.
         mu = np.maximum(2 * xs / (np.sqrt(-2 * goal) + np.sqrt(2 * xs - 2 * goal)), np.exp(goal))
-        mu = mu if near is None else np.maximum(mu, near)
+        mu = mu if start is None else np.maximum(mu, start)
         for _ in range(60):
             about, _, a = _about(mu, xs)
             square = -0.5 * np.minimum(a, 1e100) ** 2
-            value = np.where(a > _DEEPEST, square, about)
-            steep = np.exp(np.minimum(np.maximum(np.log(mu) + square - _LOG_ROOT - value, -50), 50))
-            move = np.minimum(np.maximum((goal - value) / np.maximum(steep, 1e-12), -1.0), 1.0)
+            value = np.where(a > _MAX_START, square, about)
+            slope = np.exp(np.minimum(np.maximum(np.log(mu) + square - _LOG_ROOT - value, -50), 50))
+            move = np.minimum(np.maximum((goal - value) / np.maximum(slope, 1e-12), -1.0), 1.0)
             mu = mu * np.exp(move)
-            if np.max(np.abs(move), initial=0.0) < _SETTLED:
+            if np.max(np.abs(move), initial=0.0) < _NEWTON_TOLERANCE:
                 break
     return np.where(empty, 0.0, mu)
 
@@ -148,11 +148,12 @@ def gaussian_mu(epsilon: float, delta: float, slack: float = 0.0) -> float:
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if not 0 <= slack < delta:
         raise ParameterError("slack must be at least 0 and below delta; lower the slack or raise delta")
-    rest = round_down((Fraction(delta) - Fraction(slack)) / (1 - Fraction(slack)))
-    if rest <= 0:
+    target = round_down((Fraction(delta) - Fraction(slack)) / (1 - Fraction(slack)))
+    if target <= 0:
         raise ParameterError("slack must be at least 0 and below delta; lower the slack or raise delta")
-    goal = math.log(rest) - 4e-16 * (1 - math.log(rest))
+    goal = math.log(target) - 4e-16 * (1 - math.log(target))
     mu, less = float(mu_of(goal, epsilon)), 1e-15
+    # Newton's method ends within rounding of the root; the loop moves to its safe side.
     while float(log_gaussian(mu, epsilon)[1]) > goal:
         mu, less = mu * (1 - less), 2 * less
     return mu
@@ -160,7 +161,7 @@ def gaussian_mu(epsilon: float, delta: float, slack: float = 0.0) -> float:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that a release gives away: profile at most δ₀ + (1 − δ₀)·G_μ, for neighbours in one row.
+    """One loss of a release: a profile of at most δ₀ + (1 − δ₀)·G_μ, for neighbours that differ in one row.
 
     ``mu``: μ, the distance of two unit normals that are as hard to distinguish; its square adds up. ``delta``: the
     slack δ₀; 1 − δ₀ multiplies.
@@ -184,7 +185,7 @@ class Step:
 
     @property
     def square(self) -> Fraction:
-        """Return μ², exactly: what adds up."""
+        """Return μ² exactly, which adds up under composition."""
         return Fraction(self.mu) ** 2
 
 
@@ -199,36 +200,36 @@ def _root(square: Fraction, up: bool) -> float:
 
 
 def composed_steps(steps: Iterable[Step]) -> Step:
-    """Return the step of all these together, in any order and chosen adaptively; rounded up."""
+    """Return the step of all steps together, in any order and chosen adaptively; rounded up."""
     parts = list(steps)
     slacks = [step.delta for step in parts if step.delta > 0]
     delta = slacks[0] if slacks else 0.0
     if len(slacks) > 1:
         with localcontext(Context(prec=_DIGITS, rounding=ROUND_CEILING)):
-            whole = Decimal(0)
-            for slack in slacks:  # d + d' − d·d', where 1 − (1−d)(1−d') would lose a d' of 1e-300
-                whole += Decimal(slack) * (1 - whole)
-            delta = round_up(whole)
+            total_slack = Decimal(0)
+            for slack in slacks:  # d + d' − d·d', as 1 − (1−d)(1−d') would lose a d' of 1e-300
+                total_slack += Decimal(slack) * (1 - total_slack)
+            delta = round_up(total_slack)
     if delta >= 1:
         raise ParameterError("the slacks of the steps add up to 1; there is no promise left to compose")
     return Step(_root(sum((step.square for step in parts), Fraction(0)), up=True), delta)
 
 
-def remaining_step(whole: Step, spent: Step) -> Step:
-    """Return what may still be spent of a step, rounded down."""
-    if spent.mu > whole.mu:
+def remaining_step(total: Step, spent: Step) -> Step:
+    """Return the remaining part of a step after a spend, rounded down."""
+    if spent.mu > total.mu:
         raise ParameterError("mu is exhausted: what is spent exceeds the whole; raise epsilon")
-    if spent.delta > whole.delta:
+    if spent.delta > total.delta:
         raise ParameterError("the slack is exhausted: what is spent exceeds the whole; raise delta")
-    slack = (Fraction(whole.delta) - Fraction(spent.delta)) / (1 - Fraction(spent.delta))
-    return Step(_root(whole.square - spent.square, up=False), round_down(slack))
+    slack = (Fraction(total.delta) - Fraction(spent.delta)) / (1 - Fraction(spent.delta))
+    return Step(_root(total.square - spent.square, up=False), round_down(slack))
 
 
-def share_of_step(whole: Step, share: float) -> Step:
+def share_of_step(total: Step, share: float) -> Step:
     """Return a share of a step's μ², and none of its slack, rounded down."""
     if not 0 <= share <= 1:
         raise ParameterError("share must lie between 0 and 1: it is a part of mu squared")
-    return Step(_root(whole.square * Fraction(share), up=False))
+    return Step(_root(total.square * Fraction(share), up=False))
 
 
 def step_delta(step: Step, epsilon: float) -> float:
@@ -247,6 +248,7 @@ def step_epsilon(step: Step, delta: float) -> float:
         return 0.0
     if delta <= step.delta:
         return math.inf
+    # About one standard deviation above the mean loss μ²/2; doubled until δ is met.
     low, high = 0.0, step.mu * (step.mu / 2 + 1)
     while step_delta(step, high) > delta:
         low, high = high, 2 * high
@@ -263,6 +265,7 @@ def pure_step(epsilon: float) -> Step:
     from scipy import special  # imported late, as all of SciPy: a first release rarely needs it
 
     epsilon = check_epsilon(epsilon)
+    # Either inverse loses digits near the end of its range, at ε near 0 or far above 1.
     if epsilon < 1:
         half = special.erfinv(math.tanh(epsilon / 2)) or epsilon
     elif epsilon < 700:
@@ -276,7 +279,7 @@ def dominating_step(budget: Budget) -> Step:
     """Return a step that covers every (ε, δ)-private mechanism: (ε, δ) → pure ε with slack δ.
 
     With probability δ randomised response's input is published, or else it runs (Kairouz–Oh–Viswanath 2015, Thm 3.4):
-    its profile is δ + (1 − δ) times that of `pure_step`.
+    its profile is δ + (1 − δ) times the profile of `pure_step`.
     """
     return Step(pure_step(budget.epsilon).mu, budget.delta)
 
@@ -296,7 +299,7 @@ SLACK = 0.1
 
 
 def promise_step(promise: Budget) -> Step:
-    """Return the step that all of a release may come to, which is what is divided over what it gives away."""
+    """Return the largest step of a release within a budget, which is divided over its parts."""
     return largest_step(promise, SLACK)
 
 
@@ -333,7 +336,7 @@ _TERMS = np.array(
         ],
     ]
 )
-"""Of each fifth power of y, what it is multiplied by: 1, y, y², y³ and y⁴ with these weights."""
+"""Weights of 1, y, y², y³ and y⁴ in the factor of each power of y⁵."""
 
 
 def mills_ratio(t: FloatArray) -> FloatArray:
@@ -347,15 +350,16 @@ def mills_ratio(t: FloatArray) -> FloatArray:
     np.multiply(square, y, out=powers[3])
     fifth = np.multiply(square, square, out=powers[4]) * y
     parts = _TERMS @ powers
-    found = parts[-1]
+    # Horner's rule in y⁵.
+    values = parts[-1]
     for part in parts[-2::-1]:
-        found *= fifth
-        found += part
-    found = found.reshape(np.shape(size))
-    found = found / (1 + size)
+        values *= fifth
+        values += part
+    values = values.reshape(np.shape(size))
+    values = values / (1 + size)
     if np.any(t < 0):
-        found = np.where(t < 0, math.sqrt(2 * math.pi) * np.exp(0.5 * np.minimum(t, 0.0) ** 2) - found, found)
-    return np.asarray(found)
+        values = np.where(t < 0, math.sqrt(2 * math.pi) * np.exp(0.5 * np.minimum(t, 0.0) ** 2) - values, values)
+    return np.asarray(values)
 
 
 def log_tail(t: FloatArray) -> FloatArray:

@@ -3,8 +3,8 @@
 All values are bounds from above in spite of rounding: curves are evaluated with 50 digits and rounded
 outward to floats, budgets are split and added in exact fractions.
 
-ε is the largest factor e^ε by which one person's row can change the probability of anything that is
-released, and δ the probability mass that may escape that bound.
+One person's row changes the probability of any release by at most the factor e^ε, except for a probability mass of
+at most δ.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dpframe.accounting.budget import DIGITS, SLACK, check_delta, round_down, ro
 from dpframe.accounting.gaussian_dp import Step
 from dpframe.errors import ParameterError
 
-_HUGE = 1e4
-"""Above it e^ε is as good as infinite: no table resolves it, and a decimal may not hold it."""
+_MAX_EPSILON = 1e4
+"""Largest ε in use: beyond it no table resolves e^ε, and decimals may overflow."""
 
 
 class PrivacyLoss(ABC):
@@ -29,7 +29,7 @@ class PrivacyLoss(ABC):
 
     @property
     def step(self) -> Step | None:
-        """The step that lies above the curve, where the channel was made for one; see `gaussian_dp`."""
+        """The step that lies above the curve, if the channel was made for a step; see `gaussian_dp`."""
         return None
 
     @abstractmethod
@@ -62,25 +62,26 @@ class PrivacyLoss(ABC):
 
 @dataclass(frozen=True)
 class ResponseLoss(PrivacyLoss):
-    """Loss of randomised response with weights ``keep`` and ``other`` out of ``total``.
+    """Loss of randomised response with weights ``keep`` and ``switch`` out of ``total``.
 
-    Equality in Theorem 8 of the categorical paper: δ(ε) = (keep − e^ε·other) / total.
+    ``keep`` is the weight of the true outcome, ``switch`` of each other outcome. Equality in Theorem 8 of the
+    categorical paper: δ(ε) = (keep − e^ε·switch)/total.
     """
 
     keep: int
-    other: int
+    switch: int
     total: int
 
     def pure(self) -> float:
-        """Return |ln(keep/other)|."""
+        """Return |ln(keep/switch)|."""
         if self.keep == self.total:
             return 0.0
         with localcontext(DIGITS):
-            return round_up(abs((Decimal(self.keep) / self.other).ln()) + (0 if self.keep == self.other else SLACK))
+            return round_up(abs((Decimal(self.keep) / self.switch).ln()) + (0 if self.keep == self.switch else SLACK))
 
     def _curve(self, epsilon: Decimal | float) -> Decimal:
         factor = Decimal(epsilon).exp() * (1 - SLACK)
-        large, small = max(self.keep, self.other), min(self.keep, self.other)
+        large, small = max(self.keep, self.switch), min(self.keep, self.switch)
         return (large - factor * small) / self.total * (1 + SLACK)
 
 
@@ -106,6 +107,7 @@ def laplace_delta(rate: float, distance: int, epsilon: Decimal | float) -> Decim
             body = 1 - (-a * j).exp()
             return (head + alpha * body - factor * (-a * (distance - j)).exp() * body) / (1 + alpha)
 
+        # The last k is computed in rounded decimals; its neighbours cover the error.
         return max(up_to(j) for j in (last - 1, last, last + 1) if 0 <= j < distance) * (1 + SLACK) + SLACK
 
 
@@ -113,45 +115,45 @@ def laplace_delta(rate: float, distance: int, epsilon: Decimal | float) -> Decim
 class LaplaceLoss(PrivacyLoss):
     """Loss of two-sided geometric noise saturated at the ends of a grid of ``span`` steps.
 
-    ``spread`` bounds ln(P/ideal) between any two events, so P ≤ e^spread·ideal and
-    δ(ε) ≤ e^spread·δ_ideal(ε − spread).
+    ``log_spread``, s, bounds ln(P/ideal) between any two events, so P ≤ e^s·ideal and
+    δ(ε) ≤ e^s·δ_ideal(ε − s).
     """
 
     span: int
     rate: float
-    spread: float
+    log_spread: float
 
     def pure(self) -> float:
-        """Return rate·span + spread."""
-        return round_up(Fraction(self.rate) * self.span + Fraction(self.spread))
+        """Return rate·span + log_spread."""
+        return round_up(Fraction(self.rate) * self.span + Fraction(self.log_spread))
 
     def _curve(self, epsilon: Decimal | float) -> Decimal:
-        slack = Decimal(self.spread)
+        slack = Decimal(self.log_spread)
         return slack.exp() * (1 + SLACK) * laplace_delta(self.rate, self.span, Decimal(epsilon) - slack)
 
 
 @dataclass(frozen=True)
 class RatioLoss(PrivacyLoss):
-    """Loss of a channel known only by ``most``, the largest log-ratio of two of its laws.
+    """Loss of a channel of which only ``max_log_ratio`` is known, the largest log-ratio of two of its laws.
 
     Randomised response on two outcomes dominates all such channels (Kairouz, Oh and Viswanath 2015):
-    δ(ε) ≤ (e^most − e^ε)/(e^most + 1), and 1 − e^ε where ε < −most.
+    δ(ε) ≤ (e^r − e^ε)/(e^r + 1) with r = ``max_log_ratio``, and 1 − e^ε if ε < −r.
     """
 
-    most: float
+    max_log_ratio: float
 
     def pure(self) -> float:
         """Return the largest log-ratio."""
-        return self.most
+        return self.max_log_ratio
 
     def _curve(self, epsilon: Decimal | float) -> Decimal:
         with localcontext(DIGITS):
-            e, most = Decimal(epsilon), Decimal(self.most)
-            if e >= most:
+            e, log_ratio = Decimal(epsilon), Decimal(self.max_log_ratio)
+            if e >= log_ratio:
                 return Decimal(0)
-            if e <= -most:
+            if e <= -log_ratio:
                 return 1 - e.exp() * (1 - SLACK)
-            return (most.exp() - e.exp()) / (most.exp() + 1) * (1 + SLACK) + SLACK
+            return (log_ratio.exp() - e.exp()) / (log_ratio.exp() + 1) * (1 + SLACK) + SLACK
 
 
 def pure_rate(epsilon: float, delta: float) -> float:
@@ -163,7 +165,7 @@ def pure_rate(epsilon: float, delta: float) -> float:
     if delta == 0:
         return epsilon
     with localcontext(DIGITS):
-        odds = (Decimal(min(epsilon, _HUGE)).exp() + Decimal(delta)) / (1 - Decimal(delta))
+        odds = (Decimal(min(epsilon, _MAX_EPSILON)).exp() + Decimal(delta)) / (1 - Decimal(delta))
         return round_down(odds.ln() - SLACK * 10**10)
 
 
@@ -171,9 +173,9 @@ def pure_rate(epsilon: float, delta: float) -> float:
 class NullFlagLoss(PrivacyLoss):
     """Loss of a null flag by randomised response, next to any channel (DESIGN: null is a value).
 
-    A null whose flag flips is released as the channel's ``centre`` would be. The curves ``from_centre`` and
-    ``to_centre``, of the centre against the value farthest from it and of that against the centre, are also defined
-    for ε < 0.
+    A null whose flag flips is released as the channel's ``centre`` would be. The curve ``from_centre`` is of the centre
+    against the value farthest from it, ``to_centre`` of that value against the centre. Both are also defined for
+    ε < 0.
     """
 
     flag: ResponseLoss
@@ -186,7 +188,7 @@ class NullFlagLoss(PrivacyLoss):
         return max(self.values.pure(), round_up(Fraction(self.flag.pure()) + Fraction(self.to_centre.pure())))
 
     def _curve(self, epsilon: Decimal | float) -> Decimal:
-        keep, flip = (Decimal(weight) / self.flag.total for weight in (self.flag.keep, self.flag.other))
+        keep, flip = (Decimal(weight) / self.flag.total for weight in (self.flag.keep, self.flag.switch))
         e, odds, zero = Decimal(epsilon), (keep / flip).ln(), Decimal(0)
         between = keep * self.values._curve(e)
         from_null = max(zero, keep - e.exp() * flip) + flip * self.from_centre._curve(e + odds - SLACK)
@@ -197,14 +199,15 @@ class NullFlagLoss(PrivacyLoss):
 def response_probability(size: int, epsilon: float, delta: float, bits: int) -> int:
     """Return ⌈2^bits·p⌉ with p = (1−δ)/(e^ε + size − 1), optimal randomised response (Thm 8, 10)."""
     with localcontext(DIGITS):
-        p = (1 - Decimal(delta)) / (Decimal(min(epsilon, _HUGE)).exp() + size - 1)
+        p = (1 - Decimal(delta)) / (Decimal(min(epsilon, _MAX_EPSILON)).exp() + size - 1)
         return max(1, math.ceil(p * (1 << bits)))
 
 
-def laplace_rate(span: int, epsilon: float, delta: float, spread: float = 0.0) -> float:
+def laplace_rate(span: int, epsilon: float, delta: float, log_spread: float = 0.0) -> float:
     """Return the largest loss per grid step, e^(−rate·|k|), whose `LaplaceLoss` meets (ε, δ)."""
     if delta == 0:
-        rate = round_down((Fraction(epsilon) - Fraction(spread)) / span)
+        rate = round_down((Fraction(epsilon) - Fraction(log_spread)) / span)
         return max(rate, 0.0)
+    # Far above the rate (ε − 2·ln(1−δ))/span of fine grids, so that the largest fitting rate lies below.
     high = (epsilon - 2 * math.log1p(-delta)) * 4 / span + 64 / span
-    return bisected(lambda rate: LaplaceLoss(span, rate, spread).delta(epsilon) <= delta, 0.0, high)
+    return bisected(lambda rate: LaplaceLoss(span, rate, log_spread).delta(epsilon) <= delta, 0.0, high)

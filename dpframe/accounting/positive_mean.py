@@ -5,15 +5,15 @@ For θ > 0, x₊ is the integral of e^(zx)/z² over Re z = θ, divided by 2πi. 
     E[(S + Z)₊] = 1/(2π) ∫ M(θ+it)ⁿ · e^(τ²(θ+it)²/2) / (θ+it)² dt,       Z ~ N(0, τ²) independent of S,
 
 and E[S₊] ≤ E[(S + Z)₊] by Jensen. θ is the saddle point of the integrand, so nothing cancels, δ = 1e-12 at
-n = 10⁸ has as many digits as δ = 0.1, and no grid of sums is ever formed. The error budget, every entry of it added:
+n = 10⁸ has as many digits as δ = 0.1, and no grid of sums is ever formed. The error budget, all entries added:
 
 - *Smoothing* (Z): upward. τ is at most 1/200 of the tilted standard deviation, 1e-5 of ε.
-- *Merging* atoms of T to about a thousand by spreading each to two neighbours, its mean kept: upward.
+- *Merging* atoms of T to about a thousand by spreading each to two neighbours without moving its mean: upward.
 - *Sum for integral*, step h: by Poisson's formula the sum is E[e^(θS) Σ_k r(S + 2πk/h)], r(x) = x₊·e^(−θx) ≥ 0,
 and the integral is its term k = 0. Upward, and negligible when θ·2π/h is 40.
-- *Cutting the sum at t_J*: |M(θ+it)| ≤ M(θ), so the rest is at most M(θ)ⁿ e^(τ²θ²/2) · e^(−τ²t_J²/2)/(π·t_J). Added.
+- *Cutting the sum at t_J*: |M(θ+it)| ≤ M(θ), so the tail is at most M(θ)ⁿ e^(τ²θ²/2) · e^(−τ²t_J²/2)/(π·t_J). Added.
 - *Round-off*: φ(t) = M(θ+it)/M(θ) is known to η(t), φⁿ to n·η·(|φ|+η)^(n−1). Added term by term.
-- *Letting go* of rare atoms far out, which would widen τ: they add at most Σ weight·value, (x + y)₊ ≤ x₊ + y₊. Added.
+- *Dropping* rare atoms far out, which would widen τ: they add at most Σ weight·value, (x + y)₊ ≤ x₊ + y₊. Added.
 - *Errors of the atoms*: positions are covered by the caller (`secret_order`), masses by e^(n·error).
 """
 
@@ -28,31 +28,32 @@ from numpy.typing import NDArray
 from dpframe.accounting.arrays import FloatArray
 
 _ATOMS = 1500
-_RATIO = 0.02
+_NODE_RATIO = 0.02
 """Spacing of merged atoms, relative to their distance from zero or, near it, to the standard deviation."""
 _SMOOTH = 0.005
-_CUT = 6.5
-"""τ·t_J: the cut integrand is below e^(−21) of its peak."""
+_MAX_TAU_T = 6.5
+"""Value of τ·t_J at the end of the sum: the integrand is below e^(−21) of its peak beyond."""
 _BLOCK, _BLOCKS = 64, 128
-"""Frequencies are t_j = j·step, in at most this many blocks of so many."""
-_LET_GO = 1e-3
-"""Share of the bound that may be paid for leaving rare atoms far out to themselves."""
-_GUESSES, _BESIDE = 4, 1e-4
-"""Guesses of the saddle, and how far on either side of each is looked."""
+"""Size and largest number of blocks of frequencies t_j = j·step."""
+_DROPPED_SHARE = 1e-3
+"""Largest share of the bound that dropped atoms may cost."""
+_GUESSES, _GUESS_WIDTH = 4, 1e-4
+"""Number of guesses of the saddle, and relative distance of the two tests on either side of each."""
 _ROUND = 4e-16
-_FARTHEST = 1e154
-"""A value of T whose square is hardly a float any more: no bound is sought then, and the saddle would not be found."""
-_FAINT = -750.0
-"""A logarithm whose exponential is 0 in floats."""
+_MAX_VALUE = 1e154
+"""Largest value of T: squares of larger values overflow, and no saddle could be computed."""
+_MIN_LOG = -750.0
+"""Logarithm whose exponential is 0 in floats."""
 
 
 def merge(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Spread each atom to its two neighbours among nodes u·sinh(k·ratio), keeping its mass and mean."""
+    """Spread each atom to its two neighbours among nodes u·sinh(k·ratio), without changing mass and mean."""
     u = math.sqrt(float(weights @ values**2) / float(weights.sum()))
-    index: FloatArray = np.arcsinh(values / u) / _RATIO
+    index: FloatArray = np.arcsinh(values / u) / _NODE_RATIO
     low = int(np.floor(index.min())) - 1
-    nodes: FloatArray = u * np.sinh(_RATIO * np.arange(low, int(np.ceil(index.max())) + 3))
+    nodes: FloatArray = u * np.sinh(_NODE_RATIO * np.arange(low, int(np.ceil(index.max())) + 3))
     below = np.floor(index).astype(np.int64) - low
+    # Rounding of arcsinh may put a value just outside its pair of nodes.
     below -= nodes[below] > values
     below += nodes[below + 1] < values
     upper = weights * ((values - nodes[below]) / (nodes[below + 1] - nodes[below]))
@@ -77,29 +78,30 @@ class _Tilted:
 
 def _tilt(values: FloatArray, weights: FloatArray, outside: float, theta: float) -> _Tilted:
     exponent = theta * values
+    # The largest exponential is 1 after the shift: none overflows.
     shift = max(0.0, float(exponent.max()))
     inside = weights * np.exp(exponent - shift)
-    still = outside * math.exp(-shift)
-    mass = float(inside.sum()) + still
+    zero_mass = outside * math.exp(-shift)
+    mass = float(inside.sum()) + zero_mass
     if shift > 1:
         log_mass = shift + math.log(mass)
-    else:  # near 1, where n·log M must keep its digits
+    else:  # M is near 1, and n·log M needs all digits
         log_mass = math.log1p(float(weights @ np.expm1(exponent)) + (float(weights.sum()) + outside - 1))
     inside = inside / mass
     mean = float(inside @ values)
-    variance = float(inside @ (values - mean) ** 2) + still / mass * mean**2
-    return _Tilted(theta, log_mass, inside, still / mass, mean, variance)
+    variance = float(inside @ (values - mean) ** 2) + zero_mass / mass * mean**2
+    return _Tilted(theta, log_mass, inside, zero_mass / mass, mean, variance)
 
 
 def _saddle(values: FloatArray, weights: FloatArray, outside: float, n: int) -> _Tilted:
     """Tilt by the θ that minimises n·log M(θ) − 2·log θ, a convex function of θ (any θ > 0 is valid).
 
-    θ·n·E[T] rises through 2 there, E[T] that of the tilted law. Bisection needs few means of its own once two points
-    close by are known on either side: they come from taking E[T] as linear in θ.
+    θ·n·E[T], with E[T] of the tilted law, rises through 2 there. Bisection computes few means once two close points on
+    either side are known. Guesses that take E[T] as linear in θ give these points.
     """
     start = 1.0 / math.sqrt(n * float(weights @ values**2))
     low, high = start / 4, start * 4
-    below, above = (0.0, 0.0), (math.inf, 0.0)  # the nearest points known on either side, and the means there
+    below, above = (0.0, 0.0), (math.inf, 0.0)  # the nearest known points on either side, and their means
 
     def rising(theta: float) -> bool:
         nonlocal below, above
@@ -118,17 +120,17 @@ def _saddle(values: FloatArray, weights: FloatArray, outside: float, n: int) -> 
     while rising(low):
         low /= 16
     while not rising(high):
-        if high * max(-float(values[0]), float(values[-1])) > 1e15:  # T has no mass above zero worth the name
+        if high * max(-float(values[0]), float(values[-1])) > 1e15:  # T has no mass above zero of any size
             break
         high *= 4
     for _ in range(_GUESSES):
-        if not above[0] > below[0] * (1 + 3 * _BESIDE) or math.isinf(above[0]):
+        if not above[0] > below[0] * (1 + 3 * _GUESS_WIDTH) or math.isinf(above[0]):
             break
         steep = (above[1] - below[1]) / (above[0] - below[0])
         level = below[1] - steep * below[0]
         root = (math.sqrt(level * level + 8 * steep / n) - level) / (2 * steep) if steep > 0 else above[0] / 2
-        rising(root * (1 - _BESIDE))
-        rising(root * (1 + _BESIDE))
+        rising(root * (1 - _GUESS_WIDTH))
+        rising(root * (1 + _GUESS_WIDTH))
     while high > low * 1.001:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if rising(middle) else (middle, high)
@@ -143,7 +145,7 @@ def positive_mean(values: FloatArray, weights: FloatArray, outside: float, n: in
     """
     if not (values > 0).any():
         return 0.0
-    if np.abs(values).max() > _FARTHEST:
+    if np.abs(values).max() > _MAX_VALUE:
         return math.inf
     if len(values) > _ATOMS:
         values, weights = merge(values, weights)
@@ -152,42 +154,43 @@ def positive_mean(values: FloatArray, weights: FloatArray, outside: float, n: in
     value, heavy = _integral(values, weights, outside, n, mass_error)
     if not heavy:
         return value
-    # What it costs to let an atom and all above it go: Σ weight·value, by (x + y)₊ ≤ x₊ + y₊.
+    # Cost of dropping an atom and all above it: Σ weight·value, by (x + y)₊ ≤ x₊ + y₊.
     cost = np.cumsum((weights * np.maximum(values, 0))[::-1])[::-1] * (1 + 1e-12 + 2 * n * mass_error)
     best = min(value, float(cost[0]))
     for _ in range(8):
-        # The value that is left may be far too small a measure, if the atoms let go were what mattered.
-        kept = cost > max(min(value, best), 1e-4 * best) * _LET_GO
-        if kept.all() or not kept.any():
+        # The remaining value may be far too small a measure, if the dropped atoms dominate.
+        is_inner = cost > max(min(value, best), 1e-4 * best) * _DROPPED_SHARE
+        if is_inner.all() or not is_inner.any():
             break
-        spare, freed = float(cost[~kept][0]), float(weights[~kept].sum())
-        value, _ = _integral(values[kept], weights[kept], outside + freed, n, mass_error)
-        best = min(best, value + spare)
-        if spare <= 2 * _LET_GO * best:
+        dropped_cost, dropped_mass = float(cost[~is_inner][0]), float(weights[~is_inner].sum())
+        value, _ = _integral(values[is_inner], weights[is_inner], outside + dropped_mass, n, mass_error)
+        best = min(best, value + dropped_cost)
+        if dropped_cost <= 2 * _DROPPED_SHARE * best:
             break
     return best
 
 
 def _integral(values: FloatArray, weights: FloatArray, outside: float, n: int, mass_error: float) -> tuple[float, bool]:
-    """Return the bound of the module's first lines, and whether rare atoms far out may have widened the smoothing."""
+    """Return the bound of the module's docstring, and whether rare atoms far out may have widened the smoothing."""
     law = _saddle(values, weights, outside, n)
     deviation = math.sqrt(n * law.variance)
     theta = law.theta
     step = 2 * math.pi / max(24 * deviation, 40 / theta)
-    tau = max(min(_SMOOTH * deviation, 0.05 / theta), _CUT / (step * _BLOCK * _BLOCKS))
-    blocks = math.ceil(_CUT / tau / step / _BLOCK)
+    tau = max(min(_SMOOTH * deviation, 0.05 / theta), _MAX_TAU_T / (step * _BLOCK * _BLOCKS))
+    blocks = math.ceil(_MAX_TAU_T / tau / step / _BLOCK)
     t: FloatArray = step * np.arange(blocks * _BLOCK, dtype=np.float64)
-    keep = law.inside > 0
-    kept, inside = values[keep], law.inside[keep]
-    short = np.exp(1j * step * np.outer(np.arange(_BLOCK), kept))
-    long = np.exp(1j * (step * _BLOCK) * np.outer(np.arange(blocks), kept)) * inside
+    has_mass = law.inside > 0
+    inner_values, inside = values[has_mass], law.inside[has_mass]
+    # e^(i·t·T) of all frequencies as products of two short tables: fewer complex exponentials.
+    short = np.exp(1j * step * np.outer(np.arange(_BLOCK), inner_values))
+    long = np.exp(1j * (step * _BLOCK) * np.outer(np.arange(blocks), inner_values)) * inside
     phi: NDArray[np.complex128] = (long @ short.T).ravel() + law.outside
-    terms, wrong = _terms(phi, t, tau, law, n, values)
+    terms, round_off = _terms(phi, t, tau, law, n, values)
     last = float(t[-1])
-    rest = math.exp(-0.5 * (tau * last) ** 2) / (math.pi * last)
+    cut_tail = math.exp(-0.5 * (tau * last) ** 2) / (math.pi * last)
     shift = max(1.0, theta * float(values[-1]))
     log_scale = n * law.log_mass + 0.5 * (tau * theta) ** 2 + n * (mass_error + 8 * _ROUND * shift) + 1e-12
-    value = step / (2 * math.pi) * (2 * terms.sum() - terms[0] + 2 * wrong.sum()) + rest
+    value = step / (2 * math.pi) * (2 * terms.sum() - terms[0] + 2 * round_off.sum()) + cut_tail
     heavy = theta * float(values[-1]) > 3
     if not value > 0 or log_scale + math.log(value) > 600:
         return math.inf, heavy
@@ -200,15 +203,17 @@ def _terms(
     """Return the integrand at each t, scaled by its peak, and bounds on its round-off."""
     spin = float(law.inside @ np.abs(values))
     eta = _ROUND * (16 + 4 * spin * (t + t[_BLOCK]))
-    terms, wrong = np.zeros((2, len(t)))
-    # Of many rows both are below the least float but for some hundred frequencies, and the rest is slow to compute.
-    least = max(0.0, math.exp(_FAINT / (n - 1)) - float(eta[-1])) if n > 1 else 0.0
-    live = np.flatnonzero(phi.real**2 + phi.imag**2 >= least**2 * (1 - 1e-9))
-    phi, t, eta = phi[live], t[live], eta[live]
+    terms, round_off = np.zeros((2, len(t)))
+    # For many rows both are below the least float except at some hundred frequencies; the others would take most time.
+    min_size = max(0.0, math.exp(_MIN_LOG / (n - 1)) - float(eta[-1])) if n > 1 else 0.0
+    significant = np.flatnonzero(phi.real**2 + phi.imag**2 >= min_size**2 * (1 - 1e-9))
+    phi, t, eta = phi[significant], t[significant], eta[significant]
     size = np.abs(phi)
     envelope = np.exp(-0.5 * (tau * t) ** 2) / (law.theta**2 + t**2)
     power = np.exp(n * np.log(np.maximum(size, 1e-300))) * envelope
     angle = n * np.angle(phi) + tau**2 * law.theta * t - 2 * np.arctan2(t, law.theta)
-    terms[live] = power * np.cos(angle)
-    wrong[live] = n * eta * np.exp((n - 1) * np.log(np.minimum(size + eta, 1 + 1e-14))) * envelope + 1e-13 * power
-    return terms, wrong
+    terms[significant] = power * np.cos(angle)
+    round_off[significant] = (
+        n * eta * np.exp((n - 1) * np.log(np.minimum(size + eta, 1 + 1e-14))) * envelope + 1e-13 * power
+    )
+    return terms, round_off

@@ -1,4 +1,4 @@
-"""The loss of channels that are a step in the currency of everything: known by the curve that lies above them."""
+"""The loss of channels that are known by a step of Gaussian differential privacy above their profile."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from dpframe.accounting.undercurve import Profile
 
 @dataclass(frozen=True)
 class StepLoss(PrivacyLoss):
-    """Loss of a channel whose profile is at most δ₀ + (1 − δ₀)·G_μ (`gaussian_dp`): of no pure ε.
+    """Loss of a channel whose profile is at most δ₀ + (1 − δ₀)·G_μ (`gaussian_dp`), without a pure ε.
 
     >>> loss = StepLoss(Step(0.2367))
     >>> round(loss.epsilon(1e-6), 3), loss.pure()
     (1.0, inf)
     """
 
-    own: Step
+    curve_step: Step
 
     def pure(self) -> float:
         """Return infinity: no ε holds at δ = 0."""
         return math.inf
 
     def _curve(self, epsilon: Decimal | float) -> Decimal:
-        return Decimal(step_delta(self.own, float(epsilon)))
+        return Decimal(step_delta(self.curve_step, float(epsilon)))
 
     def epsilon(self, delta: float = 0.0) -> float:
         """Return the least ε, rounded up, for which the channel is (ε, δ)-private."""
-        return step_epsilon(self.own, delta)
+        return step_epsilon(self.curve_step, delta)
 
     @property
     def step(self) -> Step:
         """The step itself."""
-        return self.own
+        return self.curve_step
 
 
 _TAIL = 1e-30
-"""What is left out of the law of one number's noise, at most."""
+"""Largest mass of the truncated tails of one number's noise."""
 
 
 @dataclass(frozen=True)
 class NoiseLoss(StepLoss):
-    """Loss of discrete Gaussian noise on one number: of its lattice law, which is below the curve it was made for.
+    """Loss of discrete Gaussian noise on one number, by its lattice law, which lies below the curve of its step.
 
     >>> loss = NoiseLoss(Step(0.25, 1e-7), IntegerNoise(1e4, numbers=1, span=20))
-    >>> loss.delta(1.0) < StepLoss(loss.own).delta(1.0)
+    >>> loss.delta(1.0) < StepLoss(loss.curve_step).delta(1.0)
     True
     """
 

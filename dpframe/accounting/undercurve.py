@@ -9,12 +9,12 @@ Let H be the profile of a release, h_j ≥ H(x_j) bounds from above on it at nod
   two nodes it lies under the chord of (t_j, h_j) and (t_{j+1}, h_{j+1}), however the bounds were made: they need not be
   convex, nor of one method.
 - C is convex in t, of slope −(1 − δ₀)·Φ(−μ/2 − x/μ). So it lies above its tangents. On the part of [t_j, t_{j+1}]
-  left of any point u the tangent at t_j serves, and right of it that at t_{j+1}; chord less tangent is straight, so
-  that the ends of each part are enough:
+  left of any point u the tangent at t_j serves, and right of it the tangent at t_{j+1}. Chord less tangent is
+  straight, so that the ends of each part are enough:
 
       h_j ≤ C_j,   chord(u) ≤ tangent_j(u),   chord(u) ≤ tangent_{j+1}(u),   h_{j+1} ≤ C_{j+1}.
 
-  u is taken where the tangents meet; rounding of u costs nothing, since any u will do.
+  u is the point in which the tangents meet. Rounding of u costs nothing, since any u is valid.
 
 h_j ≤ C_{j+1} is enough too, as both fall; h_j ≤ C_j is not. Every comparison leaves `_MARGIN` for rounding.
 """
@@ -39,21 +39,21 @@ Profiles = Callable[[FloatArray], FloatArray]
 _MARGIN = 1e-10
 """Relative to the curve at an interval's left end; the error of the curve and its slope is a tenth of that."""
 _STARTS = (0.15, 0.35, 0.5, 0.65, 0.8, 0.9)
-"""First nodes, as parts of the x at which the profile is expected to reach the slack."""
-_WIDER = 1.15
-"""Factor by which the last node moves outward; it grows by 0.05 each time."""
-_FURTHEST = 40
-"""Moves by that factor after which the profile is taken never to reach the slack."""
-_MOST = 400
-"""Nodes beyond which the certificate is given up."""
+"""First nodes, as parts of the x at which the profile probably reaches the slack."""
+_END_GROWTH = 1.15
+"""Factor by which the last node moves outward; it grows by 0.05 a move."""
+_MAX_MOVES = 40
+"""Most moves of the last node, after which the profile counts as never reaching the slack."""
+_MAX_NODES = 400
+"""Most nodes of a certificate."""
 
 
 @dataclass(frozen=True)
 class Cover:
-    """A step that provably covers a profile, with the step that was allowed.
+    """A step that provably covers a profile, compared with the allowed step.
 
-    ``ratio`` is the μ of the step over the μ that was allowed: at most 1 where it fits, infinite where no μ was found.
-    ``least`` is what no certificate from these bounds can go below.
+    ``ratio`` is the μ of the step over the allowed μ: at most 1 if the step fits, infinite if no μ covers the profile.
+    ``least`` is a lower bound on the ratio of any certificate from these bounds.
     """
 
     step: Step
@@ -62,38 +62,39 @@ class Cover:
 
 
 class _Nodes:
-    """Bounds on a profile where they have been computed, in the order of x, and the μ that each of them needs."""
+    """Computed bounds on a profile, in the order of x, and the μ that each of them needs."""
 
     def __init__(self, profiles: Profiles, slack: float) -> None:
         self._profiles, self._slack = profiles, slack
-        self.seen: dict[float, tuple[float, float]] = {}
-        self._near: float | None = None
+        self.bounds: dict[float, tuple[float, float]] = {}
+        self._start_mu: float | None = None
 
     def add(self, x: npt.ArrayLike) -> None:
         """Add nodes."""
         new = np.asarray(x, dtype=np.float64)
         h = self._profiles(new)
-        rest = (h - self._slack) / (1 - self._slack)
+        above_slack = (h - self._slack) / (1 - self._slack)
         with np.errstate(divide="ignore", invalid="ignore"):
-            mu = mu_of(np.where(rest > 0, np.log(np.maximum(rest, 1e-320)), -np.inf), new, self._near)
-        needs = np.asarray(np.where(rest < 1, mu, np.inf))
-        self._near = max((need for need in needs.tolist() if 0 < need < math.inf), default=self._near)
-        self.seen |= dict(zip(new.tolist(), zip(h.tolist(), needs.tolist(), strict=True), strict=True))
+            mu = mu_of(np.where(above_slack > 0, np.log(np.maximum(above_slack, 1e-320)), -np.inf), new, self._start_mu)
+        needs = np.asarray(np.where(above_slack < 1, mu, np.inf))
+        # The next nodes need about that μ: Newton's method then takes few turns.
+        self._start_mu = max((need for need in needs.tolist() if 0 < need < math.inf), default=self._start_mu)
+        self.bounds |= dict(zip(new.tolist(), zip(h.tolist(), needs.tolist(), strict=True), strict=True))
 
     def at(self, x: float) -> float:
-        if x not in self.seen:
+        if x not in self.bounds:
             self.add([x])
-        return self.seen[x][0]
+        return self.bounds[x][0]
 
     def until_slack(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return x, h and the μ needed of the nodes up to the first whose bound is at most the slack."""
-        x = np.array(sorted(self.seen))
-        h, needs = np.array([self.seen[value] for value in x.tolist()]).T
+        x = np.array(sorted(self.bounds))
+        h, needs = np.array([self.bounds[value] for value in x.tolist()]).T
         low = np.flatnonzero(h <= self._slack * (1 - _MARGIN))
         end = low[0] + 1 if len(low) else len(x)
         return x[:end], h[:end], needs[:end]
 
-    def spread(self) -> bool:
+    def reach_slack(self) -> bool:
         """Add nodes until the slack is reached; return whether it is."""
         enough = self._slack * (1 - _MARGIN)
         start = self.at(0.0)
@@ -102,69 +103,72 @@ class _Nodes:
         if start >= 1:
             return False
         mu = float(mu_of(math.log(start), 0.0))
+        # About the x at which the curve of the profile's own μ at 0 falls to the slack.
         end = mu * (mu / 2 + math.sqrt(-2 * math.log(max(self._slack, 1e-300)))) * 0.9
         self.add(np.array(_STARTS) * end)
-        for turn in range(_FURTHEST):
+        for turn in range(_MAX_MOVES):
             if self.at(end) <= enough:
                 return True
-            end *= _WIDER + 0.05 * turn
+            end *= _END_GROWTH + 0.05 * turn
         return False
 
 
 def unproved(x: FloatArray, h: FloatArray, step: Step) -> npt.NDArray[np.bool_]:
-    """Return between which neighbouring nodes the certificate fails."""
+    """Return, for every pair of neighbouring nodes, whether the certificate fails between them."""
     curve = (
         np.full(x.shape, step.delta)
         if step.mu == 0
         else np.asarray(step.delta + (1 - step.delta) * np.exp(log_gaussian(step.mu, x)[0]))
     )
     margin = _MARGIN * curve[:-1]
-    under = h <= curve * (1 - _MARGIN)
-    falling = h[:-1] <= curve[1:] * (1 - _MARGIN)
+    is_under = h <= curve * (1 - _MARGIN)
+    is_falling = h[:-1] <= curve[1:] * (1 - _MARGIN)
     if step.mu == 0:
-        return ~falling
+        return ~is_falling
     # Distances in t and slopes are scaled by e^(x_j), so that nothing overflows or cancels.
     gap = np.diff(x)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         width = np.expm1(gap)
         slope = (1 - step.delta) * np.exp(x + log_slope(step.mu, x))
-        left, right = slope[:-1], slope[1:] * np.exp(-gap)
-        meet = np.clip((curve[:-1] - curve[1:] - right * width) / (left - right), 0.0, width)
+        left_slope, right_slope = slope[:-1], slope[1:] * np.exp(-gap)
+        meet = np.clip((curve[:-1] - curve[1:] - right_slope * width) / (left_slope - right_slope), 0.0, width)
+        # Parallel tangents meet nowhere; any point of the interval is valid.
         meet = np.where(np.isfinite(meet), meet, width / 2)
         chord = h[:-1] + (h[1:] - h[:-1]) * (meet / width)
-        tangent = np.minimum(curve[:-1] - left * meet, curve[1:] + right * (width - meet))
-        convex = under[:-1] & under[1:] & (chord + margin <= tangent)
-    return np.asarray(~(convex | falling))
+        tangent = np.minimum(curve[:-1] - left_slope * meet, curve[1:] + right_slope * (width - meet))
+        convex = is_under[:-1] & is_under[1:] & (chord + margin <= tangent)
+    return np.asarray(~(convex | is_falling))
 
 
-def cover(profile: Profile, allowed: Step, tolerance: float = 2e-4) -> Cover:
-    """Return the least step that certainly covers a profile, relative to the one that is allowed, whose slack it has.
+def cover(profile: Profile, limit: Step, tolerance: float = 2e-4) -> Cover:
+    """Return the least step that provably covers a profile, with the slack of ``limit`` and relative to its μ.
 
-    ``profile`` returns a bound from above on H(x), at any x ≥ 0; H itself must be the profile of a release (convex in
-    e^x and falling), and its bound nothing but above it. The μ is within ``tolerance``, relative, of what the bounds
-    need; an infinite tolerance asks for no proof, only for a glance at ``least`` from the first nodes.
+    ``profile`` returns a bound from above on H(x), at any x ≥ 0. H itself must be the profile of a release (convex in
+    e^x and falling); its bound need only be above H. The μ is within the relative ``tolerance`` of the least μ that the
+    bounds allow. An infinite tolerance asks for no proof, only for ``least`` from the first nodes.
     """
-    return cover_many(lambda x: np.array([profile(value) for value in x.tolist()]), allowed, tolerance)
+    return cover_many(lambda x: np.array([profile(value) for value in x.tolist()]), limit, tolerance)
 
 
-def cover_many(profiles: Profiles, allowed: Step, tolerance: float = 2e-4, most: int = _MOST) -> Cover:
-    """Return `cover` of a profile that is bounded at many x at once, by a certificate of at most so many nodes."""
-    slack, uncovered = allowed.delta, Cover(allowed, math.inf, math.inf)
+def cover_many(profiles: Profiles, limit: Step, tolerance: float = 2e-4, max_nodes: int = _MAX_NODES) -> Cover:
+    """Return `cover` of a profile with bounds at many x at once, by a certificate of at most ``max_nodes`` nodes."""
+    slack, uncovered = limit.delta, Cover(limit, math.inf, math.inf)
     nodes = _Nodes(profiles, slack)
-    if allowed.mu == 0 or not nodes.spread():
+    if limit.mu == 0 or not nodes.reach_slack():
         return uncovered
     while True:
         x, h, needs = nodes.until_slack()
         most_needed = float(needs.max())
         if not math.isfinite(most_needed):
             return uncovered
-        least = most_needed / allowed.mu
+        ratio_bound = most_needed / limit.mu
         if tolerance == math.inf:
-            return Cover(Step(0.0, slack), math.inf, least)
+            return Cover(Step(0.0, slack), math.inf, ratio_bound)
         step = Step(most_needed * (1 + tolerance), slack)
         failing = unproved(x, h, step) if len(x) > 1 else np.zeros(0, dtype=np.bool_)
         if not failing.any():
-            return Cover(step, step.mu / allowed.mu, least)
-        if len(nodes.seen) >= most:
+            return Cover(step, step.mu / limit.mu, ratio_bound)
+        if len(nodes.bounds) >= max_nodes:
             return uncovered
+        # Chords approach the profile as intervals shrink, so that a fitting certificate is found.
         nodes.add(((x[:-1] + x[1:]) / 2)[failing])  # the middles of intervals

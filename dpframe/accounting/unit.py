@@ -1,12 +1,12 @@
-"""Whom a promise is for: neighbouring tables differ in one row, in so many rows of a person, or in a person.
+"""The unit of privacy: neighbouring tables differ in one row, in k rows of a person, or in a person.
 
 Rows are *replaced*, so that the number of rows is public, or *added or removed*, so that it is a secret. A replaced row
-is one that is removed and one that is added: what is promised for 2k rows that are added or removed holds for k that
-are replaced. Nothing leads back, for a promise about replaced rows may give the number of rows away.
+is one removed row and one added row: a guarantee for 2k added or removed rows holds for k replaced rows. The converse
+fails, for a guarantee about replaced rows may reveal the number of rows.
 
-Promises add up where they are for the same. One for k rows holds for fewer as well. One for a person whom a column
-names, with all rows that the person has, is another relation: the k-row promise of however large a k does not bound
-it, and it says nothing of a row whose person may change with it.
+Losses of one unit add up. A guarantee for k rows holds for fewer rows as well. A guarantee for a person whom a column
+names, with all rows of the person, is another relation: no guarantee for k rows bounds it, however large k is, and it
+does not cover a row whose person may change with the row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Unit:
     """A row, ``rows`` rows that one person may own, or all rows of a person, identified by the column ``person``.
 
     ``added`` says that neighbouring tables differ in rows that only one of them has, not in rows that are replaced.
-    Its text (`str`) is what a ledger and plans keep; `Unit.of` reads it.
+    Ledgers and plans store its text (`str`); `Unit.of` reads it.
 
     >>> [str(Unit.of(text)) for text in ("row", "10 rows", 10, "person:patient")]
     ['row', '10 rows', '10 rows', 'person:patient']
@@ -46,14 +46,14 @@ class Unit:
     added: bool = False
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.rows, int) and not isinstance(self.rows, bool) and self.rows >= 1
-        named = self.person is None or (isinstance(self.person, str) and bool(self.person) and self.rows == 1)
-        if not whole or not named or not isinstance(self.added, bool):
+        is_count = isinstance(self.rows, int) and not isinstance(self.rows, bool) and self.rows >= 1
+        is_person = self.person is None or (isinstance(self.person, str) and bool(self.person) and self.rows == 1)
+        if not is_count or not is_person or not isinstance(self.added, bool):
             raise ParameterError(_EXAMPLE)
 
     @classmethod
     def of(cls, value: Any) -> Unit:
-        """Return a unit from itself, its text or a number of rows; `ParameterError` for anything else."""
+        """Return a unit from a unit, its text or a number of rows; `ParameterError` for anything else."""
         if isinstance(value, Unit):
             return value
         if not isinstance(value, str):
@@ -69,9 +69,9 @@ class Unit:
 
     @classmethod
     def promised(cls, contributions: int, privacy_id: str | None) -> Unit:
-        """Return the unit of what is released with these options.
+        """Return the unit of a release with these options.
 
-        However many rows of a person are chosen: what is promised is promised to the person.
+        The guarantee is for the person, however many rows of a person are chosen.
         """
         return cls(contributions) if privacy_id is None else cls(person=privacy_id)
 
@@ -88,7 +88,7 @@ class Unit:
 
     @property
     def words(self) -> str:
-        """What it is, in a sentence."""
+        """The unit in words, for a sentence."""
         kind = ", added or removed" if self.added else ""
         if self.person is not None:
             return f"a person, by column {self.person!r}{kind}"
@@ -96,19 +96,20 @@ class Unit:
 
     @property
     def options(self) -> str:
-        """The options that give it."""
+        """The options that give the unit."""
         kind = ' and neighbours="add_remove"' if self.added else ""
         if self.person is not None:
             return f"privacy_id={self.person!r}{kind}"
         rows = "neither contributions nor privacy_id" if self.rows == 1 else f"contributions={self.rows}"
         return f"{rows}{kind}"
 
-    def covers(self, other: Unit) -> bool:
-        """Return whether what is promised for this holds for another."""
-        if self.added == other.added:
-            return self.person == other.person and self.rows >= other.rows
-        return self.added and self.person is None and other.person is None and self.rows >= 2 * other.rows
+    def covers(self, unit: Unit) -> bool:
+        """Return whether a guarantee for this unit holds for another unit."""
+        if self.added == unit.added:
+            return self.person == unit.person and self.rows >= unit.rows
+        # A replaced row counts as two rows that are added or removed.
+        return self.added and self.person is None and unit.person is None and self.rows >= 2 * unit.rows
 
 
 ROW = Unit()
-"""What a promise is for where nothing else is said."""
+"""The default unit: one replaced row."""

@@ -1,8 +1,8 @@
-"""What every mechanism states, and what follows from it for nothing.
+"""Base classes of channels and mechanisms, with everything that follows from their weights, and the registry.
 
-A mechanism is a frozen value: a channel on the codes 0…size−1 that is calibrated to a budget. It states how it
-samples, the integers that it samples from and its loss; all else derives from these unless it has a closed form,
-and a tag registry makes it reachable by name.
+A mechanism is a frozen value: a channel on the codes 0…size−1 that is calibrated to a budget. A subclass defines its
+sampler, the integers behind the sampler and the loss. Everything else derives from these unless it has a closed form.
+A registry of tags makes mechanisms reachable by name.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ WRITTEN_METRICS = frozenset({"discrete", "line", "nullable line"})
 """Metrics whose distances follow from just the number of codes."""
 
 FINEST = 42.0
-"""Largest log-ratio of two weights that 64 bits resolve; a larger ε gets this much, and less noise is lost."""
+"""Largest log-ratio of two weights that 64 bits resolve: a larger ε gets no less noise than this ε."""
 
 SAFE = 1 - Decimal(10) ** -50
-"""Factor that makes up for the rounding of blankets in sixty digits."""
+"""Factor on blankets that covers their rounding in sixty digits."""
 
 _HALVINGS = 16
-"""Halvings of the interval in which the values' share of a budget with a null flag is sought."""
+"""Number of halvings in the search for the values' share of a budget with a null flag."""
 
 LARGEST_MATRIX = 4097
-"""Most codes for which a transition matrix is written out (about 134 MB of floats)."""
+"""Most codes of a transition matrix (about 134 MB of floats)."""
 
 
 class Family(Protocol):
-    """What the registry holds under a tag: a class of mechanisms, or a way to make some of them."""
+    """An entry of the registry: a class of mechanisms, or a factory of mechanisms."""
 
     @property
     def tag(self) -> str:
@@ -59,7 +59,7 @@ class Family(Protocol):
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Other names by which it is asked for, on spaces of its metrics, the usual one first."""
+        """Other names that users may give on spaces of its metrics, the usual name first."""
 
     @property
     def label(self) -> str:
@@ -67,7 +67,7 @@ class Family(Protocol):
 
     @property
     def metrics(self) -> frozenset[str]:
-        """Kinds of metric (`Space.metric`) that the mechanisms are for."""
+        """Kinds of metric (`Space.metric`) that the mechanisms support."""
 
     @property
     def adds_in_group(self) -> bool:
@@ -79,14 +79,14 @@ class Family(Protocol):
 
     @property
     def retired(self) -> bool:
-        """Whether new plans take another mechanism of that name."""
+        """Whether new plans use another mechanism of that name."""
 
     @property
     def widens(self) -> bool:
         """Whether released values go beyond a space's bounds."""
 
     def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
-        """Return the space that a mechanism of a budget randomises codes of."""
+        """Return the space whose codes a mechanism of a budget randomises."""
 
     def calibrate(self, space: Space, epsilon: float, delta: float) -> Mechanism:
         """Make the mechanism for a space, with the least noise that meets (ε, δ)."""
@@ -113,7 +113,9 @@ def distances(metric: str, size: int) -> FloatArray:
         return np.asarray(1.0 - np.eye(size))
     if metric == "line":
         return np.asarray(np.abs(np.subtract.outer(np.arange(float(size)), np.arange(float(size)))))
+    # Other metrics need the space itself; their mechanisms do not come here.
     assert metric == "nullable line", f"no distances are known for the metric {metric}"
+    # Null is at the diameter of the values, size − 2 steps, from each of them.
     rho = np.full((size, size), float(size - 2))
     rho[:-1, :-1] = distances("line", size - 1)
     rho[-1, -1] = 0.0
@@ -121,10 +123,11 @@ def distances(metric: str, size: int) -> FloatArray:
 
 
 def beside_edges(edges: IntArray, size: int) -> IntArray:
-    """Return the codes from which a function may change that does so only next to edges and at the ends."""
+    """Return the codes at which a function may change that changes only next to edges and at the ends."""
     at, last = np.asarray(edges[1:-1], dtype=np.int64), int(edges[-1])
-    found = np.unique(np.concatenate([[0, 1, last - 1], at - 1, at, at + 1]))
-    return np.append(found[(found >= 0) & (found < last)], np.arange(last, size))
+    # An inverse with three bands mixes a code with its two neighbours.
+    codes = np.unique(np.concatenate([[0, 1, last - 1], at - 1, at, at + 1]))
+    return np.append(codes[(codes >= 0) & (codes < last)], np.arange(last, size))
 
 
 def shared_mass(laws: Sequence[Sequence[int]], total: int) -> float:
@@ -135,14 +138,14 @@ def shared_mass(laws: Sequence[Sequence[int]], total: int) -> float:
 class Channel(ABC):
     """A random channel on the codes 0…size−1.
 
-    It states how it samples, its ``weights`` (the integers that are sampled) and its loss. Law, blanket, matrix,
-    inverse, surrogates and errors follow from the weights of a few codes; channels of many codes have closed forms.
+    A subclass defines the sampler, its ``weights`` (the sampled integers) and its loss. Law, blanket, matrix, inverse,
+    surrogates and errors follow from the weights of a few codes; channels of many codes have closed forms.
     """
 
     size: int
     """Number of codes."""
     widens: ClassVar[bool] = False
-    """Whether noise goes beyond the values' bounds; then only polynomials have surrogates, and counts are fitted."""
+    """Whether noise leaves the values' bounds; then only polynomials have surrogates, and counts come from fits."""
 
     @property
     @abstractmethod
@@ -155,11 +158,11 @@ class Channel(ABC):
 
     @abstractmethod
     def weights(self, code: int) -> tuple[list[int], int]:
-        """Return P(y | code) for all y as integers over a total, read from the tables that are sampled."""
+        """Return P(y | code) for all y as integers over a total, from the tables of the sampler."""
 
     @property
     def outputs(self) -> int:
-        """Number of released codes: that of codes, unless noise reaches beyond them."""
+        """Number of released codes: the number of codes, unless noise reaches beyond them."""
         return self.size
 
     def released(self, space: Space) -> Space:
@@ -168,16 +171,16 @@ class Channel(ABC):
 
     @property
     def code_words(self) -> int:
-        """Number of 64-bit words in the code of a row, 0 where it is one integer; see `Space`."""
+        """Number of 64-bit words in the code of a row, 0 if the code is one integer; see `Space`."""
         return 0
 
     @property
     def own_metric(self) -> str:
-        """Metric of the codes that the channel is made for."""
+        """Metric of the codes for which the channel is made."""
         return "discrete"
 
     def reads(self, space: Space) -> bool:
-        """Return whether codes mean the same to the channel as to a space that has as many."""
+        """Return whether the channel and a space of as many codes read codes alike."""
         return not (space.holds_sets or space.holds_vectors)
 
     @property
@@ -187,12 +190,12 @@ class Channel(ABC):
 
     @property
     def centre(self) -> int:
-        """Code that a null's row is drawn from where its flag flips: no other one is far from it."""
+        """Code whose law a null has when its flag flips: a code that no other code is far from."""
         return (self.size - 1) // 2
 
     @property
     def inner(self) -> Channel:
-        """The channel of the values that are no null: this one, unless null has a flag."""
+        """The channel of the values without null: this channel, unless null has a flag."""
         return self
 
     @property
@@ -202,12 +205,12 @@ class Channel(ABC):
 
     @cached_property
     def blanket(self) -> float:
-        """γ = Σ_y min_x P(y | x), rounded down: the share of a release that says nothing of its row."""
+        """γ = Σ_y min_x P(y | x), rounded down: the share of a release that does not depend on its row."""
         return shared_mass(*self._laws)
 
     @property
     def column_loss(self) -> ColumnLoss:
-        """What the accountant may use of the channel: its pure loss and blanket mass, and more where it knows more."""
+        """Loss of the channel for the accountant: pure loss and blanket mass, or a more precise description."""
         return ColumnLoss(self.loss.epsilon(0.0), self.blanket)
 
     @cached_property
@@ -238,11 +241,12 @@ class Channel(ABC):
         """
         matrix = self.transition()
         cells = [matrix[:, a:b].mean(axis=1) for a, b in pairwise(edges)]
+        # Codes from the last edge on, such as null, are one cell each.
         cells += list(matrix[:, int(edges[-1]) :].T)
         return np.add.reduceat(np.stack(cells, axis=1), starts, axis=0)
 
     def changes(self, edges: IntArray) -> IntArray:
-        """Return the codes from which a surrogate φ_f may differ from before, where f changes only at ``edges``.
+        """Return the codes at which a surrogate φ_f may change, for functions f that change only at ``edges``.
 
         Edges begin with 0 and end with the number of values; null, if any, comes after as its own edge.
         """
@@ -251,8 +255,8 @@ class Channel(ABC):
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return A⁻¹ applied along axis 0 of an array of counts by released code.
 
-        ``squared`` squares the entries of A⁻¹ first: with the surrogates Φ[y, v] of the codes v that is
-        Σ_y counts[y]·Φ[y, v]², from which variances are made.
+        ``squared`` squares the entries of A⁻¹ first. With the surrogates Φ[y, v] of the codes v this gives
+        Σ_y counts[y]·Φ[y, v]², from which variances follow.
         """
         return np.asarray(np.tensordot(self._inverse**2 if squared else self._inverse, counts, axes=1))
 
@@ -267,7 +271,7 @@ class Channel(ABC):
     def expected_error(self, space: Space | None = None) -> float:
         """Return max over x of E[ρ(Y, x)] in code steps (0 or 1 on discrete spaces).
 
-        ρ is the distance of ``space``, by default the one that the mechanism is made for.
+        ρ is the distance of ``space``, by default the mechanism's own metric.
         """
         metric = self.own_metric if space is None else space.metric
         if space is None or metric in WRITTEN_METRICS:
@@ -288,13 +292,14 @@ class Channel(ABC):
 
     def _beside(self, flag: ResponseTable) -> tuple[list[list[int]], int]:
         laws, total = self._laws
-        wide = [[flag.keep * w for w in law] + [flag.threshold * total] for law in laws]
+        # Integers over 2^bits times the total: the flag and the value are independent.
+        flagged_laws = [[flag.keep * w for w in law] + [flag.threshold * total] for law in laws]
         null = [flag.threshold * w for w in laws[self.centre]] + [flag.keep * total]
-        return [*wide, null], total << flag.bits
+        return [*flagged_laws, null], total << flag.bits
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
         """Randomise a 1-d integer array of codes (of sets and vectors 64-bit words); row ``first_row + i`` of the
-        column's stream decides ``codes[i]``. The result has their dtype, or int64 where that cannot hold all released
+        column's stream decides ``codes[i]``. The result has their dtype, or int64 if that cannot represent all released
         codes.
 
         `ParameterError` if the codes are no such array or leave 0…size−1, or the row is not a position.
@@ -307,7 +312,7 @@ class Channel(ABC):
         return out
 
     def _checked(self, codes: IntArray) -> IntArray:
-        """Return valid codes in a type that holds all codes, or raise `ParameterError`."""
+        """Return valid codes in a type that can represent all released codes, or raise `ParameterError`."""
         if self.code_words:
             shape, last = (len(codes) if codes.ndim else 0, self.code_words), self.size - 1
             if codes.shape != shape or codes.dtype != np.uint64 or not in_words(codes.view(np.uint64), last):
@@ -319,6 +324,7 @@ class Channel(ABC):
         if codes.ndim != 1 or codes.dtype.kind not in "iu":
             raise ParameterError("codes must be a 1-d integer array; encode the column with its space")
         if self.outputs - 1 > np.iinfo(codes.dtype).max:
+            # Released codes may exceed the type of the input codes.
             codes = codes.astype(np.int64)
         if len(codes) and (int(codes.max()) >= self.size or int(codes.min()) < 0):
             raise ParameterError(f"codes must lie in 0…{self.size - 1}; encode the column with its space")
@@ -327,6 +333,7 @@ class Channel(ABC):
     def transition(self) -> FloatArray:
         """Return A[y, x] = P(y | x), shape (size, size), from the integers that are sampled."""
         self._check_written()
+        # A copy, as callers may change it.
         return self._matrix.copy()
 
     def _check_written(self) -> None:
@@ -344,29 +351,30 @@ class Channel(ABC):
         values = np.asarray(f, dtype=np.float64)
         if values.shape != (self.size,):
             raise ParameterError(f"f must have one value per code, shape ({self.size},)")
+        # Released codes may outnumber codes, so that the surrogate has its own length.
         return self.surrogate_at(lambda codes: values[codes], np.arange(self.outputs))
 
 
 class Mechanism(Channel):
-    """A channel calibrated to (ε, δ) for neighbours that differ arbitrarily, and what a plan says of it.
+    """A channel calibrated to (ε, δ) for neighbours that differ arbitrarily, with its name and its entry in plans.
 
-    Subclasses are frozen dataclasses whose fields are a shape (a size, a span…), ``epsilon`` and ``delta``; those
-    are their JSON. A first version states `_sample`, `weights` and `loss`, and how it is calibrated.
+    Subclasses are frozen dataclasses whose fields are a shape (a size, a span…), ``epsilon`` and ``delta``; these
+    fields are their JSON. A minimal subclass defines `_sample`, `weights`, `loss` and its calibration.
     """
 
     tag: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names by which it is asked for: that of its kind, where spaces of other metrics have one of that name."""
+    """Other names that users may give: the name of its kind, which spaces of several metrics share."""
     label: ClassVar[str] = ""
     """The name that plans show; empty for the tag."""
     metrics: ClassVar[frozenset[str]]
-    """Kinds of metric (`Space.metric`) that the mechanism is for."""
+    """Kinds of metric (`Space.metric`) that the mechanism supports."""
     fixed: ClassVar[bool] = False
-    """Whether the law is given as it is, and cannot follow a budget."""
+    """Whether the law is fixed and cannot follow a budget."""
     takes_delta: ClassVar[bool] = False
-    """Whether such mechanisms exist only with δ > 0, so that they take part of a plan's."""
+    """Whether such mechanisms exist only with δ > 0, so that they need a part of a plan's δ."""
     retired: ClassVar[bool] = False
-    """Whether it is only read from plans that have it: new ones take another mechanism of that name."""
+    """Whether only stored plans have the mechanism: new plans use another mechanism of that name."""
     adds_in_group: ClassVar[bool] = False
     """Whether noise is added in the group of codes (Z_k by coordinate, bits by exclusive or), so that it commutes with
     a one-time pad (sampling paper, Lemma III.1)."""
@@ -376,23 +384,23 @@ class Mechanism(Channel):
 
     @property
     def budget(self) -> Budget:
-        """The (ε, δ) that was asked for."""
+        """The budget (ε, δ) of the calibration."""
         return Budget(self.epsilon, self.delta)
 
-    def _check_span(self, span: int, most: int) -> None:
+    def _check_span(self, span: int, largest: int) -> None:
         """Check and set the largest code and the number of codes of noise on 0…span, and check its budget."""
-        object.__setattr__(self, "span", check_whole(span, "span", 1, most))
+        object.__setattr__(self, "span", check_whole(span, "span", 1, largest))
         object.__setattr__(self, "size", int(span) + 1)
         self._check_budget(self.epsilon, self.delta)
 
     @property
     def own_metric(self) -> str:
-        """The only metric that the mechanism is for, or the discrete one."""
+        """The only metric of the mechanism, or the discrete metric if there are several."""
         return min(self.metrics) if len(self.metrics) == 1 else "discrete"
 
     @classmethod
     def shape_of(cls, space: Space) -> tuple[Any, ...]:
-        """Return the fields before ``epsilon`` that a space has: its number of codes."""
+        """Return the fields before ``epsilon`` for a space: its number of codes."""
         return (space.size,)
 
     @classmethod
@@ -404,22 +412,22 @@ class Mechanism(Channel):
     def calibrate(cls, space: Space, epsilon: float, delta: float) -> Self:
         """Make the mechanism for a space, with the least noise that meets (ε, δ)."""
         make: Any = cls
-        made: Self = make(*cls.shape_of(space), epsilon, delta)
-        return made
+        mechanism: Self = make(*cls.shape_of(space), epsilon, delta)
+        return mechanism
 
     def recalibrated(self, space: Space, epsilon: float, delta: float) -> Mechanism:
-        """Return a mechanism of this kind for a space and a budget; one that is fixed stays."""
+        """Return a mechanism of this kind for a space and a budget; a fixed mechanism returns itself."""
         return self if self.fixed else type(self).calibrate(space, epsilon, delta)
 
     @classmethod
     def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
         """Return the integers of a null flag and the channel of the values, which together meet (ε, δ).
 
-        The flag has ε/2. The values have at least (ε/2, δ), which holds for every channel, by composition, and up to ε
-        as far as the exact loss of both together allows: ``centre`` is nearer to other codes than these are to
-        each other.
+        The flag has ε/2. The values have at least (ε/2, δ), which is valid for every channel by composition. They have
+        up to ε if the exact loss of both together allows it: other codes are closer to ``centre`` than to each other.
         """
         make: Any = cls
+        # Half of ε for the flag: null against a value costs the flag and the way from the centre.
         flag, low, high = response_table(2, epsilon / 2), epsilon / 2, epsilon
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
@@ -428,11 +436,11 @@ class Mechanism(Channel):
         return flag, make(*shape, low, delta)
 
     def before_pad(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
-        """Return codes as they may go under a pad, with all that a mechanism does to a row except adding noise."""
+        """Return codes ready for a pad, after all operations of the mechanism except noise."""
         return codes
 
     def sample_padded(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
-        """Randomise codes under a pad; without it they are what `sample` gives of the plain codes.
+        """Randomise codes under a pad; removing the pad gives the result of `sample` on the plain codes.
 
         `ParameterError` if the noise is not added in the group of the codes.
         """
@@ -445,7 +453,7 @@ class Mechanism(Channel):
         return {"mechanism": self.tag, **to_object(self)}
 
     def __reduce__(self) -> tuple[type[Mechanism], tuple[Any, ...]]:
-        # Tables are rebuilt where a copy lands: megabytes stay out of pickles.
+        # A copy rebuilds its tables: megabytes stay out of pickles.
         return type(self), tuple(getattr(self, f.name) for f in parameters(type(self)))
 
     @classmethod
@@ -459,37 +467,37 @@ class Mechanism(Channel):
 
 
 def by_name(families: Iterable[Family]) -> dict[str, Family]:
-    """Return families by all names under which they are asked for."""
+    """Return families by tag and aliases."""
     return {name: family for family in families for name in (family.tag, *family.aliases)}
 
 
 def family_for(space: Space, tag: str | None = None) -> Family:
-    """Return the family of the space's own mechanism, or of the one of a tag."""
+    """Return the family of a tag, by default of the space's mechanism."""
     tag = space.mechanism if tag is None else tag
     fitting = [family for family in MECHANISMS.values() if space.metric in family.metrics and not family.retired]
-    known = by_name(fitting)
-    if tag not in known:
+    families = by_name(fitting)
+    if tag not in families:
         names = sorted(next(iter(family.aliases), family.tag) for family in fitting)
         raise ParameterError(f"mechanism must be one of {', '.join(names)} for space {space.tag}")
-    return known[tag]
+    return families[tag]
 
 
 def label_of(mechanism: Mechanism) -> str:
-    """Return the name that plans show of a mechanism."""
+    """Return the name of a mechanism in plans."""
     family = MECHANISMS.get(mechanism.tag)
     return (family.label if family is not None else "") or mechanism.tag
 
 
 def check_tag(tag: object, column: str, metrics: Collection[str]) -> None:
-    """Raise `ParameterError` for the tag of a column's mechanism that fits none of ``metrics``; empty means any."""
+    """Raise `ParameterError` if a column's tag supports none of ``metrics``; empty metrics mean any."""
     fitting = [f for f in MECHANISMS.values() if not f.retired and (not metrics or f.metrics & set(metrics))]
-    known = by_name(fitting)
-    if tag not in known:
-        raise ParameterError(f"mechanisms names none for column {column!r}; use one of {', '.join(sorted(known))}")
+    families = by_name(fitting)
+    if tag not in families:
+        raise ParameterError(f"mechanisms names none for column {column!r}; use one of {', '.join(sorted(families))}")
 
 
 def mechanism_for(space: Space, epsilon: float, delta: float, tag: str | None = None) -> Mechanism:
-    """Return the space's own mechanism, or the one of a tag, calibrated to (ε, δ); see `family_for`."""
+    """Return the mechanism of a tag, by default of the space, calibrated to (ε, δ); see `family_for`."""
     return family_for(space, tag).calibrate(space, epsilon, delta)
 
 
@@ -517,6 +525,7 @@ def response_table(size: int, epsilon: float, delta: float = 0.0) -> ResponseTab
     """
     threshold = response_probability(size, epsilon, delta, 32)
     table = ResponseTable(size, threshold, 32)
+    # 32-bit words halve the random stream, as long as rounding the threshold hardly changes ε.
     resolved = threshold * min(1.0, epsilon) >= _NARROW_THRESHOLD and table.keep >= threshold
     if size > _NARROW_CATEGORIES or not resolved:
         threshold = min(response_probability(size, epsilon, delta, 64), (1 << 64) // size)

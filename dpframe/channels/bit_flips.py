@@ -1,4 +1,4 @@
-"""Channels on sets: every item's bit flips on its own, 64 at a time."""
+"""Channels on sets: every item's bit flips independently, 64 bits at a time."""
 
 from __future__ import annotations
 
@@ -26,35 +26,37 @@ from dpframe.spaces.base import forwarded
 from dpframe.spaces.set_bits import cut
 
 CHUNK = 1 << 15
-"""Rows a pass works on at a time: a plane's words of so many are 256 KiB, and calls few."""
+"""Rows of a pass: their words of a plane are 256 KiB, which the cache holds, and calls are few."""
 
 
 def sample_bits(flips: FlipLoss, codes: U64, stream: ColumnStream, first_row: int, out: U64) -> None:
     """Show every bit with probability ``ones/total`` if it is 1, and ``zeros/total`` if it is 0.
 
-    With words R₁, R₂, … for the binary digits of a probability, the last digit first: acc is acc | R where the
-    digit is 1 and acc & R where it is 0, which leaves 64 bits of that probability (Knuth–Yao 1976, by words).
-    Both probabilities use the same words: all that the smaller one shows, the larger one does.
+    With words R₁, R₂, … for the binary digits of a probability, the last digit first: acc becomes acc | R if the digit
+    is 1, acc & R if it is 0. In the end each of its 64 bits has that probability (Knuth–Yao 1976, by words). Both
+    probabilities use one set of words: every bit that the smaller one shows, the larger one shows too.
     """
     bits = flips.total.bit_length() - 1
     buffer = np.empty(CHUNK, dtype="<u8")
+    # With p = 1 − q one accumulator serves both kinds of bits: exclusive or flips the set.
     low, high = np.empty(CHUNK, dtype=np.uint64), np.empty(CHUNK, dtype=np.uint64)
-    wanted = ((low, flips.zeros),) if flips.symmetric else ((low, flips.zeros), (high, flips.ones))
+    targets = ((low, flips.zeros),) if flips.symmetric else ((low, flips.zeros), (high, flips.ones))
     for word in range(codes.shape[1]):
         readers = [stream.reader(word * bits + digit, first_row) for digit in range(bits)]
-        spare = max(0, 64 * (word + 1) - flips.items)
-        mask = np.uint64((1 << 64 - spare) - 1)
+        # Noise on bits beyond the last item would release codes outside the space.
+        unused_bits = max(0, 64 * (word + 1) - flips.items)
+        mask = np.uint64((1 << 64 - unused_bits) - 1)
         for start in range(0, len(codes), CHUNK):
             part = codes[start : start + CHUNK, word]
             k = len(part)
-            for acc, _ in wanted:
+            for acc, _ in targets:
                 acc[:k] = 0
             for digit in reversed(range(bits)):
                 readers[digit].fill(buffer[:k].view(np.uint8))
-                for acc, number in wanted:
+                for acc, number in targets:
                     if number >> bits - 1 - digit & 1:
                         np.bitwise_or(acc[:k], buffer[:k], out=acc[:k])
-                    elif number & (1 << bits - 1 - digit) - 1:  # until its first 1 all is 0
+                    elif number & (1 << bits - 1 - digit) - 1:  # until its first 1 the accumulator is 0
                         np.bitwise_and(acc[:k], buffer[:k], out=acc[:k])
             if flips.symmetric:
                 np.bitwise_xor(low[:k], part, out=low[:k])
@@ -65,7 +67,7 @@ def sample_bits(flips: FlipLoss, codes: U64, stream: ColumnStream, first_row: in
 
 
 class FlipChannel(SetChannel):
-    """A set's items shown or not, each on its own."""
+    """Sets whose items are shown or hidden independently of each other."""
 
     @property
     @abstractmethod
@@ -79,22 +81,22 @@ class FlipChannel(SetChannel):
 
     @property
     def shown(self) -> tuple[float, float]:
-        """(p, q): the probabilities that an item is shown if the set holds it, and if not."""
+        """(p, q): the probabilities that an item is shown if the set contains it, and if not."""
         return self.flips.ones / self.flips.total, self.flips.zeros / self.flips.total
 
     @property
     def support_variances(self) -> tuple[float, float]:
-        """q(1−q)/(p−q)² of a rare item, p(1−p)/(p−q)² of one that nearly all sets hold."""
+        """q(1−q)/(p−q)² of a rare item, p(1−p)/(p−q)² of an item that nearly all sets contain."""
         p, q = self.shown
         return q * (1 - q) / (p - q) ** 2, p * (1 - p) / (p - q) ** 2
 
     def holds_all(self, count: int) -> Levels:
-        """Return the product of the items' own φ = (y − q)/(p − q): they are shown independently."""
+        """Return the product of the items' φ = (y − q)/(p − q): items are shown independently."""
         (p, q), j = self.shown, np.arange(count + 1.0)
         return Levels(((1 - q) / (p - q)) ** j * (-q / (p - q)) ** (count - j))
 
     def holds_none(self, count: int) -> Levels:
-        """Return the product of the items' own 1 − φ = (p − y)/(p − q)."""
+        """Return the product of the items' 1 − φ = (p − y)/(p − q)."""
         (p, q), j = self.shown, np.arange(count + 1.0)
         return Levels(((p - 1) / (p - q)) ** j * (p / (p - q)) ** (count - j))
 
@@ -116,12 +118,13 @@ class FlipChannel(SetChannel):
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         sets = np.asarray(codes, dtype=np.uint64)  # the first plane decides the cut
-        kept = cut(sets, self.most, partial(stream.words, 0, first_row))
-        sample_bits(self.flips, kept, stream.skip(1), first_row, out.view(np.uint64))
+        cut_sets = cut(sets, self.most, partial(stream.words, 0, first_row))
+        sample_bits(self.flips, cut_sets, stream.skip(1), first_row, out.view(np.uint64))
 
     def _weights_of(self, code: int) -> tuple[list[int], int]:
         weights = [1]
         for i in range(self.items):
+            # Each item doubles the list: bit i of a position is item i of the released set.
             one = self.flips.ones if code >> i & 1 else self.flips.zeros
             weights = [w * (self.flips.total - one) for w in weights] + [w * one for w in weights]
         return weights, int(self.flips.total**self.items)
@@ -130,33 +133,42 @@ class FlipChannel(SetChannel):
     def blanket(self) -> float:
         """γ = Σ_m C(h, m)·min_x P(y | x) over the released sets y of m items, rounded down."""
         with localcontext(Context(prec=60)):
-            return round_down(sum((ways * least for ways, least, _ in self._least()), Decimal(0)) * SAFE)
+            return round_down(
+                sum((ways * min_probability for ways, min_probability, _ in self._min_probabilities()), Decimal(0))
+                * SAFE
+            )
 
     def blanket_beside(self, flag: ResponseTable) -> float:
-        """Return P(null | set) for null, and for a set the least over sets and null, rounded down."""
+        """Return P(null | set) for null plus, for every released set, the least over sets and null, rounded down."""
         with localcontext(Context(prec=60)):
             keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
-            shown = sum((ways * min(keep * least, flip * empty) for ways, least, empty in self._least()), Decimal(0))
-            return round_down((flip + shown) * SAFE / (1 << flag.bits))
+            set_mass = sum(
+                (
+                    ways * min(keep * min_probability, flip * empty)
+                    for ways, min_probability, empty in self._min_probabilities()
+                ),
+                Decimal(0),
+            )
+            return round_down((flip + set_mass) * SAFE / (1 << flag.bits))
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
         """Return the loss over set against set, null against set and back."""
         return beside_flag(flag, self.flips)
 
-    def _least(self) -> list[tuple[Decimal, Decimal, Decimal]]:
-        """Return by size m of a released set: how many there are, min P over all sets, and P given the empty set.
+    def _min_probabilities(self) -> list[tuple[Decimal, Decimal, Decimal]]:
+        """Return, for each size m of a released set, the number of sets, min P over inputs, and P given the empty set.
 
-        The least likely input holds as many other items as it may, and none that are shown.
+        The least likely input contains none of the shown items and as many other items as it may.
         """
         p, q = Decimal(self.flips.ones) / self.flips.total, Decimal(self.flips.zeros) / self.flips.total
-        entered, absent, left = (
+        q_powers, not_q_powers, not_p_powers = (
             list(accumulate(repeat(base, self.items), operator.mul, initial=Decimal(1))) for base in (q, 1 - q, 1 - p)
         )
         ways, terms = Decimal(1), []
         for m in range(self.items + 1):
-            others = min(self.most, self.items - m)
-            least = entered[m] * left[others] * absent[self.items - m - others]
-            terms.append((ways, least, entered[m] * absent[self.items - m]))
+            extra_items = min(self.most, self.items - m)
+            min_probability = q_powers[m] * not_p_powers[extra_items] * not_q_powers[self.items - m - extra_items]
+            terms.append((ways, min_probability, q_powers[m] * not_q_powers[self.items - m]))
             ways = ways * (self.items - m) / (m + 1)  # C(h, m) itself has thousands of digits
         return terms
 
@@ -168,11 +180,11 @@ class FlipChannel(SetChannel):
 
 @dataclass(frozen=True)
 class GivenFlips(FlipChannel):
-    """Flips of bits with given integers."""
+    """Flips of bits with fixed integers."""
 
     items: int
     max_size: int | None
-    given: FlipLoss
+    fixed_flips: FlipLoss
     size: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -181,13 +193,13 @@ class GivenFlips(FlipChannel):
     @property
     def flips(self) -> FlipLoss:
         """The integers that items are shown with, and their loss."""
-        return self.given
+        return self.fixed_flips
 
 
 class FlipMechanism(FlipChannel, SetMechanism):
-    """Flips of bits that are calibrated to a budget."""
+    """Flips of bits calibrated to a budget."""
 
-    column_loss = forwarded("flips.column_loss")  # of the items that two sets can differ in
+    column_loss = forwarded("flips.column_loss")  # of the items in which two sets can differ
 
 
 @register
@@ -210,11 +222,11 @@ class BitFlip(FlipMechanism):
         _ = self.flips
 
     def before_pad(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
-        """Return sets cut to ``max_size``: under a pad they have any size."""
+        """Return sets cut to ``max_size``, as padded sets have any size."""
         return cut(np.asarray(codes, dtype=np.uint64), self.most, partial(stream.words, 0, first_row))
 
     def sample_padded(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> IntArray:
-        """Flip bits by the words that `sample` flips them by, without the cut."""
+        """Flip bits with the words that `sample` uses, without the cut."""
         return GivenFlips(self.items, None, self.flips).sample(codes, stream, first_row)
 
     @cached_property
@@ -237,9 +249,9 @@ class AsymmetricBitFlip(FlipMechanism):
 
     Wang, Blocki, Li and Jha 2017 (there for sets of one item). Among all (p, q) of one loss these make the support
     of rare items most precise: its variance per row is 1/sinh²(k) with k = ε/(2·max_size), where `BitFlip` has
-    1/(4·sinh²(k/2)), cosh²(k/2) times as much. It is better for all items in less than 1/(4·cosh²(k/2)) of the sets:
-    up to a quarter where k is small, so the gain is large where ε/max_size is (k = 1: standard errors of rare
-    items 0.89 of those of `BitFlip`, k = 3: 0.43), and the released sets are smaller.
+    1/(4·sinh²(k/2)), cosh²(k/2) times as much. It is better for all items in less than 1/(4·cosh²(k/2)) of the sets, up
+    to a quarter for small k. The gain is large for large ε/max_size: relative to `BitFlip`, standard errors of rare
+    items are 0.89 at k = 1 and 0.43 at k = 3. The released sets are smaller.
 
     ``items``: number of items h, up to 65,536. ``max_size``: most items of a set, at most half of them. ``epsilon`` and
     ``delta``: the budget; see `dpframe.accounting.budget`. With δ > 0, q is the smallest whose exact δ(ε) meets δ.
@@ -249,6 +261,7 @@ class AsymmetricBitFlip(FlipMechanism):
 
     def __post_init__(self) -> None:
         self._check_shape()
+        # Then no two sets of the largest size are disjoint, and the accountant's law of items does not apply.
         if 2 * self.most > self.items:
             raise ParameterError("asymmetric_bitflip needs max_size of at most half the items; use bitflip")
         _ = self.flips

@@ -18,13 +18,13 @@ from dpframe.noise.tables import WORD, integer_weights
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
-_SIGMAS = 1e-2, 1e9
-"""Least and largest scale, in grid steps and in spans, that are looked at."""
+_SIGMA_RANGE = 1e-2, 1e9
+"""Least scale in grid steps, and largest scale in spans, of the search."""
 
-_SMOOTH = 50.0
-"""From this σ on Σ e^(−k²/2σ²) is σ√(2π) to all digits (Poisson's formula: the next term is e^(−2π²σ²))."""
+_MIN_SMOOTH_SIGMA = 50.0
+"""Least σ at which Σ e^(−k²/2σ²) is σ√(2π) to all digits (Poisson's formula: the next term is e^(−2π²σ²))."""
 
-_FLOOR = math.exp(-38.0)
+_MIN_PROBABILITY = math.exp(-38.0)
 """Least probability of an output: 64-bit weights resolve it to a thousandth."""
 
 
@@ -34,13 +34,13 @@ class Gaussian(WrittenLaws, Mechanism):
     """The discrete Gaussian mechanism on 0…span, P(k) ∝ e^(−k²/2σ²), saturated at both ends.
 
     σ is the least whose exact loss meets (ε, δ): the classical Δ√(2 ln(1.25/δ))/ε holds for ε < 1 only (Balle and Wang
-    2018), and the discrete law has a profile of its own (Canonne, Kamath and Steinke 2020). A grid is bounded, so that
+    2018), and the discrete law has another profile (Canonne, Kamath and Steinke 2020). A grid is bounded, so that
     δ may be 0.
 
-    Where σ is more than a step or two the matrix is as good as singular, since the kernel is smooth and the ends,
-    where the noise is cut, hide what a mean would be corrected by: then there is no such mechanism, for no estimate
-    could be had of a release. That leaves grids of few values, or an ε of tens. It is read from plans that have it;
-    new ones that name gaussian noise have it on a grid with room beyond the values (`wide_gaussian`).
+    For σ above a step or two the matrix is as good as singular, since the kernel is smooth and saturation at the ends
+    removes the information that would correct a mean. Then no estimate is possible and the mechanism is refused. Grids
+    of few values remain, or an ε of tens. Only stored plans have the mechanism; new plans that name gaussian noise use
+    a grid with room beyond the values (`wide_gaussian`).
 
     ``span``: largest code, 1 to 255. ``epsilon`` and ``delta``: the budget; see `dpframe.accounting.budget`.
     """
@@ -85,24 +85,26 @@ class Gaussian(WrittenLaws, Mechanism):
 
 @lru_cache(maxsize=256)
 def _calibrated(span: int, epsilon: float, delta: float) -> tuple[float, Weights]:
-    """Return the least σ, found in floats and then raised until the integers' loss fits, and the weights."""
-    least, most = _SIGMAS[0], _SIGMAS[1] * span
-    sigma = bisected(lambda sigma: _loses_at_most(span, sigma, epsilon, delta), most, least, 1e-12)
+    """Return the least σ, computed in floats and then raised until the integers' loss fits, and the weights."""
+    smallest, largest = _SIGMA_RANGE[0], _SIGMA_RANGE[1] * span
+    sigma = bisected(lambda sigma: _loses_at_most(span, sigma, epsilon, delta), largest, smallest, 1e-12)
     for attempt in range(40):
-        more = 2.0 ** (attempt - 46)
-        laws = _weights_at(span, sigma * (1 + more), _FLOOR * (1 + math.sqrt(more)))
+        # Floats and integers differ by about 2^-46; each attempt doubles the excess.
+        raise_share = 2.0 ** (attempt - 46)
+        laws = _weights_at(span, sigma * (1 + raise_share), _MIN_PROBABILITY * (1 + math.sqrt(raise_share)))
         if FiniteLoss(laws, WORD).delta(epsilon) <= delta:
             return sigma, laws
     raise ParameterError(f"epsilon={epsilon:g} is too small for gaussian noise on {span} steps; give it a larger share")
 
 
 def _noise(span: int, sigma: float) -> FloatArray:
-    """Return P(k) for k = −span…span, the ends holding the tails."""
-    reach = span if sigma > _SMOOTH else span + math.ceil(12 * sigma)
+    """Return P(k) for k = −span…span; the ends have the tails."""
+    reach = span if sigma > _MIN_SMOOTH_SIGMA else span + math.ceil(12 * sigma)
     law = np.exp(-(np.arange(-reach, reach + 1.0) ** 2) / (2 * sigma**2))
-    law /= sigma * math.sqrt(2 * math.pi) if sigma > _SMOOTH else law.sum()
+    # A wide law is normalised by its closed form, as its tails lie outside the array.
+    law /= sigma * math.sqrt(2 * math.pi) if sigma > _MIN_SMOOTH_SIGMA else law.sum()
     noise = law[reach - span : reach + span + 1].copy()
-    noise[0] = noise[-1] = (1 - noise[1:-1].sum()) / 2 if sigma > _SMOOTH else law[: reach - span + 1].sum()
+    noise[0] = noise[-1] = (1 - noise[1:-1].sum()) / 2 if sigma > _MIN_SMOOTH_SIGMA else law[: reach - span + 1].sum()
     return np.asarray(noise)
 
 
@@ -115,7 +117,7 @@ def _saturated(noise: FloatArray, span: int, code: int) -> FloatArray:
 
 def _loses_at_most(span: int, sigma: float, epsilon: float, delta: float) -> bool:
     """Return, in floats, whether the two ends, which are farthest apart, differ by no more than a budget."""
-    noise = np.maximum(_noise(span, sigma), _FLOOR)
+    noise = np.maximum(_noise(span, sigma), _MIN_PROBABILITY)
     low, high = _saturated(noise, span, 0), _saturated(noise, span, span)
     if delta == 0:
         return bool(np.log(low / high).max() <= epsilon)
@@ -123,6 +125,7 @@ def _loses_at_most(span: int, sigma: float, epsilon: float, delta: float) -> boo
 
 
 def _weights_at(span: int, sigma: float, floor: float) -> Weights:
+    # Integers of 120 bits: their sums over saturated ends are exact.
     noise = [int(p * 2.0**120) for p in np.maximum(_noise(span, sigma), floor).tolist()]
     laws = []
     for code in range(span + 1):

@@ -36,29 +36,30 @@ from dpframe.spaces.base import forwarded
 LARGEST_SPAN = (1 << 32) - 1
 
 FLATTEST = 2.0**-100
-"""Below this loss a step, neighbouring noise values are alike in all digits that ideal laws are written in."""
+"""Least loss per step: below it neighbouring noise values agree in all digits of the ideal laws."""
 
 LARGEST_LOSS = 1e4
-"""Largest ε that is calibrated for; all beyond get `FINEST`."""
+"""Largest ε of the calibration; larger ε get `FINEST`."""
 
 
 @lru_cache(maxsize=256)
 def _calibrated(span: int, epsilon: float, delta: float) -> GeometricTable:
     """Return the table of least noise whose certified loss meets (ε, δ)."""
-    spread = 0.0
+    log_spread = 0.0
     for _ in range(50):
-        rate = min(laplace_rate(span, min(epsilon, LARGEST_LOSS), delta, spread), FINEST / span)
+        # The rounding error of a table is known only once it is built: guess, build and compare.
+        rate = min(laplace_rate(span, min(epsilon, LARGEST_LOSS), delta, log_spread), FINEST / span)
         if rate <= FLATTEST:
             break
         table = geometric_table(span, rate)
-        if LaplaceLoss(span, rate, table.spread).delta(epsilon) <= delta:
+        if LaplaceLoss(span, rate, table.log_spread).delta(epsilon) <= delta:
             return table
-        spread = max(table.spread, 2 * spread)
+        log_spread = max(table.log_spread, 2 * log_spread)
     raise ParameterError(f"epsilon={epsilon} is too small for a grid of {span} steps; give it a larger share")
 
 
 class GeometricChannel(Channel):
-    """Two-sided geometric noise on 0…span, saturated at both ends: all that follows from the table of its integers."""
+    """Two-sided geometric noise on 0…span, saturated at both ends, with all properties of its integer table."""
 
     span: int
 
@@ -72,20 +73,20 @@ class GeometricChannel(Channel):
     @cached_property
     def loss(self) -> PrivacyLoss:
         """The certified loss, the integers' rounding included."""
-        return LaplaceLoss(self.table.span, self.table.rate, self.table.spread)
+        return LaplaceLoss(self.table.span, self.table.rate, self.table.log_spread)
 
     @cached_property
     def blanket(self) -> float:
         """γ = α^(span/2) on an even number of steps, 2α^((span+1)/2)/(1+α) on an odd one, rounded down."""
-        # The least of all is the law from the farther end.
+        # The least probability of a code is under the law from the farther end.
         span, rate = self.span, Decimal(self.table.rate)
         with localcontext(Context(prec=60)):
             odd = 2 * (-rate * (span + 1) / 2).exp() / (1 + (-rate).exp())
             ideal = odd if span % 2 else (-rate * span / 2).exp()
-            return round_down(ideal * (-Decimal(self.table.spread)).exp() * SAFE)
+            return round_down(ideal * (-Decimal(self.table.log_spread)).exp() * SAFE)
 
     def blanket_beside(self, flag: ResponseTable) -> float:
-        """Return P(null | value) for null, and the value's noise around mid-grid for the rest, rounded down.
+        """Return P(null | value) for null plus the value's noise around mid-grid for values, rounded down.
 
         With keep k and flip c of the flag, min_x of k·G(y|x) is k·α^⌊N/2⌋·G(y|mid) above mid-grid and
         k·α^⌈N/2⌉·G(y|mid) elsewhere; null gives c·G(y|mid).
@@ -94,13 +95,13 @@ class GeometricChannel(Channel):
             keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
             alpha, half = (-Decimal(self.table.rate)).exp(), (self.span + 1) // 2
             above, below = (min(keep * alpha**steps, flip) for steps in (self.span - half, half))
-            rest = (alpha * above + below) / (1 + alpha)
-            factor = SAFE * (-Decimal(self.table.spread)).exp()
-            return round_down((flip + rest) * factor / (1 << flag.bits))
+            value_mass = (alpha * above + below) / (1 + alpha)
+            factor = SAFE * (-Decimal(self.table.log_spread)).exp()
+            return round_down((flip + value_mass) * factor / (1 << flag.bits))
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
         """Return the loss over value against value, null against value and back."""
-        return beside_flag(flag, LaplaceLoss(self.table.span, self.table.rate, self.table.spread))
+        return beside_flag(flag, LaplaceLoss(self.table.span, self.table.rate, self.table.log_spread))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         self.table.sample(codes, stream, first_row, out)
@@ -128,6 +129,7 @@ class GeometricChannel(Channel):
         rate = self.table.rate
         alpha, beta = math.exp(-rate), -math.expm1(-rate)
         weights = np.full((len(counts), *([1] * (counts.ndim - 1))), beta / (1 + alpha))
+        # Saturation gives the ends all mass beyond them.
         weights[[0, -1]] = 1 / (1 + alpha)
         inside = counts * weights if adjoint else counts
         forward, backward = _decaying_sums(alpha, inside), _decaying_sums(alpha, inside[::-1])[::-1]
@@ -145,6 +147,7 @@ class GeometricChannel(Channel):
         out[[0, -1]] = counts[[0, -1]] * ends**power
         scaled = counts * (sign * beside**power)
         scaled[[0, -1]] = counts[[0, -1]] * (sign * beside_ends**power)
+        # The inverse has three bands; neighbours of an end have their own weight.
         out[1:] += scaled[:-1]
         out[:-1] += scaled[1:]
         return out
@@ -159,8 +162,8 @@ class GeometricChannel(Channel):
         Cells begin at ``edges[:-1]`` and end at ``edges[-1]``, stretches begin at ``starts``.
         """
         rate = self.table.rate
-        # P(Y < c | x) = 1 − α^(c−x)/(1+α) for x < c, and α^(x−c+1)/(1+α) for x ≥ c, as saturation keeps what lies
-        # within 0…span; sums of powers of α are geometric.
+        # P(Y < c | x) = 1 − α^(c−x)/(1+α) for x < c, and α^(x−c+1)/(1+α) for x ≥ c, as saturation changes nothing
+        # within 0…span. Sums of powers of α are geometric.
         low, high = np.asarray(edges[:-1], dtype=np.float64), np.asarray(edges[1:], dtype=np.float64)
         c = np.asarray(starts[1:], dtype=np.float64)[:, None]
         alpha, beta = math.exp(-rate), -math.expm1(-rate)
@@ -172,11 +175,11 @@ class GeometricChannel(Channel):
         under = np.exp(-rate * nearest_below) * -np.expm1(-rate * below) / beta
         over = np.exp(-rate * (nearest_above + 1)) * -np.expm1(-rate * above) / beta
         cumulative = (below - under / (1 + alpha) + over / (1 + alpha)) / (high - low)
-        whole = np.vstack([np.zeros(len(low)), cumulative, np.ones(len(low))])
-        return np.asarray(np.diff(whole, axis=0))
+        bounds = np.vstack([np.zeros(len(low)), cumulative, np.ones(len(low))])
+        return np.asarray(np.diff(bounds, axis=0))
 
     def expected_error(self, space: Space | None = None) -> float:
-        """Return E|Y − x| in grid steps for x in the middle, where it is largest."""
+        """Return E|Y − x| in grid steps for x in the middle, which has the largest error."""
         rate = self.table.rate
         x = self.span // 2
         alpha = math.exp(-rate)
@@ -189,20 +192,20 @@ class GeometricChannel(Channel):
 
 @dataclass(frozen=True)
 class GivenNoise(GeometricChannel):
-    """Two-sided geometric noise with given integers."""
+    """Two-sided geometric noise with fixed integers."""
 
-    given: GeometricTable
+    fixed_table: GeometricTable
     span: int = field(init=False)
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "span", self.given.span)
-        object.__setattr__(self, "size", self.given.span + 1)
+        object.__setattr__(self, "span", self.fixed_table.span)
+        object.__setattr__(self, "size", self.fixed_table.span + 1)
 
     @property
     def table(self) -> GeometricTable:
         """The integers that are sampled."""
-        return self.given
+        return self.fixed_table
 
 
 @register
@@ -238,7 +241,7 @@ class Geometric(GeometricChannel, Mechanism):
 
     @classmethod
     def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
-        """Return a flag at ε/2 and noise at ε: flag plus half the grid, where the centre is, come to ε too."""
+        """Return a flag at ε/2 and noise at ε: the flag plus half the grid, up to the centre, cost ε too."""
         flag, table = _flagged(check_whole(shape[0], "span", 1, LARGEST_SPAN), epsilon, delta)
         return flag, GivenNoise(table)
 
@@ -251,6 +254,7 @@ class Geometric(GeometricChannel, Mechanism):
 def _decaying_sums(alpha: float, values: FloatArray) -> FloatArray:
     """Return y with y[i] = values[i] + α·y[i − 1] along axis 0, by sums over 1, 2, 4, … values."""
     sums, steps = np.array(values, dtype=np.float64), 1
+    # Doubling needs log₂(span) passes; once α^steps underflows nothing more is added.
     while steps < len(sums) and (factor := alpha**steps) > 0:
         sums[steps:] += factor * sums[:-steps]
         steps *= 2
@@ -259,7 +263,8 @@ def _decaying_sums(alpha: float, values: FloatArray) -> FloatArray:
 
 def beside_flag(flag: ResponseTable, noise: LaplaceLoss) -> NullFlagLoss:
     """Return the loss of saturated noise with a null flag; a null whose flag flips is at mid-grid."""
-    half = LaplaceLoss((noise.span + 1) // 2, noise.rate, noise.spread)
+    # Rounded up: on an odd number of steps the centre is half a step off.
+    half = LaplaceLoss((noise.span + 1) // 2, noise.rate, noise.log_spread)
     return NullFlagLoss(response_loss(flag), noise, half, half)
 
 
@@ -267,27 +272,27 @@ def beside_flag(flag: ResponseTable, noise: LaplaceLoss) -> NullFlagLoss:
 def _flagged(span: int, epsilon: float, delta: float) -> tuple[ResponseTable, GeometricTable]:
     """Return the tables for a flag at e/2 and a value at e, with the largest e ≥ ε that meets (ε, δ).
 
-    On a grid with an odd number of steps the middle is half a step off, so the value's rate is reduced to
-    keep flag plus the longer half at e. As in `_calibrated`, what rounding the value's weights adds is
-    guessed, then read off the table.
+    On a grid with an odd number of steps the middle is half a step off, so that the value's rate is reduced until the
+    flag plus the longer half cost e. As in `_calibrated`, the error of rounding the value's weights is guessed, then
+    computed from the table.
     """
     half = (span + 1) // 2
 
-    def parts(e: float, spread: float) -> tuple[ResponseTable, float]:
-        return response_table(2, e / 2), min(laplace_rate(half, e / 2, 0.0, spread), FINEST / span)
+    def parts(e: float, log_spread: float) -> tuple[ResponseTable, float]:
+        return response_table(2, e / 2), min(laplace_rate(half, e / 2, 0.0, log_spread), FINEST / span)
 
-    def fits(spread: float, e: float) -> bool:
-        flag, rate = parts(e, spread)
-        return beside_flag(flag, LaplaceLoss(span, rate, spread)).delta(epsilon) <= delta
+    def fits(log_spread: float, e: float) -> bool:
+        flag, rate = parts(e, log_spread)
+        return beside_flag(flag, LaplaceLoss(span, rate, log_spread)).delta(epsilon) <= delta
 
-    spread = 0.0
+    log_spread = 0.0
     for _ in range(50):
-        e = epsilon if delta == 0 else bisected(partial(fits, spread), epsilon, 2 * FINEST, 1e-12)
-        flag, rate = parts(e, spread)
+        e = epsilon if delta == 0 else bisected(partial(fits, log_spread), epsilon, 2 * FINEST, 1e-12)
+        flag, rate = parts(e, log_spread)
         if rate <= FLATTEST:
             break
         table = geometric_table(span, rate)
-        if beside_flag(flag, LaplaceLoss(span, rate, table.spread)).delta(epsilon) <= delta:
+        if beside_flag(flag, LaplaceLoss(span, rate, table.log_spread)).delta(epsilon) <= delta:
             return flag, table
-        spread = max(table.spread, 2 * spread)
+        log_spread = max(table.log_spread, 2 * log_spread)
     raise ParameterError(f"epsilon={epsilon} is too small for a nullable grid; give it a larger share")

@@ -35,13 +35,14 @@ from dpframe.spaces.json_form import check_names, parameters
 
 @dataclass(frozen=True)
 class WithNull(Mechanism):
-    """A mechanism's codes and null, the last one: whether a row is null by a flag, its value by a channel of that kind.
+    """A mechanism's codes and null, the last code: a flag randomises whether a row is null, a channel its value.
 
-    A null whose flag flips is released as the channel's ``centre`` would be. Every row uses the same words, null or
-    not: the flag the first plane, the values the next ones.
+    A null whose flag flips is released as the channel's ``centre`` would be. Every row uses as many words, null or
+    not: the flag the first plane, the value the next planes.
 
-    ``kind``: the class of the values' mechanism. ``shape``: its fields before ``epsilon``: a span, items and the most
-    of a set… ``epsilon`` and ``delta``: the budget of flag and value together; see `dpframe.accounting.budget`.
+    ``kind``: the class of the values' mechanism. ``shape``: its fields before ``epsilon``, such as a span, or the items
+    and the largest size of sets. ``epsilon`` and ``delta``: the budget of flag and value together; see
+    `dpframe.accounting.budget`.
     """
 
     kind: type[Mechanism]
@@ -60,7 +61,7 @@ class WithNull(Mechanism):
 
     @property
     def tag(self) -> str:  # type: ignore[override]
-        """The values' mechanism's, with ``nullable_`` before it."""
+        """The tag of the values' mechanism, with the prefix ``nullable_``."""
         return NullFamily(self.kind).tag
 
     @property
@@ -78,7 +79,7 @@ class WithNull(Mechanism):
 
     @property
     def flag(self) -> ResponseTable:
-        """The integers that the flag is drawn with."""
+        """The integers of the flag's randomised response."""
         return self._parts[0]
 
     @property
@@ -93,13 +94,13 @@ class WithNull(Mechanism):
 
     @property
     def sets(self) -> SetView:
-        """What a release of sets says of items and sizes."""
+        """Surrogates of items and sizes of released sets."""
         inner: Any = self.inner
         return FlaggedSets(inner, *self.present)
 
     @property
     def widens(self) -> bool:  # type: ignore[override]
-        """As the values' channel does."""
+        """Whether noise of the values' channel leaves the bounds."""
         return self.kind.widens
 
     @property
@@ -113,16 +114,16 @@ class WithNull(Mechanism):
         return self.inner.outputs + 1
 
     def released(self, space: Space) -> Space:
-        """Return the space around that of the values' released codes."""
-        own: Any = space
-        return Nullable(self.inner.released(own.inner)) if self.widens else space.released
+        """Return the nullable space of the values' released codes."""
+        nullable_space: Any = space
+        return Nullable(self.inner.released(nullable_space.inner)) if self.widens else space.released
 
     @property
     def code_words(self) -> int:
-        """Words of a code: those of the values, and a bit for null."""
+        """Words of a code: the words of a value, and a bit for null."""
         return -(-self.null.bit_length() // 64) if self.inner.code_words else 0
 
-    diameter = forwarded("inner.diameter")  # null has it from every value
+    diameter = forwarded("inner.diameter")  # null is at the diameter from every value
 
     @cached_property
     def loss(self) -> PrivacyLoss:
@@ -142,37 +143,39 @@ class WithNull(Mechanism):
         else:
             absent = np.asarray(codes == self.null)
             inside = replaced(codes, absent, self.inner.centre)
+        # Nulls are randomised as the centre too: time and words do not depend on nulls.
         self.inner._sample(inside, stream.skip(1), first_row, out[:, :words] if self.code_words else out)
         released = np.empty(len(codes), dtype=np.uint8)
         self.flag.sample(absent.view(np.uint8), stream, first_row, released)
-        hidden = released.view(np.bool_)
+        is_null_released = released.view(np.bool_)
         if self.code_words:
             out[:, words:] = 0
-            out[hidden] = _words_of(self.null, self.code_words)
+            out[is_null_released] = _words_of(self.null, self.code_words)
         else:
-            out[:] = replaced(out, hidden, self.outputs - 1)
+            out[:] = replaced(out, is_null_released, self.outputs - 1)
 
-    def _shown(self, code: int) -> tuple[int, int, int]:
-        """Return the weights of a value and of null, and the value that a code shows if any."""
+    def _flag_weights(self, code: int) -> tuple[int, int, int]:
+        """Return the flag's weights of a value and of null, and the value whose law a shown code has."""
         keep, flip = self.flag.keep, self.flag.threshold
         return (flip, keep, self.inner.centre) if code == self.null else (keep, flip, code)
 
     def weights(self, code: int) -> tuple[list[int], int]:
         """Return P(y | code) for all values and null as integers over a total."""
-        value, null, x = self._shown(code)
+        value, null, x = self._flag_weights(code)
         weights, total = self.inner.weights(x)
         return [value * w for w in weights] + [null * total], total << self.flag.bits
 
     def law(self, code: int) -> FloatArray:
         """Return P(y | code), shape (size,); the last entry is null."""
-        value, null, x = self._shown(code)
-        whole = 1 << self.flag.bits
-        return np.append(value / whole * self.inner.law(x), null / whole)
+        value, null, x = self._flag_weights(code)
+        total = 1 << self.flag.bits
+        return np.append(value / total * self.inner.law(x), null / total)
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Return φ_f: with keep k and flip c, φ(null) = (k f(null) − c f(centre))/(k−c), the rest by inversion."""
+        """Return φ_f: with keep k and flip c, φ(null) = (k f(null) − c f(centre))/(k−c), and values by inversion."""
         k, c = self.present
         f_centre, f_null = f(np.array([self.inner.centre, self.null])).tolist()
+        # A null shows itself with k, the centre's law with c: two equations for φ(null) and the values.
         at_null = (k * f_null - c * f_centre) / self.flag.signal
         y = np.asarray(codes, dtype=np.int64)
         null = y == (self.outputs - 1)
@@ -186,12 +189,12 @@ class WithNull(Mechanism):
         if adjoint:
             inside = self.inner.apply(values, adjoint=True)
             return np.append(k * inside + c * nulls, [c * inside[centre] + k * nulls], axis=0)
-        moved = k * values
-        moved[centre] += c * nulls
-        return np.append(self.inner.apply(moved), [k * nulls + c * values.sum(axis=0)], axis=0)
+        mixed = k * values
+        mixed[centre] += c * nulls
+        return np.append(self.inner.apply(mixed), [k * nulls + c * values.sum(axis=0)], axis=0)
 
     def changes(self, edges: IntArray) -> IntArray:
-        """Return the codes where the values' surrogates change, and the null's."""
+        """Return the codes at which the values' surrogates change, and the code of null."""
         return np.append(self.inner.changes(edges), self.outputs - 1)
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
@@ -205,14 +208,14 @@ class WithNull(Mechanism):
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return the inverse of the two parts applied along axis 0; null is the last row.
 
-        The surrogate of value v is [G⁻¹(v, y) − (c/k)·γ(v)]/k with γ(v) the null's part, and that of null
-        is the same on all values.
+        The surrogate of value v is [G⁻¹(v, y) − (c/k)·γ(v)]/k with γ(v) the null's part. The surrogate of null is
+        constant on all values.
         """
         (k, c), centre, signal = self.present, self.inner.centre, self.flag.signal
         values, nulls = counts[:-1], counts[-1]
         present = values.sum(axis=0)
         # Surrogates at null: k/(k−c) for null itself, −c/(k−c) for the centre, 0 for other values. Hence at a
-        # value y: −c/(k−c) for null, and G⁻¹(v, y)/k, plus (c/k)·c/(k−c) where v is the centre.
+        # value y: −c/(k−c) for null, and G⁻¹(v, y)/k, plus (c/k)·c/(k−c) if v is the centre.
         if not squared:
             out = np.append(self.inner.invert(values) / k, [(k * nulls - c * present) / signal], axis=0)
             out[centre] += c / signal * (c / k * present - nulls)
@@ -257,7 +260,7 @@ class NullFamily:
 
     @property
     def tag(self) -> str:
-        """The kind's tag, with ``nullable_`` before it."""
+        """The kind's tag, with the prefix ``nullable_``."""
         return f"nullable_{self.kind.tag}"
 
     @property
@@ -271,7 +274,7 @@ class NullFamily:
     widens = forwarded("kind.widens")
 
     def space_for(self, space: Space, epsilon: float, delta: float) -> Space:
-        """Return the space around the kind's."""
+        """Return the nullable space around the kind's space."""
         around: Any = space
         inner: Space = self.kind.space_for(around.inner, epsilon, delta)
         return space if inner is around.inner else Nullable(inner)

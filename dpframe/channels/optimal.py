@@ -1,9 +1,9 @@
 """The mechanism of nearly least worst-case error, by linear programming.
 
 A channel P is ε-private if and only if there are v_y with v_y ≤ P(y|x) ≤ e^ε·v_y, so that only 2·size²
-constraints are needed. Optima of the programme collapse outputs: their matrices are singular or nearly so,
-and no estimate could be had of a release. What is kept instead lies between the optimum and the best of the
-simpler mechanisms, and there the error of marginals is the least that is found.
+constraints are needed. Optima of the programme collapse outputs: their matrices are singular or nearly so, and no
+estimate is possible. The channel here lies between the optimum and the best of the simpler mechanisms, and has the
+smallest error of marginals that a search there reaches.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from dpframe.spaces.arrays import FloatArray
 
 IndexArray = npt.NDArray[np.intp]
 
-_STEPS = 12
-"""Most programmes solved on the way to a good marginal error; one that gains less than 0.5 % is the last."""
+_MAX_PROGRAMMES = 12
+"""Most linear programmes of the search for a small marginal error; it ends after a gain below 0.5 %."""
 
-_CORRECTIONS = 6
-"""Most moves between the channels found so far after each programme: they cost less than another one."""
+_MAX_CORRECTIONS = 6
+"""Most moves between the known channels after each programme: a move costs less than a programme."""
 
-_SHARES = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03, 0.01, 0.003)
-"""Lengths of a step that are tried, as shares of the longest."""
+_STEP_SHARES = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03, 0.01, 0.003)
+"""Lengths of the candidate steps, as shares of the longest."""
 
-_LARGEST_INVERSE = 1e9
-"""Largest sum of a column of an inverse that is not taken for singular."""
+_MAX_INVERSE_SUM = 1e9
+"""Largest absolute column sum of an inverse that does not count as singular."""
 
 _TOLERANCE = 1e-10
 
 
 def response_matrix(size: int, epsilon: float) -> FloatArray:
     """Return the ideal matrix of randomised response."""
-    other = 1 / (math.exp(epsilon) + size - 1)
-    return np.asarray(np.full((size, size), other) + np.eye(size) * (1 - size * other))
+    off_diagonal = 1 / (math.exp(epsilon) + size - 1)
+    return np.asarray(np.full((size, size), off_diagonal) + np.eye(size) * (1 - size * off_diagonal))
 
 
 class Programme:
@@ -66,6 +66,7 @@ class Programme:
         if metric != "discrete":
             mirror[:ends] = mirror[:ends][::-1]
         index = np.arange(size * size).reshape(size, size)
+        # A cell and its mirror image get one number.
         _, orbit = np.unique(np.minimum(index, index[np.ix_(mirror, mirror)]), return_inverse=True)
         self.cell: IndexArray = orbit.reshape(size, size)
         cells = int(self.cell.max()) + 1
@@ -79,24 +80,27 @@ class Programme:
         """v_y − P ≤ 0, P − e^ε·v_y ≤ 0, Σ_y P·ρ − error ≤ 0, and rows that sum to 1."""
         from scipy import sparse  # imported late, as all of SciPy
 
+        # Cells of one orbit share a variable, so that one constraint serves for all of them.
         first = np.unique(self.cell, return_index=True)[1]
         cells, floors = self.cell.ravel()[first], self.floor[first % self.size]
         count, k, rows = len(cells), self.size, np.arange(len(cells))
         ones = np.ones(count)
-        wide = len(self.inputs)
+        inputs = len(self.inputs)
         outputs = self.cell[self.inputs]
         costs = self.rho[self.inputs]
-        line = np.repeat(np.arange(wide), k)
-        values = [ones, -ones, ones, -self.odds * ones, costs.ravel(), -np.ones(wide)]
-        where = [rows, rows, count + rows, count + rows, 2 * count + line, 2 * count + np.arange(wide)]
-        which = [floors, cells, cells, floors, outputs.ravel(), np.full(wide, self.error)]
-        shape = (2 * count + wide, self.error + 1)
-        upper = sparse.csr_matrix((np.concatenate(values), (np.concatenate(where), np.concatenate(which))), shape)
-        equal = sparse.csr_matrix((np.ones(wide * k), (line, outputs.ravel())), (wide, shape[1]))
-        return upper, np.zeros(shape[0]), equal, np.ones(wide)
+        line = np.repeat(np.arange(inputs), k)
+        values = [ones, -ones, ones, -self.odds * ones, costs.ravel(), -np.ones(inputs)]
+        row_parts = [rows, rows, count + rows, count + rows, 2 * count + line, 2 * count + np.arange(inputs)]
+        column_parts = [floors, cells, cells, floors, outputs.ravel(), np.full(inputs, self.error)]
+        shape = (2 * count + inputs, self.error + 1)
+        upper = sparse.csr_matrix(
+            (np.concatenate(values), (np.concatenate(row_parts), np.concatenate(column_parts))), shape
+        )
+        equal = sparse.csr_matrix((np.ones(inputs * k), (line, outputs.ravel())), (inputs, shape[1]))
+        return upper, np.zeros(shape[0]), equal, np.ones(inputs)
 
-    def solve(self, goal: FloatArray | None = None, most: float | None = None) -> FloatArray:
-        """Return the channel with the least Σ goal·P and worst-case error at most ``most``, or the least error."""
+    def solve(self, goal: FloatArray | None = None, max_error: float | None = None) -> FloatArray:
+        """Return the channel with the least Σ goal·P and a worst-case error up to ``max_error``, or the least error."""
         from scipy import optimize
 
         costs = np.zeros(self.error + 1)
@@ -104,7 +108,7 @@ class Programme:
             costs[self.error] = 1.0
         else:
             np.add.at(costs, self.cell.ravel(), goal.ravel() / max(float(np.abs(goal).max()), 1e-300))
-        bounds: list[tuple[float, float | None]] = [(0, None)] * self.error + [(0, most)]
+        bounds: list[tuple[float, float | None]] = [(0, None)] * self.error + [(0, max_error)]
         upper, limits, equal, ones = self._constraints
         # Presolving costs more than it saves.
         options = {
@@ -118,6 +122,7 @@ class Programme:
             raise ParameterError(
                 f"no optimal mechanism of {self.size} codes was found at this epsilon; use another mechanism"
             )
+        # The solver's tolerance allows slightly negative probabilities.
         matrix = np.maximum(solution.x[self.cell], 0.0)
         return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
@@ -135,7 +140,7 @@ def marginal_error(matrix: FloatArray) -> float:
         inverse = np.linalg.inv(matrix.T)
     except np.linalg.LinAlgError:
         return math.inf
-    if not np.abs(inverse).sum(axis=0).max() < _LARGEST_INVERSE:
+    if not np.abs(inverse).sum(axis=0).max() < _MAX_INVERSE_SUM:
         return math.inf
     return float((inverse**2).sum(axis=0) @ matrix.mean(axis=0)) - 1 / len(matrix)
 
@@ -147,30 +152,31 @@ def _slope(matrix: FloatArray) -> FloatArray:
     return np.asarray((inverse**2).sum(axis=0) / len(matrix) - 2 * (second @ inverse))
 
 
-def well_conditioned(programme: Programme, optimum: FloatArray, safe: FloatArray, most: float) -> FloatArray:
-    """Return a channel of worst-case error at most ``most`` with a small error of marginals.
+def well_conditioned(programme: Programme, optimum: FloatArray, safe: FloatArray, max_error: float) -> FloatArray:
+    """Return a channel of worst-case error at most ``max_error`` with a small error of marginals.
 
-    Channels are a convex set, so steps towards the best one along the slope of the marginal error (Frank and
-    Wolfe 1956, with corrections between the channels found, Lacoste-Julien and Jaggi 2015) stay in it. The
-    start is a mixture with ``safe``, randomised response: of the optimum itself or of the channel with the
-    largest trace half-way to ``most``, whichever is better.
+    Channels are a convex set, so that steps towards the best channel along the slope of the marginal error stay in it
+    (Frank and Wolfe 1956, with corrections between known channels, Lacoste-Julien and Jaggi 2015). The start is a
+    mixture with ``safe``, randomised response. It mixes the optimum itself or the channel with the largest trace
+    half-way to ``max_error``, by the smaller marginal error.
     """
-    upright = programme.solve(-np.eye(programme.size), (programme.worst_error(optimum) + most) / 2)
-    starts = [_mixed(programme, start, safe, most) for start in (optimum, upright)]
+    upright = programme.solve(-np.eye(programme.size), (programme.worst_error(optimum) + max_error) / 2)
+    starts = [_mix_to_error(programme, start, safe, max_error) for start in (optimum, upright)]
     best = min(starts, key=marginal_error)
     vertices, shares, value = [best], [1.0], marginal_error(best)
-    for _ in range(_STEPS):
+    for _ in range(_MAX_PROGRAMMES):
+        # A singular start has no slope to follow.
         if math.isinf(value):
             break
-        vertices.append(programme.solve(_slope(best), most))
+        vertices.append(programme.solve(_slope(best), max_error))
         shares.append(0.0)
-        before = value
-        for _ in range(_CORRECTIONS):
-            moved = _move(vertices, shares, best, value)
-            if moved is None:
+        last_value = value
+        for _ in range(_MAX_CORRECTIONS):
+            result = _move(vertices, shares, best, value)
+            if result is None:
                 break
-            shares, best, value = moved
-        if value > before * 0.995:
+            shares, best, value = result
+        if value > last_value * 0.995:
             break
     return best
 
@@ -180,36 +186,37 @@ def _move(
 ) -> tuple[list[float], FloatArray, float] | None:
     """Return the shares, mixture and marginal error after the best of two steps, None if neither gains.
 
-    Either all of the mixture moves towards the channel that the slope favours most, or only the share of the
-    one that it favours least.
+    Either all of the mixture moves towards the channel of steepest descent, or only the share of the channel of
+    steepest ascent.
     """
     slope = _slope(best)
     scores = np.array([float((slope * matrix).sum()) for matrix in vertices])
     weights = np.array(shares)
-    to, away = int(np.argmin(scores)), int(np.argmax(np.where(weights > 0, scores, -np.inf)))
-    target = np.eye(len(vertices))[to]
-    steps = [target - weights, weights[away] * (target - np.eye(len(vertices))[away])]
-    tried: list[tuple[float, FloatArray, FloatArray]] = []
+    best_vertex, worst = int(np.argmin(scores)), int(np.argmax(np.where(weights > 0, scores, -np.inf)))
+    target = np.eye(len(vertices))[best_vertex]
+    steps = [target - weights, weights[worst] * (target - np.eye(len(vertices))[worst])]
+    candidates: list[tuple[float, FloatArray, FloatArray]] = []
     for step in steps:
         direction = np.asarray(sum(w * matrix for w, matrix in zip(step, vertices, strict=True)))
-        for share in _SHARES:
+        for share in _STEP_SHARES:
             matrix = best + share * direction
-            tried.append((marginal_error(matrix), matrix, weights + share * step))
-    least, matrix, moved = min(tried, key=lambda one: one[0])
-    return (moved.tolist(), matrix, least) if least < value * (1 - 1e-4) else None
+            candidates.append((marginal_error(matrix), matrix, weights + share * step))
+    best_error, matrix, new_shares = min(candidates, key=lambda one: one[0])
+    return (new_shares.tolist(), matrix, best_error) if best_error < value * (1 - 1e-4) else None
 
 
-def _mixed(programme: Programme, matrix: FloatArray, safe: FloatArray, most: float) -> FloatArray:
+def _mix_to_error(programme: Programme, matrix: FloatArray, safe: FloatArray, max_error: float) -> FloatArray:
     low, high = programme.worst_error(matrix), programme.worst_error(safe)
-    share = min(1.0, max(0.0, (most - low) / (high - low))) if high > low else 1.0
+    share = min(1.0, max(0.0, (max_error - low) / (high - low))) if high > low else 1.0
     return np.asarray(matrix + (safe - matrix) * share)
 
 
 LARGEST_PROGRAMME = 40
-"""Most codes that the linear programme is solved for: well under a second."""
+"""Most codes of the linear programme: it takes well under a second."""
 
 _PROGRAMME_EPSILON = (1e-3, 10.0)
-"""Outside, the channel is randomised response: below, no estimate is of use; above, it is all but optimal."""
+"""Range of ε of the programme. Outside it is randomised response: below no estimate is of use, above it is nearly
+optimal."""
 
 
 @register
@@ -218,17 +225,17 @@ class Optimal(MetricChannel):
     """The channel of nearly least worst-case error max_x E[ρ(Y, x)] that still allows good estimates.
 
     The least error is a linear programme (Theorem 10 of the categorical paper is its discrete case, where
-    the channel is randomised response). Its optima are singular, so of what the optimum gains over the
-    best of randomised response, the geometric and the exponential mechanism the share ``slack`` is given up,
-    and the error of marginals is made small within that: see `dpframe.channels.optimal`. On 16 ranks at
+    the channel is randomised response). Its optima are singular. Therefore the channel gives up the share ``slack`` of
+    the optimum's gain over the best of randomised response, the geometric and the exponential mechanism, and makes the
+    error of marginals small within that: see `dpframe.channels.optimal`. On 16 ranks at
     ε = 1 the worst-case errors, in shares of the diameter, are 0.316 for the programme, 0.354 for this,
-    0.393 for the geometric mechanism and 0.452 for randomised response. Where single rows matter and marginals less,
+    0.393 for the geometric mechanism and 0.452 for randomised response. If single rows matter more than marginals,
     ``Optimal.calibrate(space, epsilon, delta, slack=0.01)`` for ``mechanisms={column: …}`` is within 1 % of the
     programme (the default 2 to 28 % above it), and the errors of marginals are 1.02 to 10.7 times as large (16 ranks,
     ε = 1: 1.7 times).
 
-    With δ > 0 the row is released as it is with probability δ, else by the channel for ε: for the discrete
-    metric that is optimal again, and elsewhere within 0.2 % of what a programme for (ε, δ) attains.
+    With δ > 0 the row is released unchanged with probability δ, else by the channel for ε. For the discrete metric that
+    is optimal again, and elsewhere within 0.2 % of the error of a programme for (ε, δ).
 
     See `Tabulated` for the parameters, and `Optimal.calibrate` to make one.
     """
@@ -251,19 +258,22 @@ class Optimal(MetricChannel):
 def _optimal(metric: str, size: int, epsilon: float, delta: float, slack: float) -> Weights:
     if size == 1:
         return ((WORD,),)
-    least, largest = _PROGRAMME_EPSILON
-    if size > 2 and metric != "discrete" and least <= epsilon <= largest:
+    smallest, largest = _PROGRAMME_EPSILON
+    if size > 2 and metric != "discrete" and smallest <= epsilon <= largest:
         programme = Programme(metric, size, epsilon)
         optimum, safe = programme.solve(), response_matrix(size, epsilon)
         low = programme.worst_error(optimum)
         best = _best_rival(metric, size, epsilon, delta, programme) / (1 - delta)
+        # Without a gain over the simpler mechanisms randomised response is enough.
         if best > low * (1 + 1e-7):
             matrix = well_conditioned(programme, optimum, safe, low + slack * (best - low))
-            return _rounded((1 - delta) * matrix + delta * np.eye(size), epsilon, delta)
-    other = min(response_probability(size, epsilon, delta, 64), WORD // size)
-    if ResponseLoss(WORD - (size - 1) * other, other, WORD).delta(epsilon) > delta:
+            return _round_weights((1 - delta) * matrix + delta * np.eye(size), epsilon, delta)
+    off_diagonal = min(response_probability(size, epsilon, delta, 64), WORD // size)
+    if ResponseLoss(WORD - (size - 1) * off_diagonal, off_diagonal, WORD).delta(epsilon) > delta:
         raise ParameterError(f"epsilon={epsilon:g} is too small for {size} codes; give it a larger share")
-    return tuple(tuple(WORD - (size - 1) * other if y == x else other for y in range(size)) for x in range(size))
+    return tuple(
+        tuple(WORD - (size - 1) * off_diagonal if y == x else off_diagonal for y in range(size)) for x in range(size)
+    )
 
 
 def _best_rival(metric: str, size: int, epsilon: float, delta: float, programme: Programme) -> float:
@@ -275,11 +285,11 @@ def _best_rival(metric: str, size: int, epsilon: float, delta: float, programme:
     return min(*map(programme.worst_error, (keep, exponential)), additive.expected_error())
 
 
-def _rounded(matrix: FloatArray, epsilon: float, delta: float) -> Weights:
-    """Return the integer weights of a channel that meets (ε, δ) up to rounding, with a loss that does.
+def _round_weights(matrix: FloatArray, epsilon: float, delta: float) -> Weights:
+    """Return integer weights that meet (ε, δ), for a channel that meets it up to rounding.
 
-    What is exceeded by rounding is made good by mixing in the uniform law, which only lowers the loss. Of the
-    programme's solution only digits are kept that do not depend on the processor.
+    Mixing in the uniform law compensates for rounding, as it only lowers the loss. The weights use only the digits of
+    the programme's solution that do not depend on the processor.
     """
     size = len(matrix)
     matrix = np.array([[fewer_digits_down(p) for p in row] for row in matrix.tolist()])

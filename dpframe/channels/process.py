@@ -7,12 +7,12 @@ which is √d times as large in ℓ2. A curve's coefficients are a vector; noise
 and the release shows its projection on the grid (Hall, Rinaldo and Wasserman 2013; metric-spaces paper,
 Theorem 3 and Example 4).
 
-*Room.* A kernel so smooth is not to be inverted once the grid's ends have cut it (`gaussian`): the grid must end where
-no noise gets to. Codes cover ``room`` radii on both sides of 0, at least 6σ beyond the ball, and released is the value
-plus the noise, except in 2e-9 of the draws: the surrogate of u is u, that of u² is u² less the variance.
+*Room.* So smooth a kernel has no usable inverse once the grid's ends saturate it (`gaussian`): the grid must reach
+beyond all noise. Codes cover ``room`` radii on both sides of 0, at least 6σ beyond the ball. The release is the value
+plus the noise, except in 2e-9 of the draws: the surrogate of u is u, and of u² it is u² less the variance.
 
-*Null* has a flag of μ_f, and shows noise about the ball's centre where the flag flips: null and a value differ
-by the flag and by Δ_c, the largest distance to the centre, so that μ_f² + (Δ_c/σ)² ≤ μ² is what both together need.
+*Null* has a flag of μ_f, and is released as noise about the ball's centre if the flag flips: null and a value differ
+by the flag and by Δ_c, the largest distance to the centre, so that both together need μ_f² + (Δ_c/σ)² ≤ μ².
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.ball import LARGEST_ROOM, Ball
 
 _LEAST_REACH, _REACH = 6.0, 7.0
-"""Multiples of σ beyond the ball that a grid must have, and that a plan gives it."""
+"""Multiples of σ between the ball and the grid's ends: the least that is valid, and the choice of plans."""
 
 _PLANES = 4
-"""Planes of words that a coordinate has, however many of them its table needs."""
+"""Planes of words for each coordinate, whether its table needs all of them or not."""
 
 
 @register
 @dataclass(frozen=True)
 class Process(BallChannel, GaussianMechanism):
-    """Discrete Gaussian noise on every coordinate of a vector: a Gaussian process, where they are a curve's.
+    """Discrete Gaussian noise on every coordinate of a vector: a Gaussian process if they are a curve's coefficients.
 
     σ is the least whose proved profile lies under (1 − δ₀)·G_μ + δ₀, the largest such curve through (ε, δ): about
-    Δ₂/μ, for any number of coordinates. It is (ε, δ)-private for no δ of 0, and takes part of a plan's.
+    Δ₂/μ, for any number of coordinates. It needs δ > 0, and takes a part of a plan's δ.
     Unshuffled vectors of more than about 2·ln(1/δ) coordinates have less noise by it than by ``vector``;
     shuffling is worth far more to ``vector``, and nothing to this. Appendix A.2.2; Hall, Rinaldo and Wasserman 2013.
 
@@ -94,15 +94,16 @@ class Process(BallChannel, GaussianMechanism):
         vectors: Any = space
         ball: Ball = vectors.ball
         need = 1 + _REACH * 2 * _from_ball(ball) / ball.radius / _claimed(epsilon, delta).mu
+        # A power of 2 keeps fields of whole bits.
         room = 1 << max(0, math.ceil(math.log2(need)))
         if room > LARGEST_ROOM:
             raise ParameterError("epsilon is too small for gaussian noise on vectors' rows; give the column more")
-        wide: Space = vectors if room <= ball.room else vectors.with_room(room)
-        return wide
+        wider_space: Space = vectors if room <= ball.room else vectors.with_room(room)
+        return wider_space
 
     @cached_property
     def ball(self) -> Ball:
-        """The ball that vectors are drawn to."""
+        """The ball to which vectors are projected."""
         return Ball(self.length, self.bits, self.norm, self.room)
 
     @cached_property
@@ -112,7 +113,7 @@ class Process(BallChannel, GaussianMechanism):
 
     @cached_property
     def step_from_centre(self) -> Step:
-        """What the noise costs of a vector against the ball's centre."""
+        """The step of the noise for a vector against the ball's centre."""
         return _move_step(self.ball, self.table, _from_centre(self.ball), self.own_step.delta)
 
     @cached_property
@@ -122,10 +123,10 @@ class Process(BallChannel, GaussianMechanism):
 
     @property
     def loss(self) -> StepLoss:
-        """The curve that the noise was made for, and is proved to lie under."""
+        """The curve of the noise's step, under which its profile provably lies."""
         return StepLoss(self.own_step)
 
-    blanket = 0.0  # nothing is claimed, as order earns such noise no credit here
+    blanket = 0.0  # no claim: shuffling gives such noise no credit here
 
     @property
     def moments(self) -> tuple[FloatArray, FloatArray]:
@@ -135,7 +136,7 @@ class Process(BallChannel, GaussianMechanism):
 
     @property
     def variances(self) -> tuple[float, float]:
-        """Variance of u for a coordinate next to 0, and the largest: the same."""
+        """Variance of u for a coordinate next to 0, and the largest, which is equal."""
         return 4 * float(self.table.sigma2), 4 * float(self.table.sigma2)
 
     def blanket_beside(self, flag: ResponseTable) -> float:
@@ -147,12 +148,14 @@ class Process(BallChannel, GaussianMechanism):
             part = self.ball.within(np.asarray(codes[start : start + CHUNK], dtype=np.uint64))
             fields = self.ball.unpack(part)
             for i in range(self.ball.length):
-                own = stream.skip(_PLANES * i)
-                fields[:, i] += self.table.sample(own, 0, len(part), first_row + start)
+                # A fixed number of planes: the words of a coordinate do not depend on the size of the table.
+                coordinate_stream = stream.skip(_PLANES * i)
+                fields[:, i] += self.table.sample(coordinate_stream, 0, len(part), first_row + start)
+            # Saturation beyond 6σ is so rare that surrogates ignore it; without it fields would overflow.
             out[start : start + CHUNK] = self.ball.pack(np.clip(fields, 0, self.ball.last))
 
     def weights(self, code: int) -> tuple[list[int], int]:
-        """Refused: there is no end to the list."""
+        """Refused: the list would be too long."""
         raise ParameterError(
             f"the law of vectors of {self.ball.length} coordinates is too long to write out; table.weights has one's"
         )
@@ -179,17 +182,17 @@ def _from_centre(ball: Ball) -> int:
 
 
 def _move_step(ball: Ball, table: GaussianTable, move: int, slack: float) -> Step:
-    """Return the step of codes that move by an ℓ2 norm of so much at most."""
+    """Return the step of codes that move by an ℓ2 norm of at most ``move``."""
     noise = BallNoise(float(table.sigma2), ball.length, move, round_up(table.distance))
     return noise.step(1, slack)
 
 
 @lru_cache(maxsize=256)
-def _fitting(ball: Ball, whole: Step) -> GaussianTable:
-    """Return the table of least noise, about, that is proved to lie under a step."""
-    with contextlib.suppress(ParameterError):  # noise of so few steps that its law is not near the normal one
-        start = (_from_ball(ball) / whole.mu) ** 2
-        table = least_table(start, whole, lambda table: _move_step(ball, table, _from_ball(ball), whole.delta))
+def _fitting(ball: Ball, limit: Step) -> GaussianTable:
+    """Return about the table of least noise whose profile provably lies under a step."""
+    with contextlib.suppress(ParameterError):  # noise of few steps, whose law is not close to the normal law
+        start = (_from_ball(ball) / limit.mu) ** 2
+        table = least_table(start, limit, lambda table: _move_step(ball, table, _from_ball(ball), limit.delta))
         if table is not None:
             return table
     raise ParameterError(

@@ -1,7 +1,7 @@
-"""Channels whose outputs are other than their inputs, such as fewer, more, or "no answer"; none of a column.
+"""Channels whose outputs are not their inputs, such as fewer answers, more answers, or "no answer"; not for columns.
 
-A released column stays in its space, with its type and its labels, so that plans take square matrices only. What is
-answered in another alphabet is drawn, accounted for and estimated here, by the same integers.
+A released column stays in its space, with its type and its labels, so that plans take square matrices only. Answers in
+another alphabet are sampled, accounted for and estimated here, all by one table of integers.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class RectangularMatrix:
         if not 1 <= self.inputs <= LARGEST_TABLE or not 1 <= self.outputs <= LARGEST_TABLE:
             raise ParameterError(f"table must have 1 to {LARGEST_TABLE} laws, of as many outputs; join rare ones")
         for position, law in enumerate(table):
-            whole = len(law) == self.outputs and all(type(w) is int and w >= 0 for w in law)
-            if not whole or sum(law) != WORD:
+            is_valid = len(law) == self.outputs and all(type(w) is int and w >= 0 for w in law)
+            if not is_valid or sum(law) != WORD:
                 raise ParameterError(
                     "table must have one whole weight per output, which sum to 2**64; "
                     f"the law at position {position} has not, see RectangularMatrix.of"
@@ -50,8 +50,9 @@ class RectangularMatrix:
 
     @classmethod
     def of(cls, matrix: npt.ArrayLike, delta: float = 0.0) -> Self:
-        """Make the channel from ``matrix[x][y]``, the probability of y given x; its loss is finite at ``delta``."""
+        """Return the channel of ``matrix[x][y]``, the probability of y given x; its loss is finite at ``delta``."""
         table = law_weights(matrix)
+        # Checked here, with a message that names the entry; later a loss would just be infinite.
         if np.isinf(FiniteLoss(table, WORD).epsilon(check_delta(delta))):
             refuse_zeros(table)
         return cls(table)
@@ -92,13 +93,15 @@ class RectangularMatrix:
         values, matrix = np.asarray(f, dtype=np.float64), self.transition()
         if values.shape != (self.inputs,):
             raise ParameterError(f"f must have one value per code, shape ({self.inputs},)")
+        # Nearly dependent inputs would give surrogates of useless variance.
         singular = np.linalg.svd(matrix, compute_uv=False)
         if self.outputs < self.inputs or not singular[-1] * _CONDITION > singular[0]:
             raise ParameterError("answers do not distinguish all inputs, so that f has no surrogate; use more outputs")
+        # With more outputs than inputs many φ exist; the pseudo-inverse gives the φ of least norm.
         return np.asarray(values @ np.linalg.pinv(matrix))
 
     def sample(self, codes: IntArray, stream: ColumnStream, first_row: int = 0) -> npt.NDArray[np.int64]:
-        """Draw answers; row ``first_row + i`` of the stream decides that of ``codes[i]``, one word a row."""
+        """Sample answers; row ``first_row + i`` of the stream decides the answer to ``codes[i]``, one word a row."""
         codes, first_row = np.asarray(codes), check_whole(first_row, "first_row", 0, 1 << 62)
         if codes.ndim != 1 or codes.dtype.kind not in "iu":
             raise ParameterError("codes must be a 1-d integer array; encode the column with its space")

@@ -1,4 +1,4 @@
-"""Channels on finite spaces without order: randomised response, and what all γ-diagonal channels share."""
+"""Channels on finite spaces without order: randomised response, and the base of all γ-diagonal channels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dpframe.spaces.arrays import FloatArray
 class ResponseChannel(Mechanism):
     """A γ-diagonal channel: the code itself has one weight, every other code another.
 
-    All analysis follows from the table of these two; subclasses say how the noise is drawn.
+    All analysis follows from the table of these two weights; subclasses define the sampler.
     """
 
     adds_in_group: ClassVar[bool] = True
@@ -53,7 +53,7 @@ class ResponseChannel(Mechanism):
 
     @property
     def other(self) -> float:
-        """Probability p of each code that is not the true one."""
+        """Probability p of each code except the true one."""
         return self.table.threshold / (1 << self.table.bits) if self.size > 1 else 0.0
 
     def law(self, code: int) -> FloatArray:
@@ -79,7 +79,7 @@ class ResponseChannel(Mechanism):
         return np.asarray(self.table.signal * counts + self.other * counts.sum(axis=0, keepdims=True))
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Return (counts − p·Σcounts)/(1 − size·p), or the same with squared entries."""
+        """Return (counts − p·Σcounts)/(1 − size·p), or with squared entries of the inverse."""
         off = -self.other / self.table.signal
         on = off + 1 / self.table.signal
         if squared:
@@ -99,6 +99,7 @@ class ResponseChannel(Mechanism):
         low = np.append(edges[:-1], np.arange(last, self.size))
         width = np.append(edges[1:], np.arange(last, self.size) + 1) - low
         begin, end = np.asarray(starts)[:, None], np.append(starts[1:], self.size)[:, None]
+        # Codes of both the stretch and the cell: only there the true code can be released unchanged.
         overlap = np.maximum(np.minimum(low + width, end) - np.maximum(low, begin), 0)
         return np.asarray(self.other * (end - begin) + self.table.signal * overlap / width)
 

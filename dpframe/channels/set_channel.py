@@ -1,4 +1,4 @@
-"""What all channels on sets share: what a release says of items and sizes, codes of several words, the cut."""
+"""Base of all channels on sets: surrogates of items and sizes, codes of several words, and the cut."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from dpframe.spaces.arrays import FloatArray
 from dpframe.spaces.base import forwarded
 
 LISTED_ITEMS = 12
-"""Laws are written out for the sets of no more items."""
+"""Most items of sets whose laws are written out."""
 
 _MOST_ITEMS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Levels:
-    """A surrogate that depends only on a number, such as how many of some items are shown; and its value at null."""
+    """A surrogate that depends only on a number, such as the number of shown items, and its value at null."""
 
     values: FloatArray
     at_null: float = 0.0
 
-    def __sub__(self, other: Levels) -> Levels:
-        return Levels(self.values - other.values, self.at_null - other.at_null)
+    def __sub__(self, levels: Levels) -> Levels:
+        return Levels(self.values - levels.values, self.at_null - levels.at_null)
 
 
 class SetView(ABC):
-    """What a release says of the items and the sizes of sets, null being among the values or not.
+    """Surrogates of the items and sizes of released sets, with or without null among the values.
 
-    Functions of null have the value 0: it holds no item and is no set.
+    Functions of null have the value 0: null contains no item and is no set.
     """
 
     @property
@@ -48,20 +48,20 @@ class SetView(ABC):
     @property
     @abstractmethod
     def shown(self) -> tuple[float, float]:
-        """(p, q): the probabilities that an item is shown by a released set if the set holds it, and if not."""
+        """(p, q): the probabilities that a released set shows an item if the set contains it, and if not."""
 
     @property
     @abstractmethod
     def support_variances(self) -> tuple[float, float]:
-        """Variance per row of the share of an item that hardly any set holds, and of one that nearly all do."""
+        """Variance per row of the share of an item in hardly any set, and of an item in nearly all sets."""
 
     @abstractmethod
     def holds_all(self, count: int) -> Levels:
-        """Return the surrogate of "holds all of so many items", by how many of them are shown, shape (count + 1,)."""
+        """Return the surrogate of "contains all of ``count`` items", by the number shown, shape (count + 1,)."""
 
     @abstractmethod
     def holds_none(self, count: int) -> Levels:
-        """Return the surrogate of "is a set that holds none of so many items", likewise."""
+        """Return the surrogate of "is a set that contains none of ``count`` items", by the number shown."""
 
     @abstractmethod
     def sizes(self) -> tuple[Levels, Levels]:
@@ -69,28 +69,29 @@ class SetView(ABC):
 
     @abstractmethod
     def size_law(self) -> FloatArray:
-        """Return P(released size | size), shape (items + 1, most + 1); null is last where it is a value."""
+        """Return P(released size | size), shape (items + 1, most + 1); null is last if it is a value."""
 
 
 class SetChannel(Channel, SetView):
-    """What the channels on sets share: codes of several words and the cut to ``max_size``."""
+    """A channel on sets, with codes of several words and the cut to ``max_size``."""
 
     items: int
     max_size: int | None
 
     def reads(self, space: Space) -> bool:
-        """Return whether a space has sets of as many items, cut at as many."""
+        """Return whether a space has sets of as many items with an equal cut."""
         sets: Any = space
         return bool(space.holds_sets and (sets.count, sets.most) == (self.items, self.most))
 
     @property
     def most(self) -> int:
         """Most items of a set after the cut."""
+        # Without a cut the largest set has all items.
         return self.items if self.max_size is None else self.max_size
 
     @property
     def sets(self) -> SetView:
-        """What a release says of items and sizes."""
+        """Surrogates of items and sizes."""
         return self
 
     own_metric = "symmetric difference"
@@ -110,29 +111,30 @@ class SetChannel(Channel, SetView):
     def weights(self, code: int) -> tuple[list[int], int]:
         """Return P(y | code) for all y as integers over a total, up to 12 items.
 
-        A set that is cut may become any of its parts.
+        A set above the cut may become any of its parts of the largest size.
         """
         if self.items > LISTED_ITEMS:
             raise ParameterError(f"the law of sets of {self.items} items is too long to write out; see shown")
-        held = [i for i in range(self.items) if code >> i & 1]
-        parts = [sum(1 << i for i in part) for part in combinations(held, min(len(held), self.most))]
-        total, whole = [0] * self.size, 1
+        held_items = [i for i in range(self.items) if code >> i & 1]
+        parts = [sum(1 << i for i in part) for part in combinations(held_items, min(len(held_items), self.most))]
+        total, set_total = [0] * self.size, 1
         for part in parts if code < 1 << self.items else [code]:
-            weights, whole = self._weights_of(part)
+            weights, set_total = self._weights_of(part)
             total = [a + b for a, b in zip(total, weights, strict=True)]
+        # One total for all sets: the number of parts differs from set to set.
         share: int = self._choices // len(parts)
-        return [w * share for w in total], whole * self._choices
+        return [w * share for w in total], set_total * self._choices
 
     @abstractmethod
     def _weights_of(self, code: int) -> tuple[list[int], int]:
-        """Return P(y | code) for all y of a set that need not be cut."""
+        """Return P(y | code) for all y, for a set within the cut."""
 
     @cached_property
     def _choices(self) -> int:
-        return math.lcm(*(math.comb(held, self.most) for held in range(self.most, self.items + 1)))
+        return math.lcm(*(math.comb(size, self.most) for size in range(self.most, self.items + 1)))
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Refused: functions of a whole set have 2^h values; items have surrogates of their own."""
+        """Refused: functions of a set have 2^h values; items have their own surrogates."""
         self._refuse()
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
@@ -155,11 +157,11 @@ class SetMechanism(SetChannel, Mechanism):
 
     metrics: ClassVar[frozenset[str]] = frozenset({"symmetric difference"})
     nulls: ClassVar[int] = 0
-    """Values that are no sets: 1 where null has a code, the last one."""
+    """Number of values that are no sets: 1 if null has a code, the last code."""
 
     @classmethod
     def shape_of(cls, space: Space) -> tuple[Any, ...]:
-        """Return the number of items, and the most that a set holds."""
+        """Return the number of items, and the largest size of a set."""
         sets: Any = space.inner_space
         if not space.holds_sets:
             raise ParameterError(f"space {space.tag} holds no sets; declare Subset([…])")
@@ -174,7 +176,7 @@ class SetMechanism(SetChannel, Mechanism):
 
 
 def check_items(items: Any, max_size: Any) -> tuple[int, int | None]:
-    """Return a number of items, and the most that a set holds, or raise `ParameterError`."""
+    """Return a number of items, and the largest size of a set, or raise `ParameterError`."""
     count = check_whole(items, "items", 1, _MOST_ITEMS)
     return count, None if max_size is None else check_whole(max_size, "max_size", 1, count)
 
@@ -183,8 +185,8 @@ def check_items(items: Any, max_size: Any) -> tuple[int, int | None]:
 class FlaggedSets(SetView):
     """Sets with a null flag: they are released as sets with probability ``kept``, and null is with ``flipped``.
 
-    What is released of a null whose flag flips is the empty set's. Let G have the mean g of a set, and g₀ of the empty
-    one: G/k + c for sets and d for nulls has the mean g of sets and 0 of null if d = −f g₀/(k − f) and c = −(1 − k)d/k.
+    A null whose flag flips is released as the empty set would be. Let G have the mean g for a set, and g₀ for the empty
+    set: G/k + c on sets and d on null has the mean g for sets and 0 for null if d = −f g₀/(k − f) and c = −(1 − k)d/k.
     """
 
     inner: SetChannel
@@ -196,7 +198,7 @@ class FlaggedSets(SetView):
 
     @property
     def support_variances(self) -> tuple[float, float]:
-        """Those of the sets without nulls, nulls being taken as rare."""
+        """Variances of the sets without nulls over ``kept``, for rare nulls."""
         rare, common = self.inner.support_variances
         return rare / self.kept, common / self.kept
 
@@ -205,11 +207,11 @@ class FlaggedSets(SetView):
         return Levels(levels.values / self.kept - (1 - self.kept) * at_null / self.kept, at_null)
 
     def holds_all(self, count: int) -> Levels:
-        """Return the surrogate of "holds all of so many items"; the empty set holds all of none."""
+        """Return the surrogate of "contains all of ``count`` items"; the empty set contains all of 0 items."""
         return self._beside(self.inner.holds_all(count), float(count == 0))
 
     def holds_none(self, count: int) -> Levels:
-        """Return the surrogate of "is a set that holds none of so many items"."""
+        """Return the surrogate of "is a set that contains none of ``count`` items"."""
         return self._beside(self.inner.holds_none(count), 1.0)
 
     def sizes(self) -> tuple[Levels, Levels]:
@@ -220,5 +222,5 @@ class FlaggedSets(SetView):
     def size_law(self) -> FloatArray:
         """Return P(released size or null | size or null), null last."""
         inside = self.inner.size_law()
-        wide = np.column_stack([self.kept * inside, self.flipped * inside[:, 0]])
-        return np.vstack([wide, np.append(np.full(inside.shape[1], 1 - self.kept), 1 - self.flipped)])
+        flagged_law = np.column_stack([self.kept * inside, self.flipped * inside[:, 0]])
+        return np.vstack([flagged_law, np.append(np.full(inside.shape[1], 1 - self.kept), 1 - self.flipped)])

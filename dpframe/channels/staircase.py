@@ -1,10 +1,10 @@
 """The staircase mechanism on grids: near the value with one probability, anywhere with another.
 
-With φ continued beyond 0…span by its values at the ends, the sum over the places x − left … x − left + width − 1
-is (Bφ)(x). The difference of two neighbouring sums is φ(x − left + width) − φ(x − left): the places of each residue
-class modulo ``width`` form a chain along which φ adds up differences of the sums. left + 1 chains begin at φ(0), and
-width − left end at φ(span). B is invertible if and only if exactly one chain does both, which holds if and only if
-``width`` divides span or span − 1. That chain says φ(span) − φ(0), the sum over the first box says φ(0).
+Let b be ``places_below``. With φ continued beyond 0…span by its values at the ends, the sum over the places
+x − b … x − b + width − 1 is (Bφ)(x). The difference of two neighbouring sums is φ(x − b + width) − φ(x − b): the places
+of each residue class modulo ``width`` form a chain along which φ adds up differences of the sums. b + 1 chains begin at
+φ(0), and width − b end at φ(span). B is invertible if and only if exactly one chain does both, which holds if and only
+if ``width`` divides span or span − 1. That chain gives φ(span) − φ(0), the sum over the first box gives φ(0).
 """
 
 from __future__ import annotations
@@ -37,45 +37,48 @@ class BoxSums:
 
     span: int
     width: int
-    left: int
+    places_below: int
 
     def sums(self, f: FloatArray) -> FloatArray:
         """Return Bf."""
-        right = self.width - 1 - self.left
-        padded = np.concatenate([np.repeat(f[:1], self.left, axis=0), f, np.repeat(f[-1:], right, axis=0)])
+        right = self.width - 1 - self.places_below
+        padded = np.concatenate([np.repeat(f[:1], self.places_below, axis=0), f, np.repeat(f[-1:], right, axis=0)])
         total = np.concatenate([np.zeros_like(padded[:1]), np.cumsum(padded, axis=0)])
         return np.asarray(total[self.width :] - total[: -self.width])
 
-    def spread(self, c: FloatArray) -> FloatArray:
+    def adjoint_sums(self, c: FloatArray) -> FloatArray:
         """Return Bᵀc."""
         total = np.concatenate([np.zeros_like(c[:1]), np.cumsum(c, axis=0)])
         ends = np.arange(1, self.span + self.width + 1)
         at_places = total[np.minimum(ends, self.span + 1)] - total[np.maximum(ends - self.width, 0)]
-        out = at_places[self.left : self.left + self.span + 1].copy()
-        out[0] += at_places[: self.left].sum(axis=0)
-        out[-1] += at_places[self.left + self.span + 1 :].sum(axis=0)
+        out = at_places[self.places_below : self.places_below + self.span + 1].copy()
+        out[0] += at_places[: self.places_below].sum(axis=0)
+        out[-1] += at_places[self.places_below + self.span + 1 :].sum(axis=0)
         return np.asarray(out)
 
     def solve(self, f: FloatArray) -> FloatArray:
         """Return B⁻¹f."""
         steps = np.diff(f, axis=0)
+        # Differences along a chain start at 0, as its first place has no place before it.
         rounds = self._by_chain(np.concatenate([np.zeros((self.width, *steps.shape[1:])), steps]))
         along = np.cumsum(rounds, axis=0).reshape(-1, *steps.shape[1:])[: self.span + self.width]
         ends = along[self._ends]
-        whole = along[self._closed]
-        first = (f[0] - len(self._free) * whole + ends[self._free].sum(axis=0)) / self.width
+        total_change = along[self._closed]
+        # The first box has one place of every chain, so that f[0] fixes φ(0).
+        first = (f[0] - len(self._free) * total_change + ends[self._free].sum(axis=0)) / self.width
         begins = np.broadcast_to(first, ends.shape).copy()
-        begins[self._free] += whole - ends[self._free]
-        places = np.arange(self.left, self.left + self.span + 1)
+        begins[self._free] += total_change - ends[self._free]
+        places = np.arange(self.places_below, self.places_below + self.span + 1)
         return np.asarray(along[places] + begins[places % self.width])
 
     def solve_adjoint(self, c: FloatArray) -> FloatArray:
         """Return B⁻ᵀc."""
         everything = c.sum(axis=0) / self.width
         at_places = np.zeros((self.span + self.width, *c.shape[1:]))
-        at_places[self.left : self.left + self.span + 1] = c
+        at_places[self.places_below : self.places_below + self.span + 1] = c
         in_chain = self._by_chain(at_places).sum(axis=0)
         free = in_chain[self._free]
+        # The transpose of `solve`, step by step in the opposite order.
         at_places[self._ends[self._free]] += everything - free
         at_places[self._closed] += free.sum(axis=0) - len(self._free) * everything
         steps = self._beyond(at_places)
@@ -88,14 +91,14 @@ class BoxSums:
     def squares(self, c: FloatArray) -> FloatArray:
         """Return (B⁻¹ with squared entries)ᵀ c.
 
-        The column of v is that of f = 1[x = v]: it is φ(0) or φ(span), by the place's chain, and 1 more or less on
-        a part of the chains of v − 1 and v.
+        The column of v is the solution for f = 1[x = v]: φ(0) or φ(span), by the place's chain, and 1 more or less on a
+        part of the chains of v − 1 and v.
         """
         ends = np.zeros((self.span + 1, 2))
         ends[0, 0] = ends[-1, 1] = 1.0
         low, high = (part.reshape(-1, *[1] * (c.ndim - 1)) for part in self.solve_adjoint(ends).T)
         at_places = np.zeros((self.span + self.width, *c.shape[1:]))
-        at_places[self.left : self.left + self.span + 1] = c
+        at_places[self.places_below : self.places_below + self.span + 1] = c
         in_chain = self._by_chain(at_places).sum(axis=0)
         beyond = self._beyond(at_places)
         before = in_chain[np.arange(self.span) % self.width] - beyond
@@ -109,19 +112,19 @@ class BoxSums:
         return np.asarray(out)
 
     def changes(self, at: IndexArray) -> IndexArray:
-        """Return the places in 0…span from which B⁻¹f may differ from before, f changing only between x and x + 1.
+        """Return the places in 0…span at which B⁻¹f may change, if f changes only between x and x + 1 for x in ``at``.
 
-        ``at`` are those x. Chains of them show wherever they pass, and chains of the two kinds differ.
+        B⁻¹f changes at every place of the chains of these x, and between chains of the two kinds.
         """
-        rounds = np.arange(0, self.span + self.width, self.width) - self.left
+        rounds = np.arange(0, self.span + self.width, self.width) - self.places_below
         chains = np.unique(np.asarray(at) % self.width)
-        found = (rounds[:, None] + np.concatenate([chains, chains + 1, [0, self.left + 1]])).ravel()
-        return np.unique(np.append(found[(found >= 0) & (found <= self.span)], [0, 1, self.span]))
+        codes = (rounds[:, None] + np.concatenate([chains, chains + 1, [0, self.places_below + 1]])).ravel()
+        return np.unique(np.append(codes[(codes >= 0) & (codes <= self.span)], [0, 1, self.span]))
 
     @cached_property
     def _free(self) -> IndexArray:
         """The chains that do not begin at φ(0); they end at φ(span)."""
-        return np.arange(self.left + 1, self.width)
+        return np.arange(self.places_below + 1, self.width)
 
     @cached_property
     def _ends(self) -> IndexArray:
@@ -132,10 +135,10 @@ class BoxSums:
     @property
     def _closed(self) -> int:
         """The last place of the chain that begins at φ(0) and ends at φ(span)."""
-        return self.span + (self.left if self.span % self.width == 0 else self.width - 1)
+        return self.span + (self.places_below if self.span % self.width == 0 else self.width - 1)
 
     def _by_chain(self, at_places: FloatArray) -> FloatArray:
-        """Return an array by place as one of shape (rounds, width, …), zeros at the end."""
+        """Return an array by place in the shape (rounds, width, …), with zeros at the end."""
         more = -len(at_places) % self.width
         padded = np.concatenate([at_places, np.zeros((more, *at_places.shape[1:]))])
         return padded.reshape(-1, self.width, *at_places.shape[1:])
@@ -150,14 +153,14 @@ class BoxSums:
 LARGEST_SPAN = 1 << 20
 """Most steps: estimates work on arrays of all codes."""
 
-_HUGE = 1e4
-"""Above it e^ε is as good as infinite: no table resolves it, and a decimal may not hold it."""
+_MAX_EPSILON = 1e4
+"""Largest ε in use: beyond it no table resolves e^ε, and decimals may overflow."""
 
-_NEAR = 1.05
-"""The narrowest box is taken whose error of a mean is within this factor of the least."""
+_MAX_ERROR_RATIO = 1.05
+"""Largest error of a mean, relative to the least, of the chosen box, which is the narrowest such box."""
 
-_PLACES = 1 << 20
-"""At so many values the expected error is looked at; it changes slowly between them."""
+_MAX_ERROR_PLACES = 1 << 20
+"""Most values at which the expected error is computed; it changes slowly between them."""
 
 
 @register
@@ -166,19 +169,18 @@ class Staircase(Mechanism):
     """Two steps of a staircase on 0…span: a box of codes about the value, and all codes a factor e^ε lower.
 
     Noise of a staircase law has the least expected error of all additive noise (Geng, Kairouz, Oh and Viswanath 2015).
-    On a bounded grid only its first two steps are seen. Here the lower one does not move with the value, which additive
-    noise has to: P(y | x) = t·(1 + (e^ε − 1)·1[y in the box of x]), both clipped to the grid, with
-    t = (1−δ)/(width·e^ε + span), about half of what the lower steps of additive noise take. Up to clipping it is
-    randomised response on span/width + 1 points, dithered between them, so that loss and blanket are those of
-    randomised response, exactly.
+    On a bounded grid only its first two steps matter. Here the lower step does not move with the value, unlike additive
+    noise: P(y | x) = t·(1 + (e^ε − 1)·1[y in the box of x]), both clipped to the grid, with
+    t = (1−δ)/(width·e^ε + span), about half the mass of the lower steps of additive noise. Up to clipping it is
+    randomised response on span/width + 1 points, dithered between them, and has exactly its loss and blanket.
 
     Null is one more point.
 
     ``span``: largest code of a value, 1 to 2^20. ``epsilon``, ``delta``: the budget; see `dpframe.accounting.budget`.
     ``nullable``: whether the code span + 1 is null. ``width``: Number of codes in the box of a value far from the ends:
     a divisor of span or span − 1, as only then the matrix can be inverted (`dpframe.channels.staircase`), so that grids
-    of many divisors have the better choice. By default the one with about the least error of a mean. Plans hold it: a
-    receiver searches for nothing.
+    of many divisors have the better choice. The default has about the least error of a mean. Plans store it, so that a
+    receiver need not search.
     """
 
     span: int
@@ -205,9 +207,10 @@ class Staircase(Mechanism):
     def _checked_width(self) -> int:
         width = check_whole(self.width, "width", 0, self.span)
         if not width:
+            # Other widths have no inverse (see the module).
             widths = np.array(sorted(_divisors(self.span) | (_divisors(self.span - 1) if self.span > 1 else set())))
-            errors = _mean_errors(self.span, widths, min(self.epsilon, _HUGE), self.nullable)
-            return int(widths[np.flatnonzero(errors <= errors.min() * _NEAR)[0]])
+            errors = _mean_errors(self.span, widths, min(self.epsilon, _MAX_EPSILON), self.nullable)
+            return int(widths[np.flatnonzero(errors <= errors.min() * _MAX_ERROR_RATIO)[0]])
         if self.span % width and (self.span - 1) % width:
             raise ParameterError(f"width must divide {self.span} or {self.span - 1}, or no estimate could be had")
         return width
@@ -239,12 +242,12 @@ class Staircase(Mechanism):
 
     @cached_property
     def loss(self) -> ResponseLoss:
-        """The exact loss: that of randomised response on boxes."""
+        """The exact loss, of randomised response on boxes."""
         return box_loss(self.table)
 
     @cached_property
     def blanket(self) -> float:
-        """γ: the probability of all that is drawn independently of the value, rounded down."""
+        """γ: the mass of the places that have a weight for every value, rounded down."""
         return round_down(Fraction(WORD - self.table.width * self.table.top, WORD))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
@@ -256,7 +259,7 @@ class Staircase(Mechanism):
 
     @cached_property
     def _boxes(self) -> BoxSums:
-        return BoxSums(self.span, self.width, self.table.left)
+        return BoxSums(self.span, self.width, self.table.places_below)
 
     @property
     def _top(self) -> float:
@@ -267,20 +270,20 @@ class Staircase(Mechanism):
         return np.array(self.table.background) / WORD
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Return B⁻¹f/top, and f(null)/(width·top), less what the background gives of these."""
+        """Return B⁻¹f/top, and f(null)/(width·top), less their mean under the background."""
         values = f(np.arange(self.size))
-        found = self._boxes.solve(values[: self.span + 1]) / self._top
-        found = np.append(found, values[self.span + 1 :] / self.table.signal)
-        return np.asarray((found - self._background @ found)[codes])
+        surrogates = self._boxes.solve(values[: self.span + 1]) / self._top
+        surrogates = np.append(surrogates, values[self.span + 1 :] / self.table.signal)
+        return np.asarray((surrogates - self._background @ surrogates)[codes])
 
     def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
         """Return A (or Aᵀ) applied along axis 0: sums over boxes, and the background."""
         values, nulls = counts[: self.span + 1], counts[self.span + 1 :]
-        inside = self._boxes.sums(values) if adjoint else self._boxes.spread(values)
-        near = np.concatenate([self._top * inside, self.table.signal * nulls])
+        inside = self._boxes.sums(values) if adjoint else self._boxes.adjoint_sums(values)
+        box_part = np.concatenate([self._top * inside, self.table.signal * nulls])
         if adjoint:
-            return np.asarray(near + np.tensordot(self._background, counts, axes=1))
-        return np.asarray(near + np.multiply.outer(self._background, counts.sum(axis=0)))
+            return np.asarray(box_part + np.tensordot(self._background, counts, axes=1))
+        return np.asarray(box_part + np.multiply.outer(self._background, counts.sum(axis=0)))
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return A⁻¹ applied along axis 0, or its squared entries."""
@@ -290,6 +293,7 @@ class Staircase(Mechanism):
             return self._solved(counts - np.multiply.outer(self._background, total))
         shift = self._solved(self._background).reshape(-1, *[1] * (counts.ndim - 1))
         values, nulls = counts[: self.span + 1], counts[self.span + 1 :]
+        # (a − s)² = a² − 2·s·a + s², with s the part of the background.
         squares = np.concatenate([self._boxes.squares(values) / self._top**2, nulls / self.table.signal**2])
         return np.asarray(squares - 2 * shift * self._solved(counts) + shift**2 * total)
 
@@ -298,17 +302,17 @@ class Staircase(Mechanism):
         return np.concatenate([self._boxes.solve_adjoint(values) / self._top, nulls / self.table.signal])
 
     def changes(self, edges: IntArray) -> IntArray:
-        """Return the edges, and the places of their chains."""
-        found = np.append(self._boxes.changes(np.asarray(edges[1:-1], dtype=np.int64) - 1), edges[:-1])
-        return np.unique(np.append(found, np.arange(self.span, self.size)))
+        """Return the edges, and the places of the chains through them."""
+        codes = np.append(self._boxes.changes(np.asarray(edges[1:-1], dtype=np.int64) - 1), edges[:-1])
+        return np.unique(np.append(codes, np.arange(self.span, self.size)))
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
         """Return P(y in a stretch of codes | x uniform in a cell), shape (stretches, cells)."""
         low, high = np.asarray(edges[:-1], dtype=np.float64), np.asarray(edges[1:], dtype=np.float64)
         c = np.asarray(starts, dtype=np.float64)[:, None]
         inside = (c > 0) & (c <= self.span)
-        # Of the box of x the places below c are c + left − x, cut to 0…width; summed over the x of a cell.
-        below = c + self.table.left
+        # The box of x has c + places_below − x places below c, clipped to 0…width. They are summed over a cell.
+        below = c + self.table.places_below
         box = (_ramp(below - low, self.width) - _ramp(below - high, self.width)) / (high - low)
         background = np.append(0.0, np.cumsum(self._background))[np.asarray(starts)][:, None]
         under = np.where(inside, self._top * box + background, (c > 0) * 1.0)
@@ -322,30 +326,35 @@ class Staircase(Mechanism):
         if space is not None and "line" not in space.metric:
             return super().expected_error(space)
         table = self.table
-        span, width, left = table.span, table.width, table.left
-        x = np.arange(span + 1.0) if span < _PLACES else np.linspace(0, span, _PLACES).round()
+        span, width, places_below = table.span, table.width, table.places_below
+        x = np.arange(span + 1.0) if span < _MAX_ERROR_PLACES else np.linspace(0, span, _MAX_ERROR_PLACES).round()
 
         def within(reach: int, room: FloatArray) -> FloatArray:
             steps = np.minimum(float(reach), room)
             return np.asarray(steps * (steps + 1) / 2 + (reach - steps) * steps)
 
-        box = within(left, x) + within(width - 1 - left, span - x)
-        # Ends have more places than one.
-        everywhere = x * (x + 1) / 2 + (span - x) * (span - x + 1) / 2 + left * x + (width - 1 - left) * (span - x)
-        rest = table.rest * (np.full_like(x, span) if table.nullable else span - x)
-        hidden = float(table.low * width * span) if table.nullable else 0.0
-        of_values = float((table.top * box + table.low * everywhere + rest + hidden).max())
-        of_null = span * (WORD - width * (table.top + table.low) - table.rest) if table.nullable else 0
+        box = within(places_below, x) + within(width - 1 - places_below, span - x)
+        # Each end has several places.
+        everywhere = (
+            x * (x + 1) / 2
+            + (span - x) * (span - x + 1) / 2
+            + places_below * x
+            + (width - 1 - places_below) * (span - x)
+        )
+        last_part = table.last_place_extra * (np.full_like(x, span) if table.nullable else span - x)
+        null_part = float(table.low * width * span) if table.nullable else 0.0
+        of_values = float((table.top * box + table.low * everywhere + last_part + null_part).max())
+        of_null = span * (WORD - width * (table.top + table.low) - table.last_place_extra) if table.nullable else 0
         return max(of_values, float(of_null)) / WORD
 
 
 def box_loss(table: BoxTable) -> ResponseLoss:
-    """Return the exact loss: two values whose boxes are disjoint differ as two points of randomised response do."""
+    """Return the exact loss: values with disjoint boxes are as two points of randomised response."""
     return ResponseLoss(table.width * (table.top + table.low), table.width * table.low, WORD)
 
 
 def _ramp(m: FloatArray, width: int) -> FloatArray:
-    """Return Σ_{u ≤ m} of u cut to 0…width."""
+    """Return Σ_{u ≤ m} of u clipped to 0…width."""
     m = np.maximum(m, 0.0)
     inside = np.minimum(m, float(width))
     return np.asarray(inside * (inside + 1) / 2 + (m - inside) * width)
@@ -353,10 +362,11 @@ def _ramp(m: FloatArray, width: int) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def _table(span: int, width: int, epsilon: float, delta: float, nullable: bool) -> BoxTable:
-    """Return the integers for a budget, their loss within it."""
+    """Return the integers whose exact loss is within a budget."""
     elsewhere = span + width * nullable
     with localcontext(DIGITS):
-        share = (1 - Decimal(delta)) / (width * Decimal(min(epsilon, _HUGE)).exp() + elsewhere)
+        share = (1 - Decimal(delta)) / (width * Decimal(min(epsilon, _MAX_EPSILON)).exp() + elsewhere)
+        # Rounded up: a larger low weight loses less privacy.
         low = max(1, math.ceil(share * WORD))
     table = BoxTable(span, width, low, nullable)
     if table.top < 1 or box_loss(table).delta(epsilon) > delta:
@@ -365,27 +375,28 @@ def _table(span: int, width: int, epsilon: float, delta: float, nullable: bool) 
 
 
 def _mean_errors(span: int, widths: IntArray, epsilon: float, nullable: bool) -> FloatArray:
-    """Return the standard error of the mean, a row, of values that are spread evenly over the grid.
+    """Return the standard error of the mean, per row, of values spread evenly over the grid.
 
-    The mean's surrogate sees only the level ⌊(place + c)/width⌋, c = 0 where width divides span, else what makes
-    the first left + 1 places the lowest level: random rounding to points, then randomised response among them.
+    The mean's surrogate depends only on the level ⌊(place + c)/width⌋. If width divides span, c = 0; else c makes the
+    first places_below + 1 places the lowest level: random rounding to points, then randomised response among them.
     """
     rounds, odd = span // widths, span % widths != 0
     odds = math.exp(-min(epsilon, 700.0))
+    # q is the probability that the release comes from the value's box.
     q = -math.expm1(-epsilon) / (1 + odds * (span / widths + nullable))
     offset = np.where(odd, widths - 1 - widths // 2, 0)
     at = (np.arange(2)[:, None] * span + offset) / widths
     first = at.mean(axis=0)
     second = first**2 + span * (span + 2) / (12 * widths.astype(np.float64) ** 2)
     rounding = (1 - 1.0 / widths**2) / 6
-    # Levels have ``width`` places everywhere; levels of their own at the ends have ``left`` + 1 and width − left.
+    # Inner levels have ``width`` places; separate levels at the ends have width//2 + 1 and width − width//2.
     share = widths / (span + widths)
     last = np.where(odd, (widths - widths // 2) / (span + widths), 0.0)
     mean = share * rounds * (rounds + 1) / 2 + last * (rounds + 1)
     square = share * rounds * (rounds + 1) * (2 * rounds + 1) / 6 + last * (rounds + 1) ** 2
-    drawn = q * (second + rounding) + (1 - q) * square
+    second_moment = q * (second + rounding) + (1 - q) * square
     expected = q**2 * second + 2 * q * (1 - q) * first * mean + (1 - q) ** 2 * mean**2
-    return np.asarray(np.sqrt(drawn - expected) * widths / q)
+    return np.asarray(np.sqrt(second_moment - expected) * widths / q)
 
 
 def _divisors(number: int) -> set[int]:

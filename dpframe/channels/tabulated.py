@@ -1,7 +1,7 @@
 """Finite channels given by their weights: the exponential mechanism, and any matrix at all.
 
-The weights are the parameter: a receiver reads exactly how values were randomised, and solves nothing again.
-All that is stated (law, loss, blanket, errors, inverse) is computed from them.
+The weights are the parameter: a receiver reads them exactly and need not calibrate again. Law, loss, blanket, errors
+and inverse are computed from them.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ Weights = tuple[tuple[int, ...], ...]
 
 WORD = 1 << 64
 LARGEST_TABLE = 256
-"""Most codes of a channel that is written out."""
+"""Most codes of a channel whose table is stored."""
 
 MOST_CONDITION = 1e10
-"""Largest condition number of a matrix that is inverted: estimates keep five digits or more."""
+"""Largest condition number of an inverted matrix: estimates keep five digits or more."""
 
-_NOTHING = 1e-60
-"""An ε in place of 0 where δ is given: e^ε is above 1 by more than what its rounding takes away."""
+_ZERO_EPSILON = 1e-60
+"""ε in place of 0 if δ > 0: e^ε exceeds 1 by more than its rounding."""
 
-_STEEPEST = 42.0
+_MAX_LOG_RATIO = 42.0
 """Largest log-ratio of two weights of one input that 64 bits resolve."""
 
 
 class WrittenLaws(Channel):
-    """A channel on a few codes whose laws are written out: all that follows from their weights over 2^64."""
+    """A channel on a few codes whose laws are stored as weights over 2^64, with all properties of the weights."""
 
     @property
     @abstractmethod
@@ -65,13 +65,13 @@ class WrittenLaws(Channel):
         self._channel.sample(codes, stream, first_row, out)
 
     def weights(self, code: int) -> tuple[list[int], int]:
-        """Return the weights over 2^64, read back from the alias table."""
+        """Return the weights over 2^64, from the alias table."""
         return self._channel.weights(code), WORD
 
 
 @dataclass(frozen=True)
 class Tabulated(WrittenLaws, Mechanism):
-    """A channel on a few codes, given by the integers that are sampled.
+    """A channel on a few codes, given by its sampled integers.
 
     ``table``: one law per input: positive weights of all outputs that sum to 2^64 (of a `Matrix` some may be 0). In
     JSON a law is one string of hexadecimal weights, equally wide. ``epsilon`` and ``delta``: the budget, which the loss
@@ -83,17 +83,17 @@ class Tabulated(WrittenLaws, Mechanism):
     delta: float = 0.0
     size: int = field(init=False)
 
-    least: ClassVar[int] = 1
+    min_weight: ClassVar[int] = 1
     """Smallest weight of an output."""
 
     def __post_init__(self) -> None:
-        kind = "positive integer" if self.least else "whole"
+        kind = "positive integer" if self.min_weight else "whole"
         if not isinstance(self.table, list | tuple) or not 1 <= len(self.table) <= LARGEST_TABLE:
             raise ParameterError(f"table must be a list of 1 to {LARGEST_TABLE} laws, one per input")
         rows = tuple(_read_law(law, len(self.table)) for law in self.table)
         for position, law in enumerate(rows):
-            whole = len(law) == len(rows) and all(type(w) is int and w >= self.least for w in law)
-            if not whole or sum(law) != WORD:
+            is_valid = len(law) == len(rows) and all(type(w) is int and w >= self.min_weight for w in law)
+            if not is_valid or sum(law) != WORD:
                 raise ParameterError(
                     f"table must have one {kind} weight per output, which sum to 2**64; "
                     f"the law at position {position} has not"
@@ -101,6 +101,7 @@ class Tabulated(WrittenLaws, Mechanism):
         object.__setattr__(self, "table", rows)
         object.__setattr__(self, "size", len(self.table))
         self._check_budget(self.epsilon, self.delta)
+        # A stored table is input: its loss is computed again, not believed.
         if self.loss.delta(self.epsilon) > self.delta:
             raise ParameterError(
                 f"table loses more than epsilon={self.epsilon:g}, delta={self.delta:g}: its loss is "
@@ -123,6 +124,7 @@ class Tabulated(WrittenLaws, Mechanism):
 
     def to_json(self) -> dict[str, Any]:
         """Return the mechanism as a JSON object, with a string of hexadecimal weights per input."""
+        # JSON numbers of 64 bits lose digits in many readers; equal widths need no separator.
         digits = max(16, len(f"{max(map(max, self.table)):x}"))
         return super().to_json() | {"table": ["".join(f"{w:0{digits}x}" for w in law) for law in self.table]}
 
@@ -153,7 +155,7 @@ def _read_law(law: Any, size: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class MetricChannel(Tabulated):
-    """A channel made for a metric on its codes."""
+    """A channel for a metric on its codes."""
 
     metric: str = "discrete"
 
@@ -166,15 +168,15 @@ class MetricChannel(Tabulated):
 
     @property
     def own_metric(self) -> str:
-        """Metric that the mechanism is made for."""
+        """Metric for which the mechanism is made."""
         return self.metric
 
 
-def check_size(space: Space, most: int, tag: str) -> None:
-    """Raise `ParameterError` if a space has more codes than a mechanism is for."""
-    if space.size > most:
+def check_size(space: Space, max_codes: int, tag: str) -> None:
+    """Raise `ParameterError` if a space has more than ``max_codes`` codes."""
+    if space.size > max_codes:
         raise ParameterError(
-            f"mechanism {tag} is for at most {most} codes, and space {space.tag} has {space.size}; "
+            f"mechanism {tag} is for at most {max_codes} codes, and space {space.tag} has {space.size}; "
             f"use {space.mechanism} or fewer values"
         )
 
@@ -184,7 +186,7 @@ def check_size(space: Space, most: int, tag: str) -> None:
 class Exponential(MetricChannel):
     """The exponential mechanism, P(y|x) ∝ e^(−kρ(x, y)), with the largest k whose exact loss meets (ε, δ).
 
-    McSherry and Talwar's bound 2kΔρ on the loss is loose; the loss is read off the channel itself
+    McSherry and Talwar's bound 2kΔρ on the loss is loose; the loss is computed from the channel itself
     (categorical paper, Definition 4, Theorems 2 to 4). See `Tabulated` for the parameters, and
     `Exponential.calibrate` to make one.
     """
@@ -201,10 +203,10 @@ class Exponential(MetricChannel):
 
 @lru_cache(maxsize=256)
 def exponential_weights(metric: str, size: int, epsilon: float, delta: float) -> Weights:
-    """Return the weights for the largest k, found in floats and then lowered until the integers' loss fits."""
+    """Return the weights for the largest k, computed in floats and then lowered until the integers' loss fits."""
     if size == 1:
         return ((WORD,),)
-    rate = _steepest(metric, size, epsilon, delta)
+    rate = _largest_rate(metric, size, epsilon, delta)
     rho = distances(metric, size).astype(int).tolist()
     for attempt in range(40):
         with localcontext(Context(prec=60)):
@@ -212,14 +214,15 @@ def exponential_weights(metric: str, size: int, epsilon: float, delta: float) ->
         table = tuple(tuple(integer_weights([powers[d] for d in row])) for row in rho)
         if FiniteLoss(table, WORD).delta(epsilon) <= delta:
             return table
+        # Floats and integers differ by about 2^-46; each attempt doubles the reduction.
         rate *= 1 - 2.0 ** (attempt - 46)
     raise ParameterError(f"epsilon={epsilon:g} is too small for {size} codes; give it a larger share")
 
 
-def _steepest(metric: str, size: int, epsilon: float, delta: float) -> float:
+def _largest_rate(metric: str, size: int, epsilon: float, delta: float) -> float:
     """Return nearly the largest k that meets (ε, δ), in floats."""
     rho = distances(metric, size)
-    high = _STEEPEST / float(rho.max())
+    high = _MAX_LOG_RATIO / float(rho.max())
 
     def laws(rate: float) -> FloatArray:
         powers = np.exp(-rate * rho)
@@ -236,7 +239,7 @@ def _steepest(metric: str, size: int, epsilon: float, delta: float) -> float:
 
     def fits(rate: float) -> bool:
         matrix = laws(rate)
-        # A few inputs first: these are mostly the worst, and enough to refuse a rate.
+        # A few inputs first: they are mostly the worst, and enough to reject a rate.
         return excess(matrix[[0, size // 2, size - 1]]) <= 0 and excess(matrix) <= 0
 
     return bisected(fits, 0.0, high, 1e-13)
@@ -247,8 +250,8 @@ def _steepest(metric: str, size: int, epsilon: float, delta: float) -> float:
 class Matrix(Tabulated):
     """Any channel, given by its matrix (post-randomisation, PRAM); its loss is computed.
 
-    See `Tabulated` for the parameters, and `Matrix.of` to make one from probabilities. What one input never gives and
-    another does must have no more than the probability δ in all; such a matrix is accounted for by its (ε, δ), without
+    See `Tabulated` for the parameters, and `Matrix.of` to make one from probabilities. Outputs that one input never has
+    and another has must have a total probability of at most δ. Such a matrix is accounted for by its (ε, δ), without
     credit for shuffling.
 
     Examples
@@ -261,19 +264,19 @@ class Matrix(Tabulated):
     (0.0, inf)
     """
 
-    least: ClassVar[int] = 0
+    min_weight: ClassVar[int] = 0
     fixed: ClassVar[bool] = True
     tag: ClassVar[str] = "matrix"
     metrics: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def calibrate(cls, space: Space, epsilon: float, delta: float) -> Matrix:
-        """Refuse: a matrix is given, not calibrated."""
+        """Refused: a matrix is fixed, not calibrated."""
         raise ParameterError("mechanism matrix is not calibrated; give a ready one, Matrix.of(rows)")
 
     @classmethod
     def of(cls, matrix: npt.ArrayLike, delta: float = 0.0) -> Self:
-        """Make the mechanism from a stochastic matrix; ε is its certified loss at ``delta``.
+        """Return the mechanism of a stochastic matrix; ε is its certified loss at ``delta``.
 
         Parameters
         ----------
@@ -287,8 +290,8 @@ class Matrix(Tabulated):
         Raises
         ------
         ParameterError
-            Unless rows are probabilities that sum to 1, δ is at least what an input gives and another never does (a
-            zero next to a non-zero is an infinite loss at δ = 0), and the matrix can be inverted.
+            Unless rows are probabilities that sum to 1, δ is at least the mass of outputs that another input never has
+            (a zero next to a non-zero is an infinite loss at δ = 0), and the matrix can be inverted.
         """
         rows = _probabilities(matrix)
         if rows.shape[0] != rows.shape[1] or len(rows) > LARGEST_TABLE:
@@ -304,8 +307,8 @@ class Matrix(Tabulated):
         loss = FiniteLoss(table, WORD).epsilon(check_delta(delta))
         if math.isinf(loss):
             refuse_zeros(table)
-        # A size of 1 loses nothing, and another perhaps no more than δ; a small float is used for 0.
-        return cls(table, loss or (_NOTHING if delta else 5e-324), delta)
+        # One code loses nothing, and several codes may lose no more than δ: then ε is the smallest valid float.
+        return cls(table, loss or (_ZERO_EPSILON if delta else 5e-324), delta)
 
 
 def _probabilities(matrix: npt.ArrayLike) -> FloatArray:
@@ -324,6 +327,7 @@ def law_weights(matrix: npt.ArrayLike) -> Weights:
     for position, row in enumerate(rows):
         if not np.isfinite(row).all() or (row < 0).any():
             raise ParameterError(f"matrix must hold probabilities; the row at position {position} does not")
+        # Printed probabilities miss 1 by their rounding.
         if abs(math.fsum(row) - 1) > 1e-9:
             raise ParameterError(
                 f"matrix must have rows that sum to 1 (rows are inputs); the one at position {position} does not"
@@ -332,13 +336,14 @@ def law_weights(matrix: npt.ArrayLike) -> Weights:
 
 
 def _with_zeros(row: list[float]) -> tuple[int, ...]:
-    """Return the weights of a law in which what has no probability has no weight."""
+    """Return the weights of a law in which outputs of probability 0 have weight 0."""
+    # 2^1080 makes every float, subnormal ones too, a whole number.
     weights = iter(integer_weights([int(Fraction(p) * (1 << 1080)) for p in row if p]))
     return tuple(next(weights) if p else 0 for p in row)
 
 
 def refuse_zeros(table: Weights) -> NoReturn:
-    """Raise `ParameterError`, naming two inputs: one gives the most that the other never does."""
+    """Raise `ParameterError`, naming the two inputs with the largest mass of outputs that only one of them has."""
     pairs = permutations(range(len(table)), 2)
     masses = {(x, z): sum(p for p, q in zip(table[x], table[z], strict=True) if q == 0) for x, z in pairs}
     x, z = max(masses, key=lambda pair: masses[pair])

@@ -16,9 +16,9 @@ from dpframe.spaces import Space, as_space
 from dpframe.spaces.arrays import FloatArray
 
 Utility = Callable[[Any, Any], float]
-"""How good it is to release the second value for the first."""
+"""Maps a value and a candidate to the benefit of releasing the candidate for the value."""
 
-_STEEPEST = 40.0
+_MAX_LOG_RATIO = 40.0
 """Largest log-ratio of two weights of one input: 64 bits resolve it."""
 
 
@@ -27,8 +27,8 @@ def exponential(
 ) -> Matrix:
     """Return the exponential mechanism P(y|x) ∝ base(y)·e^(k·u(x, y)), with the largest k whose exact loss is (ε, δ).
 
-    McSherry and Talwar's k = ε/(2Δu) is a bound that is met seldom: the loss is read off the channel itself, and where
-    all inputs have one normaliser k is about twice as large.
+    McSherry and Talwar's k = ε/(2Δu) is a loose bound: the loss is computed from the channel itself, and if all inputs
+    have one normaliser k is about twice as large.
 
     Parameters
     ----------
@@ -58,31 +58,34 @@ def exponential(
     >>> near.transition().round(3).tolist()
     [[0.665, 0.212, 0.09], [0.245, 0.576, 0.245], [0.09, 0.212, 0.665]]
     """
-    whole = as_space(space)
-    check_size(whole, LARGEST_TABLE, "exponential")
+    value_space = as_space(space)
+    check_size(value_space, LARGEST_TABLE, "exponential")
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    scores, logs = _scores(whole, utility), _logs(whole, base)
+    scores, logs = _scores(value_space, utility), _logs(value_space, base)
+    # The largest range of a row bounds the log-ratio of its weights.
     width = float(np.ptp(scores, axis=1).max(initial=0.0))
     if not width > 0:
         raise ParameterError("utility is the same for all releases, so that it prefers none; give another one")
 
     def laws(rate: float) -> FloatArray:
+        # The largest exponent is subtracted before exp, which then cannot overflow.
         exponents = rate * scores + logs
         weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
-    def made(rate: float) -> Matrix | None:
+    def make_matrix(rate: float) -> Matrix | None:
         try:
-            found = Matrix.of(laws(rate), delta)
+            matrix = Matrix.of(laws(rate), delta)
         except ParameterError:
             return None
-        return found if found.loss.delta(epsilon) <= delta else None
+        return matrix if matrix.loss.delta(epsilon) <= delta else None
 
-    rate = bisected(lambda rate: _loses(laws(rate), epsilon, delta), 0.0, _STEEPEST / width, 1e-12)
+    rate = bisected(lambda rate: _loses(laws(rate), epsilon, delta), 0.0, _MAX_LOG_RATIO / width, 1e-12)
     for step in range(40):
-        found = made(rate * (1 - 2.0 ** (step - 44)) if step else rate)
-        if found is not None:
-            return Matrix(found.table, epsilon, delta)
+        # The rate of floats may miss the exact loss by rounding; each attempt lowers it twice as far.
+        matrix = make_matrix(rate * (1 - 2.0 ** (step - 44)) if step else rate)
+        if matrix is not None:
+            return Matrix(matrix.table, epsilon, delta)
     raise ParameterError(
         "utility gives a channel that is singular, or nearly, at this epsilon: no estimate could be had of a release; "
         "raise epsilon, or give another utility"
@@ -90,7 +93,7 @@ def exponential(
 
 
 def _loses(laws: FloatArray, epsilon: float, delta: float) -> bool:
-    """Return, in floats, whether a channel loses no more than a budget."""
+    """Return, in floats, whether a channel's loss is within a budget."""
     if delta == 0:
         return bool(np.log(laws.max(axis=0) / laws.min(axis=0)).max() <= epsilon)
     odds = np.exp(min(epsilon, 700.0))

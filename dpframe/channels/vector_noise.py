@@ -2,8 +2,8 @@
 
 Codes c, c' of vectors in the ball differ by at most Δ₁ = `Ball.farthest` in ℓ1, computed in integers: 2^bits − 1 steps
 in ℓ1 (the diameter, as of a single grid), at most √d times as many in ℓ2 and d times in ℓ∞. With the rate a a step
-P(y|c)/P(y|c') ≤ e^(a·‖c − c'‖₁ + d·s), s what rounding a table's weights may add to a log-ratio; coordinates in which
-both agree add nothing. Noise in proportion to the ℓ2 diameter itself, "iid Lap(Δ₂/ε)", would lose √d times ε.
+P(y|c)/P(y|c') ≤ e^(a·‖c − c'‖₁ + d·s), with s the most that rounding a table's weights adds to a log-ratio. Coordinates
+in which both agree add nothing. Noise in proportion to the ℓ2 diameter itself, "iid Lap(Δ₂/ε)", would lose √d times ε.
 
 *Blanket.* With m the middle of the cube (between codes) |y − c| ≤ |y − m| + |m − c| and ‖m − c‖₁ ≤ Δ₁/2, so that
 P(y|c) ≥ e^(−aΔ₁/2)·Π_i C(y_i)·α^|y_i − m|, whose sum over all y is (2√α/(1 + α))^d, to e^(−d·s) for the weights.
@@ -45,16 +45,16 @@ from dpframe.spaces.ball import Ball
 from dpframe.spaces.base import forwarded
 
 CHUNK = 1 << 14
-"""Rows that are unpacked at a time."""
+"""Rows that are unpacked at once."""
 
 
 class BallChannel(Channel):
-    """Noise on the coordinates of vectors in a ball: what follows from just the ball."""
+    """Noise on the coordinates of vectors in a ball, with the properties that follow from the ball."""
 
     @property
     @abstractmethod
     def ball(self) -> Ball:
-        """The ball that vectors are drawn to before noise is added."""
+        """The ball to which vectors are projected before noise is added."""
 
     @property
     @abstractmethod
@@ -83,7 +83,7 @@ class BallChannel(Channel):
     code_words = forwarded("ball.words")
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Refused: functions of a whole vector have too many values; coordinates have surrogates of their own."""
+        """Refused: functions of a vector have too many values; coordinates have their own surrogates."""
         self._refuse()
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
@@ -95,13 +95,13 @@ class BallChannel(Channel):
 
 
 _PLANES = 2
-"""Planes of words that a coordinate has, whether its table needs both or not."""
+"""Planes of words for each coordinate, whether its table needs both or not."""
 
 _DIGITS = Context(prec=60)
 
 
 class VectorChannel(BallChannel):
-    """Geometric noise on the coordinates of vectors in a ball: all that follows from the table of its integers."""
+    """Geometric noise on the coordinates of vectors in a ball, with all properties of its integer table."""
 
     @property
     @abstractmethod
@@ -110,13 +110,13 @@ class VectorChannel(BallChannel):
 
     @property
     def noise(self) -> GivenNoise:
-        """What one coordinate's noise is: a channel on 0…2^bits − 1."""
+        """The noise of one coordinate, as a channel on 0…2^bits − 1."""
         return GivenNoise(self.table)
 
     def _exponent(self, steps: int) -> Decimal:
-        """Return the log-ratio of vectors whose codes are so many steps apart in ℓ1, rounded up."""
+        """Return the log-ratio of vectors whose codes are ``steps`` apart in ℓ1, rounded up."""
         with localcontext(_DIGITS):
-            return (Decimal(self.table.rate) * steps + self.ball.length * Decimal(self.table.spread)) / SAFE
+            return (Decimal(self.table.rate) * steps + self.ball.length * Decimal(self.table.log_spread)) / SAFE
 
     @cached_property
     def loss(self) -> PrivacyLoss:
@@ -129,8 +129,8 @@ class VectorChannel(BallChannel):
         with localcontext(_DIGITS):
             half = (-Decimal(self.table.rate) / 2).exp()
             middle = (2 * half / (1 + half * half)) ** self.ball.length
-            lost = (-self.ball.length * Decimal(self.table.spread)).exp()
-            return round_down(half**self.ball.farthest * middle * lost * SAFE)
+            rounding_factor = (-self.ball.length * Decimal(self.table.log_spread)).exp()
+            return round_down(half**self.ball.farthest * middle * rounding_factor * SAFE)
 
     def loss_beside(self, flag: ResponseTable) -> PrivacyLoss:
         """Return the loss over vector against vector, null against vector and back."""
@@ -138,17 +138,18 @@ class VectorChannel(BallChannel):
         return NullFlagLoss(response_loss(flag), RatioLoss(self.loss.pure()), half, half)
 
     def blanket_beside(self, flag: ResponseTable) -> float:
-        """Return P(null | vector) for null, and for vectors what each law has of the centre's, rounded down."""
+        """Return P(null | vector) for null plus the mass that every law shares with the centre's, rounded down."""
         with localcontext(_DIGITS):
             keep, flip = Decimal(flag.keep), Decimal(flag.threshold)
-            shown = min(keep * (-self._exponent(self.ball.from_centre)).exp(), flip)
-            return round_down((flip + shown) * SAFE / (1 << flag.bits))
+            shared_mass = min(keep * (-self._exponent(self.ball.from_centre)).exp(), flip)
+            return round_down((flip + shared_mass) * SAFE / (1 << flag.bits))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         for start in range(0, len(codes), CHUNK):
             part = self.ball.within(np.asarray(codes[start : start + CHUNK], dtype=np.uint64))
             fields = np.ascontiguousarray(self.ball.unpack(part).T)
             for i, coordinate in enumerate(fields):
+                # A fixed number of planes: the words of a coordinate do not depend on the size of the table.
                 self.table.sample(coordinate, stream.skip(_PLANES * i), first_row + start, coordinate)
             out[start : start + CHUNK] = self.ball.pack(fields.T)
 
@@ -159,10 +160,11 @@ class VectorChannel(BallChannel):
                 f"the law of vectors of {self.ball.length} coordinates is too long to write out; noise.law has one's"
             )
         words = np.array([[code]], dtype=np.uint64)
-        found = [1]
+        weights = [1]
+        # Coordinates are independent: the law is the product of their laws.
         for coordinate in self.ball.unpack(self.ball.within(words))[0].tolist():
-            found = [w * v for v in self.table.weights(coordinate) for w in found]
-        return found, 1 << 128 * self.ball.length
+            weights = [w * v for v in self.table.weights(coordinate) for w in weights]
+        return weights, 1 << 128 * self.ball.length
 
     @cached_property
     def moments(self) -> tuple[FloatArray, FloatArray]:
@@ -179,16 +181,16 @@ class VectorChannel(BallChannel):
     @property
     def variances(self) -> tuple[float, float]:
         """Variance of the surrogate of u for a coordinate next to 0, and the largest."""
-        own = self._squares(np.arange(self.ball.last + 1))
-        found = self.noise.apply(self.moments[0] ** 2, adjoint=True) - own
-        return float(found[self.ball.last // 2]), float(found.max())
+        squares = self._squares(np.arange(self.ball.last + 1))
+        variances = self.noise.apply(self.moments[0] ** 2, adjoint=True) - squares
+        return float(variances[self.ball.last // 2]), float(variances.max())
 
     def expected_error(self, space: Space | None = None) -> float:
         """Return a bound on E‖Y − x‖ in grid steps, over all vectors x of the cube."""
         rate, span, d = self.table.rate, self.ball.last, self.ball.length
         steps = np.arange(1, span + 1, dtype=np.float64)
         beyond = np.exp(-rate * steps) / (1 + math.exp(-rate))
-        # Σ_j (2j − 1)·P(|D| ≥ j) towards each end is E D², Σ_j P(|D| ≥ j) is E|D|.
+        # Towards each end Σ_j (2j − 1)·P(|D| ≥ j) is E D², and Σ_j P(|D| ≥ j) is E|D|.
         first, second = (np.append(0.0, np.cumsum(beyond * power)) for power in (1.0, 2 * steps - 1))
         mean, square = (float((towards + towards[::-1]).max()) for towards in (first, second))
         if self.ball.norm == "l1":
@@ -200,24 +202,24 @@ class VectorChannel(BallChannel):
 
 @dataclass(frozen=True)
 class GivenVectorNoise(VectorChannel):
-    """Noise on vectors with given integers."""
+    """Noise on vectors with fixed integers."""
 
-    given_ball: Ball
-    given: GeometricTable
+    fixed_ball: Ball
+    fixed_table: GeometricTable
     size: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", self.given_ball.size)
+        object.__setattr__(self, "size", self.fixed_ball.size)
 
     @property
     def ball(self) -> Ball:
-        """The ball that vectors are drawn to."""
-        return self.given_ball
+        """The ball to which vectors are projected."""
+        return self.fixed_ball
 
     @property
     def table(self) -> GeometricTable:
         """The integers that are sampled."""
-        return self.given
+        return self.fixed_table
 
 
 @register
@@ -226,8 +228,9 @@ class VectorNoise(VectorChannel, Mechanism):
     """Two-sided geometric noise on every coordinate of a vector, with α = e^(−ε/Δ₁), saturated at both ends.
 
     Δ₁ is the largest ℓ1 distance of two vectors' codes, so that the noise of a coordinate has the scale Δ₁/ε, which is
-    √d·Δ₂/ε in ℓ2. With δ > 0 the pure loss is what (ε, δ) allows any channel, ln((e^ε + δ)/(1 − δ)). Metric-spaces
-    paper, appendix A.2.4, with the scale that is private in more than one dimension.
+    √d·Δ₂/ε in ℓ2. With δ > 0 the pure loss is the largest that makes every channel (ε, δ)-private,
+    ln((e^ε + δ)/(1 − δ)). Metric-spaces paper, appendix A.2.4, with the scale that is private in more than one
+    dimension.
 
     ``length``, ``bits`` and ``norm``: the ball, as of a `Vector`. ``epsilon`` and ``delta``: the budget; see
     `dpframe.accounting.budget`.
@@ -258,41 +261,42 @@ class VectorNoise(VectorChannel, Mechanism):
 
     @classmethod
     def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
-        """Return a flag at ε/2 and noise at ε: flag and the way from the centre, about half, come to ε too."""
-        ball, whole = Ball(*shape), min(pure_rate(epsilon, delta), LARGEST_LOSS)
-        parts = ((ball.farthest, whole), (ball.from_centre, whole / 2))
-        return response_table(2, whole / 2), GivenVectorNoise(ball, _fitting(ball, parts))
+        """Return a flag at ε/2 and noise at ε: the flag and the distance from the centre, about half, cost ε too."""
+        ball, loss = Ball(*shape), min(pure_rate(epsilon, delta), LARGEST_LOSS)
+        parts = ((ball.farthest, loss), (ball.from_centre, loss / 2))
+        return response_table(2, loss / 2), GivenVectorNoise(ball, _fitting(ball, parts))
 
     @cached_property
     def ball(self) -> Ball:
-        """The ball that vectors are drawn to."""
+        """The ball to which vectors are projected."""
         return Ball(self.length, self.bits, self.norm)
 
     @cached_property
     def table(self) -> GeometricTable:
         """The integers that are sampled."""
-        whole = min(pure_rate(self.epsilon, self.delta), LARGEST_LOSS)
-        return _fitting(self.ball, ((self.ball.farthest, whole),))
+        loss = min(pure_rate(self.epsilon, self.delta), LARGEST_LOSS)
+        return _fitting(self.ball, ((self.ball.farthest, loss),))
 
 
 @lru_cache(maxsize=256)
 def _fitting(ball: Ball, parts: tuple[tuple[int, float], ...]) -> GeometricTable:
-    """Return the table of least noise with which so many steps in ℓ1 cost at most so much, for all parts.
+    """Return the table of least noise within all limits (steps in ℓ1, loss).
 
-    What rounding the weights adds is guessed, then read off the table.
+    The error of rounding the weights is guessed, then computed from the table.
     """
-    spread = 0.0
+    log_spread = 0.0
     for _ in range(50):
         rate = FINEST / ball.last
-        for steps, most in parts:
-            left = (Fraction(most) * (1 - Fraction(1, 10**12)) - ball.length * Fraction(spread)) / steps
-            rate = min(rate, round_down(left))
+        for steps, max_loss in parts:
+            # All coordinates' roundings count against the loss, in exact fractions.
+            max_rate = (Fraction(max_loss) * (1 - Fraction(1, 10**12)) - ball.length * Fraction(log_spread)) / steps
+            rate = min(rate, round_down(max_rate))
         if rate <= FLATTEST:
             break
         table = geometric_table(ball.last, rate)
-        if table.spread <= spread:
+        if table.log_spread <= log_spread:
             return table
-        spread = max(table.spread, 2 * spread)
+        log_spread = max(table.log_spread, 2 * log_spread)
     raise ParameterError(
         f"epsilon is too small for vectors of {ball.length} coordinates; give the column a larger share"
     )

@@ -1,15 +1,15 @@
 """Gaussian noise on rows of numbers: discrete, on a grid with room beyond the values' bounds.
 
-A kernel so smooth is not to be inverted once a grid's ends have cut it: what lies at the ends hides what a mean would
-be corrected by. So nothing is cut: released codes go 7σ beyond both ends of the grid, and all but 3e-12 of the draws
-are the value plus the noise. Then a value is its own surrogate, its square less σ² that of its square, and so on for
-every polynomial (Hermite's polynomials are those whose mean under normal noise is a power). Other functions, such as
-"between 30 and 40", have none of use: counts and quantiles are fitted to the rows by maximum likelihood.
+So smooth a kernel has no usable inverse once a grid's ends saturate it: saturation removes the information that would
+correct a mean. So nothing is saturated: released codes go 7σ beyond both ends of the grid, and all but 3e-12 of the
+draws are the value plus the noise. Then a value is its own surrogate, its square less σ² is the surrogate of its
+square, and so on for every polynomial (Hermite's polynomials have powers as their means under normal noise). Other
+functions, such as "between 30 and 40", have no usable surrogate: counts and quantiles come from maximum likelihood.
 
-Shuffling earns this noise nothing. Unshuffled, c columns of μ each are one step of √c·μ; but so, nearly, are c columns
-of Laplace noise, by their exact privacy losses, and those have no slack to pay for and end at the bounds. At (1, 1e-6)
-the mean of a number errs 3.6 times as much by this noise as by Laplace's where there is one column, 1.3 times where
-there are ten, 1.07 where there are twenty; a variance 5 to 8 times. It is for who needs unbounded noise of a known law.
+Shuffling gives this noise no credit. Unshuffled, c columns of μ each are one step of √c·μ. By their exact privacy
+losses c columns of Laplace noise nearly are too, and they need no slack and end at the bounds. At (1, 1e-6) the error
+of a mean relative to Laplace noise is 3.6 for one column, 1.3 for ten and 1.07 for twenty; of a variance it is 5 to 8.
+The mechanism is for users who need unbounded noise of a known law.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from dpframe.noise.tables import CHUNK, ResponseTable
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
-_BELOW = 1 - 1e-12
-"""Part of an ε that a step is made for, so that nothing is lost to rounding when it is compared with that ε."""
+_EPSILON_FACTOR = 1 - 1e-12
+"""Share of ε for which a step is made, so that rounding never puts its loss above ε."""
 
-_ATTEMPTS, _MORE = 20, 1e-5
-"""How often σ² is raised until its law is proved to lie under a curve, and by how much above what the proof asks."""
+_MAX_RAISES, _RAISE_MARGIN = 20, 1e-5
+"""Most raises of σ² until its law provably lies under a curve, and the margin beyond the need of each proof."""
 
 
 class GaussianMechanism(Mechanism):
-    """Gaussian noise as it is calibrated, on one number or several: what follows from its table and its step."""
+    """Calibrated Gaussian noise on one number or several, with the properties that follow from its table and step."""
 
     takes_delta: ClassVar[bool] = True
 
@@ -62,18 +62,18 @@ class GaussianMechanism(Mechanism):
     @property
     @abstractmethod
     def step_from_centre(self) -> Step:
-        """What the noise costs of a value against the centre."""
+        """The step of the noise for a value against the centre."""
 
     @classmethod
     def beside_flag(cls, shape: tuple[Any, ...], epsilon: float, delta: float) -> tuple[ResponseTable, Channel]:
-        """Return a flag and noise at the whole μ: flag and the way from the centre come to μ together."""
+        """Return a flag and noise of the full μ: the flag and the distance from the centre cost μ together."""
         from scipy import special  # imported late, as all of SciPy
 
         make: Any = cls
         values: GaussianMechanism = make(*shape, epsilon, delta)
-        left = max(float(values.own_step.square - values.step_from_centre.square), 0.0) * _BELOW
+        remaining_square = max(float(values.own_step.square - values.step_from_centre.square), 0.0) * _EPSILON_FACTOR
         # The inverse of `pure_step`: e^ε/(1 + e^ε) = Φ(μ/2).
-        flag = float(special.logit(special.ndtr(math.sqrt(left) / 2))) * _BELOW
+        flag = float(special.logit(special.ndtr(math.sqrt(remaining_square) / 2))) * _EPSILON_FACTOR
         return response_table(2, flag), values
 
     @property
@@ -83,51 +83,52 @@ class GaussianMechanism(Mechanism):
 
     def loss_beside(self, flag: ResponseTable) -> StepLoss:
         """Return the curve above value against value, null against value and back."""
-        shown = composed_steps([pure_step(response_loss(flag).pure()), self.step_from_centre])
-        return StepLoss(max(shown, self.own_step, key=attrgetter("mu")))
+        null_step = composed_steps([pure_step(response_loss(flag).pure()), self.step_from_centre])
+        return StepLoss(max(null_step, self.own_step, key=attrgetter("mu")))
 
 
 def claimed_step(epsilon: float, delta: float, remedy: str) -> Step:
-    """Return the step that noise of a budget is made for: a function of just the budget."""
+    """Return the step of the noise for a budget, which depends only on the budget."""
     if not delta > 0:
         raise ParameterError(f"gaussian noise on {remedy}")
-    return promise_step(Budget(epsilon * _BELOW, delta))
+    return promise_step(Budget(epsilon * _EPSILON_FACTOR, delta))
 
 
-def least_table(sigma2: float, whole: Step, cost: Callable[[GaussianTable], Step]) -> GaussianTable | None:
-    """Return the table of least noise, about, that costs no more than a step, from a first σ² on; None if none does."""
-    for _ in range(_ATTEMPTS):
+def least_table(sigma2: float, limit: Step, cost: Callable[[GaussianTable], Step]) -> GaussianTable | None:
+    """Return about the table of least noise whose cost is within a step, from a first σ² on; None if there is none."""
+    for _ in range(_MAX_RAISES):
         table = gaussian_table(fewer_digits_up(sigma2))
-        found = cost(table)
-        if found.mu <= whole.mu:
+        noise_cost = cost(table)
+        if noise_cost.mu <= limit.mu:
             return table
-        sigma2 *= (found.mu / whole.mu) ** 2 * (1 + _MORE)
+        # μ² is nearly in inverse proportion to σ²; the margin makes the next proof succeed.
+        sigma2 *= (noise_cost.mu / limit.mu) ** 2 * (1 + _RAISE_MARGIN)
     return None
 
 
 LARGEST_SPAN = 1 << 20
 """Most steps: surrogates are checked at all codes."""
 
-_REACH = 7.0
-"""Multiples of σ that released codes go beyond the values'."""
+_ROOM_SD = 7.0
+"""Distance of the last released codes from the values, in multiples of σ."""
 
-_LEAST = 0.25
+_MIN_SIGMA2 = 0.25
 """Least σ² of a table."""
 
 _DEGREE = 4
-"""Degree up to which polynomials have surrogates: variances are of squares, and their errors of fourth powers."""
+"""Largest degree of polynomials with surrogates: variances need squares, and their errors fourth powers."""
 
-_EQUAL = 1e-9
-"""Part of a function's largest value within which a polynomial is taken for it."""
+_FIT_TOLERANCE = 1e-9
+"""Largest relative difference between a function and the polynomial that replaces it."""
 
-_FINE = 16.0
-"""Parts of σ that released codes are counted in: coarser counts would say less about a value, finer ones no more."""
+_CLASSES_PER_SD = 16.0
+"""Classes of released codes per σ: coarser classes lose information about values, finer ones add none."""
 
-_CLASSES = 4_096
-"""Most classes that released codes are counted in."""
+_MAX_CLASSES = 4_096
+"""Most classes of released codes."""
 
-_SMOOTH = 64.0
-"""From this σ on the law is the normal one to ten digits, its first correction (Euler and Maclaurin) included."""
+_MIN_SMOOTH_SIGMA = 64.0
+"""Least σ at which the law is the normal law to ten digits, with its first correction (Euler and Maclaurin)."""
 
 
 @register
@@ -136,8 +137,8 @@ class WideGaussian(GaussianMechanism):
     """Discrete Gaussian noise on 0…span, released on a grid that goes ``room`` steps beyond both ends.
 
     σ is the least whose proved profile lies under (1 − δ₀)·G_μ + δ₀, the largest such curve through (ε, δ): about
-    span/μ. It is (ε, δ)-private for no δ of 0, and takes part of a plan's. Released numbers may lie outside of the
-    bounds, by up to 7σ; their mean is right as it is. Appendix A.2.2; Canonne, Kamath and Steinke 2020.
+    span/μ. It needs δ > 0, and takes a part of a plan's δ. Released numbers may lie outside of the bounds, by up to 7σ;
+    their mean needs no correction. Appendix A.2.2; Canonne, Kamath and Steinke 2020.
 
     ``span``: largest code of a value, 1 to 2^20. ``epsilon`` and ``delta``: the budget; see
     `dpframe.accounting.budget`.
@@ -181,7 +182,7 @@ class WideGaussian(GaussianMechanism):
 
     @cached_property
     def step_from_centre(self) -> Step:
-        """What the noise costs of a value against the centre."""
+        """The step of the noise for a value against the centre."""
         return _noise(self.table, self.span - self.centre).step(1, self.own_step.delta)
 
     @cached_property
@@ -191,12 +192,12 @@ class WideGaussian(GaussianMechanism):
 
     @cached_property
     def room(self) -> int:
-        """Released codes beyond either end of the values'."""
-        return math.ceil(_REACH * self.sigma)
+        """Number of released codes beyond either end of the values."""
+        return math.ceil(_ROOM_SD * self.sigma)
 
     @property
     def outputs(self) -> int:
-        """Number of released codes; the first value's own is ``room``."""
+        """Number of released codes; the first value has the released code ``room``."""
         return self.size + 2 * self.room
 
     def released(self, space: Space) -> Space:
@@ -205,16 +206,16 @@ class WideGaussian(GaussianMechanism):
 
     @cached_property
     def loss(self) -> NoiseLoss:
-        """The exact loss of two values a span apart, under the curve that the noise was made for."""
+        """The exact loss of two values a span apart, below the curve of the noise's step."""
         return NoiseLoss(self.own_step, _noise(self.table, self.span))
 
     @cached_property
     def blanket(self) -> float:
-        """γ: what the laws of both ends share, as those between lie above the lower of the two; rounded down."""
+        """γ: the common mass of the laws of both ends, as laws between are at least the smaller one; rounded down."""
         return round_down(1 - Fraction(self.loss.delta(0.0)))
 
     def blanket_beside(self, flag: ResponseTable) -> float:
-        """Return what null and the ends' laws share at least: null's own flag, and noise that it shows."""
+        """Return a lower bound on the common mass of null and the ends' laws: of flag, and of noise after a flip."""
         return round_down(Fraction(flag.threshold, 1 << flag.bits) * (1 + Fraction(self.blanket)))
 
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
@@ -222,10 +223,11 @@ class WideGaussian(GaussianMechanism):
             part = codes[start : start + CHUNK].astype(np.int64)
             part += self.table.sample(stream, 0, len(part), first_row + start)
             part += self.room
+            # Clipping changes 3e-12 of the draws, which surrogates ignore.
             out[start : start + CHUNK] = np.clip(part, 0, self.outputs - 1)
 
     def weights(self, code: int) -> tuple[list[int], int]:
-        """Return the weights of all released codes, read back from the tables."""
+        """Return the weights of all released codes, from the tables."""
         noise, total = self._noise_weights
         out = [0] * self.outputs
         for step, weight in noise.items():
@@ -243,17 +245,18 @@ class WideGaussian(GaussianMechanism):
 
     def _below(self, steps: IntArray) -> FloatArray:
         """Return P(Z < step) of the noise."""
-        if self.sigma < _SMOOTH:
+        if self.sigma < _MIN_SMOOTH_SIGMA:
             return np.asarray(self._running[0][np.clip(steps + self.room, 0, 2 * self.room + 1)])
         z = np.asarray((steps - 0.5) / self.sigma)
         return np.asarray(_ndtr(z) + z * _density(z) / (24 * self.sigma**2))
 
     def _summed(self, steps: IntArray) -> FloatArray:
         """Return Σ_{j < step} P(Z < j)."""
-        if self.sigma < _SMOOTH:
+        if self.sigma < _MIN_SMOOTH_SIGMA:
             inside = np.clip(steps + self.room, 0, 2 * self.room + 1)
             return np.asarray(self._running[1][inside] + np.maximum(steps - self.room - 1, 0))
         z = np.asarray((steps - 1) / self.sigma)
+        # Closed form: running sums over a wide law would take long and lose digits.
         return np.asarray(self.sigma * (z * _ndtr(z) + _density(z)) - _density(z) / (12 * self.sigma))
 
     @cached_property
@@ -271,7 +274,7 @@ class WideGaussian(GaussianMechanism):
     @cached_property
     def _moments(self) -> tuple[float, float]:
         """Variance and fourth moment of the noise."""
-        if self.sigma >= _SMOOTH:
+        if self.sigma >= _MIN_SMOOTH_SIGMA:
             return self.sigma**2, 3 * self.sigma**4
         square = np.arange(-self.room, self.room + 1.0) ** 2
         return float(self._density @ square), float(self._density @ square**2)
@@ -279,13 +282,14 @@ class WideGaussian(GaussianMechanism):
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
         """Return φ_f of a polynomial of degree 4 at most, by Hermite's polynomials."""
         half = max(self.span / 2, 0.5)
+        # A polynomial of degree 4 through five points is the function itself, or the function has no surrogate.
         points = np.unique(np.rint(np.linspace(0, self.span, _DEGREE + 1)).astype(np.int64))
         powers = np.vander((points - self.span / 2) / half, increasing=True)
         coefficients = np.linalg.solve(powers, f(points))
         every = np.arange(self.size)
         values = f(every)
         fitted = np.polynomial.polynomial.polyval((every - self.span / 2) / half, coefficients)
-        if not np.abs(values - fitted).max() <= _EQUAL * max(float(np.abs(values).max()), 1e-300):
+        if not np.abs(values - fitted).max() <= _FIT_TOLERANCE * max(float(np.abs(values).max()), 1e-300):
             raise ParameterError(
                 "gaussian noise on rows leaves only means and moments without bias, no counts of values; take them "
                 'from a fit, method="em" or "auto"'
@@ -302,21 +306,24 @@ class WideGaussian(GaussianMechanism):
         return np.asarray(sum(a * mean for a, mean in zip(coefficients, means, strict=False)))
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
-        """Refused: counts of values have no estimate without bias whose error would be of use."""
+        """Refused: unbiased estimates of counts of values have useless errors."""
         raise ParameterError('gaussian noise on rows has no inverse; take counts from a fit, method="em" or "auto"')
 
     def apply(self, counts: FloatArray, *, adjoint: bool = False) -> FloatArray:
         """Return A (or Aᵀ) applied along axis 0, by Fourier transforms."""
         kernel = np.diff(self._below(np.arange(-self.room, self.room + 2)))
         kernel = kernel.reshape(-1, *[1] * (counts.ndim - 1))
+        # Long enough that the circular convolution does not wrap around.
         length = 1 << (self.outputs + len(kernel)).bit_length()
         product = np.fft.rfft(counts, length, axis=0) * np.fft.rfft(kernel, length, axis=0)
-        whole = np.fft.irfft(product, length, axis=0)
-        return np.asarray(whole[2 * self.room : 2 * self.room + self.size] if adjoint else whole[: self.outputs])
+        convolved = np.fft.irfft(product, length, axis=0)
+        return np.asarray(
+            convolved[2 * self.room : 2 * self.room + self.size] if adjoint else convolved[: self.outputs]
+        )
 
     def changes(self, edges: IntArray) -> IntArray:
-        """Return the first released codes of the classes that rows are counted in: a sixteenth of σ each."""
-        width = max(1, math.floor(self.sigma / _FINE), -(-self.outputs // _CLASSES))
+        """Return the first released code of every class of codes, each a sixteenth of σ wide."""
+        width = max(1, math.floor(self.sigma / _CLASSES_PER_SD), -(-self.outputs // _MAX_CLASSES))
         return np.arange(0, self.outputs, width)
 
     def between(self, edges: IntArray, starts: IntArray) -> FloatArray:
@@ -325,12 +332,12 @@ class WideGaussian(GaussianMechanism):
         c = np.asarray(starts[1:], dtype=np.int64)[:, None] - self.room
         # Σ over the x of a cell of P(x + Z < c).
         cumulative = (self._summed(c - low + 1) - self._summed(c - high + 1)) / (high - low)
-        whole = np.vstack([np.zeros(len(low)), np.clip(cumulative, 0.0, 1.0), np.ones(len(low))])
-        return np.maximum(np.diff(whole, axis=0), 0.0)
+        bounds = np.vstack([np.zeros(len(low)), np.clip(cumulative, 0.0, 1.0), np.ones(len(low))])
+        return np.maximum(np.diff(bounds, axis=0), 0.0)
 
     def expected_error(self, space: Space | None = None) -> float:
-        """Return E|Y − x| in grid steps, the same for every value."""
-        if self.sigma >= _SMOOTH:
+        """Return E|Y − x| in grid steps, which is equal for all values."""
+        if self.sigma >= _MIN_SMOOTH_SIGMA:
             return math.sqrt(2 / math.pi) * self.sigma
         return float(self._density @ np.abs(np.arange(-self.room, self.room + 1.0)))
 
@@ -345,15 +352,15 @@ def _density(z: FloatArray) -> FloatArray:
     return np.asarray(np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
 
 
-def _noise(table: GaussianTable, moved: int) -> IntegerNoise:
-    """Return what the accountant knows of the noise on a number that moves by so many steps."""
-    return IntegerNoise(float(table.sigma2), 1, moved, round_up(table.distance))
+def _noise(table: GaussianTable, shift: int) -> IntegerNoise:
+    """Return the noise on a number that moves by ``shift`` steps, for the accountant."""
+    return IntegerNoise(float(table.sigma2), 1, shift, round_up(table.distance))
 
 
 @lru_cache(maxsize=256)
-def _fitting(span: int, whole: Step) -> GaussianTable:
-    """Return the table of least noise, about, that is proved to lie under a step."""
-    start = max((span / whole.mu) ** 2, _LEAST)
-    table = least_table(start, whole, lambda table: _noise(table, span).step(1, whole.delta))
+def _fitting(span: int, limit: Step) -> GaussianTable:
+    """Return about the table of least noise whose profile provably lies under a step."""
+    start = max((span / limit.mu) ** 2, _MIN_SIGMA2)
+    table = least_table(start, limit, lambda table: _noise(table, span).step(1, limit.delta))
     assert table is not None, "more noise costs less"
     return table

@@ -24,8 +24,8 @@ from dpframe.spaces.arrays import FloatArray
 LARGEST_RING = 1 << 20
 """Most codes of a ring: the noise has one alias table."""
 
-_HIGHEST = 700.0
-"""An exponent that floats can take."""
+_MAX_EXPONENT = 700.0
+"""Largest exponent of e in floats."""
 
 
 def _log_cosh(x: float) -> float:
@@ -33,35 +33,36 @@ def _log_cosh(x: float) -> float:
 
 
 def _log_ratio(size: int, rate: float) -> float:
-    """Return ln of the largest probability over the least: cosh(rK/2), over cosh(r/2) where K is odd."""
+    """Return ln of the largest probability over the least: cosh(rK/2), or cosh(rK/2)/cosh(r/2) for odd K."""
     return _log_cosh(rate * size / 2) - (_log_cosh(rate / 2) if size % 2 else 0.0)
 
 
 def _ring_weights(size: int, rate: float) -> tuple[int, ...]:
     """Return weights over 2^64 of the steps 0…K−1: (α^d + α^(K−d))·(1−α)/((1+α)(1−α^K)), rounded up except for d = 0.
 
-    The least weight is not lowered and the greatest is not raised, so that no ratio is above the ideal one.
+    No rounding lowers the least weight or raises the greatest, so that no ratio is above the ideal one.
     """
     if size == 1:
         return (WORD,)
     with localcontext(Context(prec=60)):
         alpha = (-Decimal(rate)).exp()
-        whole = alpha**size
-        scale = WORD * (1 - alpha) / ((1 + alpha) * (1 - whole))
-        falling, rising, half = Decimal(1), whole, []
+        full_turn = alpha**size
+        scale = WORD * (1 - alpha) / ((1 + alpha) * (1 - full_turn))
+        falling, rising, half = Decimal(1), full_turn, []
         for _ in range(size // 2):
+            # Recursions of 60 digits: powers of a million steps would take longer.
             falling, rising = falling * alpha, rising / alpha
             half.append(int(scale * (falling + rising)) + 1)
-    rest = [*half, *reversed(half if size % 2 else half[:-1])]
-    return (WORD - sum(rest), *rest)
+    later_weights = [*half, *reversed(half if size % 2 else half[:-1])]
+    return (WORD - sum(later_weights), *later_weights)
 
 
 def _opposite(weights: tuple[int, ...]) -> FiniteLoss:
-    """Return the loss of the noise: that of the two inputs opposite each other on the ring.
+    """Return the loss of the noise, from the two inputs opposite each other on the ring.
 
     For any inputs and any set A of outputs, P(A) − e^ε·P'(A) is at most the |A| greatest weights less e^ε times the
-    |A| least. As weights are symmetric and fall from 0 on, the former lie around the one input, the latter around its
-    opposite, and the bound is met.
+    |A| least weights. As weights are symmetric and fall from 0 on, the greatest lie around one input and the least
+    around its opposite, so that the bound is attained.
     """
     falling = tuple(sorted(weights, reverse=True))
     return FiniteLoss((falling, falling[::-1]), WORD)
@@ -78,13 +79,14 @@ def _calibrated(size: int, epsilon: float, delta: float) -> tuple[float, tuple[i
             return _log_ratio(size, rate) <= epsilon
         steps = np.arange(size)
         law = np.sort(np.exp(-rate * steps) + np.exp(-rate * (size - steps)))
-        excess = law[::-1] - math.exp(min(epsilon, _HIGHEST)) * law
+        excess = law[::-1] - math.exp(min(epsilon, _MAX_EXPONENT)) * law
         return float(np.maximum(excess, 0).sum() / law.sum()) <= delta
 
     high = 2 * (FINEST + 1) / size
     rate = high if fits(high) else bisected(fits, 0.0, high, 1e-15 * high)
     for attempt in range(40):
         weights = _ring_weights(size, rate) if rate > 0 else ()
+        # Rounding up of all other weights may leave too little for the value itself.
         if not weights or weights[0] < weights[1]:
             break
         if _opposite(weights).delta(epsilon) <= delta:
@@ -99,7 +101,7 @@ class WrappedGeometric(Mechanism):
     """Two-sided geometric noise on 0…K−1 taken as a ring: y = x + D mod K, P(D = d) ∝ α^d + α^(K−d).
 
     The group's noise commutes with a one-time pad, which saturated noise does not (sampling paper, Lemma III.1). It
-    costs accuracy: what is near one end may be released near the other. All codes are neighbours, and those that lie
+    costs accuracy: a value near one end may be released near the other. All codes are neighbours, and those that lie
     opposite each other are distinguished best: e^ε = cosh(rK/2) with α = e^−r for even K. The inverse is tridiagonal
     on the ring: φ_f(y) = [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)².
 
@@ -158,12 +160,12 @@ class WrappedGeometric(Mechanism):
     def _sample(self, codes: IntArray, stream: ColumnStream, first_row: int, out: IntArray) -> None:
         n, size = min(CHUNK, len(codes)), np.int32(self.size)
         words, index, limit = np.empty(n, np.uint64), np.empty(n, np.uint64), np.empty(n, np.uint64)
-        noise, moved = np.empty(n, np.int32), np.empty(n, np.int32)
+        noise, shifted = np.empty(n, np.int32), np.empty(n, np.int32)
         reader = stream.reader(0, first_row)
         for start in range(0, len(codes), CHUNK):
             part = codes[start : start + CHUNK]
             k = len(part)
-            w, d, y = words[:k], noise[:k], moved[:k]
+            w, d, y = words[:k], noise[:k], shifted[:k]
             reader.fill(w.view(np.uint8))
             self.table.draw(w, index[:k], limit[:k], d)
             np.copyto(y, part, casting="unsafe")
@@ -178,12 +180,12 @@ class WrappedGeometric(Mechanism):
         return np.roll(self._noise, code)
 
     def weights(self, code: int) -> tuple[list[int], int]:
-        """Return the weights of all codes over 2^64, read back from the alias table."""
-        found = self.table.weights()
-        return [found[(y - code) % self.size] for y in range(self.size)], WORD
+        """Return the weights of all codes over 2^64, from the alias table."""
+        step_weights = self.table.weights()
+        return [step_weights[(y - code) % self.size] for y in range(self.size)], WORD
 
     def surrogate_at(self, f: CodeFunction, codes: IntArray) -> FloatArray:
-        """Return [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)², y ± 1 being taken on the ring."""
+        """Return [(1+α²)f(y) − αf(y−1) − αf(y+1)]/(1−α)², with y ± 1 on the ring."""
         y = np.asarray(codes, dtype=np.int64)
         alpha, beta = math.exp(-self.rate), -math.expm1(-self.rate)
         here = f(y)
@@ -200,7 +202,7 @@ class WrappedGeometric(Mechanism):
 
     def invert(self, counts: FloatArray, *, squared: bool = False) -> FloatArray:
         """Return the inverse, tridiagonal on the ring, applied along axis 0."""
-        if self.size <= 2:  # where both neighbours are one
+        if self.size <= 2:  # both neighbours are one code
             return super().invert(counts, squared=squared)
         alpha, beta = math.exp(-self.rate), -math.expm1(-self.rate)
         inside, beside = (1 + alpha**2) / beta**2, -alpha / beta**2
@@ -222,11 +224,12 @@ class WrappedGeometric(Mechanism):
         low = np.append(edges[:-1], np.arange(last, self.size)).astype(np.int64)
         high = np.append(edges[1:], np.arange(last, self.size) + 1).astype(np.int64)
         once = np.concatenate([[0.0], np.cumsum(self._noise)])
+        # The sum over a cell of F(c − x) is a difference of two running sums of F.
         twice = np.concatenate([[0.0], np.cumsum(np.concatenate([once[:-1] - 1, once]))])
         cuts = np.append(starts, self.size).astype(np.int64)[:, None]
         below = twice[cuts - low + 1 + self.size] - twice[cuts - high + 1 + self.size]
         return np.asarray(np.diff(below, axis=0) / (high - low))
 
     def expected_error(self, space: Space | None = None) -> float:
-        """Return E|Y − x| in grid steps for x at an end, where half of the noise leads to the other end."""
+        """Return E|Y − x| in grid steps for x at an end, which has the largest error: noise may wrap around."""
         return float(Fraction(sum(d * weight for d, weight in enumerate(self._steps)), WORD))

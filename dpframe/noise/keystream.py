@@ -2,7 +2,7 @@
 
 A release has one secret key. Every *plane* of words (one per domain, plan, column and word index) is an
 AES-CTR stream under a subkey of its own, derived with HMAC-SHA256 from length-prefixed parts, so no two
-planes share a block and word ``r`` of a plane belongs to row ``r`` in every batch and worker.
+planes share a block. Word ``r`` of a plane belongs to row ``r`` in every batch and worker.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ U64 = npt.NDArray[np.uint64]
 
 _ZEROS = np.zeros(1 << 20, dtype=np.uint8)
 _SCATTERED = 1 << 14
-"""Blocks that are encrypted at a time where rows do not follow one another."""
+"""Blocks that are encrypted at a time if rows are not consecutive."""
 
 Rows = int | U64
-"""Which words of a plane rows have: those from a row's number on; or one by one, the rows' numbers (shape (n,)), or
-addresses of 128 bits, that are no numbers (shape (n, 2), low half first)."""
+"""Words of a plane that rows use: all from a first row's number on; or one by one the rows' numbers (shape (n,)), or
+addresses of 128 bits in place of numbers (shape (n, 2), low half first)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Keystream:
     """A release's secret key, from which a stream per column is derived.
 
     ``key``: 32 secret bytes. A key serves one table under one plan: two releases of changed data, or under a changed
-    plan with the same digest, would reveal their difference. ``plan_digest``: digest of the plan; it enters every
+    plan with an unchanged digest, would reveal their difference. ``plan_digest``: digest of the plan; it enters every
     subkey, so one key under two plans gives unrelated noise.
 
     >>> stream = Keystream(bytes(32)).column("age")
@@ -53,6 +53,7 @@ class Keystream:
     def __post_init__(self) -> None:
         if not isinstance(self.key, bytes | bytearray) or len(self.key) != 32:
             raise ParameterError("key must be 32 bytes; take secrets.token_bytes(32) or leave it out")
+        # A caller may change a bytearray later; the key must stay.
         object.__setattr__(self, "key", bytes(self.key))
 
     def column(self, name: str, domain: str = "noise") -> ColumnStream:
@@ -62,7 +63,7 @@ class Keystream:
         return ColumnStream(self.key, (domain.encode(), self.plan_digest, name.encode()), rows=self.rows)
 
     def at(self, rows: Rows) -> tuple[Keystream, int]:
-        """Return a stream, and the first of its rows, whose words are those of some rows.
+        """Return a stream whose rows from a first one on have the words of the rows asked for, and that first row.
 
         >>> stream, first = Keystream(bytes(32)).at(np.array([7, 5], dtype=np.uint64))
         >>> whole = Keystream(bytes(32)).column("age").words(0, 0, 10)
@@ -80,18 +81,18 @@ class ColumnStream:
     path: tuple[bytes, ...]
     first_word: int = 0
     rows: U64 | None = field(default=None, repr=False, compare=False)
-    """Which rows' words these are, one by one; None where word r is that of row r."""
+    """Rows of the words, one by one; None if word r belongs to row r."""
 
     def skip(self, words: int) -> ColumnStream:
-        """Return the same column's stream with its planes numbered from ``words`` on."""
+        """Return this column's stream with its planes numbered from ``words`` on."""
         return replace(self, first_word=self.first_word + words)
 
     def at(self, rows: Rows) -> tuple[ColumnStream, int]:
-        """Return a stream, and the first of its rows, whose words are those of some rows; see `Keystream.at`."""
+        """Return a stream with the words of the rows asked for, and its first row; see `Keystream.at`."""
         return (replace(self, rows=rows), 0) if isinstance(rows, np.ndarray) else (self, rows)
 
     def reader(self, word: int, first_row: int, bits: int = 64) -> PlaneReader:
-        """Return a reader of plane ``word`` whose next word is that of row ``first_row``.
+        """Return a reader of plane ``word`` whose next word belongs to row ``first_row``.
 
         ``bits`` is the width of the plane's words: 32, 64, or 128 (two 64-bit halves a row).
         """
@@ -131,7 +132,7 @@ class PlaneReader:
 
 
 class ScatteredReader(PlaneReader):
-    """Reads the words that rows have, one by one: each is cut out of its block of the plane."""
+    """Reads the words of single rows: each is a part of one encrypted block of the plane."""
 
     def __init__(self, subkey: bytes, rows: U64, bits: int) -> None:
         self.bits = bits
@@ -149,6 +150,7 @@ class ScatteredReader(PlaneReader):
             counters = np.zeros((len(part), 2), dtype=">u8")
             if rows.ndim == 2:
                 counters[:, 0], counters[:, 1] = rows[:, 1], rows[:, 0]
+                # An address is a whole counter, so that every row has its own block and takes the first word.
                 slots = np.zeros(len(part), dtype=np.intp)
             else:
                 slot = np.uint64(BLOCK_BYTES // width)
@@ -159,17 +161,17 @@ class ScatteredReader(PlaneReader):
 
 
 def derived_key(key: bytes, use: bytes) -> bytes:
-    """Return a key of another use, from that of the noise: neither reveals the other."""
+    """Return a key for another use, derived from the key of the noise: neither reveals the other."""
     return hashlib.blake2b(use, key=key, digest_size=32).digest()
 
 
 def choice_key(key: bytes) -> bytes:
-    """Return the key that rows of persons are chosen with."""
+    """Return the key that chooses the rows of persons."""
     return derived_key(key, b"rows of persons")
 
 
 def inference_id(key: bytes) -> str:
-    """Return the public id of the inference that is drawn with a key: a repeated draw has the same, no other has."""
+    """Return the public id of the inference under a key: a repetition has an equal id, no other inference has."""
     return derived_key(key, b"id of an inference").hex()[:32]
 
 
@@ -177,16 +179,17 @@ def cipher_at(subkey: bytes, position: int) -> CipherContext:
     """Return an AES-256-CTR encryptor that starts at a byte position of the stream under ``subkey``."""
     block, offset = divmod(position, BLOCK_BYTES)
     cipher = Cipher(algorithms.AES(subkey), modes.CTR(block.to_bytes(BLOCK_BYTES, "big"))).encryptor()
+    # The counter addresses blocks, not bytes; the bytes before the position are dropped.
     if offset:
         cipher.update(bytes(offset))
     return cipher
 
 
 def block_cipher(key: bytes) -> CipherContext:
-    """Return AES of every 16 bytes by themselves: for counters, blocks that all differ, and the links of a CBC-MAC."""
-    return Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (the permutation is what is meant)
+    """Return an encryptor of single blocks of 16 bytes: for counters, which all differ, and the links of a CBC-MAC."""
+    return Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (the permutation is meant)
 
 
 def framed(parts: Iterable[bytes]) -> bytes:
-    """Return parts as one message, each after its length: no two lists of parts have the same."""
+    """Return parts as one message, each after its length: different lists of parts have different messages."""
     return b"".join(len(part).to_bytes(8, "little") + part for part in parts)

@@ -23,7 +23,7 @@ CHUNK = 1 << 15
 """Rows a pass works on at a time: small enough that all its buffers stay in cache."""
 
 WORD = 1 << 64
-_FIXED = 192
+_FRACTION_BITS = 192
 """Fractional bits of the fixed-point numbers in which ideal laws are written down."""
 
 _SINGLE_TABLE_SPAN = 511
@@ -36,8 +36,8 @@ def integer_weights(ideal: Sequence[int], total: int = WORD) -> list[int]:
     A weight is never 0: an outcome that one input can have and its neighbour cannot would be an
     infinite privacy loss.
     """
-    whole = sum(ideal)
-    shares = [divmod(part * total, whole) for part in ideal]
+    ideal_sum = sum(ideal)
+    shares = [divmod(part * total, ideal_sum) for part in ideal]
     weights = [quotient or 1 for quotient, _ in shares]
     missing = total - sum(weights)
     if missing >= 0:
@@ -46,15 +46,16 @@ def integer_weights(ideal: Sequence[int], total: int = WORD) -> list[int]:
         for i in by_remainder[:missing]:
             weights[i] += 1
     else:
+        # Raising weights of 0 to 1 can exceed the total: the largest weight loses least by giving it back.
         weights[weights.index(max(weights))] += missing
     return weights
 
 
 def relative_spread(weights: Sequence[int], ideal: Sequence[int], total: int = WORD) -> float:
-    """Return ln(max/min) of weight over ideal, rounded up: what rounding can add to a log-ratio."""
-    whole = sum(ideal)
+    """Return ln(max/min) of weight over ideal, rounded up: the most that rounding adds to a log-ratio."""
+    ideal_sum = sum(ideal)
     exact = [part * total for part in ideal]
-    errors = [(w * whole - part) / part for w, part in zip(weights, exact, strict=True)]
+    errors = [(w * ideal_sum - part) / part for w, part in zip(weights, exact, strict=True)]
     return (math.log1p(max(errors)) - math.log1p(min(errors))) * (1 + 2**-40)
 
 
@@ -72,23 +73,23 @@ class AliasTable:
 
     @classmethod
     def build(cls, values: Sequence[int], weights: Sequence[int], dtype: npt.DTypeLike = np.int32) -> AliasTable:
-        """Make a table from outcomes and integer weights from 0 that sum to 2^64; what has none is never drawn."""
+        """Return the table of outcomes with integer weights from 0 that sum to 2^64; weight 0 is never sampled."""
         if sum(weights) != WORD or min(weights) < 0:
             raise ValueError("weights must be at least 0 and sum to 2**64")
         bits = max(1, (len(weights) - 1).bit_length())
         capacity = WORD >> bits
-        left = [*weights, *([0] * ((1 << bits) - len(weights)))]
+        remaining_weights = [*weights, *([0] * ((1 << bits) - len(weights)))]
         alias = list(range(1 << bits))
         threshold = [capacity] * (1 << bits)
-        small = [i for i, w in enumerate(left) if w < capacity]
-        large = [i for i, w in enumerate(left) if w > capacity]
+        small = [i for i, w in enumerate(remaining_weights) if w < capacity]
+        large = [i for i, w in enumerate(remaining_weights) if w > capacity]
         while small:
             i, j = small.pop(), large[-1]
-            threshold[i], alias[i] = left[i], j
-            left[j] -= capacity - left[i]
-            if left[j] <= capacity:
+            threshold[i], alias[i] = remaining_weights[i], j
+            remaining_weights[j] -= capacity - remaining_weights[i]
+            if remaining_weights[j] <= capacity:
                 large.pop()
-                if left[j] < capacity:
+                if remaining_weights[j] < capacity:
                     small.append(j)
         padded = np.zeros(1 << bits, dtype=dtype)
         padded[: len(values)] = values
@@ -100,7 +101,7 @@ class AliasTable:
         return cls(bits, limits, np.stack([first, second], axis=1).reshape(-1))
 
     def weights(self) -> dict[int, int]:
-        """Return the integer weight of every value, read back from the table itself."""
+        """Return the integer weight of every value, from the table itself."""
         capacity = WORD >> self.bits
         weights: dict[int, int] = {}
         for i, limit in enumerate(self.limits.tolist()):
@@ -112,7 +113,7 @@ class AliasTable:
         return weights
 
     def draw(self, words: U64, index: U64, limit: U64, out: npt.NDArray[np.signedinteger]) -> None:
-        """Turn words into values; ``index`` and ``limit`` are scratch arrays of the same length."""
+        """Turn words into values; ``index`` and ``limit`` are scratch arrays of equal length."""
         np.right_shift(words, np.uint64(64 - self.bits), out=index)
         self.limits.take(index.view(np.int64), out=limit, mode="wrap")
         # |limit − word| < 2^63 within a bin, so the sign bit of the difference is the comparison.
@@ -137,15 +138,16 @@ class ChannelTable:
 
     @classmethod
     def build(cls, laws: Sequence[Sequence[int]]) -> ChannelTable:
-        """Make a table from one law per input: integer weights from 0 of the outputs that sum to 2^64."""
+        """Return the table of one law per input: integer weights from 0 of the outputs that sum to 2^64."""
         size = len(laws[0])
+        # Values of two bytes halve the memory of tables of many inputs.
         kind = np.int16 if size <= 1 << 15 else np.int32
         parts = [AliasTable.build(range(size), law, kind) for law in laws]
         limits, values = (np.concatenate(arrays) for arrays in zip(*((t.limits, t.values) for t in parts), strict=True))
         return cls(size, parts[0].bits, limits, values)
 
     def weights(self, code: int) -> list[int]:
-        """Return the weights over 2^64 of all outputs of one input, read back from the table itself."""
+        """Return the weights over 2^64 of all outputs of one input, from the table itself."""
         bins = slice(code << self.bits, (code + 1) << self.bits)
         part = AliasTable(self.bits, self.limits[bins], self.values[2 * bins.start : 2 * bins.stop])
         weights = part.weights()
@@ -156,12 +158,12 @@ class ChannelTable:
         reader = stream.reader(0, first_row)
         n = min(CHUNK, len(codes))
         words, index, limit, bins = (np.empty(n, np.uint64) for _ in range(4))
-        drawn = np.empty(n, self.values.dtype)
+        draws = np.empty(n, self.values.dtype)
         shift, width = np.uint64(64 - self.bits), np.uint64(self.bits)
         for start in range(0, len(codes), CHUNK):
             part = codes[start : start + CHUNK]
             k = len(part)
-            w, i, low, b, d = words[:k], index[:k], limit[:k], bins[:k], drawn[:k]
+            w, i, low, b, d = words[:k], index[:k], limit[:k], bins[:k], draws[:k]
             reader.fill(w.view(np.uint8))
             np.copyto(b, part, casting="unsafe")
             np.left_shift(b, width, out=b)
@@ -228,15 +230,15 @@ class GeometricTable:
 
     D ≥ 0 with probability 1/(1+α), then D = G, else D = −1−G, with G = block·q + r geometric: r and
     (sign, q) are independent and have one alias table each. The last q starts at or beyond the span and
-    carries all the tail, which the bounds absorb. ``spread`` bounds ln(P/ideal) from above minus below,
-    over every event that the saturated noise can make. Plans need no alias table: they are made for the first draw.
+    carries all the tail, which the bounds absorb. ``log_spread`` bounds max − min of ln(P/ideal) over every event
+    that the saturated noise can make. Plans need no alias table: the first draw makes them.
     """
 
     span: int
     rate: float
     block: int
     """The steps of one value of q."""
-    spread: float
+    log_spread: float
     values: Sequence[int] = field(repr=False)
     of_blocks: Sequence[int] = field(repr=False)
     within: Sequence[int] | None = field(repr=False)
@@ -260,6 +262,7 @@ class GeometricTable:
         """Write the codes plus noise, clipped to 0…span, into ``out``; two 64-bit words a row."""
         n = min(CHUNK, len(codes))
         words, index, limit = np.empty(n, np.uint64), np.empty(n, np.uint64), np.empty(n, np.uint64)
+        # As wide as the sum of code and noise needs, so that it cannot overflow before it is clipped.
         signed = self.high.values.dtype
         noise, within = np.empty(n, signed), np.zeros(n, signed)
         high, low = stream.reader(0, first_row), stream.reader(1, first_row)
@@ -310,7 +313,7 @@ class GeometricTable:
         return column
 
 
-def fixed(x: Decimal, bits: int = _FIXED) -> int:
+def fixed(x: Decimal, bits: int = _FRACTION_BITS) -> int:
     """Return a number in fixed point, with so many fractional bits."""
     return int(x * (1 << bits))
 
@@ -320,7 +323,7 @@ def geometric_table(span: int, rate: float) -> GeometricTable:
     """Return the tables of two-sided geometric noise with loss ``rate`` per grid step.
 
     The ideal law is written in 192-bit fixed point from a 80-digit exponential; weights are then rounded
-    to integers over 2^64, and ``spread`` is what that rounding can add to any log-ratio.
+    to integers over 2^64, and ``log_spread`` bounds the error of any log-ratio from that rounding.
     """
     single = span <= _SINGLE_TABLE_SPAN
     block = 1 if single else 1 << round(math.log2(span) / 2)
@@ -328,42 +331,42 @@ def geometric_table(span: int, rate: float) -> GeometricTable:
     with localcontext(Context(prec=80)):
         alpha = fixed((-Decimal(rate)).exp())
         beta = fixed((-Decimal(rate) * block).exp())
-    one = 1 << _FIXED
-    # One sign's blocks: (1−β)β^q, and just β^q for the last, which is everything from there on. Negative
+    unit = 1 << _FRACTION_BITS
+    # One sign's blocks: (1−β)β^q, and just β^q for the last, which has all of the tail. Negative
     # noise starts at −1, so its blocks reach −span sooner; one more would only round a rarer event.
     above = powers(beta, blocks)
     below = -(-(span - 1) // block) + 1
-    inner = [power * (one - beta) >> _FIXED for power in above]
+    inner = [power * (unit - beta) >> _FRACTION_BITS for power in above]
     upper, lower = [*inner[:-1], above[-1]], [*inner[: below - 1], above[below - 1]]
-    both = [*upper, *(part * alpha >> _FIXED for part in lower)]
+    sign_blocks = [*upper, *(part * alpha >> _FRACTION_BITS for part in lower)]
     values = [*(block * q for q in range(blocks)), *(~(block * q) for q in range(below))]
-    high = integer_weights(both)
-    spread, low = relative_spread(high, both), None
+    high = integer_weights(sign_blocks)
+    log_spread, low = relative_spread(high, sign_blocks), None
     if not single:
         inside = powers(alpha, block)
         low = integer_weights(inside)
-        spread += relative_spread(low, inside)
-    return GeometricTable(span, rate, block, spread + 2.0**-100, values, high, low)
+        log_spread += relative_spread(low, inside)
+    return GeometricTable(span, rate, block, log_spread + 2.0**-100, values, high, low)
 
 
-def powers(base: int, count: int, bits: int = _FIXED) -> list[int]:
-    """Return the first powers of a number, both in fixed point."""
-    found = [1 << bits]
-    while len(found) < count:
-        found.append(found[-1] * base >> bits)
-    return found
+def powers(base: int, count: int, bits: int = _FRACTION_BITS) -> list[int]:
+    """Return the first ``count`` powers of a number, base and powers in fixed point."""
+    terms = [1 << bits]
+    while len(terms) < count:
+        terms.append(terms[-1] * base >> bits)
+    return terms
 
 
 @dataclass(frozen=True)
 class BoxTable:
-    """The values 0…span, and null as one more where ``nullable``: one 64-bit word a row.
+    """Noise in a box about the value, on 0…span and null as one more value if ``nullable``: one 64-bit word a row.
 
-    The places −left … span + width − 1 − left are clipped to 0…span. With weight ``top`` / 2^64 each of the ``width``
-    places about a value is drawn, from x − left on, and with ``low`` / 2^64 each place at all; null has ``width``
-    places of its own. What is left of 2^64 goes to the last place, for every value.
+    The places −b … span + width − 1 − b, b = ``places_below``, are clipped to 0…span. Every place has the weight
+    ``low`` / 2^64, and each of the ``width`` places from x − b on has ``top`` / 2^64 more; null has ``width`` further
+    places. The last place takes the remainder of 2^64, for every value.
 
     >>> table = BoxTable(span=4, width=2, low=2**60, nullable=False)
-    >>> [round(weight / 2**60) for weight in table.weights(0)], table.left
+    >>> [round(weight / 2**60) for weight in table.weights(0)], table.places_below
     ([12, 1, 1, 1, 1], 1)
     """
 
@@ -373,38 +376,38 @@ class BoxTable:
     nullable: bool
 
     @property
-    def left(self) -> int:
+    def places_below(self) -> int:
         """Number of places of a value's box below it."""
         return self.width // 2
 
     @property
     def places(self) -> int:
-        """Number of places drawn from independently of the value."""
+        """Number of places that have a weight for every value."""
         return self.span + self.width * (2 if self.nullable else 1)
 
     @property
     def top(self) -> int:
-        """Weight of a place of the box, above its ``low``."""
+        """Weight that a place of the box has above ``low``."""
         return (WORD - self.places * self.low) // self.width
 
     @property
-    def rest(self) -> int:
-        """Weight of the last place, above its ``low``."""
+    def last_place_extra(self) -> int:
+        """Weight that the last place has above ``low``."""
         return WORD - self.places * self.low - self.width * self.top
 
     @property
     def signal(self) -> float:
-        """Probability that the box is drawn from."""
+        """Probability that a draw comes from the box."""
         return self.width * self.top / WORD
 
     @property
     def background(self) -> list[int]:
-        """The weights over 2^64 of all outputs drawn independently of the value."""
+        """The weights over 2^64 that all outputs have for every value."""
         law = [self.low] * (self.span + 1)
-        law[0] = (self.left + 1) * self.low
-        law[-1] = (self.width - self.left) * self.low
+        law[0] = (self.places_below + 1) * self.low
+        law[-1] = (self.width - self.places_below) * self.low
         law += [self.width * self.low] * self.nullable
-        law[-1] += self.rest
+        law[-1] += self.last_place_extra
         return law
 
     def weights(self, code: int) -> list[int]:
@@ -413,7 +416,7 @@ class BoxTable:
         if code > self.span:
             law[-1] += self.width * self.top
             return law
-        first = code - self.left
+        first = code - self.places_below
         for place in range(first, first + self.width):
             law[min(max(place, 0), self.span)] += self.top
         return law
@@ -428,16 +431,16 @@ class BoxTable:
             part = codes[start : start + CHUNK]
             w, e = words[: len(part)], elsewhere[: len(part)]
             reader.fill(w.view(np.uint8))
-            # A word below ``inside`` wraps to a huge one: its place elsewhere is the last, and is not taken.
+            # A word below ``inside`` wraps to a huge one: its place elsewhere is the last, and stays unused.
             np.subtract(w, inside, out=e)
-            near = w < inside
+            in_box = w < inside
             np.floor_divide(e, np.uint64(self.low), out=e)
             np.minimum(e, np.uint64(self.places - 1), out=e)
             np.floor_divide(w, np.uint64(self.top), out=w)
             x = part.astype(np.int64)
-            place = np.where(near, x + w.view(np.int64), e.view(np.int64))
-            drawn: IntArray = np.clip(place - self.left, 0, self.span)
+            place = np.where(in_box, x + w.view(np.int64), e.view(np.int64))
+            draws: IntArray = np.clip(place - self.places_below, 0, self.span)
             if self.nullable:
-                null = np.where(near, x > self.span, place >= self.span + self.width)
-                drawn[null] = self.span + 1
-            np.copyto(out[start : start + CHUNK], drawn, casting="unsafe")
+                null = np.where(in_box, x > self.span, place >= self.span + self.width)
+                draws[null] = self.span + 1
+            np.copyto(out[start : start + CHUNK], draws, casting="unsafe")

@@ -272,7 +272,7 @@ class Tables:
         cells = (
             partial(place_of, space=space, size=way.most)
             if way.level
-            else partial(cells_of, space=space, most=way.most)
+            else partial(cells_of, space=space, max_cells=way.most)
         )
         if len(codes) <= space.values:
             return cells(codes)

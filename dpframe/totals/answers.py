@@ -1,17 +1,17 @@
-"""Noise on the answers to questions: whole numbers, how far one person moves them, and what each mechanism costs.
+"""Noise on the answers to questions: whole numbers, how far one person moves them, and the cost of each mechanism.
 
 An answer is one or several lists of whole numbers that are counted exactly (`Numbers`). Neighbours differ in one row,
-replaced or added: one row moves at most ``moved`` numbers of a list, each by at most ``span``, or as ``also`` says; a
+replaced or added: one row moves at most ``moves`` numbers of a list, each by at most ``span``, or as ``also`` says; a
 person of k rows moves them by at most k·moved·span in ℓ1. Lists compose; the shares of an answer's portion go to them.
 
-A **portion** is what an answer may spend: (ε, δ) where a total is added up by ε and δ, or a step (μ, δ₀) where it is
-added up in Gaussian differential privacy with a slack (`dpframe.accounting.gaussian_dp`).
+A **portion** is the budget of an answer: (ε, δ) if ε and δ are added up, or a step (μ, δ₀) if the account is kept in
+Gaussian differential privacy with a slack (`dpframe.accounting.gaussian_dp`).
 
 Privacy, mechanism by mechanism, always of the integers that are sampled:
 
 - *geometric* (shown as *laplace* on real numbers, *vector* of several numbers): independent discrete Laplace noise of
-  rate ε/Δ₁ on each. ln P(y)/P'(y) is a sum of rate·|moveᵢ| ≤ rate·Δ₁ = ε. With Δ₁ ≤ √d·Δ₂ also √d·Δ₂ would do; the
-  smaller is taken. (Rate ε/Δ₂ is not private for d > 1.)
+  rate ε/Δ₁ on each. ln P(y)/P'(y) is a sum of rate·|moveᵢ| ≤ rate·Δ₁ = ε. As Δ₁ ≤ √d·Δ₂, √d·Δ₂ is valid too; the
+  smaller one is used. (Rate ε/Δ₂ is not private for d > 1.)
 - *staircase*: one number that moves by at most Δ stays on its step or changes to a neighbouring one; ln P is a
   multiple of ε per step (Geng–Viswanath 2014, Thm 1 and its integer form).
 - *gaussian*: discrete Gaussian noise. In a step, the lattice law's profile lies under the curve of the step
@@ -42,14 +42,13 @@ from dpframe.noise.stairs import StairNoise, stair_noise, staircase
 from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise, place_of, rounded_up, size_at
 
-_BELOW = 1 - 1e-12
+_RATE_FACTOR = 1 - 1e-12
 """Factor by which rates are lowered, so that the loss of the integers stays within ε (tolerance)."""
-_TAIL = 1e-6
-"""Part of δ that a table's law may leave out (tolerance)."""
-_SLACK = 1e-2
-"""Part of δ for what a step leaves open, which the tables' distances have to fit in (tolerance)."""
-"""Part of δ that is kept for what the lattice law leaves out."""
-_WIDE = 2.0**16
+_TAIL_SHARE = 1e-6
+"""Share of δ that a law's truncated tails may have (tolerance)."""
+_SLACK_SHARE = 1e-2
+"""Share of δ that is a step's slack, which has to cover the tables' distances and the tails (tolerance)."""
+_NORMAL_SIGMA2 = 2.0**16
 """σ² from which on the normal law's quantiles are the discrete ones' (tolerance)."""
 
 _NOTHING = "epsilon is too small for this answer: its noise exceeds every table; raise epsilon or the share"
@@ -60,55 +59,56 @@ _NO_DELTA = 'gaussian needs delta above 0; raise delta, or take mechanism="geome
 class Numbers:
     """A list of whole numbers that get noise of one law, independently.
 
-    ``size``: how many there are. ``moved``: how many of them one replaced row moves at most: 2 of a table of counts, 1
-    of a sum. ``span``: by how much it moves each at most: 1 for counts, the range of what is summed. ``contributions``:
-    rows that one person may own; they move the numbers k times as far. ``also``: another way in which one row may move
-    them, as (moved, span): fewer far, or more not as far.
+    ``size``: how many there are. ``moves``: how many of them one replaced row moves at most: 2 of a table of counts, 1
+    of a sum. ``span``: the most by which it moves each: 1 for counts, the range of the values for sums.
+    ``contributions``: rows that one person may own; k rows move the numbers k times as far. ``also``: another way in
+    which one row may move them, as (moves, span): fewer numbers farther, or more numbers less far.
     """
 
     size: int = 1
-    moved: int = 1
+    moves: int = 1
     span: int = 1
     contributions: int = 1
     also: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("size", "moved", "span"):
+        for name in ("size", "moves", "span"):
             check_whole(getattr(self, name), name)
         check_whole(self.contributions, "contributions", of="rows per person")
-        if self.moved > self.size:
-            raise ParameterError("moved must be at most size; a row moves no more numbers than there are")
+        if self.moves > self.size:
+            raise ParameterError("moves must be at most size; a row moves no more numbers than there are")
 
     @property
     def ways(self) -> list[tuple[int, int]]:
-        """The ways in which one row moves them: how many of them, and each by how much."""
-        return [(self.moved, self.span)] if self.also is None else [(self.moved, self.span), self.also]
+        """The ways in which one row moves the numbers: how many of them, and the most by which it moves each."""
+        return [(self.moves, self.span)] if self.also is None else [(self.moves, self.span), self.also]
 
     @property
     def l1(self) -> int:
         """Δ₁, the sensitivity in ℓ1."""
-        return self.contributions * max(moved * span for moved, span in self.ways)
+        return self.contributions * max(moves * span for moves, span in self.ways)
 
     @property
     def l2(self) -> float:
         """Δ₂, the sensitivity in ℓ2."""
-        return self.contributions * max(math.sqrt(moved) * span for moved, span in self.ways)
+        return self.contributions * max(math.sqrt(moves) * span for moves, span in self.ways)
 
 
 @dataclass(frozen=True)
 class Portion:
-    """What an answer may spend: (ε, δ), or a step, for which (ε, δ) is what it states in addition."""
+    """The budget of an answer: (ε, δ), or a step; next to a step (ε, δ) is the stated guarantee."""
 
     budget: Budget
     step: Step | None = None
 
     @property
     def pure_epsilon(self) -> float:
-        """The largest ε of a pure mechanism within it, rounded down."""
+        """The largest ε of a pure mechanism within the portion, rounded down."""
         if self.step is None:
             return self.budget.epsilon
         half = self.step.mu / 2
         epsilon, less = float(special.log_ndtr(half) - special.log_ndtr(-half)), 1e-13
+        # The closed form is exact up to rounding; the loop settles the last digits on the safe side.
         while epsilon > 0 and pure_step(epsilon).mu > self.step.mu:
             epsilon, less = epsilon * (1 - less), 2 * less
         if epsilon <= 0:
@@ -116,23 +116,25 @@ class Portion:
         return epsilon
 
     def split(self, shares: Sequence[float]) -> list[Portion]:
-        """Divide it; the parts never come to more than the whole."""
-        whole = math.fsum(shares)
-        parts = [share / whole * _BELOW for share in shares] if len(shares) > 1 else [1.0]
+        """Divide the portion in proportion to shares; the parts never add up to more than the portion."""
+        share_sum = math.fsum(shares)
+        parts = [share / share_sum * _RATE_FACTOR for share in shares] if len(shares) > 1 else [1.0]
+        # Next to a step (ε, δ) is only stated; it is split as the step is.
         budgets = self.budget.split(parts)
         if self.step is None:
             return [Portion(budget) for budget in budgets]
+        # 1 − δ₀ multiplies, so that slacks in proportion compose to at most the slack of the portion.
         slacks = [round_down(Fraction(self.step.delta) * Fraction(part)) for part in parts]
         steps = [Step(share_of_step(self.step, part).mu, d) for part, d in zip(parts, slacks, strict=True)]
         return [Portion(budget, step) for budget, step in zip(budgets, steps, strict=True)]
 
     def spent_by(self, noises: Sequence[Noise]) -> Budget:
-        """Return the (ε, δ) of an answer with these noises by itself: without δ, if all are pure."""
+        """Return the (ε, δ) of an answer with these noises, without δ if all noises are pure."""
         losses = [noise.pure_loss for noise in noises]
         if None in losses:
             return self.budget
-        whole = round_up(sum((Fraction(loss) for loss in losses if loss is not None), Fraction(0)))
-        return Budget(self.budget.epsilon if self.step is None else whole)
+        total_loss = round_up(sum((Fraction(loss) for loss in losses if loss is not None), Fraction(0)))
+        return Budget(self.budget.epsilon if self.step is None else total_loss)
 
 
 class Noise(ABC):
@@ -140,7 +142,7 @@ class Noise(ABC):
 
     @property
     def pure_loss(self) -> float | None:
-        """The ε of pure noise, of the integers, rounded up; None where δ is above 0."""
+        """The ε of pure noise, from its integers, rounded up; None if δ is above 0."""
         return None
 
     @property
@@ -150,11 +152,11 @@ class Noise(ABC):
 
     @abstractmethod
     def reach(self, level: float) -> float:
-        """Return the least half width of an interval that holds the noise with this probability."""
+        """Return the least half width of an interval that contains the noise with probability ``level``."""
 
     @abstractmethod
     def add(self, totals: Sequence[int], stream: ColumnStream) -> list[int]:
-        """Return totals with noise from a stream of their own."""
+        """Return the totals plus noise from a stream that serves no other totals."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class Stairs(Noise):
         return self.law.variance
 
     def reach(self, level: float) -> float:
-        """Return the least whole half width, by halving."""
+        """Return the least whole half width, by bisection."""
         low, high = -1, 1
         while self.law.beyond(high) > 1 - level:
             low, high = high, 2 * high
@@ -186,7 +188,7 @@ class Stairs(Noise):
         return float(high)
 
     def add(self, totals: Sequence[int], stream: ColumnStream) -> list[int]:
-        """Return totals with noise, which has no bounds."""
+        """Return the totals plus noise, which is unbounded."""
         return [total + noise for total, noise in zip(totals, self.law.sample(stream, 0, len(totals)), strict=True)]
 
 
@@ -203,35 +205,38 @@ class GaussianAnswer(Noise):
 
     @property
     def variance(self) -> float:
-        """σ², which exceeds the variance by next to nothing."""
+        """σ², which exceeds the variance by a negligible amount."""
         return self.sigma2
 
     def reach(self, level: float) -> float:
-        """Return the half width: whole where the noise is narrow, the normal law's where it is wide."""
+        """Return the half width: a whole number for narrow noise, the normal law's for wide noise."""
         z = NormalDist().inv_cdf((1 + level) / 2)
-        if self.sigma2 >= _WIDE:
+        if self.sigma2 >= _NORMAL_SIGMA2:
             return z * math.sqrt(self.sigma2)
-        far = math.ceil((z + 8) * math.sqrt(self.sigma2)) + 2
-        law = np.exp(-(np.arange(far, dtype=np.float64) ** 2) / (2 * self.sigma2))
+        size = math.ceil((z + 8) * math.sqrt(self.sigma2)) + 2
+        # 8 standard deviations beyond z leave about 1e-15 outside the sum.
+        law = np.exp(-(np.arange(size, dtype=np.float64) ** 2) / (2 * self.sigma2))
+        # The law is symmetric: both signs of each value count.
         law[1:] *= 2
         return float(np.searchsorted(np.cumsum(law) / law.sum(), level))
 
     def add(self, totals: Sequence[int], stream: ColumnStream) -> list[int]:
-        """Return totals with noise."""
-        drawn = noisy([0] * len(totals), self.sigma2, stream)
-        return [total + noise for total, noise in zip(totals, drawn.tolist(), strict=True)]
+        """Return the totals plus noise."""
+        draws = noisy([0] * len(totals), self.sigma2, stream)
+        return [total + noise for total, noise in zip(totals, draws.tolist(), strict=True)]
 
 
 Fit = Callable[[Numbers, Portion], Noise]
 
 
 def geometric(numbers: Numbers, portion: Portion) -> Stairs:
-    """Return discrete Laplace noise of rate ε/Δ₁ on each number, or ε/(√d·Δ₂) if that is less noise."""
+    """Return discrete Laplace noise of rate ε/Δ₁ on each number, or of ε/(√d·Δ₂) if the noise is smaller."""
     epsilon = portion.pure_epsilon
+    # Either sensitivity is valid; the smaller one gives less noise.
     sensitivity = min(float(numbers.l1), math.sqrt(numbers.size) * numbers.l2 * (1 + 1e-12))
-    law = stair_noise(1, 1, epsilon / sensitivity * _BELOW)
-    # What moves is each of `moved` numbers, by k·span: tables' roundings count for each.
-    loss = max(moved * law.loss(numbers.contributions * span) for moved, span in numbers.ways)
+    law = stair_noise(1, 1, epsilon / sensitivity * _RATE_FACTOR)
+    # Each of the `moves` numbers moves by k·span, and the rounding of its table adds to the loss.
+    loss = max(moves * law.loss(numbers.contributions * span) for moves, span in numbers.ways)
     return Stairs(law, _within(loss, epsilon))
 
 
@@ -242,12 +247,12 @@ def stairs(numbers: Numbers, portion: Portion) -> Stairs:
             'staircase is for an answer of one number, a count, sum or mean; take mechanism="vector" for several'
         )
     epsilon, width = portion.pure_epsilon, numbers.contributions * numbers.span
-    law = staircase(width, epsilon * _BELOW)
+    law = staircase(width, epsilon * _RATE_FACTOR)
     return Stairs(law, _within(law.loss(width), epsilon))
 
 
 def _within(loss: float, epsilon: float) -> float:
-    if loss > epsilon:  # tables are too fine for that
+    if loss > epsilon:  # the rounding of the tables exceeds so small an ε
         raise ParameterError(_NOTHING)
     return loss
 
@@ -262,31 +267,31 @@ def gaussian(numbers: Numbers, portion: Portion) -> GaussianAnswer:
 
 
 def _integer_noises(numbers: Numbers, table: GaussianTable) -> list[IntegerNoise]:
-    """Return the noise as each way meets it in which a row moves the numbers."""
-    sigma2, off = float(table.sigma2), round_up(table.distance)
-    return [IntegerNoise(sigma2, moved, span, off) for moved, span in numbers.ways]
+    """Return, for each way in which a row moves the numbers, the noise on the numbers that move."""
+    sigma2, distance = float(table.sigma2), round_up(table.distance)
+    return [IntegerNoise(sigma2, moves, span, distance) for moves, span in numbers.ways]
 
 
 def _cost(numbers: Numbers, table: GaussianTable, slack: float) -> Step:
     """Return the step of Gaussian noise for one person, by the worst of the ways in which rows move the numbers.
 
-    Where each of a person's k rows moves one of several numbers, these move by Σmᵢ ≤ k spans in all, each of which
-    costs μ₁(mᵢ)² at most: k·max μ₁(m)²/m together.
+    If each of a person's k rows moves one of several numbers, the numbers move by Σmᵢ ≤ k spans in all. A number that
+    moves by mᵢ spans costs at most μ₁(mᵢ)², so that all cost at most k·max μ₁(m)²/m.
     """
-    noises, k = _integer_noises(numbers, table), numbers.contributions
-    if k == 1 or numbers.size == 1 or numbers.moved > 1:
-        return max((noise_step([noise], k, slack) for noise in noises), key=lambda step: step.mu)
+    noises, rows = _integer_noises(numbers, table), numbers.contributions
+    if rows == 1 or numbers.size == 1 or numbers.moves > 1:
+        return max((noise_step([noise], rows, slack) for noise in noises), key=lambda step: step.mu)
     span = noises[-1].span
-    most = numbers.l1 // (k * span)
-    pieces = [replace(noises[0], span=m * span) for m in range(1, most * k + 1)]
-    squares = [noise_step([piece], 1, slack / (most * k)).mu ** 2 / m for m, piece in enumerate(pieces, 1)]
-    return Step(math.sqrt(most * k * max(squares)) * (1 + 1e-12), slack)
+    max_moves = numbers.l1 // (rows * span)
+    pieces = [replace(noises[0], span=m * span) for m in range(1, max_moves * rows + 1)]
+    squares = [noise_step([piece], 1, slack / (max_moves * rows)).mu ** 2 / m for m, piece in enumerate(pieces, 1)]
+    return Step(math.sqrt(max_moves * rows * max(squares)) * (1 + 1e-12), slack)
 
 
-# Many questions of one kind ask for equal noise: its σ² is kept, of tables those that `gaussian_table` keeps.
+# Many questions of one kind ask for equal noise. Caching σ² suffices: `gaussian_table` caches the tables.
 @lru_cache(maxsize=1024)
 def _within_step(numbers: Numbers, step: Step) -> float:
-    """Return σ² of the least noise that is within a step."""
+    """Return σ² of the least noise whose cost is within a step."""
     if step.delta < FAINTEST:
         raise ParameterError("delta is too small for gaussian noise; raise delta or the share")
     if step.mu <= 0:
@@ -295,53 +300,54 @@ def _within_step(numbers: Numbers, step: Step) -> float:
     def cost(scales: Sequence[float]) -> Step:
         return _cost(numbers, gaussian_table(scales[0]), step.delta * (1 - 1e-6))
 
-    moved, span = max(numbers.ways, key=lambda way: way[0] * way[1] ** 2)
-    query = IntegerNoise(COARSEST, moved, span)
-    found = least_noise([query], [1.0], min(step.mu, CLEAREST), numbers.contributions, cost)
-    if found is None:
+    moves, span = max(numbers.ways, key=lambda way: way[0] * way[1] ** 2)
+    # `least_noise` does not read σ² of the query, so that any valid σ² serves.
+    query = IntegerNoise(COARSEST, moves, span)
+    variances = least_noise([query], [1.0], min(step.mu, CLEAREST), numbers.contributions, cost)
+    if variances is None:
         raise ParameterError(_NOTHING)
-    return found[0]
+    return variances[0]
 
 
 @lru_cache(maxsize=1024)
 def _within_budget(numbers: Numbers, budget: Budget) -> float:
-    """Search σ² on a grid of 12 digits about that of the normal law, which is nearly it where σ is large.
+    """Return σ² of the least noise within (ε, δ), on a grid of 12 binary digits about the normal law's σ².
 
-    Where σ is small the lattice has more or less of it by turns: the noise that is returned fits, and is the least of
-    the stretch that was searched.
+    The normal law is nearly exact for large σ. For small σ the lattice law's δ rises and falls about it, so that the
+    result fits and is the least of the searched interval, but perhaps not of all σ².
     """
 
     def fits(place: int) -> bool:
         return gaussian_profile(numbers, _table(size_at(place)), budget.epsilon, budget.delta) <= budget.delta
 
-    normal = numbers.l2**2 / gaussian_mu(min(budget.epsilon, MOST_EPSILON), budget.delta) ** 2
-    least, high = place_of(COARSEST), place_of(max(normal, COARSEST))
+    normal = numbers.l2**2 / gaussian_mu(min(budget.epsilon, MAX_EPSILON), budget.delta) ** 2
+    lowest, high = place_of(COARSEST), place_of(max(normal, COARSEST))
+    # The lattice law may need more noise than the normal law that the search starts from.
     while not fits(high):
         high += 8
-    low = max(high - 8, least)
-    while low > least and fits(low):
-        low, high = max(low - 8, least), low
+    low = max(high - 8, lowest)
+    while low > lowest and fits(low):
+        low, high = max(low - 8, lowest), low
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    return size_at(least if fits(least) else high)
+    return size_at(lowest if fits(lowest) else high)
 
 
-MOST_EPSILON = 500.0
+MAX_EPSILON = 500.0
 """Largest ε that Gaussian noise is calibrated to (limit of the format)."""
 
 
 def gaussian_profile(numbers: Numbers, table: GaussianTable, epsilon: float, delta: float) -> float:
-    """Return a bound from above on the δ at which noise is (ε, δ)-private, rounded up.
+    """Return an upper bound on the δ at which noise is (ε, δ)-private, rounded up, by the worst move of the numbers.
 
-    For one number, or several that one row moves by as much, it is the exact sum over the lattice law except for tails
-    of a millionth of ``delta``; where a person of several rows moves several numbers, the bound of the step. The worst
-    of the ways in which a row moves them counts.
+    For one number, or several that one row moves equally far, the bound is the exact sum over the lattice law except
+    for tails of a millionth of ``delta``. If a person of several rows moves several numbers, the step gives the bound.
     """
     noises, k = _integer_noises(numbers, table), numbers.contributions
     if k == 1 or numbers.size == 1:
-        return max(lattice_profile(noise, k * noise.span, delta * _TAIL)(epsilon) for noise in noises)
-    return step_delta(_cost(numbers, table, delta * _SLACK), epsilon)
+        return max(lattice_profile(noise, k * noise.span, delta * _TAIL_SHARE)(epsilon) for noise in noises)
+    return step_delta(_cost(numbers, table, delta * _SLACK_SHARE), epsilon)
 
 
 def _table(sigma2: float) -> GaussianTable:
@@ -357,4 +363,4 @@ MECHANISMS: Mapping[str, Fit] = {
     "staircase": stairs,
     "vector": geometric,
 }
-"""What noise answers may have, by name; laplace and vector are names of geometric on reals and on several numbers."""
+"""Mechanisms of answers, by name; laplace and vector name geometric noise on reals and on several numbers."""

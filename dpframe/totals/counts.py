@@ -1,7 +1,7 @@
 """Exact counts and sums that come in batches, and the noise that is added to them: whole numbers throughout.
 
 Measured tables count codes; inference, which has no codes yet, counts the values of Arrow columns. The totals of a
-counter do not depend on how rows are divided into batches, nor on the order of these.
+counter depend neither on the division of rows into batches nor on the order of batches.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ _BITS_OF_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, 
 """Which bits are set in each byte, shape (256, 8) (theory: binary numbers)."""
 
 _PENDING = 1 << 20
-"""Partial counts of values that are kept before they are added up (limit of memory)."""
+"""Partial counts of values in memory before they are added up (limit of memory)."""
 
 
-def cells_of(codes: Codes, space: Space, most: int) -> Places:
-    """Return the cell of every code: the code itself, or of a grid of more values one of ``most`` of equal width.
+def cells_of(codes: Codes, space: Space, max_cells: int) -> Places:
+    """Return the cell of every code: the code itself, or one of ``max_cells`` cells of equal width for larger grids.
 
     Null is the last cell.
     """
-    if not is_cut(space, most):
+    if not is_cut(space, max_cells):
         return codes.astype(np.intp)
-    found = (codes.astype(np.uint64) * np.uint64(most) // np.uint64(space.values)).astype(np.intp)
+    # Whole numbers: floats would put codes at the edge of a cell into either one.
+    cells = (codes.astype(np.uint64) * np.uint64(max_cells) // np.uint64(space.values)).astype(np.intp)
     if space.has_null:
-        found[codes == space.values] = most
-    return found
+        cells[codes == space.values] = max_cells
+    return cells
 
 
 class Counter(ABC):
-    """Exact totals of rows, as secret as the rows: whole numbers that add up."""
+    """Exact totals of rows, as secret as the rows. Totals of batches add up."""
 
     counts: Ints
 
@@ -58,9 +59,9 @@ class Counter(ABC):
     def add(self, *args: Any, **kwargs: Any) -> None:
         """Count a batch of rows."""
 
-    def merge(self, other: Self) -> None:
-        """Add what another counter of the same kind counted of other rows."""
-        self.counts += other.counts
+    def merge(self, counter: Self) -> None:
+        """Add the totals of an equal counter of other rows."""
+        self.counts += counter.counts
 
 
 @dataclass
@@ -75,7 +76,7 @@ class Joint(Counter):
 
     def add(self, cells: Sequence[Places]) -> None:
         """Count rows by their cells in each column."""
-        # In as few bytes as hold the place: multiplying is most of the work otherwise.
+        # The fewest bytes that can contain a place: wider multiplications would take most of the time.
         kind: Any = np.uint16 if self.counts.size <= 1 << 16 else np.intp
         place = cells[0].astype(kind, copy=False)
         for column, width in zip(cells[1:], self.shape[1:], strict=True):
@@ -86,23 +87,24 @@ class Joint(Counter):
 
 @dataclass
 class Total(Counter):
-    """The sum of the codes that are not null's; those of more than 2³² rows still fit."""
+    """The sum of the codes of values, without nulls, for any number of rows: counts are Python integers."""
 
     space: Space
     counts: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(1, dtype=object), init=False, repr=False)
 
     def add(self, codes: Codes) -> None:
         """Add codes up."""
+        # Null's code is the number of values; it is subtracted, which is cheaper than a filtered copy.
         nulls = np.count_nonzero(codes == self.space.values) if self.space.has_null else 0
         self.counts += int(codes.sum(dtype=np.uint64)) - nulls * self.space.values
 
 
 @dataclass
 class Items(Counter):
-    """In how many sets each item lies, each set cut to ``most`` items by a choice that its row's word makes."""
+    """Number of sets that contain each item, each set cut to ``max_items`` items that its row's random word selects."""
 
     space: Space
-    most: int
+    max_items: int
     stream: ColumnStream = field(repr=False)
     counts: Ints = field(init=False, repr=False)
 
@@ -110,38 +112,38 @@ class Items(Counter):
         self.counts = np.zeros(item_count(self.space), dtype=np.int64)
 
     def add(self, codes: Codes, rows: Rows) -> None:
-        """Count the items of sets; the first set is of this row of the table, or all are of these rows."""
+        """Count the items of sets; ``rows`` is the table row of the first set, or the rows of all sets."""
         stream, first_row = self.stream.at(rows)
         step = max(1, _BITS // (64 * codes.shape[1]))
         for start in range(0, len(codes), step):
             words_of = partial(stream.words, 0, first_row + start)
-            part = cut(codes[start : start + step].astype(np.uint64), self.most, words_of)
+            part = cut(codes[start : start + step].astype(np.uint64), self.max_items, words_of)
             self.counts += self._of(part.astype("<u8").view(np.uint8)[:, : -(-item_count(self.space) // 8)])
 
     def _of(self, raw: npt.NDArray[np.uint8]) -> Ints:
-        """Return the counts of sets, given by the bytes that their items lie in."""
-        # How often each byte comes says how often each of its bits is set.
+        """Return the counts of sets, which are given as bytes of item bits."""
+        # The frequency of each byte value gives the frequency of each of its bits, without unpacking.
         counts = [np.bincount(column, minlength=256) @ _BITS_OF_BYTES for column in raw.T]
         return np.concatenate(counts)[: len(self.counts)]
 
 
 @dataclass
 class ItemPairs(Items):
-    """In how many sets both items of each pair lie, sets cut as for `Items`: those of an equal ``most`` to the same."""
+    """Number of sets that contain both items of each pair, with sets cut as by `Items` of an equal ``max_items``."""
 
     def __post_init__(self) -> None:
         self.counts = np.zeros(math.comb(item_count(self.space), 2), dtype=np.int64)
 
     def _of(self, raw: npt.NDArray[np.uint8]) -> Ints:
         items = item_count(self.space)
-        # Counts of so few rows are whole in short floats.
-        held = np.unpackbits(raw, axis=1, count=items, bitorder="little").astype(np.float32)
-        return np.asarray((held.T @ held)[np.triu_indices(items, 1)].astype(np.int64))
+        # Counts of so few rows are exact in float32, whose matrix product is the fastest.
+        memberships = np.unpackbits(raw, axis=1, count=items, bitorder="little").astype(np.float32)
+        return np.asarray((memberships.T @ memberships)[np.triu_indices(items, 1)].astype(np.int64))
 
 
 @dataclass
 class SetSizes(Counter):
-    """How many sets have a size in each cell, those of `size_starts`; null has none."""
+    """Number of sets whose size lies in each cell of `size_starts`; null has no size."""
 
     space: Space
     counts: Ints = field(init=False, repr=False)
@@ -152,9 +154,10 @@ class SetSizes(Counter):
     def add(self, codes: Codes) -> None:
         """Count sets by their size."""
         space: Any = self.space
-        kept = codes[~space.is_null(codes)] if space.has_null else codes
+        present_codes = codes[~space.is_null(codes)] if space.has_null else codes
         starts = size_starts(space)
-        sizes = np.bincount(set_sizes(kept.astype(np.uint64)), minlength=starts[-1] + 1)
+        sizes = np.bincount(set_sizes(present_codes.astype(np.uint64)), minlength=starts[-1] + 1)
+        # A cell has all sizes from its start to the next cell's.
         self.counts += np.add.reduceat(sizes, starts)
 
 
@@ -162,8 +165,9 @@ class SetSizes(Counter):
 class Vectors(Counter):
     """The sums of vectors' whole coordinates u and U times their count, in the cells of another column or in one.
 
-    Where the grid has room around the ball, u is counted so many times: what the sums mean is the same to a rounding.
-    Vectors are drawn to their ball first, as by their mechanism: a row moves sums by no more than the accountant takes.
+    If the grid has ``room`` around the ball, u is multiplied by ``room``, so that sums keep their meaning up to
+    rounding. Vectors are projected to their ball first, as their mechanism does: a row moves sums by no more than the
+    accountant assumes.
     """
 
     space: Space
@@ -177,32 +181,32 @@ class Vectors(Counter):
         """Add up rows by their cells; null adds nothing."""
         space: Any = self.space
         ball = ball_of(space)
-        kept = ~space.is_null(codes) if space.has_null else np.ones(len(codes), dtype=np.bool_)
-        words, places = codes[kept][:, : ball.words].astype(np.uint64), cells[kept]
+        has_value = ~space.is_null(codes) if space.has_null else np.ones(len(codes), dtype=np.bool_)
+        words, places = codes[has_value][:, : ball.words].astype(np.uint64), cells[has_value]
         step = max(1, _BITS // (64 * ball.words))
         for start in range(0, len(words), step):
-            odd = ball.room * ball.odd(ball.unpack(ball.within(words[start : start + step])))
+            coordinates = ball.room * ball.odd(ball.unpack(ball.within(words[start : start + step])))
             part = places[start : start + step]
-            for i, column in enumerate(odd.T):
-                # Sums of so few small numbers are whole in floats.
+            for i, column in enumerate(coordinates.T):
+                # Sums of so few small whole numbers are exact in floats.
                 self.counts[:, i] += np.bincount(part, weights=column, minlength=self.cells).astype(np.int64)
             self.counts[:, -1] += ball.unit * np.bincount(part, minlength=self.cells)
 
 
 @dataclass
 class OfColumn(Counter):
-    """What inference counts of one column: ``of`` takes an Arrow array, or objects, to the totals of its rows."""
+    """Counter of one column in inference: ``of`` maps an Arrow array, or objects, to the totals of its rows."""
 
     of: Callable[[Any], Any]
 
     def after(self, read: Callable[[Any], pa.Array]) -> Self:
-        """Return the counter, still at zero, of batches that are read by a function first."""
+        """Return the counter, still at zero, of batches that ``read`` converts first."""
         return replace(self, of=_Chained(read, self.of))
 
 
 @dataclass(frozen=True)
 class _Chained:
-    """One function after another; unlike a closure it travels to an engine's workers."""
+    """One function after another; unlike a closure it can be pickled for an engine's workers."""
 
     first: Callable[[Any], Any]
     then: Callable[[Any], Any]
@@ -213,7 +217,7 @@ class _Chained:
 
 @dataclass
 class Cells(OfColumn):
-    """Counts of cells that are known before the rows are."""
+    """Counts of cells that do not depend on the rows."""
 
     size: int
     counts: Ints = field(init=False, repr=False)
@@ -228,7 +232,7 @@ class Cells(OfColumn):
 
 @dataclass
 class Values(OfColumn):
-    """Counts of the values that there are, as bytes; ``counts`` has the number of nulls.
+    """Counts of the values that occur, as bytes; ``counts`` has the number of nulls.
 
     ``of`` gives the nulls of a batch, its values, and the rows of each.
     """
@@ -239,14 +243,14 @@ class Values(OfColumn):
 
     def add(self, values: Any) -> None:
         """Count a batch."""
-        nulls, own, rows = self.of(values)
+        nulls, batch_values, rows = self.of(values)
         self.counts += nulls
-        self._keep(own, rows)
+        self._keep(batch_values, rows)
 
-    def merge(self, other: Self) -> None:
-        """Add what another counter of the same kind counted of other rows."""
-        super().merge(other)
-        table = other._summed()
+    def merge(self, counter: Self) -> None:
+        """Add the totals of an equal counter of other rows."""
+        super().merge(counter)
+        table = counter._summed()
         self._keep(table["value"], table["rows"])
 
     def _keep(self, values: pa.Array, rows: pa.Array) -> None:
@@ -271,25 +275,26 @@ class Values(OfColumn):
 def noisy(counts: Ints | Sequence[int], sigma2: float, stream: ColumnStream) -> Ints:
     """Return counts or sums, flat or not, with discrete Gaussian noise of parameter σ² from a stream of their own.
 
-    All that is central is drawn here: measured tables, and the counts of private inference. What would leave 64 bits,
-    which no table's count does, ends there.
+    All central noise is sampled here: of measured tables, and of the counts of private inference. A result beyond 64
+    bits, which no table's counts reach, is clipped to 64 bits.
     """
     exact = np.asarray(counts, dtype=np.int64)
     noise = gaussian_table(sigma2).sample(stream, 0, exact.size).reshape(exact.shape)
     total = exact + noise
-    turned = ((exact < 0) == (noise < 0)) & ((total < 0) != (exact < 0))
-    return np.where(turned, np.where(exact < 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max), total)
+    # Two numbers of one sign whose sum has the other sign have left 64 bits.
+    overflows = ((exact < 0) == (noise < 0)) & ((total < 0) != (exact < 0))
+    return np.where(overflows, np.where(exact < 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max), total)
 
 
 Read = Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]
-"""Gives the named columns in batches; of columns without a type, the objects."""
+"""Yields the named columns in batches; columns without a type as objects."""
 
 Count = Callable[[Mapping[str, OfColumn]], None]
 """Adds all rows of columns to a counter for each."""
 
 
 def counting(read: Read) -> Count:
-    """Return what counts the batches that are read."""
+    """Return a function that counts all batches that ``read`` yields."""
 
     def count(counters: Mapping[str, OfColumn]) -> None:
         for batch in read(list(counters)):

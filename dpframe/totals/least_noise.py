@@ -1,6 +1,6 @@
-"""The least discrete Gaussian noise on several totals whose exact cost is within a μ: one search for all that is asked.
+"""The least discrete Gaussian noise on several totals whose exact cost is within a μ: one search for all uses.
 
-Inference, measured tables and answers to queries differ in what their noises cost together, and in nothing else.
+Inference, measured tables and answers to queries differ only in the function that gives the joint cost of noises.
 """
 
 from __future__ import annotations
@@ -13,44 +13,45 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.noise.gaussian import LARGEST_SCALE
 
 COARSEST = 0.3
-"""σ² of the least noise: the lattice law of less would be of no use (theory: bound of the lattice law)."""
+"""Least σ²: the lattice law of smaller noise would be of no use (theory: bound of the lattice law)."""
 FAINTEST = 2.0**-80
-"""A slack below which the distances of noise from its law count (tolerance)."""
+"""Least slack: below it the distances of noise tables from their laws would count (tolerance)."""
 CLEAREST = 3.0
-"""μ of an answer beyond which less noise would show nothing more, and its lattice law is hard to bound (theory: bound
-of the lattice law)."""
-_ABOVE = 1 + 2e-5
-"""Factor by which noise is raised until its exact step fits (tolerance)."""
-_COARSER = 4.0
-"""Most that noise is raised by at once (tolerance)."""
+"""Largest μ of an answer: less noise would show no more, and its lattice law is hard to bound (theory: bound of the
+lattice law)."""
+_RAISE_MARGIN = 1 + 2e-5
+"""Factor by which noise is raised beyond the estimate, so that the next exact step fits (tolerance)."""
+_MAX_RAISE = 4.0
+"""Largest factor by which noise is raised at once (tolerance)."""
 _DIGITS = 12
 """Binary digits of a rounded σ² (tolerance)."""
 
 Cost = Callable[[Sequence[float]], Step]
-"""What noises of these σ² cost together."""
+"""Maps all σ² to the joint cost of the noises."""
 
 
 def least_noise(
     queries: Sequence[IntegerNoise], weights: Sequence[float], mu: float, contributions: int, cost: Cost
 ) -> list[float] | None:
-    """Return σ² of every query's noise, or None where it would exceed all tables of noise.
+    """Return σ² of every query's noise, or None if it would exceed all tables of noise.
 
     The search begins at the normal law's noise, moves·(k·span/μ)²/weight, and raises all noises by one factor until the
-    exact step of the lattice laws is within μ. The queries' own σ² is not read; ``weights`` are their shares of μ².
+    exact step of the lattice laws is within μ. The σ² of ``queries`` is not read; ``weights`` are shares of μ².
     """
     factor = 1.0
     while True:
-        scales = [
+        exact_variances = [
             query.moves * (contributions * query.span / mu) ** 2 * factor / weight
             for query, weight in zip(queries, weights, strict=True)
         ]
-        if max(scales) > LARGEST_SCALE**2 / 4:
+        if max(exact_variances) > LARGEST_SCALE**2 / 4:
             return None
-        found = [max(COARSEST, rounded_up(sigma2)) for sigma2 in scales]
-        spent = cost(found)
+        variances = [max(COARSEST, rounded_up(sigma2)) for sigma2 in exact_variances]
+        spent = cost(variances)
         if spent.mu <= mu:
-            return found
-        factor *= min(_COARSER, (spent.mu / mu) ** 2 * _ABOVE)
+            return variances
+        # μ² is nearly in inverse proportion to σ², so that few turns suffice.
+        factor *= min(_MAX_RAISE, (spent.mu / mu) ** 2 * _RAISE_MARGIN)
 
 
 def rounded_up(sigma2: float) -> float:
@@ -63,7 +64,7 @@ def rounded_up(sigma2: float) -> float:
 
 
 def place_of(sigma2: float) -> int:
-    """Return the place of a number, rounded up, among those of 12 binary digits."""
+    """Return the place of a number, rounded up, among the numbers of 12 binary digits."""
     mantissa, exponent = math.frexp(sigma2)
     return math.ceil(mantissa * (1 << _DIGITS)) + (exponent << (_DIGITS - 1))
 

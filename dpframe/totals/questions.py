@@ -1,4 +1,4 @@
-"""What questions count of a table's codes, exactly, and how far one row moves what they count.
+"""Exact totals of a table's codes that questions ask for, and the most by which one row moves them.
 
 All totals are whole numbers, in batches of any size. Neighbours differ in one replaced row, and n is public, so that a
 mean is a sum over n; or in one row that is added, and n is a secret. With N the largest code (a grid of b − a in N
@@ -7,18 +7,18 @@ steps), and a replaced row:
 - *a count* moves by 1;
 - *a sum of codes* moves by N, which is b − a, and a mean by (b − a)/n;
 - *a table of counts* loses 1 in the cell that a row leaves and gains 1 in the one that it enters: 2 in ℓ1, √2 in ℓ2;
-- *a sum of products* of centred codes u = 2c − N, |u| ≤ N: Σuᵢuⱼ moves by 2NᵢNⱼ; u² lies in [0, N²] (from 1 on where
-  N is odd), and its sum moves by that. In the columns' units products of two move by half of (b − a)·(b' − a'), squares
-  by a quarter of (b − a)².
+- *a sum of products* of centred codes u = 2c − N, |u| ≤ N: Σuᵢuⱼ moves by 2NᵢNⱼ; u² lies in [0, N²] (from 1 on if
+  N is odd), and its sum moves by the length of that interval. In the columns' units products of two move by half of
+  (b − a)·(b' − a'), squares by a quarter of (b − a)².
 
 *Groups.* Rows that meet no condition, or are in no group of another column's public list, count nowhere. A replaced row
 leaves one group and enters another: it moves one sum of centred codes by 2N, or two by N each. How many rows a group
 has is a secret, and is counted with a part of the portion. *An added row* moves a count by 1, a table by 1 in ℓ1 and
 ℓ2, a sum of centred codes by N and of products by NᵢNⱼ; the table is then one group whose rows are counted.
 
-*Nulls.* A code beyond the last one is null, and so is what its space cannot hold: no answer refuses a value, for a
-refusal would reveal its row. A null meets no condition and lies in no cell but its own. Where the space holds nulls,
-sums, means and quantiles are those of the values that are there, whose count is measured with them (a null is
+*Nulls.* A code beyond the last one is null, and so is a value outside its space: no answer refuses a value, for a
+refusal would reveal its row. A null meets no condition and lies only in the cell of nulls. If the space has nulls,
+sums, means and quantiles are about the values without nulls, whose number is measured with them (a null is
 0 in a sum about the middle of the bounds, which moves by no more for it); else a null is the space's fixed point.
 
 *Wide grids.* A total T of a wide grid is rounded once, to ⌊T/q⌋, whose sensitivity is at most ⌈N/q⌉; the rounding lies
@@ -44,10 +44,10 @@ from dpframe.totals.answers import Numbers
 from dpframe.totals.counts import Codes, cells_of
 
 Holds = Callable[[Codes], npt.NDArray[np.generic]]
-"""Which codes meet a condition."""
+"""Maps codes to whether they meet a condition."""
 
 
-def met(conditions: Mapping[str, Holds], codes: Mapping[str, Codes]) -> npt.NDArray[np.bool_]:
+def match_rows(conditions: Mapping[str, Holds], codes: Mapping[str, Codes]) -> npt.NDArray[np.bool_]:
     """Return which rows of a batch meet all conditions."""
     inside = [np.asarray(holds(codes[name])).astype(np.bool_) for name, holds in conditions.items()]
     rows = len(next(iter(codes.values())))
@@ -56,11 +56,11 @@ def met(conditions: Mapping[str, Holds], codes: Mapping[str, Codes]) -> npt.NDAr
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups of rows that a question is about: one, or those of the values of a column.
+    """The groups of rows that a question is about: one group, or a group for each value of a column.
 
-    ``conditions``: by column, which codes meet its condition; rows that do not meet all are in no group. ``by``: the
-    column of the groups. ``count``: how many groups. ``place``: the group of each of that column's codes; ``count`` and
-    beyond for none.
+    ``conditions``: by column, the test of its codes; rows that do not pass all tests are in no group. ``by``: the
+    column of the groups. ``count``: number of groups. ``place``: maps that column's codes to groups; ``count`` and
+    beyond mean no group.
     """
 
     conditions: Mapping[str, Holds] = field(default_factory=dict)
@@ -69,60 +69,61 @@ class Groups:
     place: Callable[[Codes], npt.NDArray[Any]] | None = None
 
     @property
-    def whole(self) -> bool:
-        """Whether all rows are in the one group there is."""
+    def has_all_rows(self) -> bool:
+        """Whether there is one group and all rows are in it."""
         return self.by is None and not self.conditions
 
     def of(self, codes: Mapping[str, Codes]) -> IntArray:
         """Return the group of every row of a batch, or the number of groups."""
-        inside = met(self.conditions, codes)
+        inside = match_rows(self.conditions, codes)
         if self.by is None or self.place is None:
             return np.where(inside, 0, 1)
         return np.where(inside, np.minimum(self.place(codes[self.by]), self.count), self.count).astype(np.int64)
 
 
-WHOLE = Groups()
+ALL_ROWS = Groups()
 """All rows, in one group."""
 
 
 def table_of_counts(unit: Unit, size: int) -> Numbers:
-    """Return how far a person moves a table of counts: a row that is replaced leaves a cell and enters another."""
+    """Return how far a person moves a table of counts: a replaced row leaves a cell and enters another."""
     return Numbers(size, 1 if unit.added else min(2, size), 1, unit.rows)
 
 
-def group_sums(unit: Unit, count: int, most: int) -> Numbers:
-    """Return how far a person moves groups' sums of numbers within ±most, a row in no group being 0.
+def group_sums(unit: Unit, count: int, bound: int) -> Numbers:
+    """Return how far a person moves groups' sums of numbers within ±bound, a row in no group being 0.
 
-    A row that is added moves one sum by ``most``; one that is replaced moves one by twice that, or two by that each.
+    An added row moves one sum by ``bound``; a replaced row moves one sum by twice ``bound``, or two by ``bound`` each.
     """
     if unit.added:
-        return Numbers(count, 1, most, unit.rows)
-    return Numbers(count, 1, 2 * most, unit.rows, also=(2, most) if count > 1 else None)
+        return Numbers(count, 1, bound, unit.rows)
+    # A replaced row may stay in its group or change groups; noise has to cover both.
+    return Numbers(count, 1, 2 * bound, unit.rows, also=(2, bound) if count > 1 else None)
 
 
 _FINEST = 1 << 16
-"""Range of a total above which it is rounded (limit of memory)."""
+"""Largest range of a total that is not rounded (limit of memory)."""
 _FINE = 1 << 20
-"""Codes of a column above which products are of groups of codes (limit of memory)."""
+"""Largest number of codes in products; columns of more codes enter by groups of codes (limit of memory)."""
 FANOUT = 16
-"""Cells that a cell of the next level of a tree is made of (tuned; effect not measured)."""
+"""Number of cells in one cell of the next level of a tree (tuned; effect not measured)."""
 QUANTILE_CELLS = FANOUT**3
-"""Cells in which quantiles are searched (tuned; effect not measured)."""
+"""Number of cells of a search for quantiles (tuned; effect not measured)."""
 
 Totals = list[list[int]]
 
 
 class Question(ABC):
-    """What is counted for one answer; `add` takes the codes of every column that it names."""
+    """The exact totals of one answer; `add` takes the codes of every column of the question."""
 
     @property
     @abstractmethod
     def numbers(self) -> tuple[Numbers, ...]:
-        """The lists of numbers that are counted, and how far a person moves them."""
+        """The lists of numbers to count, and how far a person moves them."""
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """What part of the answer's portion each list gets, in proportion."""
+        """Each list's share of the answer's portion, in proportion."""
         return (1.0,) * len(self.numbers)
 
     @abstractmethod
@@ -132,28 +133,28 @@ class Question(ABC):
     @property
     @abstractmethod
     def totals(self) -> Totals:
-        """What was counted."""
+        """The exact totals, list by list."""
 
 
 def filled(codes: Codes, space: Space) -> IntArray:
-    """Return codes with nulls at the fixed point, unless the space holds them."""
-    wide = codes.astype(np.int64)
-    return wide if space.has_null else np.where(wide >= space.values, space.fixed_point, wide)
+    """Return codes with nulls at the fixed point, unless the space has nulls."""
+    integers = codes.astype(np.int64)
+    return integers if space.has_null else np.where(integers >= space.values, space.fixed_point, integers)
 
 
 @dataclass
 class Summed(Question):
-    """The sum of a column's codes; or by groups, twice that about the middle, and the number of values.
+    """The sum of a column's codes; or by groups, twice the sum about the middle, and the number of values.
 
-    Groups are those of the question, of the values that are there where the space holds nulls, and all rows where
-    their number is a secret. ``weight`` is the part of the portion that the numbers of values get.
+    A question has groups if it asks for them, if the space has nulls, or if the number of rows is a secret.
+    ``weight`` is the share of the portion that the numbers of values get.
     """
 
     name: str
     space: Space
     unit: Unit
     weight: float = 0.2
-    groups: Groups = WHOLE
+    groups: Groups = ALL_ROWS
     sums: IntArray = field(init=False, repr=False)
     present: IntArray = field(init=False, repr=False)
 
@@ -168,8 +169,8 @@ class Summed(Question):
 
     @property
     def partial(self) -> bool:
-        """Whether the number of rows that are added up is a secret."""
-        return self.space.has_null or self.unit.added or not self.groups.whole
+        """Whether the number of summands is a secret."""
+        return self.space.has_null or self.unit.added or not self.groups.has_all_rows
 
     @property
     def _range(self) -> int:
@@ -177,20 +178,20 @@ class Summed(Question):
 
     @property
     def rounded(self) -> int:
-        """What totals are rounded to, in codes, or in halves of them."""
+        """Unit of the rounded totals, in codes, or in halves of codes about the middle."""
         return -(-self._range // _FINEST)
 
     @property
     def numbers(self) -> tuple[Numbers, ...]:
-        """The sums, and the numbers of values where not all rows have one."""
+        """The sums, and the numbers of values if not all rows have a value."""
         if not self.partial:
             return (Numbers(span=-(-self._range // self.rounded), contributions=self.unit.rows),)
-        most = -(-max(1, self.last) // self.rounded)
-        return group_sums(self.unit, self.groups.count, most), table_of_counts(self.unit, self.groups.count)
+        bound = -(-max(1, self.last) // self.rounded)
+        return group_sums(self.unit, self.groups.count, bound), table_of_counts(self.unit, self.groups.count)
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Most to the sums."""
+        """The shares of the sums and of the numbers of values."""
         return (1 - self.weight, self.weight) if self.partial else (1.0,)
 
     def add(self, codes: Mapping[str, Codes]) -> None:
@@ -201,27 +202,28 @@ class Summed(Question):
             return
         place, count = self.groups.of(codes), self.groups.count
         inside = (mine <= self.last) & (place < count)
+        # Twice the centred code is whole; centring halves the sensitivity of an added row.
         place, mine = place[inside], 2 * mine[inside] - self.last
         self.present += np.bincount(place, minlength=count)
-        # Sums of a batch's whole numbers are whole in floats.
+        # Sums of a batch's whole numbers are exact in floats.
         self.sums += np.bincount(place, weights=mine, minlength=count).astype(np.int64)
 
     @property
     def totals(self) -> Totals:
         """The sums, rounded down to units, and the numbers of values."""
-        found = (self.sums // self.rounded).tolist()
-        return [found, self.present.tolist()] if self.partial else [found]
+        sums = (self.sums // self.rounded).tolist()
+        return [sums, self.present.tolist()] if self.partial else [sums]
 
 
 Axes = Mapping[str, tuple[int, Callable[[Codes], npt.NDArray[np.integer]]]]
-"""The columns of a table of counts: of each the number of cells, and the cell of every code."""
+"""The columns of a table of counts: for each its number of cells, and the map from codes to cells."""
 
 
 @dataclass
 class CellCounts(Question):
     """A table of counts: a replaced row leaves one cell and enters another.
 
-    Without columns it is one count, of the rows that meet the conditions, which a row moves by 1.
+    Without columns it is one count of the rows that meet the conditions. A row moves the count by 1.
     """
 
     axes: Axes
@@ -244,7 +246,7 @@ class CellCounts(Question):
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Count rows by their cell."""
-        inside = met(self.conditions, codes)
+        inside = match_rows(self.conditions, codes)
         place = np.zeros(len(inside), dtype=np.int64)
         for name, (cells, cell_of) in self.axes.items():
             mine = cell_of(codes[name]).astype(np.int64)
@@ -260,11 +262,11 @@ class CellCounts(Question):
 
 @dataclass
 class CellTree(Question):
-    """Counts of a number's cells, of groups of 16 of them, and so on: what cumulative counts are added up from.
+    """Counts of a number's cells, of groups of 16 cells, and so on, from which cumulative counts are summed.
 
-    A cumulative count is a sum of at most 15 counts a level, whose noise grows with the levels' number and not with
-    that of the cells (Hay et al. 2010; Qardaji et al. 2013 on the fan-out). Rows that are left out, nulls or such that
-    do not meet the conditions, are a cell of the coarsest level.
+    A cumulative count is a sum of at most 15 counts a level, whose noise grows with the number of levels and not with
+    the number of cells (Hay et al. 2010; Qardaji et al. 2013 on the fan-out). Nulls, and rows that do not meet the
+    conditions, have their own cell at the coarsest level.
     """
 
     name: str
@@ -278,7 +280,7 @@ class CellTree(Question):
 
     @property
     def partial(self) -> bool:
-        """Whether rows may be left out."""
+        """Whether some rows may lie in no cell."""
         return self.space.has_null or bool(self.conditions)
 
     @property
@@ -293,7 +295,7 @@ class CellTree(Question):
 
     @property
     def widths(self) -> list[int]:
-        """Cells that a count of each level is of, coarsest first."""
+        """Number of cells in one count of each level, coarsest level first."""
         widths = [1]
         while widths[0] * FANOUT < self.cells:
             widths.insert(0, widths[0] * FANOUT)
@@ -303,6 +305,7 @@ class CellTree(Question):
     def numbers(self) -> tuple[Numbers, ...]:
         """One table of counts a level."""
         sizes = [-(-self.cells // width) for width in self.widths]
+        # Rows in no cell are counted once, at the level of the fewest counts.
         sizes[0] += self.partial
         return tuple(table_of_counts(self.unit, size) for size in sizes)
 
@@ -310,7 +313,7 @@ class CellTree(Question):
         """Count rows by their cell."""
         place = cells_of(filled(codes[self.name], self.space), self.space, self.cells)
         if self.conditions:
-            place = np.where(met(self.conditions, codes), place, self.cells)
+            place = np.where(match_rows(self.conditions, codes), place, self.cells)
         self.counts += np.bincount(place, minlength=len(self.counts))
 
     @property
@@ -322,24 +325,25 @@ class CellTree(Question):
         return [level.tolist() for level in levels]
 
     def _parts(self) -> list[tuple[IntArray, IntArray]]:
-        """Return, for each level, the first count and the one after the last of those that up to each cell add up."""
+        """Return, for each level, the first and the end of the counts in the cumulative count of each cell."""
         ends, parts, before = np.arange(1, self.cells + 1), [], np.zeros(self.cells, dtype=np.int64)
         for width in self.widths:
             stop = ends // width
             parts.append((before, stop))
+            # The coarser levels cover the cells before it, so that the next level counts only the remainder.
             before = stop * FANOUT
         return parts
 
     def cumulative(self, levels: Sequence[npt.NDArray[np.generic]]) -> IntArray:
         """Return the number of rows up to and in each cell, from the counts of the levels."""
-        found = np.zeros(self.cells, dtype=np.int64)
+        cumulative_counts = np.zeros(self.cells, dtype=np.int64)
         for counts, (start, stop) in zip(levels, self._parts(), strict=True):
             running = np.concatenate([[0], np.cumsum(counts.astype(np.int64))])
-            found += running[stop] - running[start]
-        return found
+            cumulative_counts += running[stop] - running[start]
+        return cumulative_counts
 
     def variances(self, of_levels: Sequence[float]) -> FloatArray:
-        """Return the variance of each cumulative count, from that of a count of each level."""
+        """Return the variance of each cumulative count, from the variance of a count of each level."""
         terms = zip(of_levels, self._parts(), strict=True)
         return np.asarray(sum((v * (stop - start) for v, (start, stop) in terms), np.zeros(self.cells)))
 
@@ -366,51 +370,52 @@ class ProductSums(Question):
 
     @property
     def grains(self) -> list[int]:
-        """Codes of each column that are taken as one."""
+        """Number of codes of each column that form one group."""
+        # Sums of squares of larger codes would leave 64 bits within a batch.
         return [-(-space.values // _FINE) for space in self.spaces]
 
     @property
     def lasts(self) -> list[int]:
-        """Largest code of each column, of groups of codes; 1 where there is only one value."""
+        """Largest group of codes of each column; 1 if there is only one value."""
         sizes = zip(self.spaces, self.grains, strict=True)
         return [max(1, (space.values - 1) // grain) for space, grain in sizes]
 
     @property
     def partial(self) -> bool:
-        """Whether the number of rows that are added up is a secret, and counted."""
+        """Whether the number of rows is a secret, and counted."""
         return self.unit.added or bool(self.conditions)
 
     @property
     def _ranges(self) -> list[int]:
         n, ways = self.lasts, 1 if self.unit.added else 2
-        # A row that is left out counts as 0, which squares of whole rows from 1 on are not.
-        least = [0 if self.partial else last % 2 for last in n]
+        # A row outside the conditions counts as 0, below the square 1 that odd codes have at least.
+        smallest_squares = [0 if self.partial else last % 2 for last in n]
         return [
             *(ways * last for last in n),
-            *(max(1, n[i] ** 2 - least[i]) if i == j else ways * n[i] * n[j] for i, j in self.pairs),
+            *(max(1, n[i] ** 2 - smallest_squares[i]) if i == j else ways * n[i] * n[j] for i, j in self.pairs),
         ]
 
     @property
     def units(self) -> list[int]:
-        """What each sum is rounded to."""
-        return [-(-most // _FINEST) for most in self._ranges]
+        """The unit to which each sum is rounded."""
+        return [-(-total_range // _FINEST) for total_range in self._ranges]
 
     @property
     def numbers(self) -> tuple[Numbers, ...]:
         """The sums of the columns, and of their products."""
-        spans = [-(-most // unit) for most, unit in zip(self._ranges, self.units, strict=True)]
-        counted = [1] if self.partial else []
-        return tuple(Numbers(span=span, contributions=self.unit.rows) for span in (*spans, *counted))
+        spans = [-(-total_range // unit) for total_range, unit in zip(self._ranges, self.units, strict=True)]
+        row_spans = [1] if self.partial else []
+        return tuple(Numbers(span=span, contributions=self.unit.rows) for span in (*spans, *row_spans))
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """In proportion to what each adds to a covariance's error: means little, squares half of products."""
-        counted = [0.2] if self.partial else []
-        return (*(0.2 for _ in self.names), *(0.25 if i == j else 0.5 for i, j in self.pairs), *counted)
+        """Shares by the effect on a covariance's error: means have little, squares half as much as products."""
+        row_shares = [0.2] if self.partial else []
+        return (*(0.2 for _ in self.names), *(0.25 if i == j else 0.5 for i, j in self.pairs), *row_shares)
 
     def add(self, codes: Mapping[str, Codes]) -> None:
         """Add rows up; of a batch of 2¹⁶ rows products of 2⁴⁰ still fit."""
-        columns, inside = [], met(self.conditions, codes)
+        columns, inside = [], match_rows(self.conditions, codes)
         self.rows += int(inside.sum())
         for name, space, grain, last in zip(self.names, self.spaces, self.grains, self.lasts, strict=True):
             columns.append((2 * (filled(codes[name], space) // grain) - last)[inside])
@@ -421,6 +426,6 @@ class ProductSums(Question):
 
     @property
     def totals(self) -> Totals:
-        """The sums, rounded down to units, and the number of rows where it is a secret."""
+        """The sums, rounded down to units, and the number of rows if it is a secret."""
         sums = [[total // unit] for total, unit in zip([*self.first, *self.second], self.units, strict=True)]
         return [*sums, [self.rows]] if self.partial else sums

@@ -2,17 +2,17 @@
 
 *Exponential mechanism of a query* (categorical paper, Definition 2): P(r | d) ∝ base(r)·e^(k·u(d, r)), for any score u
 and base measure. With Δ the most that one row moves a score, and R the most by which the moves of two scores differ
-(their **range**, at most 2Δ, and Δ where a row moves all of them the same way), ln P(r | d)/P(r | d') is
+(their **range**, at most 2Δ, and Δ if a row moves all scores in one direction), ln P(r | d)/P(r | d') is
 k·(u(d, r) − u(d', r)) + ln Z'/Z and takes values in an interval of length k·R: the loss is k·R, not 2k·Δ whatever the
-scores are, and k·Δ where the normaliser Z is that of every neighbour (Theorem 4). An interval of length k·R with the
+scores are, and k·Δ if all neighbours have one normaliser Z (Theorem 4). An interval of length k·R with the
 mean 1 of e^loss is dominated by the law of two points, which costs no more in Gaussian differential privacy than pure
-ε = k·R/2: Φ⁻¹(p) − Φ⁻¹(q) of two chances whose log odds lie k·R apart is largest where they lie about 0, since
+ε = k·R/2: Φ⁻¹(p) − Φ⁻¹(q) of two chances whose log odds lie k·R apart is largest if they lie about 0, since
 Φ(z)Φ(−z)/φ(z) falls in |z| (Dong, Durfee and Rogers 2020 on bounded range).
 
 *Report-noisy-max* with exponential noise, in its form *permute-and-flip* (McKenna and Sheldon 2020; Ding et al. 2021):
 candidates come up in a random order, and each is taken with probability e^(−k·(best − u)). With the others' noise fixed
-a candidate wins where its noise exceeds a threshold that one row moves by R at most: its loss is k·R. Its score is
-never worse on average than that of the exponential mechanism at the same k, but its loss has no such short range.
+a candidate wins if its noise exceeds a threshold that one row moves by R at most: its loss is k·R. At equal k its mean
+score is never below the exponential mechanism's, but its loss has no such short range.
 
 *In whole numbers.* Scores are whole; those further than 80/k below the best count as being there, which moves by no
 more than the scores do. e^(−k·t) is a whole number over 2¹⁹², right to 2⁻⁷⁵ of itself; the choice compares a word of
@@ -38,20 +38,20 @@ from dpframe.noise.keystream import ColumnStream
 from dpframe.totals.answers import Portion
 
 MOST_CANDIDATES = 1 << 16
-"""Candidates of a selection at most (limit of time)."""
+"""Largest number of candidates of a selection (limit of time)."""
 MOST_BASE = 1 << 20
 """Largest ratio of two base weights (limit of the format)."""
-_BITS = 192
+_THRESHOLD_BITS = 192
 """Binary digits of a threshold (limit of the format)."""
-_WIDE = 320
+_EXPONENTIAL_BITS = 320
 """Binary digits of an exponential before it is rounded (tolerance)."""
-_FAR = 80
-"""Where e^(−k·t) is taken to stay as it is (tolerance)."""
-_ROUNDED = Fraction(1, 1 << 58)
-"""Loss by which rounding of the thresholds raises ε, at most (tolerance)."""
-_LEAST = 1e-12
-"""Least k for which the coins of permute-and-flip are fine enough (tolerance)."""
-_BELOW = 1 - 1e-13
+_MAX_EXPONENT = 80
+"""Largest k·t: e^(−k·t) is constant beyond it (tolerance)."""
+_ROUNDING_LOSS = Fraction(1, 1 << 58)
+"""Bound on the loss that the rounding of thresholds adds to ε (tolerance)."""
+_MIN_RATE = 1e-12
+"""Least k: for smaller k the coins of permute-and-flip are too coarse (tolerance)."""
+_RATE_FACTOR = 1 - 1e-13
 """Factor by which rates are lowered against rounding (tolerance)."""
 _DIGITS = Context(prec=110)
 """Decimal digits of exponentials (tolerance)."""
@@ -63,9 +63,9 @@ _NOTHING = "epsilon is too small for this answer: every candidate would be as li
 class Scores:
     """How far one row moves the whole scores of candidates.
 
-    A row moves so many tables of scores as one of the ``ways`` (tables, range) says, and in each the moves of two
+    A row moves as many tables of scores as one of the ``ways`` (tables, range) says, and in each table the moves of two
     scores differ by no more than the range. ``balanced``: one table whose scores move by at most half the range, and
-    whose normaliser Σ base·e^(k·score) is the same for all neighbours.
+    whose normaliser Σ base·e^(k·score) is equal for all neighbours.
     """
 
     ways: tuple[tuple[int, int], ...]
@@ -74,18 +74,18 @@ class Scores:
 
     @property
     def range(self) -> int:
-        """The sum of ranges that one person moves in all tables."""
-        return self.contributions * max(tables * spread for tables, spread in self.ways)
+        """The sum of the ranges of all tables that one person moves."""
+        return self.contributions * max(tables * score_range for tables, score_range in self.ways)
 
     def halved(self, portion: Portion) -> float:
-        """Return the largest k whose k·range/2 of each table a portion in Gaussian accounting pays for as pure ε."""
+        """Return the largest k for which the portion's step covers the pure ε = k·range/2 of each table."""
         step = portion.step
         assert step is not None
-        found = []
-        for tables, spread in self.ways:
-            mu = step.mu / (math.sqrt(tables) * self.contributions) * _BELOW
-            found.append(2 * Portion(portion.budget, Step(mu, step.delta)).pure_epsilon / spread)
-        return min(found)
+        rates = []
+        for tables, score_range in self.ways:
+            mu = step.mu / (math.sqrt(tables) * self.contributions) * _RATE_FACTOR
+            rates.append(2 * Portion(portion.budget, Step(mu, step.delta)).pure_epsilon / score_range)
+        return min(rates)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Selector(ABC):
         """Return the position of the chosen candidate."""
 
     def shortfall(self, weight: float, level: float) -> float:
-        """Return what the chosen score stays below the best one by at most, with a probability of ``level``.
+        """Return a bound on best score − chosen score that holds with probability ``level``.
 
         ``weight`` is the sum of all base weights over the least of them: P(score ≤ best − t) ≤ weight·e^(−k·t).
         """
@@ -109,24 +109,26 @@ class Selector(ABC):
 
 
 def weights(rate: float, scores: Sequence[int]) -> list[int]:
-    """Return the weight of every score over 2¹⁹², that of the best being 1; far below the best it stays as it is.
+    """Return the weight of every score over 2¹⁹², the best score having 1; far below the best the weight is constant.
 
-    e^(−k·t) is a product of two numbers of 320 bits, of t in steps of √t and of what is left, so that few are computed.
+    e^(−k·t) is a product of two numbers of 320 bits, one for t in steps of √t and one for the remainder, so that few
+    exponentials are computed.
     """
-    best, far = max(scores), math.ceil(_FAR / rate)
-    below = [min(best - score, far) for score in scores]
-    distinct = set(below)
+    best, max_distance = max(scores), math.ceil(_MAX_EXPONENT / rate)
+    distances = [min(best - score, max_distance) for score in scores]
+    distinct = set(distances)
+    # Two factors of about √t values each replace t exponentials of 110 digits.
     step = math.isqrt(max(distinct)) + 1
     coarse = {q: _power(rate, q * step) for q in {t // step for t in distinct}}
     fine = {r: _power(rate, r) for r in {t % step for t in distinct}}
-    known = {t: coarse[t // step] * fine[t % step] >> (2 * _WIDE - _BITS) for t in distinct}
-    return [known[t] for t in below]
+    weight_at = {t: coarse[t // step] * fine[t % step] >> (2 * _EXPONENTIAL_BITS - _THRESHOLD_BITS) for t in distinct}
+    return [weight_at[t] for t in distances]
 
 
 def _power(rate: float, below: int) -> int:
     """Return e^(−rate·below) over 2³²⁰."""
     with localcontext(_DIGITS):
-        return int((-Decimal(rate) * below).exp() * (1 << _WIDE))
+        return int((-Decimal(rate) * below).exp() * (1 << _EXPONENTIAL_BITS))
 
 
 class ExponentialSelector(Selector):
@@ -134,20 +136,20 @@ class ExponentialSelector(Selector):
 
     @classmethod
     def of(cls, scores: Scores, portion: Portion) -> ExponentialSelector:
-        """Return the one of the largest k within a portion."""
-        whole = Fraction(scores.range, 2 if scores.balanced else 1)
+        """Return the selector of the largest k within a portion."""
+        loss_range = Fraction(scores.range, 2 if scores.balanced else 1)
         if portion.step is None:
-            rate = portion.budget.epsilon / float(whole) * _BELOW - float(_ROUNDED)
+            rate = portion.budget.epsilon / float(loss_range) * _RATE_FACTOR - float(_ROUNDING_LOSS)
         else:
-            rate = scores.halved(portion) * _BELOW
-        return cls(_positive(rate), round_up(Fraction(rate) * whole + _ROUNDED))
+            rate = scores.halved(portion) * _RATE_FACTOR
+        return cls(_positive(rate), round_up(Fraction(rate) * loss_range + _ROUNDING_LOSS))
 
     def choose(self, scores: Sequence[int], base: Sequence[int] | None, stream: ColumnStream) -> int:
         """Return the position of the chosen candidate, by one word of 256 bits."""
-        found = weights(self.rate, scores)
+        masses = weights(self.rate, scores)
         if base is not None:
-            found = [weight * mass for weight, mass in zip(found, base, strict=True)]
-        sums = list(accumulate(found))
+            masses = [weight * mass for weight, mass in zip(masses, base, strict=True)]
+        sums = list(accumulate(masses))
         word = int.from_bytes(stream.words(0, 0, 4).astype("<u8").tobytes(), "little")
         return bisect_right(sums, word * sums[-1] >> 256)
 
@@ -157,16 +159,17 @@ class NoisyMax(Selector):
 
     @classmethod
     def of(cls, scores: Scores, portion: Portion) -> NoisyMax:
-        """Return the one of the largest k within a portion."""
+        """Return the selector of the largest k within a portion."""
         if portion.step is None:
-            rate = portion.budget.epsilon / scores.range * _BELOW - float(_ROUNDED)
+            rate = portion.budget.epsilon / scores.range * _RATE_FACTOR - float(_ROUNDING_LOSS)
         else:
-            rate = scores.halved(portion) / 2 * _BELOW
-        return cls(_positive(rate), round_up(Fraction(rate) * scores.range + _ROUNDED))
+            rate = scores.halved(portion) / 2 * _RATE_FACTOR
+        return cls(_positive(rate), round_up(Fraction(rate) * scores.range + _ROUNDING_LOSS))
 
     def choose(self, scores: Sequence[int], base: Sequence[int] | None, stream: ColumnStream) -> int:
         """Return the first candidate, in the order of the lots, whose coin shows heads."""
         count, chances = len(scores), weights(self.rate, scores)
+        # The order of 128-bit lots is a uniform permutation; equal lots are practically impossible.
         lots = stream.words(0, 0, count, bits=128)
         coins = stream.words(1, 0, 3 * count).astype("<u8").reshape(count, 3)
         heads = [at for at in range(count) if int.from_bytes(coins[at].tobytes(), "little") < chances[at]]
@@ -174,7 +177,7 @@ class NoisyMax(Selector):
 
 
 def _positive(rate: float) -> float:
-    if not rate >= _LEAST:
+    if not rate >= _MIN_RATE:
         raise ParameterError(_NOTHING)
     return rate
 
@@ -184,7 +187,7 @@ SELECTORS = {"exponential": ExponentialSelector.of, "noisy_max": NoisyMax.of}
 
 
 def best_selector(scores: Scores, portion: Portion, weighted: bool = False) -> str:
-    """Return the way that errs less, from public facts: permute-and-flip errs at most half at the same k."""
+    """Return the mechanism of smaller error, from public facts: permute-and-flip errs at most half at equal k."""
     if weighted:
         return "exponential"
     first, second = ExponentialSelector.of(scores, portion), NoisyMax.of(scores, portion)
@@ -192,28 +195,28 @@ def best_selector(scores: Scores, portion: Portion, weighted: bool = False) -> s
 
 
 def check_base(base: Sequence[float], count: int) -> list[int]:
-    """Return base weights as whole numbers in exactly their proportion; `ParameterError` for others.
+    """Return base weights as whole numbers in exactly their proportion, or raise `ParameterError`.
 
-    Rounded ones would add up to other normalisers than weights for which a choice is balanced.
+    Rounded weights would break the equal normalisers that a balanced choice rests on.
     """
     try:
-        # Of one weight each: unlike float, it takes no text.
-        found = [math.fsum([weight]) for weight in base]
+        # A sum of one weight: unlike float, fsum takes no text.
+        floats = [math.fsum([weight]) for weight in base]
     except (TypeError, ValueError, OverflowError):
-        found = []
-    valid = len(found) == count and all(math.isfinite(weight) and weight > 0 for weight in found)
-    if not valid or max(found) / min(found) > MOST_BASE:
+        floats = []
+    valid = len(floats) == count and all(math.isfinite(weight) and weight > 0 for weight in floats)
+    if not valid or max(floats) / min(floats) > MOST_BASE:
         raise ParameterError(
             f"base must have a positive weight for each of the {check_whole(count, 'count')} candidates, the largest "
             "at most 2^20 times the least"
         )
-    exact = [Fraction(weight) for weight in found]
+    exact = [Fraction(weight) for weight in floats]
     unit = math.lcm(*(weight.denominator for weight in exact))
     return [int(weight * unit) for weight in exact]
 
 
 def whole_cost(selectors: Sequence[Selector], portion: Portion) -> Budget:
-    """Return the (ε, δ) of an answer of several choices by itself, without δ where their sum of ε is the smaller."""
+    """Return the (ε, δ) of an answer of several choices, without δ if the sum of their ε is smaller."""
     if portion.step is None:
         return Budget(portion.budget.epsilon)
     loss = round_up(sum((Fraction(one.pure_loss) for one in selectors), Fraction(0)))

@@ -163,7 +163,7 @@ def test_response_beside_dp_accounting() -> None:
 
 
 def beside_flag(flag: ResponseLoss, value: LaplaceLoss) -> NullFlagLoss:
-    half = LaplaceLoss((value.span + 1) // 2, value.rate, value.spread)
+    half = LaplaceLoss((value.span + 1) // 2, value.rate, value.log_spread)
     return NullFlagLoss(flag, value, half, half)
 
 

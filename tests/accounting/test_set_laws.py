@@ -177,19 +177,19 @@ class Together(IndependentLaw):
         return IndependentLaw.differ.fget(self) / 2
 
     @property
-    def both(self):
-        return IndependentLaw.both.fget(self) + self.differ
+    def both_mass(self):
+        return IndependentLaw.both_mass.fget(self) + self.differ
 
     @property
-    def same(self):
-        return IndependentLaw.same.fget(self) + self.differ
+    def equal_mass(self):
+        return IndependentLaw.equal_mass.fget(self) + self.differ
 
     def power(self, count):
         return power(self, count)
 
 
 def power(law, count):
-    one, product = np.array([[law.same, law.differ], [law.differ, law.both]]), np.ones((1, 1))
+    one, product = np.array([[law.equal_mass, law.differ], [law.differ, law.both_mass]]), np.ones((1, 1))
     for _ in range(count):
         grown = np.zeros((len(product) + 1, len(product) + 1))
         for i, j in itertools.product((0, 1), repeat=2):
@@ -273,8 +273,8 @@ def test_a_law_has_mean_one():
         IndependentLaw(1.0, 0.3).enlarged,
     ):
         ratio = math.exp(law.rate)
-        assert law.differ * (ratio + 1) + law.same + law.both * ratio == pytest.approx(1.0)
-        assert 2 * law.differ + law.same + law.both == pytest.approx(law.blanket)
+        assert law.differ * (ratio + 1) + law.equal_mass + law.both_mass * ratio == pytest.approx(1.0)
+        assert 2 * law.differ + law.equal_mass + law.both_mass == pytest.approx(law.blanket)
         assert sum(law.ratio_masses) == pytest.approx(1.0)
 
 

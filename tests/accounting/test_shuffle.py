@@ -14,7 +14,7 @@ from scipy import optimize, stats
 from strategies import examples
 
 from dpframe.accounting import Bound, ColumnLoss, sampled, shuffled_delta
-from dpframe.accounting.composition import choose_step, composed_delta, composed_epsilon, row_law, spread
+from dpframe.accounting.composition import choose_step, composed_delta, composed_epsilon, row_law, spread_to_lattice
 from dpframe.accounting.positive_mean import merge, positive_mean
 from dpframe.accounting.secret_order import METHODS
 from dpframe.errors import ParameterError
@@ -270,14 +270,14 @@ def test_the_row_law_is_a_pair_of_likelihood_ratios():
         assert 1 <= total <= 1 + 1e-12
     assert law.mass.sum() + law.outside == pytest.approx(1, abs=1e-12)
     columns = [part.factors(1)[0].enlarged for part in parts]
-    second = math.prod(c.differ * (math.exp(2 * c.rate) + 1) + c.same for c in columns)
+    second = math.prod(c.differ * (math.exp(2 * c.rate) + 1) + c.equal_mass for c in columns)
     assert second <= law.mass @ law.a**2 <= second * 1.001
 
 
 def test_equal_rates_meet_the_lattice():
     assert len(row_law((ColumnLoss(0.7, 0.8), ColumnLoss(0.7, 0.9), ColumnLoss(0.7 * (1 - 1e-9), 0.7))).mass) == 10
     assert choose_step([0.5, 0.25, 1.0], [1.0] * 3, 100, 1e-4) == pytest.approx(0.25)
-    assert spread(0.5, 0.25) == [(2, 1.0)]
+    assert spread_to_lattice(0.5, 0.25) == [(2, 1.0)]
 
 
 def test_a_smaller_claim_gives_a_larger_bound():

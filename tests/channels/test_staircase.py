@@ -40,7 +40,7 @@ def test_boxes_can_be_inverted_where_their_width_divides_the_span_or_one_less(sp
             continue
         inverse, made, f = np.linalg.inv(matrix), BoxSums(span, width, width // 2), rng.normal(size=(span + 1, 2))
         np.testing.assert_allclose(made.sums(f), matrix @ f, atol=1e-9)
-        np.testing.assert_allclose(made.spread(f), matrix.T @ f, atol=1e-9)
+        np.testing.assert_allclose(made.adjoint_sums(f), matrix.T @ f, atol=1e-9)
         np.testing.assert_allclose(made.solve(f), inverse @ f, atol=1e-9)
         np.testing.assert_allclose(made.solve_adjoint(f), inverse.T @ f, atol=1e-9)
         np.testing.assert_allclose(made.squares(f), (inverse**2).T @ f, atol=1e-8)

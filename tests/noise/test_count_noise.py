@@ -14,7 +14,7 @@ from strategies import examples
 from dpframe import Budget
 from dpframe.accounting.gaussian_dp import largest_step, step_delta
 from dpframe.errors import ParameterError
-from dpframe.noise.gaussian import RATIO, STRIDE, GaussianTable, gaussian_table, inverted, limits_of
+from dpframe.noise.gaussian import RATIO, STRIDE, GaussianTable, cumulate_weights, gaussian_table, invert
 from dpframe.noise.geometric_counts import geometric_noise, leading_zeros
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.infer.cost import Histogram, gaussian_tail, spend
@@ -84,12 +84,12 @@ def test_draws_are_those_of_their_places_whatever_the_count():
 def test_inversion_at_every_limit():
     """Brute force in whole numbers of 128 bits, ties of the high halves included."""
     weights = [1, 2**70, 1, 1, 2**127, 3, 2**64, 5]
-    high, low = limits_of(weights)
+    high, low = cumulate_weights(weights)
     limits = [(h << 64) + w for h, w in zip(high.tolist(), low.tolist(), strict=True)]
     words = [w for limit in limits for w in (limit - 1, limit, limit + 1) if 0 <= w < TOTAL]
     halves = [np.array([w >> 64 for w in words], np.uint64), np.array([w % 2**64 for w in words], np.uint64)]
     expected = [next((i for i, limit in enumerate(limits[:-1]) if w < limit), len(limits) - 1) for w in words]
-    assert inverted(high, low, *halves).tolist() == expected
+    assert invert(high, low, *halves).tolist() == expected
 
 
 @pytest.mark.parametrize("sigma2", [0.0, 0.2, 2.0**81, math.nan])

@@ -113,7 +113,7 @@ def test_marginals_are_exact(sizes, epsilon, delta, data):
     summed = np.zeros([sizes[i] for i in kept], dtype=object)
     for y, weight in zip(itertools.product(*map(range, sizes)), weights, strict=True):
         summed[tuple(y[i] for i in kept)] += Fraction(weight, total)
-    found, own = seen.weights(int(np.ravel_multi_index([x[i] for i in kept], seen.seen)))
+    found, own = seen.weights(int(np.ravel_multi_index([x[i] for i in kept], seen.seen_sizes)))
     assert [Fraction(w, own) for w in found] == summed.ravel().tolist()
     if math.prod(sizes) > 1 and seen.size > 1:
         assert seen.table.signal == whole.table.signal

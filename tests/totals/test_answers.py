@@ -123,7 +123,7 @@ def test_gaussian_keeps_its_step(numbers):
     step = Step(0.2, 1e-8)
     noise = gaussian(numbers, Portion(Budget(0.5, 1e-6), step))
     spent = noise_step(
-        [IntegerNoise(noise.sigma2, numbers.moved, numbers.span, float(noise.table.distance) * 1.01)],
+        [IntegerNoise(noise.sigma2, numbers.moves, numbers.span, float(noise.table.distance) * 1.01)],
         numbers.contributions,
         step.delta,
     )
@@ -249,9 +249,9 @@ def test_what_is_refused():
         gaussian(Numbers(span=65_536), Portion(Budget(1e-9, 1e-12), Step(1e-9, 1e-13)))
     with pytest.raises(ParameterError, match="delta is too small for gaussian noise"):
         gaussian(Numbers(), Portion(Budget(1.0, 1e-24), Step(0.1, 1e-25)))
-    with pytest.raises(ParameterError, match="moved must be at most size"):
+    with pytest.raises(ParameterError, match="moves must be at most size"):
         Numbers(1, 2)
-    for field in ("size", "moved", "span"):
+    for field in ("size", "moves", "span"):
         with pytest.raises(ParameterError, match=f"{field} must be a whole number, at least 1"):
             Numbers(**{field: 0})
     with pytest.raises(ParameterError, match="contributions must be a whole number of rows per person, at least 1"):

@@ -222,12 +222,12 @@ def test_joints_of_two_and_three_blocks_are_margins_of_one_count():
 
 
 def test_joints_are_settled_before_their_counts_outgrow_32_bits(monkeypatch):
-    monkeypatch.setattr("dpframe.totals.joint_counting._MOST_ROWS", 50)
+    monkeypatch.setattr("dpframe.totals.joint_counting._MAX_ROWS", 50)
     joint = Joint((2, 3))
     counting = JointCounting.of({"a": 2, "x": 3}, [(("a", "x"), joint)])
     for rows in (20, 30, 7, 60):
         counting.add({"a": np.zeros(rows, dtype=np.uint8), "x": np.full(rows, 2, dtype=np.uint8)})
-        assert sum(int(each.whole.sum()) for each in counting.fused) <= max(50, rows)
+        assert sum(int(each.counts.sum()) for each in counting.fused) <= max(50, rows)
     counting.settle()
     assert joint.counts.tolist() == [[0, 0, 117], [0, 0, 0]]
 

@@ -12,8 +12,8 @@ from dpframe.accounting.gaussian_dp import Step, step_delta
 from dpframe.accounting.unit import Unit
 from dpframe.noise.keystream import Keystream
 from dpframe.totals.answers import GaussianAnswer, Numbers, Portion, gaussian
-from dpframe.totals.questions import WHOLE, Groups
-from dpframe.totals.ranks import RankCounts, Readings, halvings, search_shares, searched
+from dpframe.totals.questions import ALL_ROWS, Groups
+from dpframe.totals.ranks import RankCounts, Readings, halvings, search_quantiles, search_shares
 
 ADDED = Unit(added=True)
 BY = Groups(by="g", count=2, place=lambda codes: codes)
@@ -30,11 +30,11 @@ def ranks(rows, unit, groups):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("groups", [WHOLE, BY], ids=["whole", "by"])
+@pytest.mark.parametrize("groups", [ALL_ROWS, BY], ids=["whole", "by"])
 @pytest.mark.parametrize("unit", [Unit(), ADDED], ids=str)
 def test_no_row_moves_excesses_further_than_stated_and_some_as_far(unit, groups, level):
     """Excesses are sums over rows: one row suffices for every move that a replaced row makes, and at all edges."""
-    numbers, worst = ranks([], unit, groups).excess_moved(level), 0
+    numbers, worst = ranks([], unit, groups).excess_sensitivity(level), 0
     tables = [[], *([row] for row in ROWS)] if unit.added else [[row] for row in ROWS]
     for edges in itertools.product((1, 2), repeat=groups.count):
         found = [ranks(rows, unit, groups).excess(level, np.array(edges)) for rows in tables]
@@ -70,7 +70,7 @@ def search_laws(noises, tables, n, reach):
             return [0]
 
         scripted = [Scripted(noise, y) for noise, y in zip(noises, outcomes, strict=True)]
-        searched(excess, 1, 3, scripted, 0.95, lambda i: Keystream(bytes(32)).column(str(i), "measure"))
+        search_quantiles(excess, 1, 3, scripted, 0.95, lambda i: Keystream(bytes(32)).column(str(i), "measure"))
         for row, counts in enumerate(tables):
             exact = [2 * sum(counts[:edge]) - n for edge in edges]
             pairs = zip(laws, outcomes, exact, strict=True)
@@ -121,7 +121,7 @@ def test_intervals_hold_quantiles_and_estimates_are_near(shape):
     parts = Portion(Budget(1.0, 1e-6), step).split(search_shares(cells))
     noises = [gaussian(Numbers(span=2), part) for part in parts]
     key = Keystream(bytes(32))
-    found = searched(
+    found = search_quantiles(
         lambda edges: (2 * before[edges] - n).tolist(),
         400,
         cells,

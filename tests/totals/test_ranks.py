@@ -11,7 +11,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.unit import Unit
 from dpframe.spaces import Integer, Nullable
 from dpframe.totals.answers import Portion
-from dpframe.totals.questions import WHOLE, Groups
+from dpframe.totals.questions import ALL_ROWS, Groups
 from dpframe.totals.ranks import RankCounts, distance_weights, distances, level_of
 from dpframe.totals.selection import ExponentialSelector, NoisyMax, Scores, weights
 
@@ -50,12 +50,12 @@ def scores(rows, unit, groups, level, margin):
 @pytest.mark.walk(18)
 @pytest.mark.parametrize("margin", [None, 1, 5])
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("groups", [WHOLE, BY], ids=["whole", "by"])
+@pytest.mark.parametrize("groups", [ALL_ROWS, BY], ids=["whole", "by"])
 @pytest.mark.parametrize("unit", [Unit(), ADDED], ids=str)
 def test_no_row_moves_scores_further_apart_than_stated(unit, groups, level, margin):
-    stated, seen = ranks([], unit, groups).moved(level), 0
+    stated, seen = ranks([], unit, groups).score_sensitivity(level), 0
     known = {}
-    for pair in neighbours(unit, ROWS[::2] if groups is WHOLE else ROWS):
+    for pair in neighbours(unit, ROWS[::2] if groups is ALL_ROWS else ROWS):
         mine, other = (
             known.setdefault(tuple(rows), np.array(scores(rows, unit, groups, level, margin))) for rows in pair
         )
@@ -75,7 +75,7 @@ def test_no_row_moves_scores_further_apart_than_stated(unit, groups, level, marg
 @pytest.mark.slow
 def test_the_exact_loss_of_all_groups_choices(name, level):
     """The product of the groups' laws, over all neighbours of two rows; a quarter of the range is beyond its claim."""
-    moved = ranks([], Unit(), BY).moved(level)
+    moved = ranks([], Unit(), BY).score_sensitivity(level)
     made = {"exponential": ExponentialSelector, "noisy_max": NoisyMax}[name]
     portion, quarter = Portion(Budget(1.0)), Scores(((1, level.denominator // 2),))
     selector, wrong = made.of(moved, portion), made.of(quarter, portion)
@@ -141,7 +141,7 @@ def test_the_law_of_an_interval_misses_as_rarely_as_its_margin_says(shape):
     mine = RankCounts("a", Integer(0, cells - 1), Unit())
     mine.add({"a": values.astype(np.uint16)})
     truth, missed = int(np.sort(values)[rows // 2 - 1]), 0.05
-    selector = ExponentialSelector.of(mine.moved(Fraction(1, 2)), Portion(Budget(0.25)))
+    selector = ExponentialSelector.of(mine.score_sensitivity(Fraction(1, 2)), Portion(Budget(0.25)))
     base, before = distance_weights(cells)
     margin = math.ceil(selector.shortfall(before, 1 - missed))
     worst = {}
@@ -180,7 +180,7 @@ def test_the_exact_loss_of_a_quantile_and_its_interval(name, unit):
     level = LEVELS[1]
     made = {"exponential": ExponentialSelector, "noisy_max": NoisyMax}[name]
     parts = Portion(Budget(1.0)).split((3, 2))
-    moved = ranks([], unit, WHOLE).moved(level)
+    moved = ranks([], unit, ALL_ROWS).score_sensitivity(level)
     quarter = Scores(tuple((tables, spread // 4) for tables, spread in moved.ways))
     right, wrong = ([made.of(scores, part) for part in parts] for scores in (moved, quarter))
     claims = [sum(selector.pure_loss for selector in both) for both in (right, wrong)]
@@ -195,7 +195,7 @@ def worst_of_both(selectors, name, unit, level):
         return np.log(chances / chances.sum() if name == "exponential" else flipped(chances))
 
     def logs(rows):
-        mine = ranks(rows, unit, WHOLE)
+        mine = ranks(rows, unit, ALL_ROWS)
         cells = law(selectors[0].rate, mine.scores(0, level))
         ends = [
             law(selectors[1].rate, mine.margin_scores(0, level, min(max(chosen - 1, 0), mine.cells - 1), 7))

@@ -23,7 +23,7 @@ def of(size, bound, budget, contributions=1, step=None):
 
 
 def loss(m, epsilon=0.0, rows=1, least=1e-10):
-    return WishartLoss(m, rows, single=False, first=epsilon, least=least)
+    return WishartLoss(m, rows, single=False, first=epsilon, smallest=least)
 
 
 def orthogonal(m, epsilon, rows=1):

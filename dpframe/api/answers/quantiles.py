@@ -31,8 +31,8 @@ from dpframe.totals.ranks import (
     distance_weights,
     distances,
     level_of,
+    search_quantiles,
     search_shares,
-    searched,
 )
 from dpframe.totals.selection import SELECTORS, ExponentialSelector, Selector, best_selector, whole_cost
 
@@ -111,7 +111,7 @@ class Choices(QuantileWay):
 
         The latter has weights, which only the exponential mechanism takes.
         """
-        score_bounds = [self.ranks.moved(level_of(level)) for level in self.levels]
+        score_bounds = [self.ranks.score_sensitivity(level_of(level)) for level in self.levels]
         parts = portion.split(_CHOICE_WEIGHTS * len(score_bounds))
         name = self.mechanism or best_selector(score_bounds[0], parts[0])
         selectors: list[list[Selector]] = [
@@ -178,7 +178,7 @@ class Search(QuantileWay):
             raise ParameterError("a grid of one value has no quantiles to look for; take exponential")
         shares = search_shares(self.ranks.cells)
         parts, count = portion.split(shares * len(self.levels)), len(shares)
-        excess_bounds = [self.ranks.excess_moved(level_of(level)) for level in self.levels]
+        excess_bounds = [self.ranks.excess_sensitivity(level_of(level)) for level in self.levels]
         level_noises: list[list[Noise]] = [
             [gaussian(numbers, part) for part in parts[count * level_index : count * (level_index + 1)]]
             for level_index, numbers in enumerate(excess_bounds)
@@ -210,7 +210,9 @@ class Search(QuantileWay):
         def reading_stream(reading: int) -> ColumnStream:
             return stream.column(json.dumps(["quantile", level_index, reading]), "measure")
 
-        return searched(excess, self.ranks.groups.count, self.ranks.cells, noises, self.confidence, reading_stream)
+        return search_quantiles(
+            excess, self.ranks.groups.count, self.ranks.cells, noises, self.confidence, reading_stream
+        )
 
 
 @dataclass(frozen=True)
