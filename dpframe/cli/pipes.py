@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from dpframe.cli.shared import argument
-from dpframe.disk import atomic, check_named
+from dpframe.disk import atomic, check_ending
 from dpframe.errors import ParameterError
 from dpframe.tables.files import FileInput
 from dpframe.tables.sinks import check_target
@@ -82,7 +82,7 @@ def target_file(target: Path) -> Iterator[Path]:
 def check_text_target(target: Path, table: FileInput, endings: Sequence[str]) -> Path:
     """Return a path that text may be written to, or raise `FileError` for an ending of another format."""
     check_target(target, table)
-    check_named(target, *endings)
+    check_ending(target, *endings)
     return target
 
 

@@ -18,7 +18,7 @@ import typer
 from dpframe.api import verbs
 from dpframe.cli.pipes import Source, describe_replacement
 from dpframe.cli.shared import Dataset, LedgerFile, Part, open_account, option
-from dpframe.disk import atomic, check_named
+from dpframe.disk import atomic, check_ending
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
 from dpframe.plan.infer.declared import identifiers, placeholder
 from dpframe.plan.infer.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
@@ -73,7 +73,7 @@ def spaces(
     """Write a file of spaces to fill in, from only the schema; --infer EPSILON fills it in privately."""
     ending = ".json" if output is None else output.suffix.lower()
     if output is not None:
-        check_named(output, *_NULLABLE_FORMS)
+        check_ending(output, *_NULLABLE_FORMS)
         # Declarations that were filled in by hand cannot be made again.
         if describe_replacement(output):
             raise FileError(f"{output} exists; name another file, or remove it")
