@@ -400,7 +400,7 @@ class TestChanged:
         switch.touch()
         with pytest.raises(dpf.ColumnError, match=r"'age' at row position 3: is null") as caught:
             safe.compute()
-        assert any(entry.name == "arrived" for entry in caught.traceback)
+        assert any(entry.name == "collect_sent" for entry in caught.traceback)
 
     @pytest.mark.parametrize("change", [swapped, shortened])
     def test_partitions_under_a_lazy_frame(self, flat, plan, tmp_path, change):
