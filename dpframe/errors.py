@@ -62,6 +62,7 @@ __all__ = [
 
 def name_list(names: Iterable[str]) -> str:
     """Return names for a message, in one line even if a name holds line breaks."""
+    # A line break in a name could forge a line of a log.
     return ", ".join(name if name.isprintable() else repr(name) for name in names)
 
 

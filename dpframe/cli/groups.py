@@ -55,6 +55,7 @@ class Commands(TyperGroup):
         """Write the commands and the first sentences of their help texts."""
         grouped_names = {name for names in self.headings.values() for name in names}
         other_names = tuple(name for name in self.list_commands(ctx) if name not in grouped_names)
+        # One width under all headings aligns their texts.
         width = max(map(len, self.list_commands(ctx)))
         for title, names in {**self.headings, self.fallback_heading: other_names}.items():
             rows = [
@@ -78,7 +79,7 @@ COMMAND_HINTS = {
 
 
 class GroupedCommands(Commands):
-    """A group whose commands are listed under headings; one that has no heading comes last."""
+    """A group whose help lists commands under headings, and all other commands last."""
 
     headings = GROUPS
     fallback_heading = "Other"
@@ -91,7 +92,7 @@ class GroupedCommands(Commands):
 
 
 class GroupedOptions(TyperCommand):
-    """A command whose options are listed under headings, each with an example; those that have no heading come last."""
+    """A command whose help lists options under headings, each with an example, and all other options last."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, and the options by groups."""

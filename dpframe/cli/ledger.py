@@ -116,7 +116,7 @@ def forget(
 ) -> None:
     """Delete the key of an interrupted job: it can never be repeated, and its spend stays."""
     ledger = Ledger(file)
-    # Jobs are known by absolute paths: the name may be one of these, as printed, or a path from here.
+    # Jobs are named by absolute paths. Users type such a name as it is printed, or a relative path.
     pending_jobs = {(p.dataset, p.name) for p in job_keys.pending(ledger)}
     name = job if (dataset, job) in pending_jobs else job_keys.job_name(job)
     job_keys.forget(ledger, dataset, name)

@@ -217,6 +217,7 @@ def parse_targets(texts: list[str]) -> dict[Any, float]:
     """Read COLUMN=ERROR, or COLUMN,COLUMN=ERROR; `ParameterError` for anything else."""
     targets: dict[Any, float] = {}
     for text in texts:
+        # The last sign, as the name of a column may have one.
         names, equals, error = text.rpartition("=")
         try:
             value = float(error)
@@ -288,6 +289,7 @@ def sanitize(
         typer.echo(info.to_json(), err=to_pipe)
         return
     typer.echo(f"{target}: {_describe_rows(info)} in {time.perf_counter() - start:.1f} s{replacement}", err=to_pipe)
+    # CSV has no place for the description, which is in a second file.
     if format_of(target).apart:
         typer.echo(f"{sidecar(target)}: what the release says of itself; those who get the rows need it to estimate")
     for line in info.lines():
@@ -388,6 +390,7 @@ def verify(
     if record is not None and certificate.ok:
         certificate = with_record(certificate, source, record)
     typer.echo(certificate.to_json() if as_json else f"{source}\n{certificate}")
+    # Also on standard error, as a program may read standard output.
     for failure in certificate.failures:
         typer.echo(f"dpframe: {source}: {' '.join(failure.split())}", err=True)
     if not certificate.ok:

@@ -31,6 +31,7 @@ class ShellForm:
 
 
 def _parse_mechanism(text: str) -> tuple[str, str]:
+    # The last sign, as the name of a column may have one.
     column, sign, tag = text.rpartition("=")
     if not (column and sign and tag):
         raise ParameterError("--mechanism takes column=tag, e.g. --mechanism age=randomized_response")

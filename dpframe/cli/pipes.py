@@ -69,6 +69,7 @@ def target_file(target: Path) -> Iterator[Path]:
     if target != PIPE:
         yield target
         return
+    # Binary content would garble a terminal.
     if sys.stdout.isatty():
         raise ParameterError("target - is standard output, which is a terminal; name a file, or write | or > behind")
     with tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX) as folder:

@@ -16,7 +16,7 @@ from dpframe.spaces.declare import two_numbers
 
 
 def option(help: str, *names: str, **settings: Any) -> Any:
-    """Return an option whose help shows no default: there is none, or the text says it."""
+    """Return an option whose help shows no default, as it has none or the text names it."""
     return typer.Option(*names, help=help, show_default=False, **settings)
 
 
@@ -47,6 +47,7 @@ def parse_where(text: str) -> dict[str, Any]:
     """Read a condition's JSON object; `ParameterError` for anything else."""
     try:
         document = json.loads(text)
+    # JSON nested thousands of levels deep raises RecursionError.
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):

@@ -313,9 +313,11 @@ def _has_placeholder(spec: Any) -> bool:
 def _parse_file(path: Path, content: bytes) -> Any:
     toml = path.suffix.lower() == ".toml"
     try:
+        # Editors on Windows begin files with a byte order mark.
         text = content.decode("utf-8-sig")
         if toml:
             return tomllib.loads(text)
+        # A column that is named twice would silently lose its first declaration.
         return json.loads(re.sub(r"(?m)^[ \t]*//.*$", "", text), object_pairs_hook=unique_names)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)

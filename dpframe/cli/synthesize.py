@@ -26,6 +26,7 @@ def synthesize(
     start, replacement = time.perf_counter(), describe_replacement(target)
     with target_file(target) as path, progress("drawing") as report_progress:
         count, estimates = drawn_file(source, path, rows, random_state, drop=drop or (), progress=report_progress)
+    # Fidelity lists single columns first, and then their pairs.
     pairs = estimates.fidelity()["shows"].iloc[len(estimates.plan.names) :]
     if as_json:
         facts = {"target": str(target), "rows": count, "epsilon_spent": 0}

@@ -41,7 +41,7 @@ def keygen(
         typer.Option("--share", help="Make the curators' shared secret, too: one of them does, the others copy it."),
     ] = False,
 ) -> None:
-    """Make a party's keys in a folder of its own; the public one goes into the run."""
+    """Make a party's keys in a folder of its own; the public key goes into the run."""
     identity = Identity.create(folder)
     typer.echo(f"{folder / SIGNING}: keep it; {folder / PUBLIC}: give it to the person who makes the run")
     if share:
@@ -82,6 +82,7 @@ def plan(
         measure=[_split_names(text) for text in measure] if measure else None,
         measure_share=measure_share,
         groups=[_split_names(text) for text in group or []],
+        # The plan checks other text than a number.
         sample=int(sample) if sample is not None and sample.isdecimal() else sample,
         local_epsilon=local_epsilon,
     )
@@ -153,6 +154,7 @@ def _split_names(text: str) -> tuple[str, ...]:
 
 
 def _parse_mechanism(text: str) -> tuple[str, str]:
+    # The last sign, as the name of a column may have one.
     column, sign, tag = text.rpartition("=")
     if not (column and sign and tag):
         raise ParameterError("--mechanism takes COLUMN=TAG, e.g. --mechanism age=randomized_response")

@@ -80,7 +80,7 @@ class DaskTable(EngineTable):
 
     def of_persons(self, person: str, counts: Counts) -> DaskTable:
         """Return a table that repeats each row by its count, without the column of persons."""
-        # Each task carries the counts of its own rows: those of all rows in every task would fill the scheduler.
+        # Each task carries only the counts of its own rows: all counts in every task would fill the scheduler.
         repeated_table = super().of_persons(person, counts)
         ends = [*(first for _, first in self.parts[1:]), len(counts)]
         part_counts = [counts[first:end] for (_, first), end in zip(self.parts, ends, strict=True)]

@@ -96,6 +96,7 @@ class ParquetReader:
         """Yield batches of a row group: its file, partition keys, number and rows."""
         path, keys, group, rows = part
         table = replace(self.table, files=((Path(path), keys),), n=rows, groups=(group,))
+        # In batches, as a row group may be larger than the memory of a worker.
         for batch in table.batches(self.names, BATCH_ROWS, self.plain):
             frame = ArrowFrame(pa.table(batch))
             yield frame, first

@@ -82,6 +82,7 @@ class SessionTable(EngineTable):
     def run(self, task: Callable[..., T], inputs: Sequence[tuple[Any, ...]]) -> Iterator[T]:
         """Yield the results of a task on each of some inputs."""
         count = len(inputs)
+        # A partition for each input, so that all tasks can run at once.
         numbers = self.session.range(0, count, 1, max(1, count))
         return self._collect(numbers, NumberedTask(task, inputs))
 
@@ -104,7 +105,7 @@ class SparkFiles(SessionTable):
         return self.run(PartTask(self.reader, Outcome(task)), self.parts)
 
     def form(self, plan: Plan) -> OutputForm:
-        """Return the form in which a release leaves."""
+        """Return the form of released rows."""
         return ArrowForm(ParquetForm(plan, self.files.schema, self.files.pandas_types))
 
 
@@ -123,7 +124,7 @@ class SparkTable(SessionTable):
         return self._collect(self._select_columns(), PartitionTask(self.reader, Outcome(task)))
 
     def form(self, plan: Plan) -> OutputForm:
-        """Return the form in which a release leaves."""
+        """Return the form of released rows."""
         assert isinstance(self.template, ArrowFrame)
         return ArrowForm(ParquetForm(plan, self.template.table.schema.remove_metadata()))
 
@@ -139,6 +140,7 @@ class SparkTable(SessionTable):
         all_rows = sent.unionByName(marks).repartitionById(count, sf.col(BUCKET))
         plan, metadata = ready.work.plan, {METADATA_KEY: ready.text}
         released_fields = [f for f in self.frame.schema.fields if f.name in (*plan.names, *plan.passthrough)]
+        # Spark has metadata only of columns, and a selection of columns has to keep the description.
         fields = [StructField(f.name, f.dataType, True, metadata) for f in released_fields]
         return all_rows.mapInArrow(self._pack(Gather(ready)), StructType(fields))
 
@@ -214,6 +216,7 @@ def _read_files(source: str | Path) -> Any:
         # Keys of folders are text, as on one machine; Spark would read 01 as a number.
         texts = [StructField(f.name, StringType()) if f.name in files.partitions else f for f in frame.schema.fields]
         frame = session().read.schema(StructType(texts)).parquet(path)
+    # Spark does not read the footer of a release, whose description goes to the columns.
     if files.text is None:
         return frame
     return frame.select(
@@ -236,10 +239,12 @@ def session() -> Any:
     java = shutil.which("java") if home is None else shutil.which(str(Path(home, "bin", "java")))
     if java is None and remote is None:
         raise FileError(f"no Java was found, {NEEDS_JAVA}")
+    # By default workers run the Python of the PATH, which may lack dpframe.
     os.environ.setdefault(PYTHON, sys.executable)
     try:
         return SparkSession.builder.getOrCreate()
     except PySparkException as error:
+        # Spark reports only that its Java process ended.
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
     raise FileError(f"{java} does not run, {NEEDS_JAVA}")
@@ -285,6 +290,7 @@ def _address_by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
             "rows of the frame have no address that stays: pass id= with a column that names every row once, or write "
             "the frame to Parquet and read it back"
         ) from None
+    # Positions in a complete file run from 0 to its number of rows less 1.
     if any(row_count != last + 1 for _, _, row_count, last in files):
         raise FileError(
             "the frame has not all rows of its files, each once: pass id= with a column that names every row once, or "
@@ -293,6 +299,7 @@ def _address_by_file(frame: Any) -> tuple[Any, dict[int, int], int]:
     files.sort(key=lambda file: PurePosixPath(unquote(urlparse(file[0]).path)))
     firsts = [0, *accumulate(row_count for _, _, row_count, _ in files)]
     places = {file_hash: first for (_, file_hash, _, _), first in zip(files, firsts, strict=False)}
+    # Rows carry a hash of 8 bytes in place of the path of their file.
     if len(places) < len(files):
         raise FileError("two files of the table have names that hash alike; rename one of them")
     return addressed, places, firsts[-1]
@@ -329,6 +336,7 @@ def write(frame: Any, target: str | Path, compression: str = "snappy") -> None:
     try:
         frame.write.format(FORMAT).mode("append").option("compression", compression).save(str(path))
     except PySparkException as error:
+        # Spark passes errors of tasks on as text.
         messages = [line for line in str(error).splitlines() if line.startswith("dpframe.errors.")]
         if not messages:
             raise

@@ -23,7 +23,7 @@ RESULT, BUCKET, ROWS = "result", "bucket", "rows"
 FRAME_ROWS = 1 << 17
 """Rows of a frame that is coded at once (limit of memory); batches of Spark are too short for fast code."""
 OUT_ROWS = 1 << 16
-"""Rows of a batch that goes back to Spark (limit of memory)."""
+"""Rows of a batch that returns to Spark (limit of memory)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SparkReader:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are read, those of addresses among them."""
+        """The columns to read, including columns of addresses."""
         return [*self.names, *([FILE, ROW] if self.id is None else [self.id])]
 
     def only(self, names: Sequence[str], plain: Collection[str]) -> SparkReader:

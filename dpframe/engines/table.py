@@ -52,6 +52,7 @@ def retain_memory() -> Iterator[None]:
     nothing changes.
     """
     trim, mmap = (os.environ.get(f"MALLOC_{name}_THRESHOLD_", "") for name in ("TRIM", "MMAP"))
+    # Only glibc has malloc_trim; other libraries are left as they are.
     if not trim.isdecimal() or os.name != "posix" or not hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         yield
         return
@@ -181,6 +182,7 @@ class EngineTable(ABC):
 
     def of_persons(self, person: str, counts: npt.NDArray[np.uint8]) -> Self:
         """Return a table that repeats each row by its count, without the column of persons."""
+        # The template has no rows, and so no counts.
         template, n = self.template.of_persons(person, counts[:0]), int(counts.sum(dtype=np.int64))
         return replace(self, template=template, n=n, reader=RepeatReader(self.reader, person, RowCounts.of(counts)))
 
@@ -243,6 +245,7 @@ class EngineTable(ABC):
         task = Check(dict(spaces), nulls, tuple(inferred), checks)
         for count, *sums in self.only([*spaces, *plain], plain).results(task):
             rows, low, high = rows + count, low + sums[0], high + sums[1]
+        # The rows were counted before: another number means that the data changed.
         if rows != self.n:
             raise FileError(CHANGED)
         self.checks_done.add(repr((dict(spaces), nulls, sorted(inferred))))

@@ -53,7 +53,7 @@ def draw_codes(
     rules: BoundRules,
     generator: np.random.Generator,
 ) -> dict[str, IntArray]:
-    """Return the codes of one draw's rows, by column; each row keeps the rules, which are of these columns."""
+    """Return the codes of one draw's rows, by column; rows obey ``rules``, which name only these columns."""
     mixture = mean_mixture(draws.mixtures[draw * draws.each : (draw + 1) * draws.each])
     laws = zip(draws.names, mixture.laws, strict=True)
     mixture = replace(mixture, laws=tuple(_exclude_cells(law, limits[name].empty_cells) for name, law in laws))

@@ -66,8 +66,8 @@ class FunctionEstimates(NumberEstimates):
         Raises
         ------
         ParameterError
-            If ``f`` returns no numbers, or another number of them on each draw, or if ``columns`` has a column that
-            cannot be drawn, such as sets and vectors.
+            If ``f`` returns no numbers, or different numbers of results on the draws, or if ``columns`` has a column
+            that cannot be drawn, such as sets and vectors.
 
         Notes
         -----

@@ -53,7 +53,7 @@ class SyntheticCopies(list[pd.DataFrame]):
         Raises
         ------
         ParameterError
-            If ``f`` returns no numbers, or another number of them on each copy.
+            If ``f`` returns no numbers, or different numbers of results on the copies.
         """
         if not callable(f):
             raise ParameterError("f must be a function of a DataFrame; write e.g. lambda t: t['age'].median()")

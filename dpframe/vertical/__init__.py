@@ -1,4 +1,4 @@
-"""Tables split between curators: randomised by a server that sees nothing of them (sampling paper, §III).
+"""Tables split between curators: randomised by a server that cannot read them (sampling paper, §III).
 
 Curators hold different columns of the same records. Each ranks its rows by a keyed hash of their ids, takes the m
 lowest, and pads their codes; a server joins the padded rows by position and adds the plan's noise, which commutes with

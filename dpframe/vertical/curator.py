@@ -112,7 +112,7 @@ class RecordSet:
         self._last_tag = adjacent_tags[-1:]
 
     def hexdigest(self) -> str:
-        """Return the digest, which is equal for equal sets of records in one run; without the key it tells nothing."""
+        """Return the digest: equal for equal sets of records in one run; it reveals nothing without the key."""
         return self._digest.hexdigest()
 
 
@@ -121,7 +121,7 @@ _ENCRYPTED = "encrypted for this run"
 
 @dataclass(frozen=True)
 class Curator:
-    """A party that holds columns of the records.
+    """A party that has some columns of the records.
 
     Parameters
     ----------
@@ -265,6 +265,7 @@ class Curator:
     def _read_codes(self, table: Table, id: str) -> Iterator[tuple[pa.Array, Batch]]:
         """Yield ids and codes of all rows in batches."""
         spaces, plan = self.run.spaces(self.member.columns), self.run.plan
+        # A table in memory is encoded at once; other tables are read once, with ids and codes together.
         if table.held:
             all_codes, first_row = table.codes(spaces, plan.nulls), 0
             for ids in table.arrays(id):

@@ -179,6 +179,7 @@ def read_public(path: str | Path) -> str:
 
 def check_public(text: object, name: str, noun: str = f"a public key of 64 hexadecimal digits, as in {PUBLIC}") -> str:
     """Return 32 public bytes in hexadecimal, or raise `ParameterError` with the expected form."""
+    # Keys are compared as text, so that their form has to be unique: bytes.fromhex also reads capitals and blanks.
     try:
         raw = bytes.fromhex(text) if isinstance(text, str) else b""
     except ValueError:

@@ -272,6 +272,7 @@ class Run:
         except (ValueError, RecursionError):
             raise PlanError("this is no run of a vertical release; new_run makes one") from None
         check_names(data, "a run", ["schema", "nonce", "pad", "server", "curators", "plan"])
+        # In Python, True equals 1.
         if type(data["schema"]) is not int or data["schema"] != SCHEMA:
             raise PlanError(f"the run has another schema, this version reads {SCHEMA}; upgrade dpframe")
         if not isinstance(data["curators"], list) or not data["nonce"]:
@@ -353,6 +354,7 @@ def new_run(
         check_reviewed(spaces)
     column_spaces = {name: as_space(spec) for spaces, _ in curators.values() for name, spec in spaces.items()}
     options["groups"] = [tuple(group) for group in options.get("groups", ())]
+    # The mechanism of a group covers all its columns.
     grouped_names = {name for group in options["groups"] for name in group}
     mechanism_tags = {
         name: _default_mechanism(name, space) for name, space in column_spaces.items() if name not in grouped_names
