@@ -128,9 +128,9 @@ def find_candidates(person: str, choice: PersonChoice, turn: int, pieces: Pieces
     return person_rows.candidates()
 
 
-def check_candidates(find_candidates: Iterator[Candidates], n: int) -> Iterator[Candidates]:
+def check_candidates(candidates: Iterator[Candidates], n: int) -> Iterator[Candidates]:
     """Yield candidates; `FileError` for a row that was not there when rows were counted."""
-    for persons, tags, positions in find_candidates:
+    for persons, tags, positions in candidates:
         if len(positions) and int(positions.max()) >= n:
             raise FileError(CHANGED)
         yield persons, tags, positions
