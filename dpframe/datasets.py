@@ -1,8 +1,8 @@
 """Synthetic tables about people, drawn from a population whose every probability is known.
 
-An estimate made from a randomised table is only worth something next to the truth.  The census here is
-drawn row by row from a fixed model, so the truth is not another sample but a number computed from the
-model: :func:`make_census` draws a table, :func:`census_population` states what the table estimates.
+Estimates from a randomised table are judged by their distance from the truth.  The census here is drawn row
+by row from a fixed model, and the truth is computed from the model: :func:`make_census` draws a table,
+:func:`census_population` returns the true values of the population.
 """
 
 from __future__ import annotations
@@ -178,57 +178,55 @@ _SLICE_ROWS: Final = 65_536
 
 
 def _probabilities(weights: IntArray) -> FloatArray:
-    """Weights over the last axis, scaled to sum to one."""
+    """Return weights over the last axis, scaled to sum to one."""
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
-def _bounds(weights: IntArray) -> FloatArray:
-    """Upper bounds of the cells of [0, 1) that the weights over the last axis cut out."""
+def _upper_bounds(weights: IntArray) -> FloatArray:
+    """Return the upper bounds of cells of [0, 1) whose lengths are proportional to the weights of the last axis."""
     running = np.cumsum(weights, axis=-1)
     return np.asarray(running / running[..., -1:], dtype=np.float64)
 
 
 def _choose(uniform: FloatArray, weights: IntArray) -> IntArray:
-    """Category of each uniform draw, by inversion; shapes (n,), (k,) -> (n,)."""
-    return np.searchsorted(_bounds(weights), uniform, side="right").astype(np.int64, copy=False)
+    """Return the category of each uniform draw by inversion; shapes (n,), (k,) -> (n,)."""
+    return np.searchsorted(_upper_bounds(weights), uniform, side="right").astype(np.int64, copy=False)
 
 
 def _choose_given(uniform: FloatArray, group: IntArray, weights: IntArray) -> IntArray:
-    """Category of each uniform draw given its group, shapes (n,), (n,), (groups, k) -> (n,).
-
-    The groups are laid end to end on one axis, group g on [g, g + 1), so that one search serves them all.
-    """
+    """Return the category of each uniform draw given its group; shapes (n,), (n,), (groups, k) -> (n,)."""
     groups, k = weights.shape
-    axis = (_bounds(weights) + np.arange(groups)[:, None]).ravel()
+    # The groups are on one axis, group g on [g, g + 1), so that one search serves all of them.
+    axis = (_upper_bounds(weights) + np.arange(groups)[:, None]).ravel()
     # Adding the group rounds, and a draw just below 1 must not be rounded into the next group.
-    place = np.minimum(uniform + group, np.nextafter(np.arange(1.0, groups + 1), 0.0)[group])
-    return np.asarray(np.searchsorted(axis, place, side="right") - group * k, dtype=np.int64)
+    shifted = np.minimum(uniform + group, np.nextafter(np.arange(1.0, groups + 1), 0.0)[group])
+    return np.asarray(np.searchsorted(axis, shifted, side="right") - group * k, dtype=np.int64)
 
 
 def _band_of(ages: IntArray) -> IntArray:
-    """Row of the education table for each age."""
+    """Return the row of the education table for each age."""
     return np.asarray(np.searchsorted(_BAND_STARTS, ages, side="right") - 1, dtype=np.int64)
 
 
 def _day_number(years: IntArray) -> IntArray:
-    """Days from 1970-01-01 to the first of January of each year."""
+    """Return the days from 1970-01-01 to the first of January of each year."""
     return (years - 1970).astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
 
 
 def _household_profiles() -> FloatArray:
-    """Mean load in kW of each household type at each hour, shape (types, 24)."""
+    """Return the mean load in kW of each household type at each hour, shape (types, 24)."""
     profiles = np.empty((len(_HOUSEHOLDS), _HOURS.size))
     for row, (base, peaks) in zip(profiles, _HOUSEHOLDS, strict=True):
         row[:] = base
         for hour, height, width in peaks:
             # Distance round the clock: a late peak runs on after midnight.
-            away = np.abs(_HOURS - hour)
-            row += height * np.exp(-0.5 * (np.minimum(away, 24 - away) / width) ** 2)
+            distance = np.abs(_HOURS - hour)
+            row += height * np.exp(-0.5 * (np.minimum(distance, 24 - distance) / width) ** 2)
     return profiles
 
 
 class _People:
-    """The draws behind one table; what several columns rest on is drawn once and kept."""
+    """The random draws of one table; a cached property is drawn once for several columns."""
 
     def __init__(self, n_rows: int, random_state: int) -> None:
         self.n_rows = n_rows
@@ -287,8 +285,8 @@ class _People:
         # years before it, so the span has 365 or 366 days.
         latest = _day_number(_REFERENCE_YEAR - _AGES)
         span = latest - _day_number(_REFERENCE_YEAR - 1 - _AGES)
-        back = (self._uniform("birth_date") * span[self.age_index]).astype(np.int64)
-        return (latest[self.age_index] - back).astype("datetime64[D]").astype("datetime64[s]")
+        days_back = (self._uniform("birth_date") * span[self.age_index]).astype(np.int64)
+        return (latest[self.age_index] - days_back).astype("datetime64[D]").astype("datetime64[s]")
 
     def hobbies(self) -> pd.Series:
         counts = _choose(self._uniform("hobbies"), _HOBBY_COUNT_WEIGHTS)
@@ -301,16 +299,16 @@ class _People:
             # without replacement, for all rows at once.
             clocks = stream.standard_exponential((rows.stop - rows.start, len(HOBBIES)))
             clocks /= popularity[self.age_index[rows]]
-            first = np.argsort(clocks, axis=1)[:, : _HOBBY_COUNT_WEIGHTS.size - 1]
-            ordered = zip(names[first].tolist(), counts[rows].tolist(), strict=True)
-            lists.extend(liked[:count] for liked, count in ordered)
+            first_hobbies = np.argsort(clocks, axis=1)[:, : _HOBBY_COUNT_WEIGHTS.size - 1]
+            names_and_counts = zip(names[first_hobbies].tolist(), counts[rows].tolist(), strict=True)
+            lists.extend(names_by_rank[:count] for names_by_rank, count in names_and_counts)
         return pd.Series(lists, dtype=object)
 
     def load_curve(self) -> pd.Series:
         household = _choose(self._uniform("load_curve"), _HOUSEHOLD_WEIGHTS)
         profiles = _household_profiles()
-        turns = 2 * np.pi * np.outer(np.arange(1, 4), _HOURS) / 24
-        waves = np.concatenate([np.cos(turns), np.sin(turns)])
+        angles = 2 * np.pi * np.outer(np.arange(1, 4), _HOURS) / 24
+        waves = np.concatenate([np.cos(angles), np.sin(angles)])
         waves = np.asarray(waves * np.tile([0.15, 0.10, 0.07], 2)[:, None], dtype=np.float64)
         stream = self._stream("load_curve", 1)
         lists: list[list[float]] = []
@@ -329,7 +327,7 @@ def _categorical(codes: IntArray, categories: tuple[str, ...], *, ordered: bool 
     return pd.Categorical.from_codes(codes.astype(np.int8), categories=pd.Index(list(categories)), ordered=ordered)
 
 
-def _checked_count(name: str, value: Any, remedy: str) -> int:
+def _check_count(name: str, value: Any, remedy: str) -> int:
     try:
         # True is an integer to Python and a slip to everyone else.
         count = -1 if isinstance(value, (bool, np.bool_)) else operator.index(value)
@@ -340,7 +338,7 @@ def _checked_count(name: str, value: Any, remedy: str) -> int:
     return count
 
 
-def _checked_columns(columns: Iterable[str] | None) -> list[str]:
+def _check_columns(columns: Iterable[str] | None) -> list[str]:
     if columns is None:
         return list(COLUMNS)
     # A string is iterable too, and would be refused letter by letter.
@@ -348,13 +346,13 @@ def _checked_columns(columns: Iterable[str] | None) -> list[str]:
         raise ValueError(
             f'columns must be a list of column names, got {columns!r}; write columns=["age"] for one column'
         )
-    wanted = list(columns)
-    for place, name in enumerate(wanted):
+    names = list(columns)
+    for position, name in enumerate(names):
         if name not in COLUMNS:
             raise ValueError(f"columns must name columns of the census, got {name!r}; choose from {', '.join(COLUMNS)}")
-        if name in wanted[:place]:
+        if name in names[:position]:
             raise ValueError(f"columns must name each column once, got {name!r} twice; drop the repetition")
-    return wanted
+    return names
 
 
 def make_census(n_rows: int = 10_000, random_state: int = 0, *, columns: Iterable[str] | None = None) -> pd.DataFrame:
@@ -406,25 +404,25 @@ def make_census(n_rows: int = 10_000, random_state: int = 0, *, columns: Iterabl
     >>> bool(people["education"].max() == "master")
     True
     """
-    rows = _checked_count("n_rows", n_rows, "pass the number of people to draw, such as n_rows=1000")
-    seed = _checked_count("random_state", random_state, "pass a whole-number seed, such as random_state=0")
-    wanted = _checked_columns(columns)
+    rows = _check_count("n_rows", n_rows, "pass the number of people to draw, such as n_rows=1000")
+    seed = _check_count("random_state", random_state, "pass a whole-number seed, such as random_state=0")
+    names = _check_columns(columns)
     people = _People(rows, seed)
-    return pd.DataFrame({name: _BUILDERS[name](people) for name in wanted}, index=pd.RangeIndex(rows))
+    return pd.DataFrame({name: _BUILDERS[name](people) for name in names}, index=pd.RangeIndex(rows))
 
 
 def _clipped_lognormal_mean(log_median: ArrayLike, log_sd: ArrayLike, upper: float) -> FloatArray:
-    """Mean of min(X, upper) for a log-normal X; the lower clip at 0 never binds."""
+    """Return the mean of min(X, upper) for a log-normal X; the lower clip at 0 never binds."""
     from scipy.special import ndtr  # imported late, as all of SciPy
 
     log_median, log_sd = np.asarray(log_median), np.asarray(log_sd)
-    at = (np.log(upper) - log_median) / log_sd
-    below = np.exp(log_median + log_sd**2 / 2) * ndtr(at - log_sd)
-    return np.asarray(below + upper * ndtr(-at), dtype=np.float64)
+    standardised = (np.log(upper) - log_median) / log_sd
+    mean_below = np.exp(log_median + log_sd**2 / 2) * ndtr(standardised - log_sd)
+    return np.asarray(mean_below + upper * ndtr(-standardised), dtype=np.float64)
 
 
 def census_population() -> dict[str, pd.Series | float]:
-    """State the exact values that a table of :func:`make_census` estimates.
+    """Return the exact values that a table of :func:`make_census` estimates.
 
     They are computed from the model, not simulated.
 
@@ -453,19 +451,19 @@ def census_population() -> dict[str, pd.Series | float]:
     education = joint.sum(axis=0)
     income = _clipped_lognormal_mean(_INCOME_LOG_MEDIAN, _INCOME_LOG_SD, INCOME_MAX)
     return {
-        "age": _labelled(age, _AGES.tolist(), "age"),
-        "sex": _labelled(_probabilities(_SEX_WEIGHTS), SEXES, "sex"),
-        "education": _labelled(education, EDUCATION, "education"),
-        "region": _labelled(_probabilities(_REGION_WEIGHTS), REGIONS, "region"),
-        # Values go missing independently of what they are, so being present changes no probability.
-        "occupation": _labelled(education @ _probabilities(_OCCUPATION_WEIGHTS), OCCUPATIONS, "occupation"),
+        "age": _to_series(age, _AGES.tolist(), "age"),
+        "sex": _to_series(_probabilities(_SEX_WEIGHTS), SEXES, "sex"),
+        "education": _to_series(education, EDUCATION, "education"),
+        "region": _to_series(_probabilities(_REGION_WEIGHTS), REGIONS, "region"),
+        # Values are missing independently of the value, so that presence changes no probability.
+        "occupation": _to_series(education @ _probabilities(_OCCUPATION_WEIGHTS), OCCUPATIONS, "occupation"),
         "mean_age": float(age @ _AGES),
-        "mean_age_by_education": _labelled(_AGES @ joint / education, EDUCATION, "education"),
+        "mean_age_by_education": _to_series(_AGES @ joint / education, EDUCATION, "education"),
         "occupation_null_rate": OCCUPATION_NULL_RATE,
         "income_null_rate": INCOME_NULL_RATE,
         "mean_income": float((joint * income).sum()),
     }
 
 
-def _labelled(values: FloatArray, labels: Iterable[object], axis: str) -> pd.Series:
+def _to_series(values: FloatArray, labels: Iterable[object], axis: str) -> pd.Series:
     return pd.Series(values, index=pd.Index(list(labels), name=axis))

@@ -1,7 +1,7 @@
-"""Files and folders with what the operating system offers: POSIX's descriptors of folders, or Windows' paths.
+"""Files and folders by the means of the operating system: descriptors of folders on POSIX, paths on Windows.
 
-Where a folder can be opened, what is done in it is done in the one that was opened, even if its path leads elsewhere
-meanwhile; elsewhere names are looked up anew, and links are refused before a file is opened.
+On POSIX a folder stays open: its files are changed in the opened folder even if the path leads to another one by then.
+On Windows each name is looked up anew, and links are refused before a file is opened.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from dpframe.errors import FileError
 WEB_PAGE, YAML, JSON = (".html", ".htm"), (".yaml", ".yml"), (".json",)
 """Endings of the names of files of text."""
 DESCRIPTORS = "/proc/self/fd"
-"""Where Linux names the open files of a process: through it a file without a name gets one."""
+"""Folder in which Linux lists the open files of a process; a file without a name is linked from there."""
 
-_FAR = 1 << 30
-"""Byte that Windows locks for a file: beyond all content, as a locked byte can be read by nobody else."""
+_LOCKED_BYTE = 1 << 30
+"""Position of the byte that Windows locks: beyond all content, as no other process can read a locked byte."""
 
-_SEEKING = threading.Lock()
-"""Held while a place in a file is sought and read, where that takes two calls."""
+_SEEK_LOCK = threading.Lock()
+"""Lock of threads around seek and read, if the system has no single call for both."""
 
 
-def _flag(*names: str) -> int:
-    """Return flags of ``os.open`` together, less those that the system has not."""
-    found = 0
+def _combine_flags(*names: str) -> int:
+    """Return the combined flags of ``os.open`` that the system has."""
+    flags = 0
     for name in names:
-        found |= getattr(os, name, 0)
-    return found
+        flags |= getattr(os, name, 0)
+    return flags
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,17 @@ class Folder:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, path: Path, *, follow: bool = True) -> Iterator[Folder]:
-        """Open a folder; ``NotADirectoryError`` for anything else, or a link to one unless these are followed.
+    def open_folder(cls, path: Path, *, follow: bool = True) -> Iterator[Folder]:
+        """Open a folder; ``NotADirectoryError`` for other files, and for links unless ``follow``.
 
         >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as name, Folder.opened(Path(name)) as folder:
+        >>> with tempfile.TemporaryDirectory() as name, Folder.open_folder(Path(name)) as folder:
         ...     os.close(folder.open("a", os.O_CREAT | os.O_EXCL | os.O_RDWR))
         ...     folder.replace("a", "b")
         ...     folder.names()
         ['b']
         """
+        # Functions of the system differ in whether they take a descriptor of a folder: all of them must.
         by_name = not (hasattr(os, "O_DIRECTORY") and {os.open, os.stat, os.rename, os.unlink} <= os.supports_dir_fd)
         link = not follow and (by_name or not hasattr(os, "O_NOFOLLOW")) and path.is_symlink()
         if link or (by_name and not path.is_dir()):
@@ -70,60 +71,65 @@ class Folder:
         if by_name:
             yield cls(path, None)
             return
-        flags = os.O_RDONLY | _flag("O_DIRECTORY", "O_CLOEXEC") | (0 if follow else _flag("O_NOFOLLOW"))
+        flags = (
+            os.O_RDONLY | _combine_flags("O_DIRECTORY", "O_CLOEXEC") | (0 if follow else _combine_flags("O_NOFOLLOW"))
+        )
         descriptor = os.open(path, flags)
         try:
             yield cls(path, descriptor)
         finally:
             os.close(descriptor)
 
-    def _name(self, name: str) -> str | Path:
+    def _entry(self, name: str) -> str | Path:
         return name if self.descriptor is not None else self.path / name
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
         """Open a file of the folder, never through a link; return its descriptor."""
+        # Without O_NOFOLLOW a link can only be refused before it is opened.
         if not hasattr(os, "O_NOFOLLOW") and (self.path / name).is_symlink():
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        flags |= _flag("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY")
-        return os.open(self._name(name), flags, mode, dir_fd=self.descriptor)
+        flags |= _combine_flags("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY")
+        return os.open(self._entry(name), flags, mode, dir_fd=self.descriptor)
 
     def status(self, name: str) -> os.stat_result:
-        """Return what the system knows of a file, or of the link in its place."""
-        return os.stat(self._name(name), dir_fd=self.descriptor, follow_symlinks=False)
+        """Return the status of a file, or of a link with that name."""
+        return os.stat(self._entry(name), dir_fd=self.descriptor, follow_symlinks=False)
 
-    def status_of_itself(self) -> os.stat_result:
-        """Return what the system knows of the folder."""
+    def folder_status(self) -> os.stat_result:
+        """Return the status of the folder."""
         return self.path.stat() if self.descriptor is None else os.fstat(self.descriptor)
 
     def names(self) -> list[str]:
-        """Return what is in the folder, by name."""
+        """Return the sorted names in the folder."""
         with os.scandir(self.path if self.descriptor is None else self.descriptor) as entries:
             return sorted(entry.name for entry in entries)
 
     def replace(self, old: str, new: str) -> None:
-        """Give a file another name, in place of what had it."""
-        os.replace(self._name(old), self._name(new), src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+        """Rename a file, in place of any file with the new name."""
+        os.replace(self._entry(old), self._entry(new), src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
 
     def unlink(self, name: str) -> None:
         """Remove a file."""
-        os.unlink(self._name(name), dir_fd=self.descriptor)
+        os.unlink(self._entry(name), dir_fd=self.descriptor)
 
     def sync(self) -> None:
-        """Put the folder's names on disk; a system that opens no folders does so by itself."""
+        """Write the folder's names to disk."""
+        # Systems that open no folders write names by themselves.
         if self.descriptor is not None:
             os.fsync(self.descriptor)
 
     def open_unnamed(self, mode: int) -> int | None:
-        """Open a file that has no name, or return None where the system cannot, or cannot name it later."""
+        """Open a file without a name; None if the system cannot, or cannot name it later."""
         if self.descriptor is None or not hasattr(os, "O_TMPFILE") or not Path(DESCRIPTORS).is_dir():
             return None
-        with contextlib.suppress(OSError):  # a file system without them
+        # Some file systems have no files without names.
+        with contextlib.suppress(OSError):
             return os.open(self.path, os.O_TMPFILE | os.O_RDWR, mode)
         return None
 
     def link(self, descriptor: int, name: str) -> bool:
         """Name a file that has no name; False if the name is taken."""
-        # Only with a dir_fd does Python ask link to follow the symbolic link.
+        # The source is a symbolic link, which Python follows only if a dir_fd is given.
         source = f"{DESCRIPTORS}/{descriptor}"
         try:
             os.link(source, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor, follow_symlinks=True)
@@ -134,28 +140,29 @@ class Folder:
 
 @contextlib.contextmanager
 def atomic(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """Give a file that becomes ``path`` when the block ends, and vanishes when it fails or is killed.
+    """Yield a file that becomes ``path`` at the end of the block, and vanishes if the block fails or is killed.
 
-    Where the system has them, the file has no name until it is whole. ``mode`` is who may read it, less what the
-    process's mask takes away.
+    The file has no name until it is complete, if the system allows this. ``mode`` states who may read it, less the
+    rights that the process's mask denies.
     """
     temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"
     try:
-        with Folder.opened(path.parent) as folder:
+        with Folder.open_folder(path.parent) as folder:
             try:
                 descriptor = folder.open_unnamed(mode)
-                unnamed = descriptor is not None
+                is_unnamed = descriptor is not None
                 if descriptor is None:
                     descriptor = folder.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
                 with os.fdopen(descriptor, "r+b") as file:
                     yield file
                     file.flush()
                     os.fsync(file.fileno())
-                    named = unnamed and folder.link(file.fileno(), path.name)
-                    if unnamed and not named:
+                    # A link never replaces a file: if the name is taken, a second name is moved over it.
+                    is_named = is_unnamed and folder.link(file.fileno(), path.name)
+                    if is_unnamed and not is_named:
                         folder.link(file.fileno(), temporary)
-                # Windows gives no new name to what is open.
-                if not named:
+                # Windows renames no open file.
+                if not is_named:
                     folder.replace(temporary, path.name)
                 folder.sync()
             finally:
@@ -168,15 +175,15 @@ def atomic(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    r"""Write a file of text in UTF-8, there whole or not at all; `FileError` if it cannot be written."""
+    """Write a file of text in UTF-8, complete or not at all; `FileError` if it cannot be written."""
     with atomic(Path(path)) as file:
         file.write(text.encode())
 
 
-def check_named(path: str | Path, *endings: str) -> None:
-    """Raise `FileError` unless a name ends as what is written does: programs open a file by its ending.
+def check_ending(path: str | Path, *endings: str) -> None:
+    """Raise `FileError` unless a name has one of these endings, by which programs open a file.
 
-    >>> check_named("plan.xlsx", *JSON)
+    >>> check_ending("plan.xlsx", *JSON)
     Traceback (most recent call last):
     ...
     dpframe.errors.FileError: plan.xlsx must end with .json, which is what is written; name it so
@@ -186,7 +193,8 @@ def check_named(path: str | Path, *endings: str) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise `FileError` unless a file may be made in the folder of a path: before what is written there is paid for."""
+    """Raise `FileError` unless a file can be made in the folder of a path."""
+    # Callers check before they spend a budget on the content.
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -195,14 +203,14 @@ def check_writable(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Put a folder's names on disk."""
-    with Folder.opened(path) as folder:
+    """Write a folder's names to disk."""
+    with Folder.open_folder(path) as folder:
         folder.sync()
 
 
 def new_file(path: Path) -> int:
     """Open a new file for writing that only its owner may use; ``FileExistsError`` if the name is taken."""
-    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | _flag("O_BINARY", "O_CLOEXEC"), 0o600)
+    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | _combine_flags("O_BINARY", "O_CLOEXEC"), 0o600)
 
 
 def try_lock(descriptor: int) -> bool:
@@ -218,7 +226,8 @@ def try_lock(descriptor: int) -> bool:
         msvcrt = importlib.import_module("msvcrt")
     except ImportError:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK)) from None
-    os.lseek(descriptor, _FAR, os.SEEK_SET)
+    # Windows locks from the current position on, which the caller needs at the start.
+    os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
     try:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     except OSError:
@@ -229,39 +238,38 @@ def try_lock(descriptor: int) -> bool:
 
 
 def read_at(descriptor: int, offset: int, out: npt.NDArray[np.uint8]) -> int:
-    """Read bytes from a place in a file into an array; return how many, 0 at its end."""
+    """Read bytes of a file from an offset into an array; return their number, 0 at the end of the file."""
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [out.data], offset)
-    with _SEEKING:
+    with _SEEK_LOCK:
         end = os.lseek(descriptor, 0, os.SEEK_CUR)
         os.lseek(descriptor, offset, os.SEEK_SET)
         try:
-            found = np.frombuffer(os.read(descriptor, len(out)), dtype=np.uint8)
+            content = np.frombuffer(os.read(descriptor, len(out)), dtype=np.uint8)
         finally:
             os.lseek(descriptor, end, os.SEEK_SET)
-    out[: len(found)] = found
-    return len(found)
+    out[: len(content)] = content
+    return len(content)
 
 
 def write_whole(descriptor: int, content: bytes) -> None:
-    """Write a file's content from its start, to the last byte."""
+    """Write the content of a file from its start; `OSError` unless all bytes are written."""
     os.lseek(descriptor, 0, os.SEEK_SET)
+    # A full disk may write a part without an error.
     if os.write(descriptor, content) < len(content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def shared(status: os.stat_result) -> str | None:
-    """Return how others may use a file or a folder, or None if only its owner may.
-
-    Windows keeps its rights elsewhere: there a folder within the user's own has those of that.
-    """
-    folder = stat.S_ISDIR(status.st_mode)
-    mode = "0700" if folder else "0600"
-    rights = hasattr(os, "geteuid")
+def sharing_fault(status: os.stat_result) -> str | None:
+    """Return how other users may use a file or folder, in words; None if only its owner may."""
+    is_folder = stat.S_ISDIR(status.st_mode)
+    mode = "0700" if is_folder else "0600"
+    # Windows has other rights: a folder within the folder of the user inherits its protection.
+    has_rights = hasattr(os, "geteuid")
     faults = {
-        "belongs to another user": rights and status.st_uid != os.geteuid(),
-        f"has rights for others (it must have mode {mode})": rights and bool(status.st_mode & 0o077),
-        "is no regular file": not folder and not stat.S_ISREG(status.st_mode),
-        "has another link": not folder and status.st_nlink > 1,
+        "belongs to another user": has_rights and status.st_uid != os.geteuid(),
+        f"has rights for others (it must have mode {mode})": has_rights and bool(status.st_mode & 0o077),
+        "is no regular file": not is_folder and not stat.S_ISREG(status.st_mode),
+        "has another link": not is_folder and status.st_nlink > 1,
     }
-    return next((fault for fault, is_so in faults.items() if is_so), None)
+    return next((fault for fault, is_fault in faults.items() if is_fault), None)

@@ -7,21 +7,21 @@ One root, so that ``except dpframe.DpframeError`` catches them all::
     ├── ColumnError (ValueError)           a column does not fit its space or the plan
     ├── PlanError (ValueError)             a plan is inconsistent, foreign or too new
     ├── AlreadySanitizedError (ValueError) the input is a release already
-    ├── NotSanitizedError (ValueError)     an estimate was asked of what is no release
-    ├── BudgetExceeded (RuntimeError)      a ledger has too little left; nothing was spent
-    └── FileError (OSError)                a file is missing, corrupt or in the way
-        └── LedgerError                    so is a ledger, or it does not hold what was named
+    ├── NotSanitizedError (ValueError)     an estimate needs a release, and the table is none
+    ├── BudgetExceeded (RuntimeError)      a ledger has too little budget left; nothing was spent
+    └── FileError (OSError)                a file is missing, corrupt, or exists already
+        └── LedgerError                    a ledger cannot be used, or has no such dataset, part or release
 
     DpframeWarning (UserWarning)
-    ├── AlteredReleaseWarning              a table is not, or not all of, what was released
-    ├── InferenceWarning                   spaces were not found, bounds clip rows, or noise hides groups
-    ├── LargeEpsilonWarning                a promise is so large that it promises next to nothing
-    ├── PrivacyLeakWarning                 something was read off the data without a budget
-    ├── OrderLeakWarning                   rows kept their order, and the order says something
-    ├── RepeatedReleaseWarning             the same data was asked again: budgets add up
-    └── SeededReleaseWarning               noise was derived from a seed that could be guessed
+    ├── AlteredReleaseWarning              a table differs from its release
+    ├── InferenceWarning                   inference did not find spaces, bounds clip rows, or noise hides groups
+    ├── LargeEpsilonWarning                a budget is so large that it guarantees next to nothing
+    ├── PrivacyLeakWarning                 a fact was read off the data without a budget
+    ├── OrderLeakWarning                   rows keep their order, which reveals values
+    ├── RepeatedReleaseWarning             the same data was released again: budgets add up
+    └── SeededReleaseWarning               noise was derived from a seed that others may guess
 
-A message names the parameter or column, the rule, the row position where there is one, and the remedy.
+A message names the parameter or column, the rule, the row position if there is one, and the remedy.
 It never holds a value of the data.
 """
 
@@ -61,27 +61,29 @@ __all__ = [
 
 
 def name_list(names: Iterable[str]) -> str:
-    """Return names for a message, in one line even where they hold line breaks."""
+    """Return names for a message, in one line even if a name holds line breaks."""
+    # A line break in a name could forge a line of a log.
     return ", ".join(name if name.isprintable() else repr(name) for name in names)
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return a question that names the nearest of some names, or nothing where no one is near, or it is no name.
+def did_you_mean(name: object, candidates: Iterable[str]) -> str:
+    """Return a question with the most similar candidate; empty text if no candidate is similar.
 
     >>> did_you_mean("colum", ["column", "by"])
     "did you mean 'column'? "
     """
-    near = difflib.get_close_matches(name, list(known), n=1) if isinstance(name, str) else []
-    return f"did you mean {near[0]!r}? " if near else ""
+    matches = difflib.get_close_matches(name, list(candidates), n=1) if isinstance(name, str) else []
+    return f"did you mean {matches[0]!r}? " if matches else ""
 
 
 def tuple_label(names: Iterable[str]) -> str:
-    """Return the names of columns that belong together, in one line even where they hold line breaks."""
+    """Return the names of columns of one table or group, in one line even if a name holds line breaks."""
     return " × ".join(name_list([name]) for name in names)
 
 
 def warn(message: str, category: type[DpframeWarning]) -> None:
-    """Warn, pointing at the line outside dpframe that asked."""
+    """Warn with the location of the user's line that called dpframe."""
+    # Calls within dpframe have different depths, so that no constant stack level fits.
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "dpframe":
         frame, level = frame.f_back, level + 1
@@ -93,14 +95,15 @@ def check_whole(
 ) -> int:
     """Return a whole number as an int, or raise `ParameterError` unless it is one within its bounds.
 
-    ``of`` says what it counts, ``remedy`` ends the message.
+    ``of`` names the unit of the number, ``remedy`` ends the message.
 
     >>> check_whole(0, "batch_rows", of="rows")
     Traceback (most recent call last):
     dpframe.errors.ParameterError: batch_rows must be a whole number of rows, at least 1
     """
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
+    # True is an integer to Python.
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_integer or value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"from {least} to {most}"
         kind = f"whole number of {of}," if of else "whole number" + "," * (most is None)
         raise ParameterError(f"{name} must be a {kind} {bounds}{remedy}")
@@ -108,12 +111,13 @@ def check_whole(
 
 
 def is_one_of(value: Any, names: Collection[Any]) -> bool:
-    """Return whether a value is one of some names; for arrays, frames and ``<NA>`` it is False, without an error."""
+    """Return whether a value is one of some names; False for arrays, frames and ``<NA>``."""
+    # A comparison of these with a name returns an array, or raises an error.
     return isinstance(value, str) and value in names
 
 
 def check_flags(**flags: Any) -> None:
-    """Raise `ParameterError` unless each of these arguments is True or False, in Python or NumPy.
+    """Raise `ParameterError` unless each of the arguments is True or False, of Python or NumPy.
 
     >>> check_flags(normalize="yes")
     Traceback (most recent call last):
@@ -125,12 +129,13 @@ def check_flags(**flags: Any) -> None:
 
 
 def check_fraction(value: Any, name: str, example: float) -> float:
-    """Return a number as a float, or raise `ParameterError` unless it lies strictly between 0 and 1.
+    """Return a number as a float, or raise `ParameterError` unless it is strictly between 0 and 1.
 
     >>> check_fraction(95, "confidence_level", 0.95)
     Traceback (most recent call last):
     dpframe.errors.ParameterError: confidence_level must lie in (0, 1), e.g. confidence_level=0.95
     """
+    # NaN fails the comparison, as no number should pass that is none.
     number: Any = value if isinstance(value, Real) else math.nan
     if not 0 < number < 1:
         raise ParameterError(f"{name} must lie in (0, 1), e.g. {name}={example}")
@@ -154,8 +159,8 @@ class ColumnError(DpframeError, ValueError):
 
     def __init__(self, rule: str, *, column: str | None = None, row: int | None = None) -> None:
         self.rule, self.column, self.row = rule, column, row
-        where = "" if row is None else f" at row position {row}"
-        super().__init__(f"column {column!r}{where}: {rule}" if column is not None else f"{rule}{where}")
+        place = "" if row is None else f" at row position {row}"
+        super().__init__(f"column {column!r}{place}: {rule}" if column is not None else f"{rule}{place}")
 
     def located(self, column: str, first_row: int = 0) -> ColumnError:
         """Return the same error with the column's name and the row counted from the table's start."""
@@ -172,19 +177,19 @@ class AlreadySanitizedError(DpframeError, ValueError):
 
 
 class NotSanitizedError(DpframeError, ValueError):
-    """An estimate was asked of a table that carries no plan."""
+    """A table carries no plan, so that nothing can be estimated from it."""
 
 
 class BudgetExceeded(DpframeError, RuntimeError):
-    """A ledger has less left than was asked; nothing was spent and nothing was drawn."""
+    """A ledger has less budget left than a request needs; nothing was spent, and no noise was drawn."""
 
 
 class FileError(DpframeError, OSError):
-    """A file is missing, is not what it should be, or would be overwritten by its own result."""
+    """A file is missing, has another content than expected, or would be overwritten by its own result."""
 
 
 class LedgerError(FileError):
-    """A ledger cannot be used (missing, foreign, locked, full, …), or does not hold what was named."""
+    """A ledger cannot be used (missing, foreign, locked, full, …), or has no such dataset, part or release."""
 
 
 class DpframeWarning(UserWarning):
@@ -192,19 +197,19 @@ class DpframeWarning(UserWarning):
 
 
 class AlteredReleaseWarning(DpframeWarning):
-    """A table is not, or not all of, what was released: its estimates answer another question."""
+    """A table differs from its release: its estimates answer another question."""
 
 
 class InferenceWarning(DpframeWarning):
-    """Estimates say less than they seem to: spaces not found, bounds that clip rows, groups that noise hides."""
+    """Estimates are less reliable than they look: inference failed, bounds clip rows, or noise hides groups."""
 
 
 class LargeEpsilonWarning(DpframeWarning):
-    """A promise is so large that it promises next to nothing."""
+    """A budget is so large that it guarantees next to nothing."""
 
 
 class PrivacyLeakWarning(DpframeWarning):
-    """Something was read off the data without paying for it: the stated guarantee does not cover it."""
+    """A fact was read off the data without a budget: the stated guarantee does not cover it."""
 
 
 class OrderLeakWarning(DpframeWarning):
@@ -212,14 +217,14 @@ class OrderLeakWarning(DpframeWarning):
 
 
 class RepeatedReleaseWarning(DpframeWarning):
-    """The same data was asked again without a ledger: the budgets add up.
+    """The same data was released again without a ledger: the budgets add up.
 
-    It compares exact rows, and is for the curator only: a log that others read would show whether a row has changed.
+    The warning rests on exact rows and is for the curator only: it shows to others whether a row has changed.
     """
 
 
 class SeededReleaseWarning(DpframeWarning):
-    """Noise was derived from a seed and the data: who guesses both can confirm them."""
+    """Noise was derived from a seed and the data: a guess of both can be confirmed."""
 
 
 P = ParamSpec("P")
@@ -227,26 +232,34 @@ R = TypeVar("R")
 C = TypeVar("C", bound=type)
 
 
-def _fault(parameters: list[inspect.Parameter], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """Return what is wrong with the arguments of a call that fits no signature."""
+def _describe_misfit(parameters: list[inspect.Parameter], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return the fault of a call whose arguments do not fit a signature."""
     names = [parameter.name for parameter in parameters]
-    first = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    positional_names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     for name in kwargs:
         if name not in names:
             return f"has no argument {name!r}; it takes {', '.join(names) or 'none'}"
-    if len(args) > len(first):
+    if len(args) > len(positional_names):
         if not names:
             return "takes no arguments"
-        rest = [name for name in names if name not in first]
-        parts = [f"{', '.join(part)} by {way}" for part, way in ((first, "position"), (rest, "name")) if part]
+        keyword_names = [name for name in names if name not in positional_names]
+        parts = [
+            f"{', '.join(part)} by {kind}"
+            for part, kind in ((positional_names, "position"), (keyword_names, "name"))
+            if part
+        ]
         return f"takes {' and '.join(parts)}"
-    given = first[: len(args)]
-    needed = [p.name for p in parameters if p.default is p.empty and p.name not in (*given, *kwargs)]
-    return f"needs {', '.join(needed)}" if needed else f"was given {', '.join(n for n in given if n in kwargs)} twice"
+    passed_names = positional_names[: len(args)]
+    missing_names = [p.name for p in parameters if p.default is p.empty and p.name not in (*passed_names, *kwargs)]
+    return (
+        f"needs {', '.join(missing_names)}"
+        if missing_names
+        else f"was given {', '.join(n for n in passed_names if n in kwargs)} twice"
+    )
 
 
 def refusing_misfits(method: Callable[P, R], example: str = "") -> Callable[P, R]:
-    """Return a method whose calls that do not fit its signature raise `ParameterError`, with an example.
+    """Return a method that raises `ParameterError` with an example for arguments that do not fit its signature.
 
     >>> refusing_misfits(lambda self, column: column, 'mean("age")')(None)
     Traceback (most recent call last):
@@ -254,7 +267,8 @@ def refusing_misfits(method: Callable[P, R], example: str = "") -> Callable[P, R
     """
 
     @wraps(method)
-    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        # The signature is compared only after an error: a good call costs nothing, and errors inside pass through.
         try:
             return method(*args, **kwargs)
         except TypeError:
@@ -262,21 +276,21 @@ def refusing_misfits(method: Callable[P, R], example: str = "") -> Callable[P, R
             try:
                 signature.bind(*args, **kwargs)
             except TypeError:
-                fault = _fault([*signature.parameters.values()][1:], args[1:], kwargs)
-                end = f", e.g. {example}" if example else ""
-                raise ParameterError(f"{method.__name__} {fault}{end}") from None
+                fault = _describe_misfit([*signature.parameters.values()][1:], args[1:], kwargs)
+                hint = f", e.g. {example}" if example else ""
+                raise ParameterError(f"{method.__name__} {fault}{hint}") from None
             raise
 
-    return called
+    return wrapper
 
 
 def refusing_misfit_calls(examples: Mapping[str, str]) -> Callable[[C], C]:
-    """Return a decorator of classes: calls of public methods, inherited ones too, are refused."""
+    """Return a class decorator that applies `refusing_misfits` to all public methods, including inherited ones."""
 
-    def decorated(kind: C) -> C:
+    def decorate(kind: C) -> C:
         for name, method in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_"):
                 setattr(kind, name, refusing_misfits(method, examples.get(name, "")))
         return kind
 
-    return decorated
+    return decorate

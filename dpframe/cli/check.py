@@ -1,4 +1,4 @@
-"""The commands ``dpframe check`` and ``dpframe audit``: what a plan clips and cuts of a table, and what it may lose."""
+"""The commands ``dpframe check``, which counts values that a plan changes, and ``dpframe audit``, which replays it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dpframe.api import audits
 from dpframe.api.curator_check import checked, declared_plan
 from dpframe.cli.pipes import Source
 from dpframe.cli.shared import AsJson, option
-from dpframe.cli.spaces import OwnSpaces, read_spaces, with_own
-from dpframe.cli.words import in_options
+from dpframe.cli.spaces import SpaceOptions, add_space_options, read_spaces
+from dpframe.cli.words import to_options_text
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Real, Space
@@ -32,13 +32,14 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Release neighbouring tables under one key: at most one row may differ, and nothing else. Keeps nothing."""
-    found = audits.audit(replay, Plan.read(plan), runs=edits, random_state=random_state)
+    report = audits.audit(replay, Plan.read(plan), runs=edits, random_state=random_state)
     if as_json:
-        told = {"ok": found.ok, "edits": found.edits, "refused": found.refused, "failures": list(found.failures)}
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        facts = {"ok": report.ok, "edits": report.edits, "refused": report.refused, "failures": list(report.failures)}
+        typer.echo(json.dumps(facts, ensure_ascii=False))
     else:
-        typer.echo(str(found))
-    if not found.ok:
+        typer.echo(str(report))
+    # Scripts stop at the exit code, and need not read the report.
+    if not report.ok:
         raise typer.Exit(REFUTED)
 
 
@@ -48,30 +49,38 @@ def check(
     spaces: Annotated[
         Path | None, option("Declared spaces to try instead, before there is a plan.", "--spaces")
     ] = None,
-    space: OwnSpaces = None,
+    space: SpaceOptions = None,
     drop: Annotated[list[str] | None, option("A column to be left out, without a plan; repeat.")] = None,
     privacy_id: Annotated[str | None, option("The column that names each row's person, without a plan.")] = None,
 ) -> None:
-    """Look at the data: what a plan clamps, cuts and cannot hold, only for the curator's eyes. Writes nothing.
+    """Look at the data: values that a plan clips, truncates or refuses, only for the curator's eyes. Writes nothing.
 
-    Ends with 1 where a release would be refused.
+    Ends with 1 if a release would be refused.
     """
     table = open_input(source)
     if (plan is None) == (spaces is None and not space):
         raise ParameterError("give --plan, or --spaces and --space to try before there is one, e.g. --space age=0,120")
     if plan is not None and (drop or privacy_id is not None):
         raise ParameterError("--drop and --privacy-id are already decided by --plan; leave them out")
-    declared = None if plan is not None else with_own({} if spaces is None else dict(read_spaces(spaces)), space or [])
-    ready = Plan.read(plan) if plan is not None else declared_plan(table, declared, drop or (), privacy_id)
-    typed = table.typed({name: _with_decimals(one) for name, one in ready.spaces.items()}, ready.imputed)
-    found = checked(typed.read(table.names), ready, tried=declared is None)
-    typer.echo(in_options(str(found)))
-    if found.refused:
+    declared = (
+        None
+        if plan is not None
+        else add_space_options({} if spaces is None else dict(read_spaces(spaces)), space or [])
+    )
+    release_plan = Plan.read(plan) if plan is not None else declared_plan(table, declared, drop or (), privacy_id)
+    # Text is read as decimals also for spaces of whole numbers, so that the report counts the values to be rounded.
+    typed_table = table.typed(
+        {name: _to_decimal_space(column_space) for name, column_space in release_plan.spaces.items()},
+        release_plan.imputed,
+    )
+    report = checked(typed_table.read(table.names), release_plan, tried=declared is None)
+    typer.echo(to_options_text(str(report)))
+    if report.refused:
         raise typer.Exit(REFUTED)
 
 
-def _with_decimals(space: Space) -> Space:
-    """Return a space of the type to read text as: of whole numbers real ones, as rounding is what is to be seen."""
+def _to_decimal_space(space: Space) -> Space:
+    """Return a space of real numbers for a space of whole numbers, and other spaces unchanged."""
     try:
         space.check_type(_REALS.natural_type)
     except ColumnError:
@@ -80,3 +89,4 @@ def _with_decimals(space: Space) -> Space:
 
 
 _REALS = Real(0.0, 1.0)
+"""A space whose type is decimals; its bounds are not used."""

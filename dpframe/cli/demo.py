@@ -1,4 +1,4 @@
-"""The command ``dpframe demo``: a census, its release, and how near estimates from that come to the truth."""
+"""The command ``dpframe demo``: a census, its release, and estimates from the release next to the truth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from dpframe.api.public import Estimates, datasets
 from dpframe.api.verbs import sanitize
-from dpframe.cli.estimate import stacked
+from dpframe.cli.estimate import stack_cells
 from dpframe.cli.shared import option
 from dpframe.cli.terminal import progress
 from dpframe.errors import FileError
@@ -32,31 +32,37 @@ def demo(
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FileError(f"{folder} could not be made: {error.strerror}; name another folder") from None
-        _demo(rows, epsilon, folder)
+        _run_demo(rows, epsilon, folder)
         return
+    # The census is synthetic, so that nothing of value is lost with the folder.
     with tempfile.TemporaryDirectory(prefix="dpframe-demo-") as temporary:
-        _demo(rows, epsilon, Path(temporary))
+        _run_demo(rows, epsilon, Path(temporary))
 
 
-def _demo(rows: int, epsilon: float, folder: Path) -> None:
+def _run_demo(rows: int, epsilon: float, folder: Path) -> None:
     source, target = folder / "census.parquet", folder / "release.parquet"
+    # The census would otherwise replace a file of that name without a word.
     check_place(source)
     census = datasets.make_census(rows, columns=list(DEMO_SPACES))
     census.to_parquet(source, index=False)
     typer.echo(f"made {source}: {rows:,} rows, {len(census.columns)} columns, nulls among them")
     start = time.perf_counter()
-    with progress("randomising") as shown:
-        info = sanitize(source, target, epsilon, spaces=DEMO_SPACES, progress=shown)
+    with progress("randomising") as report_progress:
+        info = sanitize(source, target, epsilon, spaces=DEMO_SPACES, progress=report_progress)
     typer.echo(f"wrote {target} in {time.perf_counter() - start:.2f} s")
     typer.echo("\n".join([*info.lines(), "", table_text(info.plan)]))
-    released = Estimates(target)
+    estimates = Estimates(target)
     for name in ("sex", "education", "occupation"):
-        _compare(f"\nrows by {name}", released.value_counts(name, sort=False), census[name].value_counts())
-    crossed = released.crosstab("sex", "education")
-    _compare("\nsex by education", stacked(crossed), pd.crosstab(census["sex"], census["education"]).stack())
-    _compare("\nmean age by sex", released.mean("age", by="sex"), census.groupby("sex", observed=True)["age"].mean())
-    means = pd.DataFrame({name: released.mean(name) for name in ("age", "income")}).T
-    _compare("\nmeans", means, census[["age", "income"]].mean())
+        _print_comparison(f"\nrows by {name}", estimates.value_counts(name, sort=False), census[name].value_counts())
+    cross_table = estimates.crosstab("sex", "education")
+    _print_comparison(
+        "\nsex by education", stack_cells(cross_table), pd.crosstab(census["sex"], census["education"]).stack()
+    )
+    _print_comparison(
+        "\nmean age by sex", estimates.mean("age", by="sex"), census.groupby("sex", observed=True)["age"].mean()
+    )
+    means = pd.DataFrame({name: estimates.mean(name) for name in ("age", "income")}).T
+    _print_comparison("\nmeans", means, census[["age", "income"]].mean())
     typer.echo("\nEvery estimate was made from only the release; about one interval in twenty misses the truth.")
 
 
@@ -71,7 +77,7 @@ DEMO_SPACES: dict[str, Any] = {
 }
 
 
-def _compare(title: str, estimates: Any, truth: Any) -> None:
+def _print_comparison(title: str, estimates: Any, truth: Any) -> None:
     table = estimates.assign(truth=truth.reindex(estimates.index))
     table["interval"] = [f"{a:,.1f} … {b:,.1f}" for a, b in zip(table["lower"], table["upper"], strict=True)]
     typer.echo(title)

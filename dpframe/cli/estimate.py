@@ -14,13 +14,13 @@ import typer
 
 from dpframe.api.public import Estimates
 from dpframe.cli.pipes import Source
-from dpframe.cli.shared import WHERE, AsJson, argument, as_conditions, option, read_where
+from dpframe.cli.shared import WHERE_RULE, AsJson, argument, option, parse_where, to_conditions
 from dpframe.errors import ParameterError, did_you_mean
 from dpframe.spaces.cells import has_few_values
 
 
 @dataclass(frozen=True)
-class _Question:
+class _Options:
     """The options of ``dpframe estimate``."""
 
     by: str | None
@@ -36,132 +36,144 @@ class _Question:
     weights: str | None
 
     @property
-    def common(self) -> dict[str, Any]:
+    def common_options(self) -> dict[str, Any]:
         """Options of every statistic."""
         return {} if self.target is None else {"target": self.target}
 
     @property
-    def fitted(self) -> dict[str, Any]:
+    def regression_options(self) -> dict[str, Any]:
         """Options of regressions."""
-        given = {"family": self.family, "weights": self.weights}
-        return self.common | {name: value for name, value in given.items() if value is not None}
+        options = {"family": self.family, "weights": self.weights}
+        return self.common_options | {name: value for name, value in options.items() if value is not None}
 
     @property
-    def groups(self) -> str:
-        """The column of the groups; `ParameterError` if it is missing."""
+    def group_column(self) -> str:
+        """Name of the column of groups; `ParameterError` if it is missing."""
         if self.by is None:
             raise ParameterError("compare takes --by, the column of the groups")
         return self.by
 
     @property
-    def counted(self) -> dict[str, Any]:
+    def count_options(self) -> dict[str, Any]:
         """Options of counts."""
-        return self.common | {"normalize": self.normalize} | ({} if self.method is None else {"method": self.method})
+        return (
+            self.common_options
+            | {"normalize": self.normalize}
+            | ({} if self.method is None else {"method": self.method})
+        )
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """What rows have to be; `ParameterError` where it is missing."""
+        """Conditions on rows; `ParameterError` if they are missing."""
         if self.where is None:
-            raise ParameterError(WHERE)
+            raise ParameterError(WHERE_RULE)
         return self.where
 
-    def binned(self, columns: list[str]) -> dict[str, Any]:
-        """Options of joints; bins are for the numeric columns among them."""
-        return self.counted | ({} if self.bins is None else {"bins": dict.fromkeys(columns, self.bins)})
+    def joint_options(self, columns: list[str]) -> dict[str, Any]:
+        """Options of joint tables; bins are for the numeric columns."""
+        return self.count_options | ({} if self.bins is None else {"bins": dict.fromkeys(columns, self.bins)})
 
 
 @dataclass(frozen=True)
 class _Statistic:
-    """A statistic of ``dpframe estimate``: how many columns it takes, which options, and its method."""
+    """A statistic of ``dpframe estimate``: the number of columns that it takes, its options, and its method."""
 
     columns: range
     options: frozenset[str]
-    ask: Callable[[Estimates, list[str], _Question], Any]
+    compute: Callable[[Estimates, list[str], _Options], Any]
 
 
-def _one(options: str, ask: Callable[[Estimates, list[str], _Question], Any]) -> _Statistic:
-    return _Statistic(range(1, 2), frozenset(options.split()), ask)
+def _one_column(options: str, compute: Callable[[Estimates, list[str], _Options], Any]) -> _Statistic:
+    return _Statistic(range(1, 2), frozenset(options.split()), compute)
 
 
-def _of_a_column() -> dict[str, _Statistic]:
-    """Return the statistics that are asked of a column and need no other options than a target, by their methods."""
-    found = {}
+def _find_column_statistics() -> dict[str, _Statistic]:
+    """Return the statistics of one column whose only option is a target, by the names of their commands."""
+    statistics = {}
+    # Read off the class, so that a new statistic of one column needs no line here.
     for name, method in inspect.getmembers(Estimates, inspect.isfunction):
-        taken = list(inspect.signature(method).parameters)
-        if not name.startswith("_") and taken[1:2] == ["column"] and "target" in taken:
-            found[name.replace("_", "-")] = _one("", partial(_asked, name))
-    return found
+        parameters = list(inspect.signature(method).parameters)
+        if not name.startswith("_") and parameters[1:2] == ["column"] and "target" in parameters:
+            statistics[name.replace("_", "-")] = _one_column("", partial(_compute_of_column, name))
+    return statistics
 
 
-def _asked(name: str, estimates: Estimates, columns: list[str], question: _Question) -> Any:
-    return getattr(estimates, name)(columns[0], **question.common)
+def _compute_of_column(name: str, estimates: Estimates, columns: list[str], options: _Options) -> Any:
+    return getattr(estimates, name)(columns[0], **options.common_options)
 
 
 STATISTICS: dict[str, _Statistic] = {
-    "value-counts": _one("bins normalize method", lambda e, c, q: e.value_counts(c[0], bins=q.bins, **q.counted)),
+    "value-counts": _one_column(
+        "bins normalize method", lambda e, c, q: e.value_counts(c[0], bins=q.bins, **q.count_options)
+    ),
     "crosstab": _Statistic(
         range(2, 3),
         frozenset({"bins", "normalize", "method"}),
-        lambda e, c, q: stacked(e.crosstab(c[0], c[1], **q.binned(_numeric(e, c)))),
+        lambda e, c, q: stack_cells(e.crosstab(c[0], c[1], **q.joint_options(_find_numeric(e, c)))),
     ),
     "joint": _Statistic(
         range(1, 99),
         frozenset({"bins", "normalize", "method", "given"}),
-        lambda e, c, q: e.joint(c, given=q.given, **q.binned(_numeric(e, c))),
+        lambda e, c, q: e.joint(c, given=q.given, **q.joint_options(_find_numeric(e, c))),
     ),
     "count": _Statistic(
-        range(1), frozenset({"where", "normalize", "method"}), lambda e, c, q: e.count(q.conditions, **q.counted)
+        range(1), frozenset({"where", "normalize", "method"}), lambda e, c, q: e.count(q.conditions, **q.count_options)
     ),
-    "top": _one("k normalize", lambda e, c, q: e.top(c[0], q.k or 10, normalize=q.normalize, **q.common)),
+    "top": _one_column(
+        "k normalize", lambda e, c, q: e.top(c[0], q.k or 10, normalize=q.normalize, **q.common_options)
+    ),
     "describe": _Statistic(
         range(99),
         frozenset(),
-        lambda e, c, q: stacked(_named(e.describe(c or None, **q.common), "statistic", "column")),
+        lambda e, c, q: stack_cells(_name_axes(e.describe(c or None, **q.common_options), "statistic", "column")),
     ),
-    "mean": _one("by bins", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.common)),
-    "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stacked(e.cov(c, **q.common))),
-    "corr": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stacked(e.corr(c, **q.common))),
-    "support": _one("by bins", lambda e, c, q: _support(e, c[0], q)),
-    "cooccurrence": _one(
+    "mean": _one_column("by bins", lambda e, c, q: e.mean(c[0], q.by, bins=q.bins, **q.common_options)),
+    "cov": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stack_cells(e.cov(c, **q.common_options))),
+    "corr": _Statistic(range(2, 99), frozenset(), lambda e, c, q: stack_cells(e.corr(c, **q.common_options))),
+    "support": _one_column("by bins", lambda e, c, q: _estimate_support(e, c[0], q)),
+    "cooccurrence": _one_column(
         "normalize",
-        lambda e, c, q: stacked(_named(e.cooccurrence(c[0], normalize=q.normalize, **q.common), "item 1", "item 2")),
+        lambda e, c, q: stack_cells(
+            _name_axes(e.cooccurrence(c[0], normalize=q.normalize, **q.common_options), "item 1", "item 2")
+        ),
     ),
-    "set-sizes": _one("normalize", lambda e, c, q: e.set_sizes(c[0], normalize=q.normalize, **q.common)),
-    "histogram": _one("bins", lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common)),
-    "mean-curve": _one("by bins", lambda e, c, q: e.mean_curve(c[0], q.by, bins=q.bins, **q.common)),
-    "cov-curve": _one("", lambda e, c, q: stacked(_named(e.cov_curve(c[0]), "point", "other point"))),
+    "set-sizes": _one_column("normalize", lambda e, c, q: e.set_sizes(c[0], normalize=q.normalize, **q.common_options)),
+    "histogram": _one_column("bins", lambda e, c, q: e.histogram(c[0], q.bins or 10, **q.common_options)),
+    "mean-curve": _one_column("by bins", lambda e, c, q: e.mean_curve(c[0], q.by, bins=q.bins, **q.common_options)),
+    "cov-curve": _one_column("", lambda e, c, q: stack_cells(_name_axes(e.cov_curve(c[0]), "point", "other point"))),
     "fidelity": _Statistic(range(1), frozenset(), lambda e, c, q: e.fidelity()),
-    "compare": _one("by", lambda e, c, q: e.compare(c[0], q.groups, **q.common)),
-    "independence": _Statistic(range(2, 3), frozenset(), lambda e, c, q: _untargeted(e.independence(*c), q)),
-    "regress": _one(
+    "compare": _one_column("by", lambda e, c, q: e.compare(c[0], q.group_column, **q.common_options)),
+    "independence": _Statistic(range(2, 3), frozenset(), lambda e, c, q: _check_population(e.independence(*c), q)),
+    "regress": _one_column(
         "family weights",
-        lambda e, c, q: e.regress(c[0], **q.fitted).rename_axis("term"),  # the column is a formula
+        lambda e, c, q: e.regress(c[0], **q.regression_options).rename_axis("term"),  # the column is a formula
     ),
-    "quantile": _one("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common)),
+    "quantile": _one_column("q", lambda e, c, q: e.quantile(c[0], q.q or [0.25, 0.5, 0.75], **q.common_options)),
 }
-STATISTICS |= {name: one for name, one in _of_a_column().items() if name not in STATISTICS}
+STATISTICS |= {name: definition for name, definition in _find_column_statistics().items() if name not in STATISTICS}
 
-_SECONDS = pd.Timedelta(seconds=10)
-"""Error of a time from which on parts of a second are noise."""
+_COARSE_TIME_ERROR = pd.Timedelta(seconds=10)
+"""Standard error of a time from which on parts of a second are noise."""
 
 
-def _whole_seconds(table: pd.DataFrame) -> pd.DataFrame:
-    """Round times that err by seconds to seconds: microseconds would be digits of noise.
+def _round_to_seconds(table: pd.DataFrame) -> pd.DataFrame:
+    """Round times to seconds if their errors are several seconds.
 
     >>> noon, hour = pd.Timestamp("2026-01-31 12:00:00.123456"), pd.Timedelta(hours=1)
-    >>> _whole_seconds(pd.DataFrame({"estimate": [noon], "std_error": [hour]}))["estimate"].item()
+    >>> _round_to_seconds(pd.DataFrame({"estimate": [noon], "std_error": [hour]}))["estimate"].item()
     Timestamp('2026-01-31 12:00:00')
     """
     errors = table["std_error"] if "std_error" in table else pd.Series(dtype="float64")
-    if not len(errors) or not all(isinstance(error, pd.Timedelta) and error >= _SECONDS for error in errors):
+    if not len(errors) or not all(isinstance(error, pd.Timedelta) and error >= _COARSE_TIME_ERROR for error in errors):
         return table
+    # Microseconds would be digits of noise.
     return table.map(lambda value: value.round("s"))
 
 
-def _bins(text: str) -> int | list[Any]:
+def _parse_bins(text: str) -> int | list[Any]:
     """Return a number of bins or their edges, which are numbers or times.
 
-    >>> _bins("4"), _bins("0,18,64.5"), _bins("2024-01-01,2025-01-01")
+    >>> _parse_bins("4"), _parse_bins("0,18,64.5"), _parse_bins("2024-01-01,2025-01-01")
     (4, [0.0, 18.0, 64.5], ['2024-01-01', '2025-01-01'])
     """
     if "," not in text:
@@ -174,17 +186,22 @@ def _bins(text: str) -> int | list[Any]:
         return [edge.strip() for edge in text.split(",")]
 
 
-def _short_bins(table: pd.DataFrame) -> pd.DataFrame:
-    """Show bins of numbers with edges to a hundredth of the narrowest bin: on the space's own grid they are long.
+def _shorten_bins(table: pd.DataFrame) -> pd.DataFrame:
+    """Round the edges of numeric bins to a hundredth of the narrowest bin.
 
     >>> index = pd.IntervalIndex.from_breaks([0.0, 3.99993896484375, 8.00018310546875], closed="left")
-    >>> _short_bins(pd.DataFrame({"estimate": [1.0, 2.0]}, index=index)).index.tolist()
+    >>> _shorten_bins(pd.DataFrame({"estimate": [1.0, 2.0]}, index=index)).index.tolist()
     ['[0, 4)', '[4, 8)']
     """
     labels = [label for level in range(table.index.nlevels) for label in table.index.get_level_values(level)]
-    widths = [one.length for one in labels if isinstance(one, pd.Interval) and isinstance(one.length, float)]
+    widths = [
+        interval.length
+        for interval in labels
+        if isinstance(interval, pd.Interval) and isinstance(interval.length, float)
+    ]
     if not widths or not min(widths) > 0:
         return table
+    # Edges lie on the grid of the space and have many digits, most of them of no use.
     places = 2 - math.floor(math.log10(min(widths)))
 
     def text(label: Any) -> Any:
@@ -196,41 +213,41 @@ def _short_bins(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(index=text)
 
 
-def _named(wide: pd.DataFrame, rows: str, columns: str) -> pd.DataFrame:
-    """Name the rows and the columns of a wide table."""
-    return wide.rename_axis(index=rows).rename_axis(columns=["", columns])
+def _name_axes(cross_table: pd.DataFrame, rows: str, columns: str) -> pd.DataFrame:
+    """Name both axes of a cross table."""
+    return cross_table.rename_axis(index=rows).rename_axis(columns=["", columns])
 
 
-def _support(estimates: Estimates, column: str, question: _Question) -> pd.DataFrame:
-    table = estimates.support(column, by=question.by, bins=question.bins, **question.common)
-    return table if question.by is None else stacked(table)
+def _estimate_support(estimates: Estimates, column: str, options: _Options) -> pd.DataFrame:
+    table = estimates.support(column, by=options.by, bins=options.bins, **options.common_options)
+    return table if options.by is None else stack_cells(table)
 
 
-def _numeric(estimates: Estimates, columns: list[str]) -> list[str]:
-    known = [name for name in columns if name in estimates.plan.names]  # the statistic refuses the others
-    return [name for name in known if not has_few_values(estimates.plan[name].space)]
+def _find_numeric(estimates: Estimates, columns: list[str]) -> list[str]:
+    released_names = [name for name in columns if name in estimates.plan.names]  # the statistic refuses the others
+    return [name for name in released_names if not has_few_values(estimates.plan[name].space)]
 
 
-def _untargeted(result: pd.Series[Any], question: _Question) -> pd.Series[Any]:
-    """Return a result of the population, unless another target was asked for."""
-    if question.target == "table":
+def _check_population(result: pd.Series[Any], options: _Options) -> pd.Series[Any]:
+    """Return a result of the population; `ParameterError` if the target is the table."""
+    if options.target == "table":
         raise ParameterError("independence is of the population; leave out --target")
     return result
 
 
-def by_instead(statistic: str, columns: list[str]) -> str:
-    """Return how to group by the second of two columns, where one is taken."""
+def suggest_by(statistic: str, columns: list[str]) -> str:
+    """Return a hint to group by the second of two columns, or nothing for other numbers of columns."""
     return (
         f"; to group by the second, dpframe … {statistic} {columns[0]} --by {columns[1]}" if len(columns) == 2 else ""
     )
 
 
-def stacked(wide: pd.DataFrame) -> pd.DataFrame:
+def stack_cells(cross_table: pd.DataFrame) -> pd.DataFrame:
     """Return a cross table with one row per cell."""
-    tall = pd.DataFrame(wide.stack(level=1, future_stack=True))
-    tall.attrs = wide.attrs
-    names = [name or f"column {i}" for i, name in enumerate(tall.index.names, 1)]
-    return tall.rename_axis(names)
+    cells = pd.DataFrame(cross_table.stack(level=1, future_stack=True))
+    cells.attrs = cross_table.attrs
+    names = [name or f"column {i}" for i, name in enumerate(cells.index.names, 1)]
+    return cells.rename_axis(names)
 
 
 def estimate(
@@ -259,18 +276,18 @@ def estimate(
     statistic = statistic.replace("_", "-")  # as pandas writes them
     if statistic not in STATISTICS:
         raise ParameterError(f"{did_you_mean(statistic, STATISTICS)}statistic must be one of {', '.join(STATISTICS)}")
-    chosen, columns = STATISTICS[statistic], columns or []
-    if len(columns) not in chosen.columns:
-        least = chosen.columns[0]
-        count = f"{least} column{'s' * (least > 1)}" + (" or more" if len(chosen.columns) > 1 else "")
-        count = "one formula, such as 'visits ~ age'" if "family" in chosen.options else count
-        count = count if least else "--where and no columns" if "where" in chosen.options else "no columns"
-        grouped = by_instead(statistic, columns) if "by" in chosen.options else ""
-        raise ParameterError(f"{statistic} takes {count}; got {len(columns)}{grouped}")
-    conditions = None if where is None else read_where(where)
-    question = _Question(
+    definition, columns = STATISTICS[statistic], columns or []
+    if len(columns) not in definition.columns:
+        fewest = definition.columns[0]
+        count = f"{fewest} column{'s' * (fewest > 1)}" + (" or more" if len(definition.columns) > 1 else "")
+        count = "one formula, such as 'visits ~ age'" if "family" in definition.options else count
+        count = count if fewest else "--where and no columns" if "where" in definition.options else "no columns"
+        by_hint = suggest_by(statistic, columns) if "by" in definition.options else ""
+        raise ParameterError(f"{statistic} takes {count}; got {len(columns)}{by_hint}")
+    conditions = None if where is None else parse_where(where)
+    options = _Options(
         by,
-        None if bins is None else _bins(bins),
+        None if bins is None else _parse_bins(bins),
         normalize,
         given or [],
         method,
@@ -282,27 +299,30 @@ def estimate(
         weights,
     )
     optional = {"by", "bins", "normalize", "given", "method", "q", "where", "k", "family", "weights"}
-    for name in sorted(optional - chosen.options):
-        # Left unsaid, the answer would be to another question.
-        if getattr(question, name) not in (None, False, []):
+    for name in sorted(optional - definition.options):
+        # An option without effect would leave the user with the answer to another question.
+        if getattr(options, name) not in (None, False, []):
             remedy = "mean takes it, and joint takes --given" if name == "by" else "leave it out"
             raise ParameterError(f"{statistic} takes no --{name}; {remedy}")
+    # These statistics have bins only of the groups; without groups the option would have no effect.
     if bins is not None and statistic in ("mean", "mean-curve", "support") and by is None:
         raise ParameterError(f"{statistic} takes --bins for the column of --by only")
     estimates = Estimates(source, confidence_level=confidence_level)
     if conditions is not None:
-        listed = [column.name for column in estimates.plan.columns if column.space.is_listed]
-        question = replace(question, where=as_conditions(conditions, listed))
-    result = chosen.ask(estimates, columns, question)
+        # Only the plan of the release says which columns have listed values, so conditions are read after it.
+        listed_columns = [column.name for column in estimates.plan.columns if column.space.is_listed]
+        options = replace(options, where=to_conditions(conditions, listed_columns))
+    result = definition.compute(estimates, columns, options)
     table = result.to_frame().T.rename_axis("column") if isinstance(result, pd.Series) else result
     if as_json:
-        plain = table.reset_index()
-        spans = [name for name, dtype in plain.dtypes.items() if isinstance(dtype, pd.IntervalDtype)]
-        plain = plain.astype(dict.fromkeys(spans, str))
-        typer.echo(plain.to_json(orient="records", date_format="iso", force_ascii=False))
+        # JSON has no intervals.
+        flat_table = table.reset_index()
+        interval_columns = [name for name, dtype in flat_table.dtypes.items() if isinstance(dtype, pd.IntervalDtype)]
+        flat_table = flat_table.astype(dict.fromkeys(interval_columns, str))
+        typer.echo(flat_table.to_json(orient="records", date_format="iso", force_ascii=False))
         return
-    shown = _short_bins(_whole_seconds(table))
-    typer.echo(shown.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
+    rounded_table = _shorten_bins(_round_to_seconds(table))
+    typer.echo(rounded_table.to_string(float_format=lambda x: f"{x:,.4g}" if abs(x) < 100 else f"{x:,.0f}"))
     if "formula" in table.attrs:
         typer.echo(f"n = {table.attrs['n']:,}, family {table.attrs['family']}, of the {table.attrs['target']}")
     if "method" in table.attrs:

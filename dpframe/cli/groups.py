@@ -40,7 +40,7 @@ EXAMPLE = (
 )
 
 
-def _sentence(text: str) -> str:
+def _first_sentence(text: str) -> str:
     """Return the first sentence of a help text, in one line."""
     return " ".join(text.split("\n\n")[0].split()).partition(". ")[0].removesuffix(".") + "."
 
@@ -49,16 +49,17 @@ class Commands(TyperGroup):
     """A group whose commands are listed with the first sentences of their help, uncut."""
 
     headings: Mapping[str, tuple[str, ...]] = {}
-    rest = "Commands"
+    fallback_heading = "Commands"
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands and the first sentences of their help."""
-        named = {name for names in self.headings.values() for name in names}
-        left = tuple(name for name in self.list_commands(ctx) if name not in named)
+        """Write the commands and the first sentences of their help texts."""
+        grouped_names = {name for names in self.headings.values() for name in names}
+        other_names = tuple(name for name in self.list_commands(ctx) if name not in grouped_names)
+        # One width under all headings aligns their texts.
         width = max(map(len, self.list_commands(ctx)))
-        for title, names in {**self.headings, self.rest: left}.items():
+        for title, names in {**self.headings, self.fallback_heading: other_names}.items():
             rows = [
-                (name.ljust(width), _sentence(command.help or ""))
+                (name.ljust(width), _first_sentence(command.help or ""))
                 for name in names
                 if (command := self.get_command(ctx, name)) is not None
             ]
@@ -67,43 +68,43 @@ class Commands(TyperGroup):
                     formatter.write_dl(rows)
 
 
-MEANT = {
+COMMAND_HINTS = {
     "expect": "dpframe plan SOURCE --epsilon 1 --expect says what to expect",
     "report": "dpframe inspect RELEASE --html FILE writes the report",
     "draft": "dpframe spaces SOURCE --draft drafts spaces",
     "explain": "dpframe plan SOURCE --epsilon 1 --explain explains a plan",
     "histogram": "dpframe estimate RELEASE histogram COLUMN is of a release, dpframe query of a table",
 }
-"""Names of what Python calls a function, and the command that does it."""
+"""Names of Python functions that are no commands, and the command to use in place of each."""
 
 
 class GroupedCommands(Commands):
-    """A group whose commands are listed under headings; one that has no heading comes last."""
+    """A group whose help lists commands under headings, and all other commands last."""
 
     headings = GROUPS
-    rest = "Other"
+    fallback_heading = "Other"
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Say which command is meant by what Python calls a function; else find it as usual."""
-        if args[0] in MEANT and self.get_command(ctx, args[0]) is None:
-            ctx.fail(f"No such command {args[0]!r}: {MEANT[args[0]]}")
+        """Name the right command for the name of a Python function; find other commands as usual."""
+        if args[0] in COMMAND_HINTS and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command {args[0]!r}: {COMMAND_HINTS[args[0]]}")
         return super().resolve_command(ctx, args)
 
 
 class GroupedOptions(TyperCommand):
-    """A command whose options are listed under headings, each with an example; those that have no heading come last."""
+    """A command whose help lists options under headings, each with an example, and all other options last."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, and the options by groups."""
         records = {param.name: param.get_help_record(ctx) for param in self.get_params(ctx)}
         arguments = [param.name for param in self.params if isinstance(param, TyperArgument)]
         grouped = {title: (names.split(), example) for title, (names, example) in OPTIONS.items()}
-        named = {name for names, _ in grouped.values() for name in names}
-        left = [name for name in records if name not in named and name not in arguments]
-        for title, (names, example) in {"Arguments": (arguments, ""), **grouped, "Other": (left, "")}.items():
-            # One command's argument has the name of another's option.
-            own = names if title == "Arguments" else [name for name in names if name not in arguments]
-            rows = [record for name in own if (record := records.get(name)) is not None]
+        grouped_names = {name for names, _ in grouped.values() for name in names}
+        other_names = [name for name in records if name not in grouped_names and name not in arguments]
+        for title, (names, example) in {"Arguments": (arguments, ""), **grouped, "Other": (other_names, "")}.items():
+            # The same name may be an argument of one command and an option of another.
+            shown_names = names if title == "Arguments" else [name for name in names if name not in arguments]
+            rows = [record for name in shown_names if (record := records.get(name)) is not None]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)

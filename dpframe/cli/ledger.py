@@ -1,4 +1,4 @@
-"""The command ``dpframe ledger``: make a ledger, show what is left, and what was spent on what."""
+"""The command ``dpframe ledger``: make a ledger, show the remaining budget, and list all spends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpframe.api.ledger.currencies import enough_for, yearly
 from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli.groups import Commands
 from dpframe.cli.shared import AsJson, argument, option
-from dpframe.cli.terminal import plain
+from dpframe.cli.terminal import to_one_line
 from dpframe.errors import ParameterError
 from dpframe.plan.plan import Plan
 
@@ -58,7 +58,7 @@ def create(
     """Register a dataset with its total budget, for good; the file is made if it does not exist."""
     parts = tuple(part or ())
     Ledger(file).create(dataset, epsilon, delta, accounting=accounting, parts=parts, moving=moving, unit=unit)
-    _show(Ledger(file), as_json)
+    _print_summary(Ledger(file), as_json)
 
 
 @app.command(epilog="Example: dpframe ledger show ledger.sqlite --plan plan.json")
@@ -68,21 +68,25 @@ def show(
     dataset: Annotated[str | None, option("Only this dataset.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what every dataset has left, what a year of releases like its last would cost, and interrupted jobs."""
+    """Show each dataset's remaining budget, the cost of a year of releases like its last, and interrupted jobs."""
     if plan is not None and as_json:
         raise ParameterError("--plan is answered in words; leave --json out")
-    ready = None if plan is None else Plan.read(plan)
+    release_plan = None if plan is None else Plan.read(plan)
     ledger = Ledger(file)
-    _show(ledger, as_json, dataset)
-    if ready is not None:
-        among = ledger.datasets() if dataset is None else [dataset]
-        names = [name for name in among if ledger.unit(name) == ready.unit]
+    _print_summary(ledger, as_json, dataset)
+    if release_plan is not None:
+        candidates = ledger.datasets() if dataset is None else [dataset]
+        # A plan costs nothing comparable in datasets that count other units, e.g. persons in place of rows.
+        names = [name for name in candidates if ledger.unit(name) == release_plan.unit]
         if not names:
-            raise ParameterError(f"--plan promises for {ready.unit.words}, and no dataset of the ledger adds that up")
+            raise ParameterError(
+                f"--plan promises for {release_plan.unit.words}, and no dataset of the ledger adds that up"
+            )
         for name in names:
-            cost = OpenAccount(ledger, name).cost(ready)
+            cost = OpenAccount(ledger, name).cost(release_plan)
             typer.echo(
-                f"{plain(name)}: releases under this plan: {enough_for(ledger.room(name, cost.budget, cost.step))}"
+                f"{to_one_line(name)}: releases under this plan: "
+                f"{enough_for(ledger.room(name, cost.budget, cost.step))}"
             )
 
 
@@ -92,16 +96,16 @@ def history(
     dataset: Annotated[str | None, option("Only this dataset.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every spend: who, when (UTC), for what, how much, and what it came to."""
+    """Show every spend: who, when (UTC), its purpose, its amount, and the total so far."""
     table = Ledger(file).history(dataset)
     if as_json:
-        typer.echo(_json(table))
+        typer.echo(_to_json(table))
         return
     if table.empty:
         typer.echo(f"{file}: nothing was spent yet")
         return
     table["when"] = table["when"].dt.strftime("%Y-%m-%d %H:%M:%S")
-    _print(table.rename(columns=lambda name: name.replace("cumulative_", "total ")))
+    _print_table(table.rename(columns=lambda name: name.replace("cumulative_", "total ")))
 
 
 @app.command(epilog="Example: dpframe ledger forget ledger.sqlite --dataset people --job release.parquet")
@@ -110,62 +114,66 @@ def forget(
     dataset: Dataset,
     job: Annotated[str, option("The file that the job was to write.")],
 ) -> None:
-    """Delete the key of an interrupted job: it can never be repeated, and what it spent stays spent."""
+    """Delete the key of an interrupted job: it can never be repeated, and its spend stays."""
     ledger = Ledger(file)
-    kept = {(p.dataset, p.name) for p in job_keys.pending(ledger)}
-    name = job if (dataset, job) in kept else job_keys.job_name(job)
+    # Jobs are named by absolute paths. Users type such a name as it is printed, or a relative path.
+    pending_jobs = {(p.dataset, p.name) for p in job_keys.pending(ledger)}
+    name = job if (dataset, job) in pending_jobs else job_keys.job_name(job)
     job_keys.forget(ledger, dataset, name)
     typer.echo(f"{name}: its key is deleted; what was spent stays spent")
 
 
-_SQUARES = (
+_GAUSSIAN_NOTE = (
     "Gaussian accounting adds up the squares of mu, by which one person can shift what is released, and not epsilon: "
     "many small releases cost far less than the sum of their epsilon, and spent and left epsilon do not add up to the "
     "total."
 )
 
 
-def _show(ledger: Ledger, as_json: bool, dataset: str | None = None) -> None:
+def _print_summary(ledger: Ledger, as_json: bool, dataset: str | None = None) -> None:
     table, spends, jobs = ledger.summary(), ledger.history(dataset), job_keys.pending(ledger)
     if dataset is not None:
         table, jobs = table.loc[[dataset]], [job for job in jobs if job.dataset == dataset]
     if as_json:
-        rows = json.loads(_json(table.reset_index()))
+        rows = json.loads(_to_json(table.reset_index()))
         for row in rows:
             row["interrupted"] = [job.name for job in jobs if job.dataset == row["dataset"]]
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return
-    _print(table.rename(columns=lambda name: name.replace("_", " ")).reset_index())
+    _print_table(table.rename(columns=lambda name: name.replace("_", " ")).reset_index())
     if "gaussian" in set(table["accounting"]):
-        typer.echo(_SQUARES)
+        typer.echo(_GAUSSIAN_NOTE)
     for name, row in table.iterrows():
         if row["accounting"] == "gaussian" and row["left_delta"] == 0 < row["left_epsilon"]:
-            typer.echo(f"{plain(name)}: its delta is used up, so that what is left of epsilon is for delta=0 only")
-    # A dataset's last spend, as later ones take the place of earlier ones.
+            typer.echo(
+                f"{to_one_line(name)}: its delta is used up, so that what is left of epsilon is for delta=0 only"
+            )
+    # A dictionary keeps the last of equal keys: the last spend of each dataset.
     for name, release_id in dict(zip(spends["dataset"], spends["release_id"], strict=True)).items():
-        last = ledger.find(release_id)
-        if last is not None:
-            year = yearly(last.amount.epsilon, last.amount.delta, last.step)
-            typer.echo(f"{plain(name)}: {year}; {enough_for(ledger.more(release_id))}")
+        last_spend = ledger.find(release_id)
+        if last_spend is not None:
+            yearly_cost = yearly(last_spend.amount.epsilon, last_spend.amount.delta, last_spend.step)
+            typer.echo(f"{to_one_line(name)}: {yearly_cost}; {enough_for(ledger.more(release_id))}")
     for name in table.index:
         for part in ledger.parts(name):
-            typer.echo(f"{plain(name)}, part {plain(part)}: {ledger.remaining(name, part)} left")
+            typer.echo(f"{to_one_line(name)}, part {to_one_line(part)}: {ledger.remaining(name, part)} left")
     for job in jobs:
-        forget_it = plain(job_keys.forget_command(ledger, job.dataset, job.name))
+        forget_command = to_one_line(job_keys.forget_command(ledger, job.dataset, job.name))
         typer.echo(
-            f"{plain(job.name)} ({plain(job.dataset)}): runs, or was interrupted; the same command again costs nothing "
-            f"more, and where the input has changed {forget_it} gives it up"
+            f"{to_one_line(job.name)} ({to_one_line(job.dataset)}): runs, or was interrupted; the same command again "
+            f"costs nothing more, and where the input has changed {forget_command} gives it up"
         )
 
 
-def _json(table: pd.DataFrame) -> str:
-    # Not pandas' own writer: it rounds to 15 places, and a delta may be smaller than that.
+def _to_json(table: pd.DataFrame) -> str:
+    # The writer of pandas rounds to 15 places, and a delta may be smaller.
     rows = table.assign(when=table["when"].map(lambda t: t.isoformat())) if "when" in table else table
     return json.dumps(rows.to_dict(orient="records"), ensure_ascii=False)
 
 
-def _print(table: pd.DataFrame) -> None:
+def _print_table(table: pd.DataFrame) -> None:
+    # Names are anybody's text: a line break in one would forge a line of the table.
     for name in table.columns:
         if not pd.api.types.is_numeric_dtype(table[name]):
-            table[name] = table[name].map(plain)
+            table[name] = table[name].map(to_one_line)
     typer.echo(table.to_string(index=False, float_format=lambda x: f"{x:.6g}"))

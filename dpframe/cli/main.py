@@ -1,8 +1,8 @@
 """The ``dpframe`` command: files in, files out.
 
-Exit codes: 0 done, 1 verification failed or a check found what is refused, 2 bad input (one line on standard
-error), 3 budget exceeded, 70 a fault of dpframe itself, 130 stopped. Only ``estimate``, ``demo`` and ``query`` print
-numbers, those of the release or of an answer with noise; no value of the data is ever printed.
+Exit codes: 0 done, 1 verification failed or a check found values that a release refuses, 2 bad input (one line on
+standard error), 3 budget exceeded, 70 a fault of dpframe, 130 stopped. Only ``estimate``, ``demo`` and ``query`` print
+numbers: estimates from the release, or answers with noise. No command prints a value of the data.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from dpframe.cli.pipes import (
     Source,
     Target,
     check_files,
-    in_place_of,
+    check_text_target,
+    describe_replacement,
     is_piped,
-    named,
+    name_pipes,
     target_file,
-    text_target,
 )
 from dpframe.cli.query import query
 from dpframe.cli.record import record, with_record
-from dpframe.cli.shared import AsJson, Dataset, LedgerFile, account_of, option
+from dpframe.cli.shared import AsJson, Dataset, LedgerFile, open_account, option
 from dpframe.cli.spaces import spaces
-from dpframe.cli.stopping import loaded
+from dpframe.cli.stopping import restore_interrupt
 from dpframe.cli.synthesize import synthesize
-from dpframe.cli.terminal import plain, progress
+from dpframe.cli.terminal import progress, to_one_line
 from dpframe.cli.vertical import app as vertical_app
-from dpframe.cli.words import in_options
+from dpframe.cli.words import to_options_text
 from dpframe.disk import JSON, WEB_PAGE, atomic
 from dpframe.errors import BudgetExceeded, DpframeError, NotSanitizedError, ParameterError, check_whole, name_list
 from dpframe.plan.plan import Plan
@@ -81,8 +81,8 @@ app.add_typer(vertical_app, name="vertical")
 REFUTED, BAD_INPUT, OVERDRAWN, FAULT, STOPPED = 1, 2, 3, 70, 130
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"dpframe {import_module('dpframe').__version__}")
         raise typer.Exit
 
@@ -90,7 +90,7 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_tell_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Make tables about people safe to share: every row randomised under differential privacy."""
@@ -154,65 +154,70 @@ def plan(
             raise ParameterError(
                 "--expect makes no plan and costs nothing; leave --output, --html, --target, --rows and --ledger out"
             )
-        typer.echo(in_options(str(expected(open_input(source), epsilon, delta, options))))
+        typer.echo(to_options_text(str(expected(open_input(source), epsilon, delta, options))))
         return
-    if rows is not None:  # before anything is spent
+    # Wrong options are refused before inference spends anything.
+    if rows is not None:
         check_whole(rows, "--rows", of="rows")
         if target:
             raise ParameterError("--target is for the rows of the file; leave --rows out, or give --epsilon")
-    reach, account = None, account_of(ledger, dataset, part)
+    target_result, account = None, open_account(ledger, dataset, part)
     with contextlib.ExitStack() as stack:
-        # Before anything is spent.
-        file, web = (
-            None if path is None else stack.enter_context(atomic(text_target(path, open_input(source), endings)))
+        # The files are opened first: a path that cannot be written must not cost a budget.
+        plan_file, page_file = (
+            None if path is None else stack.enter_context(atomic(check_text_target(path, open_input(source), endings)))
             for path, endings in ((output, JSON), (html, WEB_PAGE))
         )
         if target or max_epsilon is not None:
             check_alone(epsilon, target or None, account)
-            reach = reached(open_input(source), target_of(target or []), max_epsilon, delta, options)
-            made = reach.plan
+            target_result = reached(open_input(source), parse_targets(target or []), max_epsilon, delta, options)
+            release_plan = target_result.plan
         else:
-            made = verbs.plan(source, epsilon, delta, ledger=account, **options)
-            made = made if rows is None else made.replan(rows)
-        if file is not None:
-            replaced = in_place_of(output or PIPE)
-            file.write(f"{made.to_json(indent=2)}\n".encode())
+            release_plan = verbs.plan(source, epsilon, delta, ledger=account, **options)
+            release_plan = release_plan if rows is None else release_plan.replan(rows)
+        if plan_file is not None:
+            replaced = describe_replacement(output or PIPE)
+            plan_file.write(f"{release_plan.to_json(indent=2)}\n".encode())
             typer.echo(f"wrote {output}: the plan, for dpframe sanitize --plan{replaced}", err=True)
-        if web is not None:
-            web.write(made.page(**files_of(source, output)).encode())
+        if page_file is not None:
+            page_file.write(release_plan.page(**page_files(source, output)).encode())
             typer.echo(f"wrote {html}: a page to try out other ε and numbers of rows", err=True)
-    spent = _inference_spent(made, output)
+    cost_lines = _describe_inference_cost(release_plan, output)
     if as_json:
-        typer.echo("\n".join(spent), err=True, nl=bool(spent))
-        typer.echo(made.to_json())
+        typer.echo("\n".join(cost_lines), err=True, nl=bool(cost_lines))
+        typer.echo(release_plan.to_json())
         return
-    said = [*map(in_options, introduction(made)), *([str(expected_of(made))] if made.n and made.columns else [])]
-    typer.echo("\n".join([*spent, *said, "", table_text(made)]))
+    lines = [
+        *map(to_options_text, introduction(release_plan)),
+        *([str(expected_of(release_plan))] if release_plan.n and release_plan.columns else []),
+    ]
+    typer.echo("\n".join([*cost_lines, *lines, "", table_text(release_plan)]))
     if explain:
-        typer.echo("\n".join(["", str(made.explain()), "", KEPT, *made.lines()]))
-    elif reach is not None:
-        typer.echo(f"\nTargets, and what half of each would ask for:\n{_shown(reach.table())}")
+        typer.echo("\n".join(["", str(release_plan.explain()), "", KEPT, *release_plan.lines()]))
+    elif target_result is not None:
+        typer.echo(f"\nTargets, and what half of each would ask for:\n{_format_table(target_result.table())}")
 
 
-def files_of(source: Path, plan: Path | None) -> dict[str, str]:
-    """Return the names of files for the lines to copy of a plan's page; of a pipe none is known."""
+def page_files(source: Path, plan: Path | None) -> dict[str, str]:
+    """Return the names of files for the commands on a plan's page; standard input has no name."""
     names = {} if is_piped(source) else {"source": str(source)}
     return names if plan is None else {**names, "plan_file": str(plan)}
 
 
-def _inference_spent(made: Plan, output: Path | None) -> list[str]:
-    """Say first what making the plan has cost."""
-    if made.inferred is None:
+def _describe_inference_cost(release_plan: Plan, output: Path | None) -> list[str]:
+    """Return a line on the budget that inference spent on this plan; no line if it spent none."""
+    if release_plan.inferred is None:
         return []
-    again = f"planning again spends epsilon={made.inferred.budget.epsilon:.4g} again"
-    kept = f"reuse {output}" if output else "keep the plan with --output"
-    return [f"Inference looked at the data: {kept} (dpframe sanitize --plan); {again}"]
+    repeat_cost = f"planning again spends epsilon={release_plan.inferred.budget.epsilon:.4g} again"
+    remedy = f"reuse {output}" if output else "keep the plan with --output"
+    return [f"Inference looked at the data: {remedy} (dpframe sanitize --plan); {repeat_cost}"]
 
 
-def target_of(texts: list[str]) -> dict[Any, float]:
+def parse_targets(texts: list[str]) -> dict[Any, float]:
     """Read COLUMN=ERROR, or COLUMN,COLUMN=ERROR; `ParameterError` for anything else."""
-    found: dict[Any, float] = {}
+    targets: dict[Any, float] = {}
     for text in texts:
+        # The last sign, as the name of a column may have one.
         names, equals, error = text.rpartition("=")
         try:
             value = float(error)
@@ -221,13 +226,13 @@ def target_of(texts: list[str]) -> dict[Any, float]:
         if not equals or not names:
             raise ParameterError("--target must be COLUMN=ERROR, e.g. --target region=0.01 or --target sex,income=0.02")
         columns = tuple(names.split(","))
-        found[columns if len(columns) > 1 else names] = value
-    return found
+        targets[columns if len(columns) > 1 else names] = value
+    return targets
 
 
-def _shown(table: Any) -> str:
-    shown: str = table.to_string(float_format=lambda x: f"{x:.4g}", na_rep="out of reach")
-    return shown
+def _format_table(table: Any) -> str:
+    text: str = table.to_string(float_format=lambda x: f"{x:.4g}", na_rep="out of reach")
+    return text
 
 
 @app.command(
@@ -256,70 +261,79 @@ def sanitize(
     as_json: AsJson = False,
 ) -> None:
     """Randomise every row of a file into a new file that may be given away."""
-    ready, account = None if plan is None else Plan.read(plan), account_of(ledger, dataset, part, run)
+    release_plan, account = None if plan is None else Plan.read(plan), open_account(ledger, dataset, part, run)
     if ledger is not None:
+        # The same run may have been done already: it must neither spend again nor draw other noise.
         check_files(source, target)
-        before = done_before(target, Request(epsilon, delta, ready, options), OpenAccount.of(account, None, runs=True))
-        if before is not None:
-            typer.echo(before.info.to_json() if as_json else before.line)
+        earlier_release = done_before(
+            target, Request(epsilon, delta, release_plan, options), OpenAccount.of(account, None, runs=True)
+        )
+        if earlier_release is not None:
+            typer.echo(earlier_release.info.to_json() if as_json else earlier_release.line)
             return
-    start, replaced = time.perf_counter(), in_place_of(target)
-    with target_file(target) as path, progress("randomising") as shown:
+    start, replacement = time.perf_counter(), describe_replacement(target)
+    with target_file(target) as path, progress("randomising") as report_progress:
         info = verbs.sanitize(
             source,
             path,
             epsilon,
             delta,
-            plan=ready,
+            plan=release_plan,
             ledger=account,
-            progress=shown,
+            progress=report_progress,
             **options,
         )
-    piped = target == PIPE
+    # Standard output holds the release itself, so that messages go to standard error.
+    to_pipe = target == PIPE
     if as_json:
-        typer.echo(info.to_json(), err=piped)
+        typer.echo(info.to_json(), err=to_pipe)
         return
-    typer.echo(f"{target}: {_rows(info)} in {time.perf_counter() - start:.1f} s{replaced}", err=piped)
+    typer.echo(f"{target}: {_describe_rows(info)} in {time.perf_counter() - start:.1f} s{replacement}", err=to_pipe)
+    # CSV has no place for the description, which is in a second file.
     if format_of(target).apart:
         typer.echo(f"{sidecar(target)}: what the release says of itself; those who get the rows need it to estimate")
     for line in info.lines():
-        typer.echo(in_options(line), err=piped)
+        typer.echo(to_options_text(line), err=to_pipe)
     if account is not None:
-        typer.echo(f"Ledger: {_left(account, info.plan)}; {_nights(info.plan)}")
+        typer.echo(f"Ledger: {_describe_remaining(account, info.plan)}; {_describe_yearly_cost(info.plan)}")
     else:
-        typer.echo(_UNCOUNTED, err=piped)
+        typer.echo(_NO_LEDGER_NOTE, err=to_pipe)
 
 
-_UNCOUNTED = "No ledger: another release of these people adds its epsilon to this one's (dpframe ledger)"
+_NO_LEDGER_NOTE = "No ledger: another release of these people adds its epsilon to this one's (dpframe ledger)"
 
 
-def _left(account: Account, plan: Plan) -> str:
-    """Say what a dataset has left, and for how many more releases like the last: beforehand, not when it is used up."""
-    left = account.ledger.remaining(account.dataset, account.part)
+def _describe_remaining(account: Account, plan: Plan) -> str:
+    """Return a line on the budget that a dataset has left, and on the number of such releases that it pays for."""
+    remaining = account.ledger.remaining(account.dataset, account.part)
     cost = OpenAccount(account.ledger, account.dataset, account.part).cost(plan)
-    more = enough_for(account.ledger.room(account.dataset, cost.budget, cost.step, account.part))
-    return f"{plain(account.dataset)} has epsilon={left.epsilon:.4g}, delta={left.delta:.4g} left; {more}"
+    further_releases = enough_for(account.ledger.room(account.dataset, cost.budget, cost.step, account.part))
+    return (
+        f"{to_one_line(account.dataset)} has epsilon={remaining.epsilon:.4g}, delta={remaining.delta:.4g} left; "
+        f"{further_releases}"
+    )
 
 
-def _nights(plan: Plan) -> str:
-    """Say what a year of such jobs costs: those that reuse inferred spaces pay only for the release of rows."""
+def _describe_yearly_cost(plan: Plan) -> str:
+    """Return a line on the cost of a year of such jobs, which pay for inference only once."""
     inferred = plan.inferred
     if inferred is None or inferred.receipt is None:
         return yearly(plan.epsilon, plan.delta, plan.step)
+    # Later jobs reuse the inferred spaces, so that only the release of rows is counted again.
     if inferred.step is not None:
         return yearly(plan.released.epsilon, plan.released.delta, plan.step_beside_inference)
-    rest = difference(plan.release, inferred.budget)
-    return yearly(rest.epsilon, rest.delta)
+    rows_cost = difference(plan.release, inferred.budget)
+    return yearly(rows_cost.epsilon, rows_cost.delta)
 
 
-def _part(info: ReleaseInfo) -> str:
-    """Return which columns of a release a file has left out, if any."""
+def _describe_left_out(info: ReleaseInfo) -> str:
+    """Return the columns of the release that a file lacks, as text; empty if it has all."""
     return f", without {name_list(info.left_out)}" if info.left_out else ""
 
 
-def _rows(info: ReleaseInfo) -> str:
-    each = "" if info.plan.privacy_id is None else f" ({info.plan.contributions} for each person)"
-    return (f"{info.n:,} rows" if info.rows is None else f"{info.n:,} of {info.rows:,} rows") + each
+def _describe_rows(info: ReleaseInfo) -> str:
+    person_note = "" if info.plan.privacy_id is None else f" ({info.plan.contributions} for each person)"
+    return (f"{info.n:,} rows" if info.rows is None else f"{info.n:,} of {info.rows:,} rows") + person_note
 
 
 @app.command(epilog="Example: dpframe inspect release.parquet --html report.html")
@@ -329,10 +343,11 @@ def inspect(
     explain: Annotated[bool, typer.Option("--explain", help="Say what the promise means and how it is kept.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a released file says about itself."""
+    """Show the plan and the guarantee that a released file describes."""
     table = open_input(source)
+    # A wrong name for the report is refused before the release is read.
     if html is not None:
-        text_target(html, table, WEB_PAGE)
+        check_text_target(html, table, WEB_PAGE)
     if table.text is None:
         if html is not None:
             raise NotSanitizedError(f"{source} is not a release, so there is nothing to report; leave --html out")
@@ -348,13 +363,13 @@ def inspect(
     if as_json:
         typer.echo(info.to_json())
         return
-    more = ["", str(info.explain())] if explain else []
+    explanation = ["", str(info.explain())] if explain else []
     typer.echo(
         "\n".join(
             [
-                f"{source}: a release of {_rows(info)}{_part(info)}",
-                *map(in_options, info.lines()),
-                *more,
+                f"{source}: a release of {_describe_rows(info)}{_describe_left_out(info)}",
+                *map(to_options_text, info.lines()),
+                *explanation,
                 "",
                 table_text(info.plan),
             ]
@@ -370,11 +385,12 @@ def verify(
     record: Annotated[Path | None, option("A record of the release, to be compared with it.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prove what a released file claims, and that its rows are those released; or what a plan (.json) claims."""
+    """Prove the claims of a released file, and that its rows are unchanged; or the claims of a plan (.json)."""
     certificate = proving.verify(source)
     if record is not None and certificate.ok:
         certificate = with_record(certificate, source, record)
     typer.echo(certificate.to_json() if as_json else f"{source}\n{certificate}")
+    # Also on standard error, as a program may read standard output.
     for failure in certificate.failures:
         typer.echo(f"dpframe: {source}: {' '.join(failure.split())}", err=True)
     if not certificate.ok:
@@ -391,59 +407,64 @@ app.command(epilog="Example: dpframe synthesize release.parquet rows.parquet")(s
 app.command(epilog="Example: dpframe demo --rows 20000")(demo)
 
 
-def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"dpframe: warning: {in_options(str(message))}", err=True)
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"dpframe: warning: {to_options_text(str(message))}", err=True)
 
 
 @cache
 def commands() -> Any:
-    """Return the commands; typer reads the options of all of them off their signatures, once in a process."""
+    """Return the commands; typer reads the options of all of them off their signatures only once in a process."""
     return typer.main.get_command(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; errors are one line, and never a traceback with values in it."""
-    warnings.showwarning = _one_line_warning
+    warnings.showwarning = _print_warning
     try:
-        loaded()
+        restore_interrupt()
         code = commands()(arguments, standalone_mode=False)
-        if code == STOPPED:  # typer's own answer to an interruption, without a word
+        # Typer ends an interrupted command with this code, and without a message.
+        if code == STOPPED:
             raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
     except DpframeError as error:
-        _fail(in_options(" ".join(str(error).split())), OVERDRAWN if isinstance(error, BudgetExceeded) else BAD_INPUT)
+        _fail(
+            to_options_text(" ".join(str(error).split())), OVERDRAWN if isinstance(error, BudgetExceeded) else BAD_INPUT
+        )
     except (KeyboardInterrupt, typer.Abort):
         _fail(
             "stopped; nothing was written. Under a ledger it may be paid for: the same command again "
             "costs nothing more",
             STOPPED,
         )
+    # The reader of a pipe, such as head, may have enough of the output: no error.
     except BrokenPipeError:
         sys.exit(0)
     except Exception as error:
-        # Of a path that no file can have, some versions of typer raise what the system said.
-        if isinstance(error, UnicodeEncodeError) and any(map(_unwritable, arguments or sys.argv[1:])):
+        # Some versions of typer pass the system's error on for a path that no file can have.
+        if isinstance(error, UnicodeEncodeError) and any(map(_is_unwritable, arguments or sys.argv[1:])):
             _fail("an argument holds a character that no file's name can have; write it anew", BAD_INPUT)
-        show = getattr(error, "format_message", None)
-        if show is not None:
+        format_message = getattr(error, "format_message", None)
+        if format_message is not None:
             context = getattr(error, "ctx", None)
-            if context is not None and show() == context.get_help():  # without arguments help is all there is to say
-                typer.echo(show(), err=True)
+            # Without arguments the help is all there is to say.
+            if context is not None and format_message() == context.get_help():
+                typer.echo(format_message(), err=True)
                 sys.exit(BAD_INPUT)
-            _fail(f"{show().removesuffix('.')}; see {_command(context)} --help", BAD_INPUT)
-        # The message of a foreign exception may quote a value of the data: only its kind is shown.
+            _fail(f"{format_message().removesuffix('.')}; see {_command_name(context)} --help", BAD_INPUT)
+        # The message of another library may quote a value of the data: only its kind is shown.
         _fail(f"internal error ({type(error).__name__}); please report it", FAULT)
 
 
-def _command(context: Any) -> str:
-    """Return the command that a context is of, by the name that it is installed under."""
+def _command_name(context: Any) -> str:
+    """Return the full name of the command of a context, as users type it."""
     names: list[str] = []
     while context is not None and context.parent is not None:
         names, context = [context.info_name, *names], context.parent
     return " ".join(["dpframe", *names])
 
 
-def _unwritable(argument: str) -> bool:
+def _is_unwritable(argument: str) -> bool:
     try:
         os.fsencode(argument)
     except UnicodeEncodeError:
@@ -452,5 +473,5 @@ def _unwritable(argument: str) -> bool:
 
 
 def _fail(message: str, code: int) -> None:
-    typer.echo(f"dpframe: {named(message)}", err=True)
+    typer.echo(f"dpframe: {name_pipes(message)}", err=True)
     sys.exit(code)

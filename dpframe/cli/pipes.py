@@ -14,35 +14,36 @@ from typing import Annotated
 import typer
 
 from dpframe.cli.shared import argument
-from dpframe.disk import atomic, check_named
+from dpframe.disk import atomic, check_ending
 from dpframe.errors import ParameterError
 from dpframe.tables.files import FileInput
 from dpframe.tables.sinks import check_target
 
 PIPE = Path("-")
-_FOLDER = "dpframe-pipe-"
+_FOLDER_PREFIX = "dpframe-pipe-"
 
 
-def spooled(context: typer.Context, source: Path) -> Path:
-    """Return the path of a source; standard input is kept in a file of its own for as long as the command runs.
+def spool_input(context: typer.Context, source: Path) -> Path:
+    """Return the path of a source; standard input is copied to a temporary file while the command runs.
 
-    A table is read several times, and a pipe only once. Only the owner may read the file, as in any temporary folder.
+    A command reads its table several times, and can read a pipe only once. Only the owner may read the temporary file.
     """
     if source != PIPE:
         return source
-    # The command's own context is not closed where a later argument is refused.
-    folder = context.find_root().with_resource(tempfile.TemporaryDirectory(prefix=_FOLDER))
-    first = sys.stdin.buffer.read(4)
-    path = Path(folder) / ("input.parquet" if first == b"PAR1" else "input.csv")
+    # The context of the command is not closed if a later argument is refused; the outermost context always is.
+    folder = context.find_root().with_resource(tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX))
+    # A pipe has no ending that gives the format; Parquet files begin with these four bytes.
+    first_bytes = sys.stdin.buffer.read(4)
+    path = Path(folder) / ("input.parquet" if first_bytes == b"PAR1" else "input.csv")
     with atomic(path) as file:
-        file.write(first)
+        file.write(first_bytes)
         shutil.copyfileobj(sys.stdin.buffer, file)
     return path
 
 
 Source = Annotated[
     Path,
-    argument("Parquet or CSV file, directory or quoted glob; - for standard input.", callback=spooled),
+    argument("Parquet or CSV file, directory or quoted glob; - for standard input.", callback=spool_input),
 ]
 
 
@@ -52,24 +53,26 @@ Target = Annotated[
 ]
 
 
-def in_place_of(target: Path) -> str:
-    """Say whether writing a target replaces a file: asked before it is written."""
+def describe_replacement(target: Path) -> str:
+    """Return words for the file that writing a target replaces, if there is one; call it before writing."""
     try:
-        is_there = target != PIPE and target.is_file()
-    except OSError:  # a name that no file can have, which writing refuses
+        exists = target != PIPE and target.is_file()
+    # No file can have such a name: writing refuses it with a better message.
+    except OSError:
         return ""
-    return ", in place of the file that was there" if is_there else ""
+    return ", in place of the file that was there" if exists else ""
 
 
 @contextmanager
 def target_file(target: Path) -> Iterator[Path]:
-    """Give the path to write; what is to go to standard output is Parquet, and goes there when it is whole."""
+    """Yield the path to write; for standard output, copy a finished Parquet file there at the end."""
     if target != PIPE:
         yield target
         return
+    # Binary content would garble a terminal.
     if sys.stdout.isatty():
         raise ParameterError("target - is standard output, which is a terminal; name a file, or write | or > behind")
-    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
+    with tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX) as folder:
         path = Path(folder) / "output.parquet"
         yield path
         with path.open("rb") as file:
@@ -77,25 +80,25 @@ def target_file(target: Path) -> Iterator[Path]:
         sys.stdout.buffer.flush()
 
 
-def text_target(target: Path, table: FileInput, endings: Sequence[str]) -> Path:
-    """Return a path that text may be written to, or raise `FileError` for a name that promises other things."""
+def check_text_target(target: Path, table: FileInput, endings: Sequence[str]) -> Path:
+    """Return a path that text may be written to, or raise `FileError` for an ending of another format."""
     check_target(target, table)
-    check_named(target, *endings)
+    check_ending(target, *endings)
     return target
 
 
-def named(message: str) -> str:
-    """Return a message in which the files that pipes are kept in are called what they are."""
-    return re.sub(rf"\S*{_FOLDER}\w+/(input|output)\.\w+", r"standard \1", message)
+def name_pipes(message: str) -> str:
+    """Return a message with temporary files of pipes named as standard input or output."""
+    return re.sub(rf"\S*{_FOLDER_PREFIX}\w+/(input|output)\.\w+", r"standard \1", message)
 
 
 def is_piped(path: Path) -> bool:
-    """Return whether a path is standard input or output, or the file that it is kept in."""
-    return path == PIPE or path.parent.name.startswith(_FOLDER)
+    """Return whether a path is standard input or output, or the temporary file of either."""
+    return path == PIPE or path.parent.name.startswith(_FOLDER_PREFIX)
 
 
 def check_files(*paths: Path) -> None:
-    """Raise `ParameterError` for a pipe where a job may have to be repeated."""
+    """Raise `ParameterError` for pipes: a job under a ledger may have to be repeated."""
     for path in paths:
         if is_piped(path):
             raise ParameterError(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpframe.api.report.record import record_of
-from dpframe.cli.pipes import Source, in_place_of, text_target
+from dpframe.cli.pipes import Source, check_text_target, describe_replacement
 from dpframe.cli.shared import option
 from dpframe.disk import YAML
 from dpframe.errors import NotSanitizedError, name_list
@@ -30,9 +30,9 @@ def record(
     published: Annotated[str | None, typer.Option(help="Date, e.g. 2026-01-31.  [default: today]")] = None,
     author: Annotated[list[str] | None, option("Who fills it in; repeat.")] = None,
 ) -> None:
-    """Describe a released file for the public registry of deployments; what only people know is left to fill in."""
-    made = record_of(
-        _info(source),
+    """Describe a released file for the public registry of deployments; people fill in the facts that only they know."""
+    registry_record = record_of(
+        _read_release_info(source),
         name=name,
         curators=curator or (),
         intended_use=intended_use,
@@ -42,23 +42,24 @@ def record(
         authors=author or (),
     )
     if output is None:
-        typer.echo(made.to_yaml(), nl=False)
+        typer.echo(registry_record.to_yaml(), nl=False)
     else:
-        replaced = in_place_of(output)
-        made.save(text_target(output, open_input(source), YAML))
-        typer.echo(f"wrote {output}{replaced}", err=True)
-    if made.open_fields:
-        typer.echo(f"Still to fill in by hand: {name_list(made.open_fields)}", err=True)
+        replacement = describe_replacement(output)
+        registry_record.save(check_text_target(output, open_input(source), YAML))
+        typer.echo(f"wrote {output}{replacement}", err=True)
+    # On standard error, as standard output may be the record.
+    if registry_record.open_fields:
+        typer.echo(f"Still to fill in by hand: {name_list(registry_record.open_fields)}", err=True)
 
 
 def with_record(certificate: Certificate, source: Path, path: Path) -> Certificate:
-    """Return a certificate that says, too, whether a record says what the release does."""
-    failures = record_of(_info(source)).differences(path)
+    """Return a certificate extended by a check that a record agrees with its release."""
+    failures = record_of(_read_release_info(source)).differences(path)
     checks = () if failures else (f"the record {path.name} says what the release does",)
     return replace(certificate, checks=(*certificate.checks, *checks), failures=(*certificate.failures, *failures))
 
 
-def _info(source: Path) -> ReleaseInfo:
+def _read_release_info(source: Path) -> ReleaseInfo:
     text = open_input(source).text
     if text is None:
         raise NotSanitizedError(f"{source} is not a release, so there is nothing to record")

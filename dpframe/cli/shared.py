@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they name: an account, conditions on rows."""
+"""Options of several commands, and readers of their values: an account, conditions on rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dpframe.errors import ParameterError
 from dpframe.spaces.declare import two_numbers
 
 
-def option(help: str, *names: str, **more: Any) -> Any:
-    """Return an option whose help shows no default: there is none, or the text says it."""
-    return typer.Option(*names, help=help, show_default=False, **more)
+def option(help: str, *names: str, **settings: Any) -> Any:
+    """Return an option whose help shows no default, as it has none or the text names it."""
+    return typer.Option(*names, help=help, show_default=False, **settings)
 
 
-def argument(help: str, **more: Any) -> Any:
+def argument(help: str, **settings: Any) -> Any:
     """Return an argument whose help shows no default."""
-    return typer.Argument(help=help, show_default=False, **more)
+    return typer.Argument(help=help, show_default=False, **settings)
 
 
 LedgerFile = Annotated[Path | None, option("Ledger to spend from; see dpframe ledger.", "--ledger")]
@@ -31,8 +31,8 @@ Part = Annotated[str | None, option("The part of the dataset.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-def account_of(ledger: Path | None, dataset: str | None, part: str | None, run: str | None = None) -> Account | None:
-    """Return the account that --ledger, --dataset, --part and --run name, or None where none of them is given."""
+def open_account(ledger: Path | None, dataset: str | None, part: str | None, run: str | None = None) -> Account | None:
+    """Return the account that --ledger, --dataset, --part and --run name, or None without any of them."""
     if ledger is None and dataset is None and part is None and run is None:
         return None
     if ledger is None or dataset is None:
@@ -40,41 +40,42 @@ def account_of(ledger: Path | None, dataset: str | None, part: str | None, run: 
     return Ledger(ledger).account(dataset, part, run=run)
 
 
-WHERE = '--where must be a JSON object, e.g. {"sex": "F", "age": {"lower": 18, "upper": 65}}'
+WHERE_RULE = '--where must be a JSON object, e.g. {"sex": "F", "age": {"lower": 18, "upper": 65}}'
 
 
-def read_where(text: str) -> dict[str, Any]:
+def parse_where(text: str) -> dict[str, Any]:
     """Read a condition's JSON object; `ParameterError` for anything else."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
+    # JSON nested thousands of levels deep raises RecursionError.
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ParameterError(WHERE)
-    return found
+        document = None
+    if not isinstance(document, dict):
+        raise ParameterError(WHERE_RULE)
+    return document
 
 
-def as_conditions(found: dict[str, Any], listed: Collection[str]) -> dict[str, Any]:
-    """Return what JSON says as conditions: bounds are an object, and either may be left out; lists are of values.
+def to_conditions(document: dict[str, Any], listed_columns: Collection[str]) -> dict[str, Any]:
+    """Return conditions from JSON: an object has bounds, of which either may be missing; a list has values.
 
-    ``listed``: columns whose values are a list. For others a list of two numbers may mean bounds, as JSON has no tuple;
-    it is refused, as files of spaces refuse it.
+    ``listed_columns``: columns of listed values. For other columns a list of two numbers is refused.
 
-    >>> found = {"sex": ["F"], "age": {"not": {"lower": 18}}, "visits": {"values": [0, 1]}}
-    >>> as_conditions(found, ["sex"])
+    >>> document = {"sex": ["F"], "age": {"not": {"lower": 18}}, "visits": {"values": [0, 1]}}
+    >>> to_conditions(document, ["sex"])
     {'sex': ['F'], 'age': {'not': (18, None)}, 'visits': [0, 1]}
     """
-    return {name: _condition(name, value, name in listed) for name, value in found.items()}
+    return {name: _to_condition(name, value, name in listed_columns) for name, value in document.items()}
 
 
-def _condition(name: str, value: Any, listed: bool) -> Any:
+def _to_condition(name: str, value: Any, is_listed: bool) -> Any:
     if isinstance(value, dict) and value and set(value) <= {"lower", "upper"}:
         return value.get("lower"), value.get("upper")
     if isinstance(value, dict) and set(value) == {"values"}:
         return value["values"]
     if isinstance(value, dict) and set(value) == {"not"}:
-        return {"not": _condition(name, value["not"], listed)}
-    if two_numbers(value) and not listed:
+        return {"not": _to_condition(name, value["not"], is_listed)}
+    # JSON has no tuples: two numbers may be meant as bounds, and would count as two values.
+    if two_numbers(value) and not is_listed:
         low, high = sorted(value)
         raise ParameterError(
             f'--where: a list of two numbers, of {name!r}, may mean a range or values; write {{"lower": {low}, '

@@ -1,6 +1,6 @@
-"""The command ``dpframe spaces``, and the file that it writes and that ``--spaces`` reads: JSON or TOML, with comments.
+"""The command ``dpframe spaces``, and the files of spaces that it writes: JSON or TOML, with comments.
 
-A template is made from only the schema: it holds the name of each column and what its type implies.
+A template is made from only the schema: it holds the name of each column and the declaration that its type implies.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Annotated, Any
 import typer
 
 from dpframe.api import verbs
-from dpframe.cli.pipes import Source, in_place_of
-from dpframe.cli.shared import Dataset, LedgerFile, Part, account_of, option
-from dpframe.disk import atomic, check_named
+from dpframe.cli.pipes import Source, describe_replacement
+from dpframe.cli.shared import Dataset, LedgerFile, Part, open_account, option
+from dpframe.disk import atomic, check_ending
 from dpframe.errors import DpframeError, FileError, ParameterError, name_list
 from dpframe.plan.infer.declared import identifiers, placeholder
 from dpframe.plan.infer.drafted import TITLE, DraftedSpaces, check_reviewed, drafted
@@ -38,19 +38,19 @@ FORMS: Mapping[str, Any] = {
     "Vector(SIZE, BOUND)": {"space": "vector", "size": "SIZE", "bound": "BOUND"},
     "SPACE": "SPACE",
 }
-"""What a template has in place of each kind of declaration, with capitals to fill in."""
+"""Placeholders of a template for each kind of declaration, with capitals to fill in."""
 
-_TEMPLATE = (
+_TEMPLATE_LINES = (
     "What may be known about the columns without looking at the data: bounds, categories, items.",
     "Fill in what is in capitals.",
 )
-_HEAD = ("Nulls are kept by {around}.", "A column that is left out is inferred: --infer says from what.")
-_FOUND = (
+_HEAD_LINES = ("Nulls are kept by {around}.", "A column that is left out is inferred: --infer says from what.")
+_INFERRED_LINE = (
     "Found with noise, for {unit}: not to be used in plans for more, as values that only one person has may show here."
 )
-_NULLABLE = {".json": '{"space": "nullable", "inner": …}', ".toml": '{space = "nullable", inner = …}'}
-_MOST = 0.99
-"""Share of a budget when only spaces are inferred: a plan, although it is not used, needs some for the rows."""
+_NULLABLE_FORMS = {".json": '{"space": "nullable", "inner": …}', ".toml": '{space = "nullable", inner = …}'}
+_INFERENCE_SHARE = 0.99
+"""Share of the budget for inference: the plan is not used, but has to leave a budget for its rows."""
 
 
 def spaces(
@@ -73,123 +73,137 @@ def spaces(
     """Write a file of spaces to fill in, from only the schema; --infer EPSILON fills it in privately."""
     ending = ".json" if output is None else output.suffix.lower()
     if output is not None:
-        check_named(output, *_NULLABLE)
-        if in_place_of(output):  # what was filled in by hand cannot be made again
+        check_ending(output, *_NULLABLE_FORMS)
+        # Declarations that were filled in by hand cannot be made again.
+        if describe_replacement(output):
             raise FileError(f"{output} exists; name another file, or remove it")
     left_out = drop or []
     table = open_input(source).without(left_out)
     fields = table.fields([name for name in table.names if name != privacy_id])
-    if infer is None and any(given is not None for given in (delta, ledger, dataset, part)):
+    if infer is None and any(setting is not None for setting in (delta, ledger, dataset, part)):
         raise ParameterError("a template costs nothing; give --delta and a ledger with --infer EPSILON")
-    if infer is None and any(given is not None for given in (contributions, privacy_id)):
+    # Silently ignored, these options would suggest that the template costs or protects something.
+    if infer is None and any(setting is not None for setting in (contributions, privacy_id)):
         raise ParameterError(
             "a template holds nothing of anybody; give --contributions and --privacy-id with --infer EPSILON"
         )
-    account = account_of(ledger, dataset, part)
+    account = open_account(ledger, dataset, part)
     unit: dict[str, Any] = {"contributions": 1 if contributions is None else contributions, "privacy_id": privacy_id}
 
     if draft and infer is not None:
         raise ParameterError("--draft reads the data and --infer asks it with noise; give one of them")
 
-    def made() -> tuple[dict[str, tuple[Any, str]], Sequence[str]]:
+    def make_entries() -> tuple[dict[str, tuple[Any, str]], Sequence[str]]:
         if draft:
-            return _drafted(fields, table.arrays)
+            return _draft_entries(fields, table.arrays)
         if infer is None:
-            left = identifiers(fields, None)
-            entries = {field.name: (_template(field), _kind(field)) for field in fields if field.name not in left}
-            return entries, (*_TEMPLATE, *([_left(left)] if left else []))
-        plan = verbs.plan(source, infer, delta, infer_share=_MOST, measure=None, drop=left_out, ledger=account, **unit)
-        typer.echo(f"dpframe: {_cost(plan, ledger is not None)}", err=True)
+            left_out_names = identifiers(fields, None)
+            entries = {
+                field.name: (_template_entry(field), _describe_type(field))
+                for field in fields
+                if field.name not in left_out_names
+            }
+            return entries, (*_TEMPLATE_LINES, *([_left_out_line(left_out_names)] if left_out_names else []))
+        plan = verbs.plan(
+            source, infer, delta, infer_share=_INFERENCE_SHARE, measure=None, drop=left_out, ledger=account, **unit
+        )
+        typer.echo(f"dpframe: {_describe_cost(plan, ledger is not None)}", err=True)
         entries = {
-            field.name: (_found(plan, field), _said(plan, field)) for field in fields if field.name in plan.names
+            field.name: (_inferred_entry(plan, field), _describe_entry(plan, field))
+            for field in fields
+            if field.name in plan.names
         }
-        found = () if plan.inferred is None else (_FOUND.format(unit=plan.unit.words),)
-        left = [name for name in plan.drop if name not in left_out]
-        return entries, (*found, *([_left(left)] if left else []))
+        inferred_lines = () if plan.inferred is None else (_INFERRED_LINE.format(unit=plan.unit.words),)
+        left_out_names = [name for name in plan.drop if name not in left_out]
+        return entries, (*inferred_lines, *([_left_out_line(left_out_names)] if left_out_names else []))
 
     if output is None:
-        typer.echo(written(*made(), ending), nl=False)
+        typer.echo(format_spaces(*make_entries(), ending), nl=False)
         return
-    with atomic(output) as file:  # before anything is spent
-        entries, said = made()
-        file.write(written(entries, said, ending).encode())
-    count, every = len(entries), len(fields)
-    typer.echo(f"wrote {output}: spaces of {count} columns{'' if count == every else f' of {every}'}")
+    # The file is opened before inference spends a budget.
+    with atomic(output) as file:
+        entries, head_lines = make_entries()
+        file.write(format_spaces(entries, head_lines, ending).encode())
+    space_count, column_count = len(entries), len(fields)
+    typer.echo(
+        f"wrote {output}: spaces of {space_count} columns{'' if space_count == column_count else f' of {column_count}'}"
+    )
 
 
-def _drafted(fields: Sequence[Field], read: Reader) -> tuple[dict[str, tuple[Any, str]], Sequence[str]]:
-    found = drafted(fields, read)
-    entries = {name: (space.to_json(), f"check: {found.notes[name]}") for name, space in found.spaces.items()}
-    left = [f"{name} is left out: {why}" for name, why in found.left_out.items()]
-    return entries, (f"{TITLE}.", "reviewed: false", "(write true above once every line is.)", *left)
+def _draft_entries(fields: Sequence[Field], read: Reader) -> tuple[dict[str, tuple[Any, str]], Sequence[str]]:
+    draft = drafted(fields, read)
+    entries = {name: (space.to_json(), f"check: {draft.notes[name]}") for name, space in draft.spaces.items()}
+    left_out_lines = [f"{name} is left out: {reason}" for name, reason in draft.left_out.items()]
+    return entries, (f"{TITLE}.", "reviewed: false", "(write true above once every line is.)", *left_out_lines)
 
 
-def _left(names: Sequence[str]) -> str:
+def _left_out_line(names: Sequence[str]) -> str:
     return (
         f"A release leaves out, unless a space is declared: {name_list(names)} (identifiers by their names, or empty)."
     )
 
 
-def _template(field: Field) -> Any:
-    said = from_type(replace(field, nullable=False))
-    return FORMS[placeholder(field.type)] if said is None else said.to_json()
+def _template_entry(field: Field) -> Any:
+    implied_space = from_type(replace(field, nullable=False))
+    return FORMS[placeholder(field.type)] if implied_space is None else implied_space.to_json()
 
 
-def _found(plan: Plan, field: Field) -> Any:
-    missing = any(one.column == field.name for one in plan.not_found)
-    return _template(field) if missing else plan[field.name].space.to_json()
+def _inferred_entry(plan: Plan, field: Field) -> Any:
+    is_missing = any(failure.column == field.name for failure in plan.not_found)
+    return _template_entry(field) if is_missing else plan[field.name].space.to_json()
 
 
-def _said(plan: Plan, field: Field) -> str:
-    why = next((one.why for one in plan.not_found if one.column == field.name), None)
-    return _kind(field) if why is None else f"{_kind(field)}; not found: {why}"
+def _describe_entry(plan: Plan, field: Field) -> str:
+    reason = next((failure.why for failure in plan.not_found if failure.column == field.name), None)
+    return _describe_type(field) if reason is None else f"{_describe_type(field)}; not found: {reason}"
 
 
-def _kind(field: Field) -> str:
-    """Return what the schema says of a column."""
+def _describe_type(field: Field) -> str:
+    """Return the type of a column in words, with the forms of declarations that text may have."""
     bounds, values = json.dumps(FORMS["(LOWER, UPPER)"]), json.dumps(FORMS["[CATEGORY, …]"], ensure_ascii=False)
     return f"text; of numbers and dates {bounds}, of categories {values}" if field.written else type_name(field.type)
 
 
-def _cost(plan: Plan, entered: bool) -> str:
+def _describe_cost(plan: Plan, is_in_ledger: bool) -> str:
     if plan.inferred is None:
         return "the types say all spaces; nothing was spent"
-    spent, own = plan.inferred.budget, plan.inferred.epsilon_at(plan.delta)
-    entry = "is in the ledger" if entered else "is in no ledger; count it, as each such call spends again"
-    if own is not None:
-        return f"finding them has cost epsilon={own:.4g} at delta={plan.delta:g}, which {entry}"
-    return f"finding them has cost epsilon={spent.epsilon:g}, delta={spent.delta:g}, which {entry}"
+    budget, epsilon = plan.inferred.budget, plan.inferred.epsilon_at(plan.delta)
+    ledger_note = "is in the ledger" if is_in_ledger else "is in no ledger; count it, as each such call spends again"
+    if epsilon is not None:
+        return f"finding them has cost epsilon={epsilon:.4g} at delta={plan.delta:g}, which {ledger_note}"
+    return f"finding them has cost epsilon={budget.epsilon:g}, delta={budget.delta:g}, which {ledger_note}"
 
 
-def _comment(said: str) -> str:
-    """Return one line: names within a type may hold anything."""
-    return " ".join("".join(c if c.isprintable() else " " for c in said).split())
+def _to_comment(text: str) -> str:
+    """Return text as one line of printable characters."""
+    # Names of fields within a type may hold line breaks, which would end the comment.
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def written(entries: Mapping[str, tuple[Any, str]], said: Sequence[str], ending: str) -> str:
-    """Return a file of spaces, each with a comment above it, and lines said first."""
+def format_spaces(entries: Mapping[str, tuple[Any, str]], head_lines: Sequence[str], ending: str) -> str:
+    """Return the text of a file of spaces: lines at its head, then each space below its comment."""
     mark = "//" if ending == ".json" else "#"
-    lines = [line.format(around=_NULLABLE[ending]) for line in _HEAD]
-    head = [f"{mark} {line}" for line in (*map(_comment, said), *lines)]
-    return "\n".join([*head, *(_json(entries) if ending == ".json" else _toml(entries))]) + "\n"
+    lines = [line.format(around=_NULLABLE_FORMS[ending]) for line in _HEAD_LINES]
+    head = [f"{mark} {line}" for line in (*map(_to_comment, head_lines), *lines)]
+    return "\n".join([*head, *(_json_lines(entries) if ending == ".json" else _toml_lines(entries))]) + "\n"
 
 
-def _json(entries: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
+def _json_lines(entries: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
     yield "{"
-    for i, (name, (spec, said)) in enumerate(entries.items()):
-        yield f"  // {_comment(said)}"
+    for i, (name, (spec, comment)) in enumerate(entries.items()):
+        yield f"  // {_to_comment(comment)}"
         comma = "," if i < len(entries) - 1 else ""
         yield f"  {json.dumps(name, ensure_ascii=False)}: {json.dumps(spec, ensure_ascii=False)}{comma}"
     yield "}"
 
 
-def _toml(entries: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
+def _toml_lines(entries: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
     for name, (spec, said) in entries.items():
-        yield f"# {_comment(said)}"
-        yield f"{_quoted(name)} = {_toml_value(spec)}"
+        yield f"# {_to_comment(said)}"
+        yield f"{_quote(name)} = {_toml_value(spec)}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return text as TOML's basic string, which is JSON's with one more control character escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -200,10 +214,10 @@ def _toml_value(value: Any) -> str:
         return "{" + ", ".join(f"{k} = {_toml_value(v)}" for k, v in value.items() if v is not None) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
-    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+    return _quote(value) if isinstance(value, str) else json.dumps(value)
 
 
-OwnSpaces = Annotated[
+SpaceOptions = Annotated[
     list[str] | None,
     option(
         "A column's space: COLUMN=LOWER,UPPER for numbers and dates, COLUMN=VALUE,VALUE,… for a list, or "
@@ -214,70 +228,72 @@ OwnSpaces = Annotated[
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 
 
-def with_own(declared: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:
-    """Return the declarations of a file, and those of ``--space``, which go first."""
+def add_space_options(declared: Mapping[str, Any], texts: Sequence[str]) -> Mapping[str, Any]:
+    """Return the declarations of a file, overridden by those of ``--space``."""
     check_reviewed(declared)
-    return {**declared, **dict(map(_own, texts))} if texts else declared
+    return {**declared, **dict(map(_parse_space, texts))} if texts else declared
 
 
-_DASHED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:-|–|:|\.\.)\s*(-?\d+(?:\.\d+)?)")
-"""Two numbers with something else than a comma between them."""
+_RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:-|–|:|\.\.)\s*(-?\d+(?:\.\d+)?)")
+"""Two numbers with a dash, colon or dots between them."""
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 
 
-def _own(text: str) -> tuple[str, Any]:
-    name, sign, spec = text.partition("=")
-    found = _values(spec.strip())
-    if not (name and sign) or not found:
+def _parse_space(text: str) -> tuple[str, Any]:
+    name, sign, value_text = text.partition("=")
+    declaration = _parse_values(value_text.strip())
+    if not (name and sign) or not declaration:
         raise ParameterError(
             "--space must be COLUMN=LOWER,UPPER, COLUMN=VALUE,VALUE,… or COLUMN=JSON, e.g. --space age=0,120 or "
             "--space sex=F,M"
         )
-    dashed = _DASHED.fullmatch(spec.strip())
-    if dashed:
-        low, high = dashed.groups()
+    # The most likely slip gets a message of its own: otherwise 0-120 would be a category.
+    range_match = _RANGE.fullmatch(value_text.strip())
+    if range_match:
+        low, high = range_match.groups()
         raise ParameterError(f"--space of column {name!r}: bounds are written {name}={low},{high}")
-    if _NUMBER.fullmatch(spec.strip()):
+    if _NUMBER.fullmatch(value_text.strip()):
         raise ParameterError(
             f"--space of column {name!r}: one number is no space; bounds are written {name}=0,100, a list of one value "
-            f"{name}=[{found[0]}]"
+            f"{name}=[{declaration[0]}]"
         )
     try:
-        check_declaration(found)
+        check_declaration(declaration)
     except DpframeError as error:
         raise ParameterError(f"--space of column {name!r}: {error}") from None
-    return name, found
+    return name, declaration
 
 
-def _values(spec: str) -> Any:
-    """Return a declaration: two numbers or two dates are bounds, other values a list of them."""
+def _parse_values(spec: str) -> Any:
+    """Return a declaration: bounds for two numbers or two dates, otherwise a list of values."""
     try:
         if spec[:1] in ("{", "["):
             return json.loads(spec)
-        found = json.loads(f"[{spec}]")
+        values = json.loads(f"[{spec}]")
     except (ValueError, RecursionError):
-        found = [] if spec[:1] in ("{", "[") else [value.strip() for value in spec.split(",") if value.strip()]
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
-    dates = all(isinstance(value, str) and _DATE.fullmatch(value) for value in found)
-    return {"lower": found[0], "upper": found[1]} if len(found) == 2 and (numbers or dates) else found
+        values = [] if spec[:1] in ("{", "[") else [value.strip() for value in spec.split(",") if value.strip()]
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    dates = all(isinstance(value, str) and _DATE.fullmatch(value) for value in values)
+    return {"lower": values[0], "upper": values[1]} if len(values) == 2 and (numbers or dates) else values
 
 
 _UNREVIEWED = re.compile(r"(?m)^[ \t]*(//|#) reviewed: false[ \t]*$")
 
 
 def read_spaces(path: Path) -> Mapping[str, Any]:
-    """Read a file of spaces: TOML by its ending, else JSON, in which lines that begin with // are comments."""
+    """Read a file of spaces: TOML by its ending, otherwise JSON, whose lines that begin with // are comments."""
     try:
         content = path.read_bytes()
     except OSError:
         raise FileError(f"{path} is not a readable file of spaces; dpframe spaces writes one") from None
-    data = _parsed(path, content)
+    data = _parse_file(path, content)
     if not isinstance(data, dict):
         raise FileError(f"{path} must hold one JSON object {{column: space}}")
+    # A plan is JSON with spaces in it, too, and easily taken for a file of spaces.
     if isinstance(data.get("schema"), int) and "columns" in data:
         raise ParameterError(f"{path} is a plan, not a file of spaces; dpframe sanitize --plan {path} takes it")
     for name, spec in data.items():
-        if _is_open(spec):
+        if _has_placeholder(spec):
             raise ParameterError(f"{path}, column {name!r}: fill in what is in capitals, or leave it out")
         try:
             check_declaration(spec)
@@ -286,23 +302,25 @@ def read_spaces(path: Path) -> Mapping[str, Any]:
     return DraftedSpaces(data) if _UNREVIEWED.search(content.decode("utf-8-sig")) else data
 
 
-def _is_open(spec: Any) -> bool:
-    """Return whether a part of a declaration is still to be filled in."""
+def _has_placeholder(spec: Any) -> bool:
+    """Return whether a declaration has a placeholder that is still to be filled in."""
     if isinstance(spec, dict):
         ends = {spec.get(name) for name in ("lower", "upper") if isinstance(spec.get(name), str)}
-        return bool(ends & {"LOWER", "UPPER", "FROM", "TO"}) or any(_is_open(part) for part in spec.values())
+        return bool(ends & {"LOWER", "UPPER", "FROM", "TO"}) or any(_has_placeholder(part) for part in spec.values())
     return "…" in spec if isinstance(spec, list) else spec == FORMS["SPACE"]
 
 
-def _parsed(path: Path, content: bytes) -> Any:
+def _parse_file(path: Path, content: bytes) -> Any:
     toml = path.suffix.lower() == ".toml"
     try:
+        # Editors on Windows begin files with a byte order mark.
         text = content.decode("utf-8-sig")
         if toml:
             return tomllib.loads(text)
+        # A column that is named twice would silently lose its first declaration.
         return json.loads(re.sub(r"(?m)^[ \t]*//.*$", "", text), object_pairs_hook=unique_names)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
-        where = f" at line {line}" if line else ""
+        place = f" at line {line}" if line else ""
         kind = "TOML; write column = space" if toml else "JSON; write {column: space}, each once, // before comments"
-        raise FileError(f"{path}{where} is not {kind}") from None
+        raise FileError(f"{path}{place} is not {kind}") from None

@@ -1,7 +1,7 @@
-"""One line, and no traceback, when the command is stopped while it still loads.
+"""One line, and no traceback, if the command is stopped while its modules load.
 
-Imported before everything that takes time. Only the command's own process is touched, and only until `loaded`: from
-then on an interruption is the command line's own affair. Nothing is open while modules load, so nothing is lost.
+This module is imported before all that take time. It changes only the process of the command, and only until
+`restore_interrupt`, after which `dpframe.cli.main` handles interruptions. No file is open before, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ def _is_command() -> bool:
 
 
 def _stop(*_: Any) -> None:
+    # Python's own output and exit may need modules that are half loaded.
     os.write(2, b"dpframe: stopped; nothing was read or written\n")
     os._exit(STOPPED)
 
 
-def loaded() -> None:
-    """Give the interruption back to Python."""
+def restore_interrupt() -> None:
+    """Let Python raise `KeyboardInterrupt` again."""
     if signal.getsignal(signal.SIGINT) is _stop:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# A process that was started to ignore it goes on doing so.
+# A process that was started to ignore interruptions, as by nohup, goes on ignoring them.
 if _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, _stop)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpframe.api.synthetic_parquet import drawn_file
-from dpframe.cli.pipes import PIPE, Source, Target, in_place_of, target_file
+from dpframe.cli.pipes import PIPE, Source, Target, describe_replacement, target_file
 from dpframe.cli.shared import AsJson, option
 from dpframe.cli.terminal import progress
 
@@ -22,10 +22,11 @@ def synthesize(
     drop: Annotated[list[str] | None, option("A column to leave out; repeat.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw synthetic rows from a released file, in which plain counts and means are about those of the estimates."""
-    start, replaced = time.perf_counter(), in_place_of(target)
-    with target_file(target) as path, progress("drawing") as shown:
-        count, estimates = drawn_file(source, path, rows, random_state, drop=drop or (), progress=shown)
+    """Draw synthetic rows from a released file, with about the counts and means of its estimates."""
+    start, replacement = time.perf_counter(), describe_replacement(target)
+    with target_file(target) as path, progress("drawing") as report_progress:
+        count, estimates = drawn_file(source, path, rows, random_state, drop=drop or (), progress=report_progress)
+    # Fidelity lists single columns first, and then their pairs.
     pairs = estimates.fidelity()["shows"].iloc[len(estimates.plan.names) :]
     if as_json:
         facts = {"target": str(target), "rows": count, "epsilon_spent": 0}
@@ -34,13 +35,13 @@ def synthesize(
         return
     seconds = time.perf_counter() - start
     typer.echo(
-        f"{target}: {count:,} synthetic rows in {seconds:.1f} s{replaced}; this spends no budget", err=target == PIPE
+        f"{target}: {count:,} synthetic rows in {seconds:.1f} s{replacement}; this spends no budget", err=target == PIPE
     )
     if not pairs.all():
-        typer.echo(_HIDDEN.format(shown=int(pairs.sum()), pairs=len(pairs), source=source), err=target == PIPE)
+        typer.echo(_NOISE_NOTE.format(shown=int(pairs.sum()), pairs=len(pairs), source=source), err=target == PIPE)
 
 
-_HIDDEN = (
+_NOISE_NOTE = (
     "{shown} of {pairs} pairs of columns show dependence beyond noise; of the others these rows hold hardly any, "
     "even if the table does, and numbers of few rows spread too far: where one matters ask the release (dpframe "
     "estimate {source} fidelity lists the pairs)"

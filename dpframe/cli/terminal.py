@@ -1,4 +1,4 @@
-"""What is shown on a terminal, and nowhere else."""
+"""Output for terminals only: text in one line, and a progress bar."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from contextlib import contextmanager
 from typing import Any
 
 
-def plain(text: Any) -> str:
-    """Return text for a terminal, in one line even where it holds line breaks."""
+def to_one_line(text: Any) -> str:
+    """Return text for a terminal, in one line even if it holds line breaks."""
     return str(text) if str(text).isprintable() else repr(text)
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar with rows/s and time left on a terminal; nothing elsewhere."""
+def progress(description: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar with rows/s and the remaining time on a terminal; show nothing elsewhere."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    # In 60 letters: a longer line is broken where a terminal is made narrower, and its first part stays.
+    # At most 60 letters: when a terminal is made narrower, it breaks longer lines, and their first part stays.
     console = Console(stderr=True)
     bar_only = BarColumn(max(1, min(20, console.width - 40)))
     columns = (TextColumn("{task.description}"), bar_only, TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task, first = bar.add_task(what, total=None, rate=""), (0, 0.0)
+        task, start = bar.add_task(description, total=None, rate=""), (0, 0.0)
 
         def update(done: int, total: int) -> None:
-            nonlocal first
+            nonlocal start
             now = time.perf_counter()
-            # Planning comes before the first rows, and is no part of their rate.
-            first = first if first[0] else (done, now)
-            rate = f"{(done - first[0]) / (now - first[1]):,.0f} rows/s" if done > first[0] else ""
+            # The rate counts from the first rows, as planning takes time before them.
+            start = start if start[0] else (done, now)
+            rate = f"{(done - start[0]) / (now - start[1]):,.0f} rows/s" if done > start[0] else ""
             bar.update(task, completed=done, total=total, rate=rate)
 
         yield update

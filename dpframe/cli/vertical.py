@@ -1,4 +1,4 @@
-"""The command ``dpframe vertical``: tables split between curators, each step a command of the party that takes it."""
+"""The command ``dpframe vertical``: tables split between curators, with a command for each step of a party."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpframe.api.ledger.ledger import Ledger
 from dpframe.cli.groups import Commands
 from dpframe.cli.shared import AsJson, Dataset, LedgerFile, argument, option
 from dpframe.cli.spaces import read_spaces
-from dpframe.cli.terminal import plain
+from dpframe.cli.terminal import to_one_line
 from dpframe.errors import ParameterError
 from dpframe.vertical.curator import Curator
 from dpframe.vertical.keys import PUBLIC, SHARED, SIGNING, Identity, read_public
@@ -41,7 +41,7 @@ def keygen(
         typer.Option("--share", help="Make the curators' shared secret, too: one of them does, the others copy it."),
     ] = False,
 ) -> None:
-    """Make a party's keys in a folder of its own; the public one goes into the run."""
+    """Make a party's keys in a folder of its own; the public key goes into the run."""
     identity = Identity.create(folder)
     typer.echo(f"{folder / SIGNING}: keep it; {folder / PUBLIC}: give it to the person who makes the run")
     if share:
@@ -70,18 +70,19 @@ def plan(
     measure_share: Annotated[float, typer.Option(help="Their share of what the promise allows.")] = 0.5,
     pad: Annotated[str, typer.Option(help="one-time, or stream: short keys instead of long pads.")] = "one-time",
 ) -> None:
-    """Make a run: which columns are whose, under which promise; everybody gets the file, it is public."""
+    """Make a run: the columns of each curator, and the guarantee; the file is public, and everybody gets it."""
     run = new_run(
-        dict(map(_curator, curator)),
+        dict(map(_parse_curator, curator)),
         read_public(server),
         n=rows,
         epsilon=epsilon,
         delta=delta,
         pad=pad,
-        mechanisms=dict(map(_mechanism, mechanism or [])),
-        measure=[_names(text) for text in measure] if measure else None,
+        mechanisms=dict(map(_parse_mechanism, mechanism or [])),
+        measure=[_split_names(text) for text in measure] if measure else None,
         measure_share=measure_share,
-        groups=[_names(text) for text in group or []],
+        groups=[_split_names(text) for text in group or []],
+        # The plan checks other text than a number.
         sample=int(sample) if sample is not None and sample.isdecimal() else sample,
         local_epsilon=local_epsilon,
     )
@@ -114,7 +115,7 @@ def encrypt(
     typer.echo(f"{message}: {header.rows:,} rows of {header.sender} under a pad, for the server")
     typer.echo(f"{pad}: the pad, for the researcher")
     if ledger is not None and dataset is not None:
-        typer.echo(f"Ledger: {plain(dataset)} has {Ledger(ledger).remaining(dataset)} left")
+        typer.echo(f"Ledger: {to_one_line(dataset)} has {Ledger(ledger).remaining(dataset)} left")
 
 
 @app.command(epilog="Example: dpframe vertical perturb run.json server alice.message bob.message --output noisy")
@@ -148,18 +149,19 @@ def decrypt(
         typer.echo(line)
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def _mechanism(text: str) -> tuple[str, str]:
+def _parse_mechanism(text: str) -> tuple[str, str]:
+    # The last sign, as the name of a column may have one.
     column, sign, tag = text.rpartition("=")
     if not (column and sign and tag):
         raise ParameterError("--mechanism takes COLUMN=TAG, e.g. --mechanism age=randomized_response")
     return column, tag
 
 
-def _curator(text: str) -> tuple[str, tuple[Mapping[str, object], str]]:
+def _parse_curator(text: str) -> tuple[str, tuple[Mapping[str, object], str]]:
     name, sign, files = text.partition("=")
     spaces, comma, key = files.rpartition(",")
     if not (name and sign and spaces and comma and key):

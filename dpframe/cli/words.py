@@ -1,4 +1,4 @@
-"""Messages in the words of the command line: what Python calls ``drop=[…]`` is ``--drop COLUMN`` there."""
+"""Messages in the words of the command line: ``drop=[…]`` of Python becomes ``--drop COLUMN``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Callable
 
-Turn = str | Callable[[re.Match[str]], str]
+Replacement = str | Callable[[re.Match[str]], str]
 
-_CELLS = {
+_JSON_FORMS = {
     "(LOWER, UPPER)": '{"lower": LOWER, "upper": UPPER}',
     "(FROM, TO)": '{"lower": "FROM", "upper": "TO"}',
     "[CATEGORY, …]": '["CATEGORY", …]',
@@ -18,16 +18,16 @@ _CELLS = {
 """Placeholders of spaces, as JSON."""
 
 
-def _spaces_file(match: re.Match[str]) -> str:
+def _to_spaces_file(match: re.Match[str]) -> str:
     text = match[1]
-    for python, plain in _CELLS.items():
-        text = text.replace(python, plain)
+    for python, json_form in _JSON_FORMS.items():
+        text = text.replace(python, json_form)
     text = re.sub(r"'([^']*)': (?=[\[{S])", lambda name: f"{json.dumps(name[1], ensure_ascii=False)}: ", text)
     return f'pass --spaces FILE, which holds {{{text}}} ({{"space": "nullable", "inner": …}} keeps nulls)'
 
 
-_TURNS: list[tuple[str, Turn]] = [
-    # Rows of a file are counted from 1, and its line of names is none.
+_REPLACEMENTS: list[tuple[str, Replacement]] = [
+    # People count the rows of a file from 1, after its line of names.
     (r"\bat row position (\d+)", lambda m: f"in row {int(m[1]) + 1} (names not counted)"),
     (r"\bnew_run\b", "dpframe vertical plan"),
     (
@@ -38,9 +38,9 @@ _TURNS: list[tuple[str, Turn]] = [
         r"sanitise it first, or, if it was released and lost.*attach\(table, plan\)",
         "make one with dpframe sanitize, or, if it is one in CSV, put its .dpframe.json next to it",
     ),
-    (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _spaces_file),
+    (r"\bpass spaces=\{(.*)\} \(Nullable\(…\) around a space keeps nulls\)", _to_spaces_file),
     (r"declare its space, spaces=\{('[^']*'): …\}", r"declare the space of \1 in --spaces FILE"),
-    (r"\bdeclare spaces=\{(.*)\}(?=,? (?:convert text|or raise))", _spaces_file),
+    (r"\bdeclare spaces=\{(.*)\}(?=,? (?:convert text|or raise))", _to_spaces_file),
     (
         r"convert text that writes dates \(pd\.to_datetime\), numbers, "
         r"or several items \(\.str\.findall\(\"\[\^;\]\+\"\)\)",
@@ -75,7 +75,7 @@ _TURNS: list[tuple[str, Turn]] = [
     (r", or of several columns bins=\{[^}]*\}", ""),
     (r"\bbins=\{[^}]*: (\d+)\}", r"--bins \1"),
     (r"\bunit='([^']*)'", r'--unit "\1"'),
-    # Elsewhere what follows epsilon= and delta= is a size, not what to type.
+    # Only after "e.g." are epsilon= and delta= to be typed; elsewhere they state a size.
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)( or )\1=([\d.e-]+)", r"--\1 \2\3--\1 \4"),
     (r"(?<=e\.g\. )(epsilon|delta)=([\d.e-]+)", r"--\1 \2"),
     (r"\bprivacy_id=(?=\s|$)", "--privacy-id"),
@@ -86,19 +86,19 @@ _TURNS: list[tuple[str, Turn]] = [
         lambda m: f"--{m[1].replace('_', '-')} {m[3]}",
     ),
 ]
-"""What a message says of Python, and what it is on the command line, in this order."""
+"""Patterns of Python in messages, and their replacements on the command line, applied in this order."""
 
 
-def in_options(message: str) -> str:
-    """Return a message that speaks of options.
+def to_options_text(message: str) -> str:
+    """Return a message with options of the command line in place of Python's arguments.
 
-    >>> in_options("give epsilon, e.g. epsilon=1.0, or a plan")
+    >>> to_options_text("give epsilon, e.g. epsilon=1.0, or a plan")
     'give epsilon, e.g. --epsilon 1.0, or --plan FILE'
-    >>> in_options("is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'")
+    >>> to_options_text("is null, and its space holds no nulls; declare Nullable(…) or pass nulls='impute'")
     'is null, and its space holds no nulls; declare {"space": "nullable", "inner": …} or pass --nulls impute'
-    >>> in_options("spaces=draft.confirm() once they are; df.dp.expect(epsilon=…) says what to expect")
+    >>> to_options_text("spaces=draft.confirm() once they are; df.dp.expect(epsilon=…) says what to expect")
     'reviewed: true in the file once they are; dpframe plan --expect says what to expect'
     """
-    for pattern, turn in _TURNS:
-        message = re.sub(pattern, turn, message)
+    for pattern, replacement in _REPLACEMENTS:
+        message = re.sub(pattern, replacement, message)
     return message

@@ -1,7 +1,7 @@
-"""Contribution bounding on workers: the rows that one machine would choose of every person, and their places then.
+"""Contribution bounding on workers, with the choice that one machine would make.
 
-Workers find the rows of every person that can be chosen, the driver chooses, and keeps a byte for each row, which goes
-to the workers packed. A row that is taken several times is repeated in consecutive places, as on one machine.
+Workers find the candidate rows of every person. The driver chooses among them and has one byte for each row, its count,
+which goes to the workers compressed. A repeated row has consecutive positions, as on one machine.
 """
 
 from __future__ import annotations
@@ -16,123 +16,129 @@ import numpy as np
 import numpy.typing as npt
 
 from dpframe.engines.readers import Reader
-from dpframe.engines.work import CHANGED, Pieces, consecutive, placed
+from dpframe.engines.work import CHANGED, Pieces, compact_rows, row_places
 from dpframe.errors import FileError, ParameterError
 from dpframe.noise.keystream import U64
 from dpframe.tables.persons import Candidates, Counts, PersonChoice, PersonRows
 
 _BLOCK = 64
-"""Rows for which it is kept how many are taken before them."""
+"""Rows of a block, for each of which the number of rows before it is stored (limit of memory)."""
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """How often each row of a table, or of a part of it, is taken.
+class RowCounts:
+    """How often a release repeats each row of a table, or of a part of a table.
 
-    >>> chosen = Chosen.of(np.array([1, 0, 2, 1], dtype=np.uint8))
-    >>> chosen.often(np.array([2, 0])), chosen.places(np.array([2, 0]))
+    >>> counts = RowCounts.of(np.array([1, 0, 2, 1], dtype=np.uint8))
+    >>> counts.counts_of(np.array([2, 0])), counts.new_places(np.array([2, 0]))
     (array([2, 1], dtype=uint8), array([1, 2, 0], dtype=uint64))
     """
 
-    first: int
-    """The place of the part's first row in the table."""
+    first_row: int
+    """Position of the part's first row in the table."""
     n: int
-    taken: int
-    """How many rows are taken before the part's."""
-    packed: bytes = field(repr=False)
+    rows_before: int
+    """Number of released rows before the part."""
+    packed_counts: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, counts: Counts, first: int = 0, taken: int = 0) -> Chosen:
-        """Return counts in few bytes."""
-        return cls(first, len(counts), taken, zlib.compress(counts.tobytes(), 1))
+    def of(cls, counts: Counts, first_row: int = 0, rows_before: int = 0) -> RowCounts:
+        """Return counts in compressed form."""
+        return cls(first_row, len(counts), rows_before, zlib.compress(counts.tobytes(), 1))
 
     def __getstate__(self) -> dict[str, Any]:
+        # Without the cached properties, which are larger than the compressed counts.
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
     def _blocks(self) -> Counts:
-        counts = np.frombuffer(zlib.decompress(self.packed), np.uint8)
+        counts = np.frombuffer(zlib.decompress(self.packed_counts), np.uint8)
         return np.pad(counts, (0, -len(counts) % _BLOCK)).reshape(-1, _BLOCK)
 
     @cached_property
-    def _before(self) -> U64:
+    def _rows_before_blocks(self) -> U64:
         ends: U64 = np.cumsum(self._blocks.sum(axis=1, dtype=np.uint64), dtype=np.uint64)
-        return np.concatenate([np.zeros(1, np.uint64), ends]) + np.uint64(self.taken)
+        return np.concatenate([np.zeros(1, np.uint64), ends]) + np.uint64(self.rows_before)
 
-    def often(self, rows: U64) -> Counts:
-        """Return how often some rows are taken."""
-        return self._blocks.ravel().take(self._within(rows))
+    def counts_of(self, rows: U64) -> Counts:
+        """Return the counts of some rows."""
+        return self._blocks.ravel().take(self._positions_of(rows))
 
-    def _within(self, rows: U64) -> npt.NDArray[np.intp]:
-        """Return the places of rows in the part."""
-        if len(rows) and int(rows.max()) - self.first >= self.n:
+    def _positions_of(self, rows: U64) -> npt.NDArray[np.intp]:
+        """Return the positions of rows within the part; `FileError` for a row beyond its end."""
+        if len(rows) and int(rows.max()) - self.first_row >= self.n:
             raise FileError(CHANGED)
-        return rows.astype(np.intp) - self.first
+        return rows.astype(np.intp) - self.first_row
 
-    def places(self, rows: U64) -> U64:
-        """Return the places of some rows once rows are chosen, each as often as it is taken."""
-        block, place = np.divmod(self._within(rows), _BLOCK)
-        known, which = np.unique(block, return_inverse=True)
-        ends = np.cumsum(self._blocks[known], axis=1, dtype=np.uint64)
-        often = self.often(rows)
-        starts = self._before[block] + ends[which, place] - often
-        again = np.arange(int(often.sum(dtype=np.int64))) - np.repeat(np.cumsum(often, dtype=np.int64) - often, often)
-        places: U64 = np.repeat(starts, often) + again.astype(np.uint64)
+    def new_places(self, rows: U64) -> U64:
+        """Return the positions of some rows in the release before shuffling, repeated by their counts."""
+        block, position = np.divmod(self._positions_of(rows), _BLOCK)
+        # Cumulative sums of few blocks, and not of all rows of the table.
+        distinct_blocks, block_indices = np.unique(block, return_inverse=True)
+        ends = np.cumsum(self._blocks[distinct_blocks], axis=1, dtype=np.uint64)
+        row_counts = self.counts_of(rows)
+        starts = self._rows_before_blocks[block] + ends[block_indices, position] - row_counts
+        repeat_numbers = np.arange(int(row_counts.sum(dtype=np.int64))) - np.repeat(
+            np.cumsum(row_counts, dtype=np.int64) - row_counts, row_counts
+        )
+        places: U64 = np.repeat(starts, row_counts) + repeat_numbers.astype(np.uint64)
         return places
 
 
 @dataclass(frozen=True)
-class ChosenReader:
-    """Reads the rows that another reader reads, each as often as it is taken, without the column of persons.
+class RepeatReader:
+    """Repeats the rows of another reader by their counts, without the column of persons.
 
-    How often that is, comes with each part, or is said here of all of them.
+    ``row_counts`` are those of the table, or None if each part brings its own.
     """
 
     inner: Reader
     person: str
-    chosen: Chosen | None = None
+    row_counts: RowCounts | None = None
 
     @property
     def columns(self) -> list[str]:
         """The columns that are read."""
         return self.inner.columns
 
-    def only(self, names: Sequence[str], plain: Collection[str]) -> ChosenReader:
+    def only(self, names: Sequence[str], plain: Collection[str]) -> RepeatReader:
         """Return a reader of some columns."""
         return replace(self, inner=self.inner.only([*names, self.person], [*plain, self.person]))
 
-    def keyed(self, key: bytes) -> ChosenReader:
-        """Return the reader: rows are known by their places."""
+    def keyed(self, key: bytes) -> RepeatReader:
+        """Return the reader itself, as rows are known by their positions."""
         return self
 
     def __call__(self, part: Any, first: Any) -> Pieces:
-        """Yield rows with the places that they have among those that are taken."""
-        inner, chosen = part if self.chosen is None else (part, self.chosen)
+        """Yield repeated rows with their new positions."""
+        inner, row_counts = part if self.row_counts is None else (part, self.row_counts)
         for frame, rows in self.inner(inner, first):
-            origin = placed(rows, frame.n)
-            taken = frame.of_persons(self.person, chosen.often(origin))
-            taken.origin = origin
-            yield taken, consecutive(chosen.places(origin))
+            origin = row_places(rows, frame.n)
+            repeated_frame = frame.of_persons(self.person, row_counts.counts_of(origin))
+            # Errors name rows of the original table.
+            repeated_frame.origin = origin
+            yield repeated_frame, compact_rows(row_counts.new_places(origin))
 
 
-def candidates(person: str, choice: PersonChoice, turn: int, pieces: Pieces) -> Candidates:
-    """Return the rows of a part that can be chosen."""
-    kept = PersonRows(choice.rows)
+def find_candidates(person: str, choice: PersonChoice, turn: int, pieces: Pieces) -> Candidates:
+    """Return the rows of a part that can be chosen, with their persons and tags."""
+    person_rows = PersonRows(choice.rows)
     for frame, rows in pieces:
-        kept.add(*choice.candidates(frame.array(person), rows, turn), frame.n)
-    return kept.candidates()
+        person_rows.add(*choice.candidates(frame.array(person), rows, turn), frame.n)
+    return person_rows.candidates()
 
 
-def within(found: Iterator[Candidates], n: int) -> Iterator[Candidates]:
-    """Yield candidates, refused unless all are rows that were counted."""
-    for persons, tags, at in found:
-        if len(at) and int(at.max()) >= n:
+def check_candidates(candidates: Iterator[Candidates], n: int) -> Iterator[Candidates]:
+    """Yield candidates; `FileError` for a row that was not there when rows were counted."""
+    for persons, tags, positions in candidates:
+        if len(positions) and int(positions.max()) >= n:
             raise FileError(CHANGED)
-        yield persons, tags, at
+        yield persons, tags, positions
 
 
 def check_places(by_id: bool) -> None:
-    """Raise `ParameterError` for rows without places: a repeated row has no place next to itself."""
+    """Raise `ParameterError` for rows that are known by id."""
+    # A repeated row needs a second address, which is the position after its own.
     if by_id:
         raise ParameterError(
             "privacy_id needs places, which rows by id have not; write the table to Parquet first, or leave id out"

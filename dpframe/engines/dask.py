@@ -1,6 +1,6 @@
-"""Releases of Dask frames, and of Parquet files by Dask's workers: lazy, and the same however often they are computed.
+"""Releases of Dask frames, and of Parquet files by Dask's workers: lazy, and equal each time they are computed.
 
-Importing this gives Dask frames a ``.dp``.
+The import of this module gives Dask frames a ``.dp``.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import pandas as pd
 from dpframe.api.accessor import DpAccessor
 from dpframe.api.options import as_method_of
 from dpframe.api.public import Plan
-from dpframe.engines.chosen import Chosen, ChosenReader
+from dpframe.engines.chosen import RepeatReader, RowCounts
 from dpframe.engines.forms import OutputForm, PandasForm, ReadForm
 from dpframe.engines.job import PreparedRelease
 from dpframe.engines.readers import (
     PandasReader,
     ParquetReader,
-    Part,
+    PartTask,
     id_words,
     parquet_files,
     parquet_parts,
-    without_rows,
+    to_empty_table,
 )
 from dpframe.engines.releases import EngineRelease
-from dpframe.engines.shipped import shipped
+from dpframe.engines.shipped import pack_task
 from dpframe.engines.table import EngineTable, Outcome, check_id, check_unique
 from dpframe.engines.verbs import Verbs
 from dpframe.engines.work import Pieces
@@ -52,11 +52,11 @@ except ImportError:
 
 T = TypeVar("T")
 
-Sent = list[bytes | DpframeError]
-"""What a part sends to a bucket."""
+SentRows = list[bytes | DpframeError]
+"""Sealed rows that a part sends to a bucket, or the error of the part."""
 
-WAVE = 64
-"""Parts whose results are held at a time."""
+PARTS_AT_ONCE = 64
+"""Parts whose results the driver has at a time (limit of memory)."""
 
 
 @dataclass(frozen=True)
@@ -64,96 +64,99 @@ class DaskTable(EngineTable):
     """A Dask frame, or Parquet files, as parts that are read by tasks."""
 
     parts: Sequence[tuple[Any, int]] = field(repr=False)
-    """What each task is given: a partition or a row group, and the place of its first row."""
+    """Arguments of each task: a partition or a row group, and the position of its first row."""
     files: ParquetInput | None = None
 
     def run(self, task: Callable[..., T], inputs: Sequence[tuple[Any, ...]]) -> Iterator[T]:
-        """Do a task with each of some inputs, some at a time: what comes of it may be large."""
-        tasks = _tasks(task, inputs, _name("run"))
-        for start in range(0, len(tasks), WAVE):
-            yield from dask.compute(*tasks[start : start + WAVE])
+        """Yield the results of a task on each of some inputs."""
+        tasks = _make_tasks(task, inputs, _random_name("run"))
+        # In waves, as results may be large, and the driver merges them one by one.
+        for start in range(0, len(tasks), PARTS_AT_ONCE):
+            yield from dask.compute(*tasks[start : start + PARTS_AT_ONCE])
 
-    def each(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
-        """Do a task with every part, some parts at a time: what comes of it may be large."""
-        return self.run(Part(self.reader, Outcome(task)), self.parts)
+    def run_on_parts(self, task: Callable[[Pieces], T]) -> Iterator[T | DpframeError]:
+        """Yield the results of a task on every part."""
+        return self.run(PartTask(self.reader, Outcome(task)), self.parts)
 
     def of_persons(self, person: str, counts: Counts) -> DaskTable:
-        """Return a table with each row as often as is said; every task gets only its own rows."""
-        whole = super().of_persons(person, counts)
+        """Return a table that repeats each row by its count, without the column of persons."""
+        # Each task carries only the counts of its own rows: all counts in every task would fill the scheduler.
+        repeated_table = super().of_persons(person, counts)
         ends = [*(first for _, first in self.parts[1:]), len(counts)]
-        owned = [counts[first:end] for (_, first), end in zip(self.parts, ends, strict=True)]
-        taken = [0, *accumulate(int(part.sum(dtype=np.int64)) for part in owned)]
+        part_counts = [counts[first:end] for (_, first), end in zip(self.parts, ends, strict=True)]
+        rows_before = [0, *accumulate(int(part.sum(dtype=np.int64)) for part in part_counts)]
         parts = [
-            ((part, Chosen.of(own, first, before)), first)
-            for (part, first), own, before in zip(self.parts, owned, taken, strict=False)
+            ((part, RowCounts.of(counts_of_part, first, before)), first)
+            for (part, first), counts_of_part, before in zip(self.parts, part_counts, rows_before, strict=False)
         ]
-        return replace(whole, parts=parts, reader=ChosenReader(self.reader, person))
+        return replace(repeated_table, parts=parts, reader=RepeatReader(self.reader, person))
 
     def form(self, plan: Plan) -> OutputForm:
-        """Return the form in which a release leaves."""
+        """Return the form of released rows."""
         if self.files is not None:
             return ReadForm(ParquetForm(plan, self.files.schema, self.files.pandas_types))
         assert isinstance(self.template, PandasFrame)
         return PandasForm(plan, self.template.frame)
 
     def buckets(self, ready: PreparedRelease, gather: Callable[..., Any]) -> list[Delayed]:
-        """Return a task for each bucket, which is given what was scattered to it."""
-        name = _name("scatter")
-        sent = _tasks(Part(self.reader, DaskScatter(ready)), self.parts, name)
-        work = dask.delayed(shipped(gather), pure=False)
+        """Return a task for each bucket, which collects the rows that all parts send to it."""
+        name = _random_name("scatter")
+        sent = _make_tasks(PartTask(self.reader, DaskScatter(ready)), self.parts, name)
+        work = dask.delayed(pack_task(gather), pure=False)
         return [
             work(bucket.number, [part[bucket.number] for part in sent], dask_key_name=f"{name}-gather-{bucket.number}")
             for bucket in ready.buckets
         ]
 
 
-def _tasks(task: Callable[..., Any], inputs: Sequence[tuple[Any, ...]], name: str) -> list[Delayed]:
+def _make_tasks(task: Callable[..., Any], inputs: Sequence[tuple[Any, ...]], name: str) -> list[Delayed]:
     """Return a task for each input."""
-    work = dask.delayed(shipped(task), pure=False)
-    return [work(*given, dask_key_name=f"{name}-{number}") for number, given in enumerate(inputs)]
+    work = dask.delayed(pack_task(task), pure=False)
+    return [work(*arguments, dask_key_name=f"{name}-{number}") for number, arguments in enumerate(inputs)]
 
 
-def _name(use: str) -> str:
-    # Random, not a digest of what the task carries: that is the key.
+def _random_name(use: str) -> str:
+    # Dask's own names are digests of the tasks, and so of the key that they carry.
     return f"dpframe-{use}-{secrets.token_hex(8)}"
 
 
 @dataclass(frozen=True)
 class DaskScatter:
-    """Gives the rows of a part as one list of sealed bytes for each bucket."""
+    """Returns the rows of a part as one list of sealed bytes for each bucket."""
 
     ready: PreparedRelease
 
-    def __call__(self, pieces: Pieces) -> list[Sent]:
-        """Return the lists, or an error in every one: Dask logs the arguments of a task that raises, here raw rows."""
-        lists: list[Sent] = [[] for _ in self.ready.buckets]
+    def __call__(self, pieces: Pieces) -> list[SentRows]:
+        """Return the lists, or an error in every list."""
+        lists: list[SentRows] = [[] for _ in self.ready.buckets]
         try:
-            for bucket, content in self.ready.scattered(pieces):
+            for bucket, content in self.ready.scatter(pieces):
                 lists[bucket].append(content)
+        # Dask logs the arguments of a task that raises, here raw rows. A traceback refers to them, too.
         except DpframeError as error:
             return [[error.with_traceback(None)] for _ in lists]
         return lists
 
 
-def arrived(sent: Iterable[Sent]) -> list[bytes]:
-    """Return what parts sent to a bucket, or raise the error of one of them."""
-    content: list[bytes] = []
-    for part in chain.from_iterable(sent):
-        if isinstance(part, DpframeError):
-            raise part
-        content.append(part)
-    return content
+def collect_sent(sent: Iterable[SentRows]) -> list[bytes]:
+    """Return the sealed rows that parts sent to a bucket, or raise the error of a part."""
+    contents: list[bytes] = []
+    for content in chain.from_iterable(sent):
+        if isinstance(content, DpframeError):
+            raise content
+        contents.append(content)
+    return contents
 
 
 @dataclass(frozen=True)
 class DaskGather:
-    """Gives a bucket's rows, from what all parts sent to it."""
+    """Returns the released rows of a bucket from the sealed rows of all parts."""
 
     ready: PreparedRelease
 
-    def __call__(self, number: int, sent: list[Sent]) -> pd.DataFrame:
+    def __call__(self, number: int, sent: list[SentRows]) -> pd.DataFrame:
         """Return the frame."""
-        frame: pd.DataFrame = self.ready.gathered(number, arrived(sent))
+        frame: pd.DataFrame = self.ready.gather(number, collect_sent(sent))
         return frame
 
 
@@ -173,7 +176,7 @@ def open_table(source: Any, id: str | None = None) -> DaskTable:
         files = parquet_files(source)
         parts, folders = parquet_parts(files), tuple(files.partitions)
         reader = ParquetReader(files, files.names)
-        return DaskTable(without_rows(files), files.n, reader, parts, files, by_id=False, partitions=folders)
+        return DaskTable(to_empty_table(files), files.n, reader, parts, files, by_id=False, partitions=folders)
     if not isinstance(source, dd.DataFrame):
         raise ParameterError(f"{type(source).__name__} is no Dask DataFrame, and no path of Parquet files; pass one")
     names = list(source.columns)
@@ -182,21 +185,21 @@ def open_table(source: Any, id: str | None = None) -> DaskTable:
         check_id(template, id)
         names.remove(id)
         ids = source[id]
-        # Not the ids themselves: those that are no UTF-8 end a shuffle with an error that quotes them.
-        words = ids.map_partitions(shipped(IdWords(id, secrets.token_bytes(32))), meta=IdWords.META)
+        # Hashes are compared, as an error of Dask's shuffle would quote ids that are no UTF-8.
+        words = ids.map_partitions(pack_task(IdWords(id, secrets.token_bytes(32))), meta=IdWords.META)
         sizes = words.groupby(list(IdWords.META)).size(split_out=ids.npartitions)
-        missing, most = dask.compute(ids.isna().sum(), sizes.max())
-        check_unique(bool(missing), int(most), id)
+        null_count, largest_size = dask.compute(ids.isna().sum(), sizes.max())
+        check_unique(bool(null_count), int(largest_size), id)
         template = wrap(source._meta[names])
     counts = source.map_partitions(len, meta=(None, "int64")).compute().tolist()
-    firsts = [0, *accumulate(counts)]
-    parts = list(zip(source.to_delayed(), firsts, strict=False))
-    return DaskTable(template, firsts[-1], PandasReader(names, id), parts, by_id=id is not None)
+    first_rows = [0, *accumulate(counts)]
+    parts = list(zip(source.to_delayed(), first_rows, strict=False))
+    return DaskTable(template, first_rows[-1], PandasReader(names, id), parts, by_id=id is not None)
 
 
 @dataclass(frozen=True)
 class IdWords:
-    """Gives hashes of ids that are not null."""
+    """Returns hashes of ids that are not null."""
 
     META: ClassVar[pd.DataFrame] = pd.DataFrame({"low": np.zeros(0, np.uint64), "high": np.zeros(0, np.uint64)})
 
@@ -204,13 +207,14 @@ class IdWords:
     key: bytes = field(repr=False)
 
     def __call__(self, ids: pd.Series[Any]) -> pd.DataFrame:
-        """Return a frame of two words for each."""
+        """Return a frame of two words for each id."""
         words = id_words(PandasFrame(ids.to_frame(self.name)).array(self.name).drop_null(), self.name, self.key)
         return pd.DataFrame(words, columns=list(self.META))
 
 
-def _lazy(table: DaskTable, ready: PreparedRelease) -> Any:
+def _make_frame(table: DaskTable, ready: PreparedRelease) -> Any:
     """Return the release as a Dask frame."""
+    # Dask needs an index value in each partition, which an empty bucket has not.
     divisions = None
     if all(bucket.rows for bucket in ready.buckets):
         divisions = (*(bucket.first for bucket in ready.buckets), ready.info.n - 1)
@@ -219,12 +223,12 @@ def _lazy(table: DaskTable, ready: PreparedRelease) -> Any:
     return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False)
 
 
-_verbs = Verbs(open_table, _lazy, open_table)
+_verbs = Verbs(open_table, _make_frame, open_table)
 plan, sanitize = _verbs.plan, _verbs.sanitize
 
 
-def opened(frame: Any) -> EngineRelease:
-    """Return a Dask frame as a release that estimates read, which counts its rows."""
+def open_release(frame: Any) -> EngineRelease:
+    """Return a Dask frame as a release for estimates; its rows are counted."""
     return EngineRelease.of(open_table(frame))
 
 
@@ -254,10 +258,13 @@ class DaskAccessor(DpAccessor):
 
     @property
     def release(self) -> ReleaseInfo:
-        """What the frame says about its own release; `NotSanitizedError` if it is not one."""
+        """Description of the release; `NotSanitizedError` for other frames."""
         return DpAccessor(self._meta).release
 
     def _repr_lines(self) -> list[str]:
-        first, *rest = DpAccessor(self._meta)._repr_lines()
-        # Rows that are not computed yet cannot be counted.
-        return [first.replace("<DataFrame.dp: not sanitized, 0 rows", "<Dask DataFrame.dp: not sanitized"), *rest]
+        headline, *other_lines = DpAccessor(self._meta)._repr_lines()
+        # The schema has no rows; the number of the frame's rows is unknown before it is computed.
+        return [
+            headline.replace("<DataFrame.dp: not sanitized, 0 rows", "<Dask DataFrame.dp: not sanitized"),
+            *other_lines,
+        ]

@@ -1,4 +1,4 @@
-"""One release by an engine: prepared and paid for on the driver, counted, and ready to be gathered by buckets."""
+"""One release by an engine: the driver prepares it and pays, workers count, and buckets are gathered."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dpframe.api.public import Plan
 from dpframe.disk import new_file
 from dpframe.engines.chosen import check_places
 from dpframe.engines.forms import OutputForm
-from dpframe.engines.staging import WrittenFile, staged, unwritable, write_part
-from dpframe.engines.table import EngineTable, Outcome, settled
+from dpframe.engines.staging import WrittenFile, stage_release, write_error, write_part
+from dpframe.engines.table import EngineTable, Outcome, unwrap_outcomes
 from dpframe.engines.work import CHANGED, Bucket, FirstPass, Pieces, Seal, Work
 from dpframe.errors import FileError, ParameterError
 from dpframe.tables.info import ReleaseInfo
@@ -35,33 +35,32 @@ from dpframe.tables.release import Selection
 from dpframe.tables.table import check_columns
 
 Block = tuple[str, int, int]
-"""Sealed rows of one bucket: a file's name, and where in it they begin and how long they are, in bytes."""
+"""Sealed rows of one bucket: the name of a file, and their offset and size in it, in bytes."""
 
 
 @dataclass(frozen=True)
 class SealedSpill:
-    """Files of sealed rows in a folder, under a key that is on no disk: they are in the input's order."""
+    """Files of sealed rows in a folder, in the order of the input, under a key that is on no disk."""
 
     folder: str
     key: bytes = field(repr=False, default_factory=lambda: secrets.token_bytes(32))
 
     @classmethod
-    def within(cls, folder: Path) -> SealedSpill:
-        """Return files in a new folder that only its owner may list: their sizes show how many rows a part has."""
+    def create_in(cls, folder: Path) -> SealedSpill:
+        """Return files in a new folder that only its owner may list."""
+        # The sizes of the files show the numbers of rows in parts.
         rows = folder / "rows"
         rows.mkdir(mode=0o700)
         return cls(str(rows))
 
     @property
     def seal(self) -> Seal:
-        """What rows are closed and opened with."""
+        """The cipher of the rows."""
         return Seal(self.key)
 
     def first_pass(self, work: Work, pieces: Pieces) -> FirstPass:
-        """Do the first pass over a part of a table, and write its released rows to a file.
-
-        A second attempt writes another file: which one is read is decided by whose result arrives.
-        """
+        """Do the first pass over a part of a table, and write its released rows to a file."""
+        # A second attempt writes another file; the driver reads the file of the attempt whose result it gets.
         path = Path(self.folder, secrets.token_hex(16))
         blocks: list[tuple[int, Block]] = []
         try:
@@ -75,7 +74,7 @@ class SealedSpill:
         except OSError as error:
             if isinstance(error, FileError):
                 raise
-            raise unwritable(path.parent, error) from None
+            raise write_error(path.parent, error) from None
         first_pass.blocks = blocks
         return first_pass
 
@@ -88,6 +87,7 @@ class SealedSpill:
                     content = file.read(size)
             except OSError as error:
                 raise FileError(f"{self.folder} cannot be read: {error.strerror or 'input/output error'}") from None
+            # A file that was cut short changed after its pass.
             if len(content) < size:
                 raise FileError(CHANGED)
             yield content
@@ -97,42 +97,43 @@ T = TypeVar("T", bound=EngineTable)
 D = TypeVar("D")
 
 BUCKET_ROWS = 1 << 18
-"""Rows of a bucket, about: it is put in order in one worker's memory."""
+"""Approximate number of rows of a bucket, which one worker orders in memory (limit of memory)."""
 
 
 @dataclass(frozen=True)
 class PreparedRelease:
-    """A release that is paid for and counted: what is left is to gather its buckets, as often as one likes."""
+    """A release after payment and first pass; its buckets can be gathered any number of times."""
 
     work: Work
     info: ReleaseInfo
     buckets: tuple[Bucket, ...]
     digest: bytes = field(default=b"", repr=False)
-    """A digest under the key of the rows that were read."""
+    """Keyed digest of the input rows."""
     blocks: tuple[tuple[Block, ...], ...] = field(default=(), repr=False)
-    """Where the rows of each bucket are, if the first pass wrote them."""
+    """Files and offsets of each bucket's rows, if the first pass wrote them."""
 
     @cached_property
     def text(self) -> str:
-        """The description."""
+        """The description of the release."""
         return self.info.to_json()
 
     def __getstate__(self) -> dict[str, Any]:
+        # Workers need neither the digest of the input nor the blocks of other buckets.
         return {name: getattr(self, name) for name in ("work", "info", "buckets")}
 
-    def scattered(self, pieces: Pieces) -> Iterator[tuple[int, bytes]]:
-        """Yield the rows of a part of the table, by bucket."""
+    def scatter(self, pieces: Pieces) -> Iterator[tuple[int, bytes]]:
+        """Yield the sealed rows of a part of the table, by bucket."""
         return self.work.scatter(pieces)
 
-    def gathered(self, number: int, parts: list[bytes]) -> Any:
+    def gather(self, number: int, parts: list[bytes]) -> Any:
         """Return a bucket as a table in the release's form."""
         bucket = self.buckets[number]
         return self.work.form.table(self.work.gather(bucket, parts), bucket.first, self.text)
 
 
 @dataclass(frozen=True)
-class Written:
-    """Writes buckets' files from what the first pass wrote."""
+class BucketWriter:
+    """Writes the file of a bucket from the sealed rows of the first pass."""
 
     ready: PreparedRelease
     spill: SealedSpill
@@ -140,7 +141,7 @@ class Written:
     compression: str
 
     def __call__(self, number: int, blocks: Sequence[Block]) -> WrittenFile:
-        """Return what was written."""
+        """Return the written file."""
         bucket, work = self.ready.buckets[number], self.ready.work
         batch = work.gather(bucket, self.spill.read(blocks), self.spill.seal)
 
@@ -151,10 +152,11 @@ class Written:
 
 
 def check_plan_fits(table: EngineTable, plan: Plan) -> None:
-    """Raise an error for columns that are not those of a plan, and for what rows in an engine do not have."""
+    """Raise an error unless a table has the plan's columns, and its rows have the positions that the plan needs."""
     if plan.privacy_id is not None:
         check_places(table.by_id)
-    if table.text is None:  # a release is refused for what it is
+    # A release is refused later, with a better message.
+    if table.text is None:
         check_columns([name for name in table.names if name != plan.privacy_id], plan)
     if plan.keeps_index:
         raise ParameterError("an engine keeps no index; make the plan with shuffle=True, or for another table")
@@ -165,54 +167,58 @@ def check_plan_fits(table: EngineTable, plan: Plan) -> None:
 
 
 @dataclass(frozen=True)
-class _BeforeJob(OpenAccount):
-    """An account from which a job's plan is inferred, once: not again while a run of the job is kept."""
+class _InferenceAccount(OpenAccount):
+    """An account that pays for the inference of a job's plan, unless a run of the job was interrupted."""
 
     job: str = ""
 
     def spend(self, cost: Cost, what: str = "release", receipt: str | None = None, draws: Draws | None = None) -> str:
-        """Spend, or raise `LedgerError` if what is inferred would fit no run of the job that has paid."""
+        """Spend, or raise `LedgerError` if a run of the job was interrupted."""
+        # A second inference would give another plan, which does not fit the key that is already paid for.
         check_not_interrupted(self.ledger, self.dataset, self.job)
         return super().spend(cost, what, receipt, draws)
 
 
-def plan_for(
+def find_plan(
     table: EngineTable, request: Request, account: OpenAccount | None, key: bytes | None, path: Path | None
 ) -> Plan:
-    """Return a ready plan, or the one that a promise and options decide, for which inference reads the table."""
+    """Return the plan of a request; without one, infer spaces from the table and make a plan."""
     if account is not None and key is not None:
         raise ParameterError("key and ledger do not go together: under a ledger every release has its own key")
     plan = request.plan
     if account is not None and path is not None:
-        account = _BeforeJob(account.ledger, account.dataset, account.part, account.run, job=job_name(path))
-    found = planned(table, request.epsilon, request.delta, account, request.options, key) if plan is None else plan
-    check_plan_fits(table, found)
-    return found
+        account = _InferenceAccount(account.ledger, account.dataset, account.part, account.run, job=job_name(path))
+    release_plan = (
+        planned(table, request.epsilon, request.delta, account, request.options, key) if plan is None else plan
+    )
+    check_plan_fits(table, release_plan)
+    return release_plan
 
 
 @contextlib.contextmanager
-def budget_for(
+def open_budget(
     table: EngineTable, request: Request, account: OpenAccount | None, key: bytes | None, path: Path | None
 ) -> Iterator[ReleaseBudget]:
-    """Give what a release is paid from: under a ledger the job that writes a directory, or a release that is lazy."""
+    """Yield the budget of a release: of a lazy frame, or of a job that writes a directory and can be repeated."""
     if path is None:
         yield ReleaseBudget(account, key)
         return
 
     plan = request.plan
     assert plan is not None
+    # Known before any row is read: a job is compared first by these facts, and then by the keyed digest of its rows.
     facts = json.dumps([table.n, table.by_id]).encode()
     with budget_of_input(lambda: facts, path, request, account, key, partial(table.digest, plan)) as budget:
         yield budget
 
 
-def kept(table: T, plan: Plan) -> T:
-    """Return the table of the columns that leave, and of the one that names persons."""
+def select_columns(table: T, plan: Plan) -> T:
+    """Return the table with the columns that leave and the column of persons."""
     names = [*plan.names, *plan.passthrough, *filter(None, [plan.privacy_id])]
     return table.only(names, plan.passthrough)
 
 
-def released(
+def release_table(
     table: T,
     request: Request,
     account: OpenAccount | None,
@@ -221,49 +227,65 @@ def released(
     compression: str,
     lazy: Callable[[T, PreparedRelease], D],
 ) -> D | ReleaseInfo:
-    """Release a table: to a new directory, or as the frame that ``lazy`` makes of a table with its rows' addresses."""
-    passed = request.options.get("passthrough") if request.plan is None else request.plan.passthrough
-    if isinstance(passed, list | tuple):  # anything else is refused with the plan
-        table.check_passed(passed)
-    plan = plan_for(table, request, account, key, path)
-    # Of persons' rows a release without a key chooses others than inference did.
-    own = request.plan is None and plan.inferred is not None and (key is not None or plan.privacy_id is None)
+    """Release a table to a new directory, or as the lazy frame that ``lazy`` makes of the table and its release."""
+    passthrough = request.options.get("passthrough") if request.plan is None else request.plan.passthrough
+    # Other types are refused with the plan.
+    if isinstance(passthrough, list | tuple):
+        table.check_passthrough(passthrough)
+    plan = find_plan(table, request, account, key, path)
+    # Without a key, the release chooses other rows of each person than inference did.
+    has_inferred = request.plan is None and plan.inferred is not None and (key is not None or plan.privacy_id is None)
     request = Request(plan=plan)
-    with budget_for(table, request, account, key, path) as budget:
+    with open_budget(table, request, account, key, path) as budget:
         if path is not None:
-            return write_release(kept(table, plan), request, budget, path, compression, own)
+            return write_release(select_columns(table, plan), request, budget, path, compression, has_inferred)
 
-        def frame(chosen: T, ready: Ready) -> D:
-            return lazy(chosen.keyed(ready.key), counted(chosen, replace(ready, own=own)))
+        def make_frame(selected_table: T, ready: Ready) -> D:
+            return lazy(
+                selected_table.keyed(ready.key), run_first_pass(selected_table, replace(ready, own=has_inferred))
+            )
 
-        return carry_out(kept(table, plan), request, budget, frame)
+        return carry_out(select_columns(table, plan), request, budget, make_frame)
 
 
 def write_release(
-    table: EngineTable, request: Request, budget: ReleaseBudget, path: Path, compression: str, own: bool = False
+    table: EngineTable,
+    request: Request,
+    budget: ReleaseBudget,
+    path: Path,
+    compression: str,
+    has_inferred: bool = False,
 ) -> ReleaseInfo:
-    """Release a table to a new directory of Parquet files; it appears whole or not at all.
+    """Release a table to a new directory of Parquet files, which appears complete or not at all.
 
-    The table is read once for its release: the first pass writes the released rows, and what has to wait for its counts
-    is only their order and the files' footers.
+    The table is read once for its release. The first pass writes the released rows; their order and the files' footers
+    wait for its counts.
     """
-    with staged(path) as (folder, publish):
-        spill = SealedSpill.within(folder)
+    with stage_release(path) as (folder, publish):
+        spill = SealedSpill.create_in(folder)
 
-        def written(chosen: EngineTable, ready: Ready) -> ReleaseInfo:
-            found = counted(chosen, replace(ready, own=own), spill)
-            budget.check_input(found.digest)
-            inputs = list(enumerate(found.blocks))
-            publish(list(settled(chosen.run(Outcome(Written(found, spill, str(folder), compression)), inputs))))
-            return found.info
+        def write_files(selected_table: EngineTable, ready: Ready) -> ReleaseInfo:
+            prepared = run_first_pass(selected_table, replace(ready, own=has_inferred), spill)
+            # The digest of the pass shows an input that changed since the spend.
+            budget.check_input(prepared.digest)
+            inputs = list(enumerate(prepared.blocks))
+            publish(
+                list(
+                    unwrap_outcomes(
+                        selected_table.run(Outcome(BucketWriter(prepared, spill, str(folder), compression)), inputs)
+                    )
+                )
+            )
+            return prepared.info
 
-        return carry_out(table, request, budget, written)
+        return carry_out(table, request, budget, write_files)
 
 
-def counted(table: EngineTable, ready: Ready, spill: SealedSpill | None = None) -> PreparedRelease:
-    """Do the first pass of a release that is paid for, which writes the released rows where there is a ``spill``."""
+def run_first_pass(table: EngineTable, ready: Ready, spill: SealedSpill | None = None) -> PreparedRelease:
+    """Do the first pass of a release after its payment; with a ``spill`` it also writes the released rows."""
     plan, key = ready.plan, ready.key
     form: OutputForm = table.form(plan)
+    # Powers of two: the first bits of a row's shuffle word are the number of its bucket.
     bits = ((plan.sample or table.n) // BUCKET_ROWS).bit_length()
     work = Work(plan, form, bits, max(1, (table.n - 1).bit_length()), Selection(plan, key, table.n), key)
     tables = Tables(plan, key)
@@ -273,14 +295,16 @@ def counted(table: EngineTable, ready: Ready, spill: SealedSpill | None = None) 
         warn_of(
             first_pass.rows, {name: stretch.order for name, stretch in first_pass.stretches.items()}, table.partitions
         )
-    measured = tables.measured()
+    noisy_tables = tables.measured()
     count = first_pass.digest.count if plan.columns else int(first_pass.tally.sum())
-    drawn_from = None if plan.sample is None else table.n
-    info = ReleaseInfo(plan, count, first_pass.digest.hexdigest(measured), drawn_from, ready.own, measured, ready.part)
+    table_rows = None if plan.sample is None else table.n
+    info = ReleaseInfo(
+        plan, count, first_pass.digest.hexdigest(noisy_tables), table_rows, ready.own, noisy_tables, ready.part
+    )
     firsts = np.cumsum(first_pass.tally) - first_pass.tally
-    found = zip(firsts.tolist(), first_pass.tally.tolist(), first_pass.checks.tolist(), strict=True)
+    bucket_facts = zip(firsts.tolist(), first_pass.tally.tolist(), first_pass.checks.tolist(), strict=True)
     blocks: list[list[Block]] = [[] for _ in range(work.buckets)]
     for number, block in first_pass.blocks:
         blocks[number].append(block)
-    buckets = tuple(Bucket(number, *bucket) for number, bucket in enumerate(found))
+    buckets = tuple(Bucket(number, *bucket) for number, bucket in enumerate(bucket_facts))
     return PreparedRelease(work, info, buckets, first_pass.input_digest, tuple(map(tuple, blocks)))

@@ -1,4 +1,4 @@
-"""How workers read their part of a table: what an engine hands them, as frames with the addresses of their rows."""
+"""Readers of parts of a table on workers: an engine's partition as frames with the addresses of their rows."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ ID_USE = b"ids of rows"
 
 
 class Reader(Protocol):
-    """Reads a part of a table, from what an engine hands a worker and the place of the part's first row."""
+    """Reads a part of a table, from the engine's partition and the position of its first row."""
 
     def __call__(self, part: Any, first: int) -> Pieces:
         """Yield the part's rows, some at a time."""
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are read, those of addresses among them."""
+        """The columns to read, including columns of addresses."""
 
     def only(self, names: Sequence[str], plain: Collection[str]) -> Reader:
-        """Return a reader of some columns; those in ``plain`` are not to be coded."""
+        """Return a reader of some columns; columns in ``plain`` are read as plain values."""
 
     def keyed(self, key: bytes) -> Reader:
-        """Return a reader of the same rows, whose addresses, if they have any but their places, come from a key."""
+        """Return a reader of these rows whose addresses, unless they are positions, are hashes under a key."""
 
 
 @dataclass(frozen=True)
 class PandasReader:
-    """Reads pandas partitions; by their ids, if there is a column of these."""
+    """Reads pandas partitions, with addresses by id if there is a column of ids."""
 
     names: Sequence[str]
     id: str | None = None
@@ -53,7 +53,8 @@ class PandasReader:
         return replace(self, names=list(names))
 
     def keyed(self, key: bytes) -> PandasReader:
-        """Return a reader of the same rows, whose addresses are hashes under another key."""
+        """Return a reader of these rows whose addresses are hashes under another key."""
+        # A key of its own, so that addresses reveal nothing about the noise.
         return replace(self, key=derived_key(key, ID_USE))
 
     @property
@@ -72,18 +73,18 @@ class PandasReader:
 
 @dataclass(frozen=True)
 class ParquetReader:
-    """Reads row groups of Parquet files that workers see under the driver's paths."""
+    """Reads row groups of Parquet files that workers find under the driver's paths."""
 
     table: ParquetInput
     names: Sequence[str]
     plain: Collection[str] = ()
 
     def only(self, names: Sequence[str], plain: Collection[str]) -> ParquetReader:
-        """Return a reader of some columns; those in ``plain`` are read without dictionaries."""
+        """Return a reader of some columns; columns in ``plain`` are read without dictionaries."""
         return replace(self, names=list(names), plain=tuple(plain))
 
     def keyed(self, key: bytes) -> ParquetReader:
-        """Return the reader: rows are known by their places."""
+        """Return the reader itself, as rows are known by their positions."""
         return self
 
     @property
@@ -92,9 +93,10 @@ class ParquetReader:
         return list(self.names)
 
     def __call__(self, part: tuple[str, dict[str, str | None], int, int], first: int) -> Pieces:
-        """Yield batches of a row group, which is given by file, partition keys, number and rows."""
+        """Yield batches of a row group: its file, partition keys, number and rows."""
         path, keys, group, rows = part
         table = replace(self.table, files=((Path(path), keys),), n=rows, groups=(group,))
+        # In batches, as a row group may be larger than the memory of a worker.
         for batch in table.batches(self.names, BATCH_ROWS, self.plain):
             frame = ArrowFrame(pa.table(batch))
             yield frame, first
@@ -102,31 +104,32 @@ class ParquetReader:
 
 
 def parquet_files(source: str | Path) -> ParquetInput:
-    """Open Parquet files; `FileError` for those of another format, of which no parts can be read."""
+    """Open Parquet files; `FileError` for other formats, which have no parts to read."""
     files = open_input(source)
     if not isinstance(files, ParquetInput):
         raise FileError(f"{source} is {files.form}, and engines cannot read parts of it; convert it to Parquet")
     return files
 
 
-def without_rows(files: ParquetInput) -> ArrowFrame:
-    """Return a table of the same columns and description, without rows."""
+def to_empty_table(files: ParquetInput) -> ArrowFrame:
+    """Return a table with the columns and the description of files, without rows."""
     metadata = None if files.text is None else arrow_metadata(files.text)
     return ArrowFrame(files.schema.with_metadata(metadata).empty_table())
 
 
 def parquet_parts(files: ParquetInput) -> list[tuple[tuple[str, dict[str, str | None], int, int], int]]:
-    """Return row groups as `ParquetReader` takes them, each with the place of its first row."""
+    """Return row groups as `ParquetReader` takes them, each with the position of its first row."""
     parts, first = [], 0
     for part in files.parts():
         (path, keys), (group,) = part.files[0], part.groups or (0,)
+        # Workers may run in another folder than the driver.
         parts.append(((str(path.absolute()), keys, group, part.n), first))
         first += part.n
     return parts
 
 
 def id_words(ids: pa.Array, name: str, key: bytes) -> U64:
-    """Return the addresses of rows by their ids: whole numbers as they are, text by a keyed hash of 128 bits."""
+    """Return the addresses of rows by their ids: whole numbers themselves, text by a keyed hash of 128 bits."""
     try:
         return person_words(ids, key, role="id", noun="a row")
     except ColumnError as error:
@@ -134,7 +137,7 @@ def id_words(ids: pa.Array, name: str, key: bytes) -> U64:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartTask:
     """Reads a part and does a task with its rows; an engine calls it on a worker."""
 
     reader: Reader

@@ -1,4 +1,4 @@
-"""Releases in an engine, as estimates read them: workers count codes, and what they counted comes to the driver."""
+"""Releases in an engine for estimates: workers count codes, and the driver gets their counts."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ class CountCodes:
     spaces: Mapping[str, Space]
 
     def __call__(self, pieces: Pieces) -> list[tuple[Codes, Ints]]:
-        """Return the tuples that there are, and how many rows have each."""
+        """Return the distinct tuples of codes, and the number of rows of each."""
         return [
-            counted({name: frame.encode(name, space, "error") for name, space in self.spaces.items()})
+            count_records({name: frame.encode(name, space, "error") for name, space in self.spaces.items()})
             for frame, _ in pieces
         ]
 
 
-def counted(codes: Codes) -> tuple[Codes, Ints]:
-    """Return the tuples of codes that occur, and how often each does.
+def count_records(codes: Codes) -> tuple[Codes, Ints]:
+    """Return the distinct tuples of codes, and the number of rows of each.
 
-    >>> counted({"sex": np.array([1, 0, 1], np.uint8), "age": np.array([7, 7, 7], np.uint8)})
+    >>> count_records({"sex": np.array([1, 0, 1], np.uint8), "age": np.array([7, 7, 7], np.uint8)})
     ({'sex': array([0, 1], dtype=uint8), 'age': array([7, 7], dtype=uint8)}, array([1, 2]))
     """
     columns = [np.ascontiguousarray(column) for column in codes.values()]
     rows = len(columns[0])
+    # One sort of rows as bytes takes the place of a sort by each column.
     records = np.concatenate([column.view(np.uint8).reshape(rows, -1) for column in columns], axis=1)
-    whole = np.ascontiguousarray(records).view(np.dtype((np.void, records.shape[1]))).ravel()
-    _, first, counts = np.unique(whole, return_index=True, return_counts=True)
+    record_bytes = np.ascontiguousarray(records).view(np.dtype((np.void, records.shape[1]))).ravel()
+    _, first, counts = np.unique(record_bytes, return_index=True, return_counts=True)
     return {name: column[first] for name, column in codes.items()}, counts
 
 
@@ -63,13 +64,14 @@ class EngineRelease(Streamed):
         return self.table.names
 
     def fields(self, names: Sequence[str]) -> list[Field]:
-        """Return what is public about columns."""
+        """Return the public facts about columns."""
         return self.table.fields(names)
 
     def coded(self, spaces: Mapping[str, Space], rows: int) -> Iterator[Codes]:
-        """Yield codes, equal tuples of a part after each other; see `Streamed.coded`."""
+        """Yield codes, with equal tuples of a part next to each other; see `Streamed.coded`."""
+        # Estimates count rows, so that their order does not matter.
         for parts in self.table.only(list(spaces)).results(CountCodes(dict(spaces))):
             for codes, counts in parts:
-                whole = np.repeat(np.arange(len(counts)), counts)
-                for start in range(0, len(whole), rows):
-                    yield {name: column[whole[start : start + rows]] for name, column in codes.items()}
+                repeated_places = np.repeat(np.arange(len(counts)), counts)
+                for start in range(0, len(repeated_places), rows):
+                    yield {name: column[repeated_places[start : start + rows]] for name, column in codes.items()}

@@ -1,4 +1,4 @@
-"""Work as it is sent to workers: they say in one line if they lack the package, or have another version of it."""
+"""Tasks for workers, which report in one line if a worker lacks the package or has another version."""
 
 from __future__ import annotations
 
@@ -12,55 +12,57 @@ from typing import Any, Protocol
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _NONCE = bytes(12)
+"""Nonce of the encryption; constant, as each key encrypts once."""
 
 
 class Parcel(Protocol):
-    """Bytes that an engine brings to workers by itself."""
+    """Bytes that an engine sends to workers by itself."""
 
     @property
     def value(self) -> bytes:
         """The bytes."""
 
 
-def shipped(
-    task: Callable[..., Any], version: str | None = None, brought: Callable[[bytes], Parcel] | None = None
+def pack_task(
+    task: Callable[..., Any], version: str | None = None, broadcast: Callable[[bytes], Parcel] | None = None
 ) -> Callable[..., Any]:
-    """Return a function that does a task on a worker.
+    """Return a function that runs a task on a worker.
 
-    It travels by value, and what it carries is opened once the worker's version is known; its repr shows none of it.
-    Engines log the arguments of work that fails, so the errors that are raised on purpose come back as values.
+    The function travels by value and unpickles the task after a check of the worker's version. Its repr shows nothing
+    of the task. Engines log the arguments of failing work, so tasks return their expected errors as values.
 
-    ``task``: a picklable function of this package, or an object of it that is called. ``version``: the version that
-    workers must have; by default this one. ``brought``: brings bytes to workers by way of files that others may read:
-    they are encrypted under a key of one use, which travels with the function, that stays small.
+    ``task``: a picklable function of this package, or a callable object. ``version``: the version that workers must
+    have; by default the driver's. ``broadcast``: sends bytes to workers in files that others may read. The bytes are
+    encrypted under a fresh key, which travels with the function.
     """
-    needed = sys.modules["dpframe"].__version__ if version is None else version
+    driver_version = sys.modules["dpframe"].__version__ if version is None else version
     content, parcel = pickle.dumps(task), None
-    if brought is not None:
-        hidden, content = content, secrets.token_bytes(32)
-        parcel = brought(AESGCM(content).encrypt(_NONCE, hidden, None))
+    if broadcast is not None:
+        secret_content, content = content, secrets.token_bytes(32)
+        parcel = broadcast(AESGCM(content).encrypt(_NONCE, secret_content, None))
 
+    # Imports are inside: the function is pickled by value, and the worker may lack the package.
     def work(*arguments: Any) -> Any:
         import sys
         from importlib import import_module
 
-        remedy = f"install dpframe=={needed} on every worker, in the Python that runs there"
+        remedy = f"install dpframe=={driver_version} on every worker, in the Python that runs there"
         try:
             module = import_module("dpframe.engines.shipped")
-            found = sys.modules["dpframe"].__version__
+            worker_version = sys.modules["dpframe"].__version__
         except ImportError as error:
             raise RuntimeError(f"a worker cannot import dpframe ({error.name} is missing): {remedy}") from None
-        if found != needed:
-            raise RuntimeError(f"a worker has dpframe {found}, and the driver {needed}: {remedy}")
-        opened = module.opened(content) if parcel is None else module.opened(parcel.value, content)
-        return opened(*arguments)
+        if worker_version != driver_version:
+            raise RuntimeError(f"a worker has dpframe {worker_version}, and the driver {driver_version}: {remedy}")
+        run_task = module.unpack_task(content) if parcel is None else module.unpack_task(parcel.value, content)
+        return run_task(*arguments)
 
     return work
 
 
 @lru_cache(maxsize=4)
-def opened(content: bytes, key: bytes | None = None) -> Callable[..., Any]:
-    """Return a task that was sent; the parts of one table share one."""
-    plain = content if key is None else AESGCM(key).decrypt(_NONCE, content, None)
-    task: Callable[..., Any] = pickle.loads(plain)  # noqa: S301 (sent by the driver, as all work is)
+def unpack_task(content: bytes, key: bytes | None = None) -> Callable[..., Any]:
+    """Return the task of pickled bytes; parts of one table share the object."""
+    pickled_task = content if key is None else AESGCM(key).decrypt(_NONCE, content, None)
+    task: Callable[..., Any] = pickle.loads(pickled_task)  # noqa: S301 (sent by the driver, as all work is)
     return task

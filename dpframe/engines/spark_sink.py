@@ -1,4 +1,4 @@
-"""A sink of Spark's: a directory of Parquet files, the plan in every footer, that is there whole or not at all."""
+"""A data sink for Spark: a directory of Parquet files with the plan in every footer, complete or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
-from dpframe.engines.spark_tasks import gathered
+from dpframe.engines.spark_tasks import merge_batches
 from dpframe.engines.staging import WrittenFile, check_target, publish, stage, write_part
 from dpframe.errors import FileError, NotSanitizedError
 from dpframe.tables.info import METADATA_KEY, ReleaseInfo
@@ -24,7 +24,7 @@ FORMAT = "dpframe"
 
 @dataclass
 class PartMessage(WriterCommitMessage):
-    """What a task wrote."""
+    """The files that a task wrote."""
 
     files: tuple[WrittenFile, ...]
 
@@ -38,7 +38,7 @@ class ReleaseSink(DataSource):
         return FORMAT
 
     def writer(self, schema: Any, overwrite: bool) -> ReleaseWriter:
-        """Return the writer of a frame, which is a release by what its columns say."""
+        """Return the writer of a release; `NotSanitizedError` for other frames."""
         text = release_text(schema)
         if text is None:
             raise NotSanitizedError("the frame carries no release plan; sanitize(frame, plan) makes a release")
@@ -46,13 +46,14 @@ class ReleaseSink(DataSource):
 
 
 def release_text(schema: Any) -> str | None:
-    """Return the description that a frame's columns carry, if it is a release."""
+    """Return the description of a release from the metadata of its columns; None for other frames."""
+    # Spark frames have no metadata but their columns'.
     texts = {field.metadata.get(METADATA_KEY) for field in schema.fields} - {None}
     return texts.pop() if len(texts) == 1 else None
 
 
 class ReleaseWriter(DataSourceArrowWriter):
-    """Writes files to a hidden directory next to the target, which becomes the target when all are there."""
+    """Writes files to a hidden directory next to the target, which becomes the target at the end."""
 
     def __init__(self, text: str, target: str, compression: str) -> None:
         self.text, self.compression = text, compression
@@ -60,26 +61,27 @@ class ReleaseWriter(DataSourceArrowWriter):
         self.folder = str(stage(Path(self.target)))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartMessage:
-        """Write the rows of a task to one file, of none to no file."""
-        groups = gathered(iterator, ROW_GROUP_ROWS)
-        first = next(groups, None)
-        if first is None or not first.num_rows:
+        """Write the rows of a task to one file; write no file without rows."""
+        groups = merge_batches(iterator, ROW_GROUP_ROWS)
+        first_group = next(groups, None)
+        if first_group is None or not first_group.num_rows:
             return PartMessage(())
         info, rows = read_info(self.text), [0]
 
         def write(file: Any) -> None:
-            form = ParquetForm(info.plan, first.schema)
+            form = ParquetForm(info.plan, first_group.schema)
             with form.writer(file, self.compression) as writer:
-                for group in (first, *groups):
+                for group in (first_group, *groups):
                     writer.write_table(group.cast(form.schema), row_group_size=form.group_rows)
                     rows[0] += group.num_rows
                 writer.add_key_value_metadata(form.metadata(info))
 
-        written = write_part(self.folder, TaskContext.get().partitionId(), 0, write)
-        return PartMessage((WrittenFile(written.number, written.name, rows[0]),))
+        written_file = write_part(self.folder, TaskContext.get().partitionId(), 0, write)
+        return PartMessage((WrittenFile(written_file.number, written_file.name, rows[0]),))
 
     def commit(self, messages: list[Any]) -> None:
-        """Make the directory the target, if all rows of the release are in it."""
+        """Make the directory the target; `FileError` unless it has all rows of the release."""
+        # A filtered release would carry a plan and a digest that do not hold for it.
         files = [file for message in messages if message is not None for file in message.files]
         info: ReleaseInfo = read_info(self.text)
         if sum(file.rows for file in files) != info.n:
@@ -88,5 +90,5 @@ class ReleaseWriter(DataSourceArrowWriter):
         publish(Path(self.folder), Path(self.target), files)
 
     def abort(self, messages: list[Any]) -> None:
-        """Remove what was written."""
+        """Remove the hidden directory and its files."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What Spark's Python workers run: functions of Arrow batches, around the tasks of `work`."""
+"""Functions of Arrow batches for Spark's Python workers, around the tasks of `work`."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ import pyarrow as pa
 
 from dpframe.engines.job import PreparedRelease
 from dpframe.engines.readers import ID_USE, Reader, id_words
-from dpframe.engines.work import Pieces, consecutive
+from dpframe.engines.work import Pieces, compact_rows
 from dpframe.errors import FileError
 from dpframe.noise.keystream import derived_key
 from dpframe.tables.frames import ArrowFrame
 
 FILE, ROW = "__dpframe_file", "__dpframe_row"
-"""Columns of addresses: a hash of a row's file, and its place in it."""
+"""Columns of addresses: a hash of the row's file, and its position in the file."""
 RESULT, BUCKET, ROWS = "result", "bucket", "rows"
-AT_ONCE = 1 << 17
-"""Rows that are worked on at a time: Spark's own batches are short."""
+FRAME_ROWS = 1 << 17
+"""Rows of a frame that is coded at once (limit of memory); batches of Spark are too short for fast code."""
 OUT_ROWS = 1 << 16
+"""Rows of a batch that returns to Spark (limit of memory)."""
 
 
 @dataclass(frozen=True)
 class SparkReader:
-    """Reads batches with the addresses of rows: of files, or by an id."""
+    """Reads batches with the addresses of rows, by file or by id."""
 
     names: Sequence[str]
     firsts: dict[int, int] = field(default_factory=dict)
-    """The place of the first row of each file, by the file's hash."""
+    """Position of the first row of each file, by the file's hash."""
     id: str | None = None
     key: bytes = field(default=bytes(32), repr=False)
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are read, those of addresses among them."""
+        """The columns to read, including columns of addresses."""
         return [*self.names, *([FILE, ROW] if self.id is None else [self.id])]
 
     def only(self, names: Sequence[str], plain: Collection[str]) -> SparkReader:
@@ -45,24 +46,27 @@ class SparkReader:
         return replace(self, names=list(names))
 
     def keyed(self, key: bytes) -> SparkReader:
-        """Return a reader of the same rows, whose addresses by id are hashes under another key."""
+        """Return a reader of these rows whose addresses by id are hashes under another key."""
         return replace(self, key=derived_key(key, ID_USE))
 
     def __call__(self, part: Iterator[pa.RecordBatch], first: int) -> Pieces:
         """Yield rows, a fair number at a time."""
-        for table in gathered(part, AT_ONCE):
+        for table in merge_batches(part, FRAME_ROWS):
             frame = ArrowFrame(table.select(list(self.names)))
             if self.id is not None:
                 yield frame, id_words(table.column(self.id).combine_chunks(), self.id, self.key)
             else:
-                yield frame, consecutive(self._places(table))
+                yield frame, compact_rows(self._read_places(table))
 
-    def _places(self, table: pa.Table) -> Any:
+    def _read_places(self, table: pa.Table) -> Any:
         files, rows = (np.asarray(table.column(name).combine_chunks()) for name in (FILE, ROW))
-        known, which = np.unique(files, return_inverse=True)
-        if any(file not in self.firsts for file in known.tolist()):
+        # A batch has rows of few files.
+        distinct_files, file_indices = np.unique(files, return_inverse=True)
+        if any(file not in self.firsts for file in distinct_files.tolist()):
             raise FileError("a file of the table is new since its rows were counted; release the table anew")
-        return np.array([self.firsts[file] for file in known.tolist()], np.uint64)[which] + rows.astype(np.uint64)
+        return np.array([self.firsts[file] for file in distinct_files.tolist()], np.uint64)[file_indices] + rows.astype(
+            np.uint64
+        )
 
 
 @dataclass(frozen=True)
@@ -76,21 +80,21 @@ class PlainReader(SparkReader):
 
     def __call__(self, part: Iterator[pa.RecordBatch], first: int) -> Pieces:
         """Yield rows, a fair number at a time."""
-        for table in gathered(part, AT_ONCE):
+        for table in merge_batches(part, FRAME_ROWS):
             yield ArrowFrame(table), 0
 
 
-def gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
-    """Yield tables of about so many rows out of short batches.
+def merge_batches(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.Table]:
+    """Yield tables of at least ``least_rows`` rows, except the last one, out of short batches.
 
     >>> batch = pa.RecordBatch.from_pydict({"x": [1, 2, 3]})
-    >>> [table.num_rows for table in gathered([batch] * 5, 6)]
+    >>> [table.num_rows for table in merge_batches([batch] * 5, 6)]
     [6, 6, 3]
     """
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(b.num_rows for b in waiting) >= most:
+        if sum(b.num_rows for b in waiting) >= least_rows:
             yield pa.Table.from_batches(waiting).combine_chunks()
             waiting = []
     if waiting:
@@ -98,8 +102,8 @@ def gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]
 
 
 @dataclass(frozen=True)
-class Each:
-    """Does a task with a partition, and gives what comes of it as bytes."""
+class PartitionTask:
+    """Runs a task on a partition, and returns the pickled result."""
 
     reader: Reader
     task: Callable[[Pieces], Any] = field(repr=False)
@@ -111,8 +115,8 @@ class Each:
 
 
 @dataclass(frozen=True)
-class Numbered:
-    """Does a task with those of its inputs whose numbers it is given, and gives what comes of each as bytes."""
+class NumberedTask:
+    """Runs a task on the inputs with given numbers, and returns the pickled results."""
 
     task: Callable[..., Any] = field(repr=False)
     inputs: Sequence[tuple[Any, ...]] = field(repr=False)
@@ -127,23 +131,24 @@ class Numbered:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Gives the rows of a partition, sealed, with the bucket that they belong to."""
+    """Returns the sealed rows of a partition with the numbers of their buckets."""
 
     reader: Reader
     ready: PreparedRelease = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of few and large values."""
-        for bucket, content in self.ready.scattered(self.reader(batches, 0)):
+        """Yield a row for each bucket of the partition."""
+        # Few rows of large values: Spark's shuffle has costs for each row.
+        for bucket, content in self.ready.scatter(self.reader(batches, 0)):
             arrays = [pa.array([bucket], pa.int32()), pa.array([content], pa.binary())]
             yield pa.RecordBatch.from_arrays(arrays, names=[BUCKET, ROWS])
 
 
 @dataclass(frozen=True)
 class Gather:
-    """Gives buckets in the order of the release.
+    """Returns the released rows of buckets in the order of the release.
 
-    Every bucket has a row that is empty, so that one whose rows are all gone is missed.
+    Every bucket has one empty row, so that a bucket without any other row is noticed.
     """
 
     ready: PreparedRelease = field(repr=False)
@@ -155,5 +160,6 @@ class Gather:
             for bucket, content in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
                 sent.setdefault(bucket, []).extend([content] if content else [])
         for bucket in sorted(sent):
-            table = self.ready.gathered(bucket, sent.pop(bucket)).replace_schema_metadata(None)
+            # pop frees the sealed rows of a bucket before the next bucket is opened.
+            table = self.ready.gather(bucket, sent.pop(bucket)).replace_schema_metadata(None)
             yield from table.combine_chunks().to_batches(OUT_ROWS)

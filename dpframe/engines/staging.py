@@ -1,4 +1,4 @@
-"""A directory of Parquet files that appears whole or not at all, written by many workers, some of them twice."""
+"""A directory of Parquet files by many workers with retries, which appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpframe.errors import FileError
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file that a worker wrote whole: which part of the release it is, and its name until all are."""
+    """A complete file of a worker: the number of its part, its name until publication, and its rows."""
 
     number: int
     name: str
@@ -25,7 +25,7 @@ class WrittenFile:
 
 
 def check_target(target: str | os.PathLike[str]) -> Path:
-    """Return the path of a directory to be made, or raise `FileError` if it cannot be: before a release is paid for."""
+    """Return the path of a directory to be made, or raise `FileError` if it cannot be made."""
     path = Path(target)
     if "://" in str(target):
         raise FileError(f"{target} is no path; name a directory that the driver and all workers see under one path")
@@ -33,6 +33,7 @@ def check_target(target: str | os.PathLike[str]) -> Path:
         raise FileError(f"{path} exists; an engine writes a new directory, so name another one or remove it")
     if not path.parent.is_dir():
         raise FileError(f"{path.parent} is not a directory; make it first")
+    # Tried before the release is paid for: a folder that cannot be written must not cost a budget.
     try:
         stage(path).rmdir()
     except OSError as error:
@@ -48,10 +49,10 @@ def stage(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def staged(path: Path) -> Iterator[tuple[Path, Callable[[Sequence[WrittenFile]], None]]]:
-    """Give a hidden directory next to a path, and a function that moves it there with the files that are to be kept.
+def stage_release(path: Path) -> Iterator[tuple[Path, Callable[[Sequence[WrittenFile]], None]]]:
+    """Yield a hidden directory next to a path, and a function that moves it to the path with the listed files.
 
-    An attempt of work that ends after another one of it leaves a file that nobody reads: it is gone before.
+    The function deletes all other files, such as those of a second attempt at a part.
     """
     try:
         folder = stage(path)
@@ -66,24 +67,25 @@ def staged(path: Path) -> Iterator[tuple[Path, Callable[[Sequence[WrittenFile]],
 
 
 def publish(folder: Path, path: Path, written: Sequence[WrittenFile]) -> None:
-    """Give the files their names, remove all others, and give the directory its own."""
-    kept = {file.name for file in written}
-    for other in list(folder.iterdir()):
-        if other.name not in kept:
-            if other.is_dir():
-                shutil.rmtree(other)
+    """Give the files their names, remove all other files, and give the directory its final name."""
+    written_names = {file.name for file in written}
+    for entry in list(folder.iterdir()):
+        if entry.name not in written_names:
+            if entry.is_dir():
+                shutil.rmtree(entry)
             else:
-                other.unlink()
+                entry.unlink()
     for file in written:
         (folder / file.name).rename(folder / f"part-{file.number:05d}.parquet")
     sync_folder(folder)
+    # Another program may have made the path since it was checked; rename would replace an empty directory.
     if os.path.lexists(path):
         raise FileError(f"{path} exists by now; nothing was written")
     folder.rename(path)
     sync_folder(path.parent)
 
 
-def unwritable(folder: Path, error: OSError) -> FileError:
+def write_error(folder: Path, error: OSError) -> FileError:
     """Return the error of a worker that cannot write."""
     reason = error.strerror or "input/output error"
     return FileError(
@@ -92,7 +94,7 @@ def unwritable(folder: Path, error: OSError) -> FileError:
 
 
 def write_part(folder: str, number: int, rows: int, write: Callable[[IO[bytes]], None]) -> WrittenFile:
-    """Write one part's file, whole and on disk when this returns, under a name of its own."""
+    """Write the file of one part to disk under a fresh name, and return it."""
     name = f".part-{number:05d}.{secrets.token_hex(8)}.tmp"
     path = Path(folder, name)
     try:
@@ -101,5 +103,5 @@ def write_part(folder: str, number: int, rows: int, write: Callable[[IO[bytes]],
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise unwritable(path.parent, error) from None
+        raise write_error(path.parent, error) from None
     return WrittenFile(number, name, rows)

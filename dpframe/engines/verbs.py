@@ -1,4 +1,4 @@
-"""`plan` and `sanitize` of an engine, which differ only in how its tables are opened and its lazy frames are made."""
+"""The functions `plan` and `sanitize` of an engine, from its functions that open tables and make lazy frames."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpframe.api.ledger.account import OpenAccount
 from dpframe.api.options import PlanOptions, check_codec, documented
 from dpframe.api.planning import Request
 from dpframe.api.public import Plan
-from dpframe.engines.job import PreparedRelease, released
+from dpframe.engines.job import PreparedRelease, release_table
 from dpframe.engines.staging import check_target
 from dpframe.engines.table import EngineTable
 
@@ -23,11 +23,11 @@ T = TypeVar("T", bound=EngineTable)
 class Verbs(Generic[T]):
     """The two functions of an engine's module."""
 
-    opened: Callable[[Any, str | None], T]
-    """Opens a source that may leave as a frame."""
-    lazy: Callable[[T, PreparedRelease], Any]
-    """Returns a release as a frame of the engine."""
-    read: Callable[[Any, str | None], EngineTable]
+    open_source: Callable[[Any, str | None], T]
+    """Opens a source that may be returned as a lazy frame."""
+    make_frame: Callable[[T, PreparedRelease], Any]
+    """Returns a release as a lazy frame of the engine."""
+    open_files: Callable[[Any, str | None], EngineTable]
     """Opens a source that is only read."""
 
     @property
@@ -47,8 +47,8 @@ class Verbs(Generic[T]):
         ) -> Plan:
             """Plan how a frame of Dask or Spark, or Parquet files, would be sanitised; see `dpframe.plan`.
 
-            Private inference reads the columns whose spaces are not declared three or four times; workers count, and
-            the noise is added here.
+            Private inference reads columns without declared spaces three or four times. Workers count, and the driver
+            adds noise.
 
             Parameters
             ----------
@@ -58,7 +58,7 @@ class Verbs(Generic[T]):
                 As for `dpframe.plan`.
             {options}
             """
-            return planned(self.read(source, id), epsilon, delta, OpenAccount.of(ledger, dataset), options)
+            return planned(self.open_files(source, id), epsilon, delta, OpenAccount.of(ledger, dataset), options)
 
         return plan
 
@@ -86,20 +86,20 @@ class Verbs(Generic[T]):
             Parameters
             ----------
             source
-                A frame, or the path of Parquet files that the workers see as well. Rows of a Spark frame are known by
-                their files and places there, and it has all rows of these files; other Spark frames need ``id``.
+                A frame, or the path of Parquet files that the workers see as well. A Spark frame must have all rows of
+                its files, whose rows are known by file and position; other Spark frames need ``id``.
             plan
                 A ready plan; see `plan`.
             target
-                A new directory to write, that the driver and the workers see under one path, of Parquet files whose
-                footers have the plan. It appears whole or not at all. Without it a lazy frame is returned.
+                A new directory of Parquet files with the plan in their footers; the driver and the workers must see it
+                under one path. It appears complete or not at all. Without a target, a lazy frame is returned.
             id
                 A column of a frame that names every row once: whole numbers or text. Rows are then known by it in any
-                partition, and the column is left out. Without it rows of a Dask frame are known by their place, and
-                partitions must not change.
+                partition, and the column is left out. Without ``id``, rows of a Dask frame are known by their position,
+                and partitions must not change.
             key
-                32 secret bytes, for repeating an interrupted release of the *same* table; otherwise fresh. It travels
-                to the workers inside tasks, and appears in no name, query plan, repr or log of them.
+                32 secret bytes, to repeat an interrupted release of the *same* table; by default fresh. The key travels
+                to the workers inside tasks, and appears in no name, query plan, repr or log.
             ledger, dataset
                 A `Ledger`, or its path, and the dataset in it (or a `Ledger.account`) from which the release spends,
                 before any task draws. With ``target``, a job that is interrupted keeps its key next to the ledger, as
@@ -113,9 +113,8 @@ class Verbs(Generic[T]):
 
             Returns
             -------
-            A shuffled frame, with the plan in a Dask frame's ``attrs`` or in the metadata of a Spark frame's columns,
-            that is the same however often and wherever it is computed; or, with ``target``, what the release says about
-            itself.
+            A shuffled frame that is equal each time it is computed, with the plan in a Dask frame's ``attrs`` or in the
+            metadata of a Spark frame's columns; or, with ``target``, the description of the release.
 
             Raises
             ------
@@ -129,8 +128,8 @@ class Verbs(Generic[T]):
             check_codec(compression)
             account = OpenAccount.of(ledger, dataset)
             path = None if target is None else check_target(target)
-            table: Any = self.opened(source, id) if path is None else self.read(source, id)
+            table: Any = self.open_source(source, id) if path is None else self.open_files(source, id)
             request = Request(epsilon, delta, plan, options)
-            return released(table, request, account, key, path, compression, self.lazy)
+            return release_table(table, request, account, key, path, compression, self.make_frame)
 
         return sanitize

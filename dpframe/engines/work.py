@@ -1,4 +1,4 @@
-"""What workers do with rows: code and count them, randomise and part them into buckets, put each bucket in order."""
+"""The work of workers: encode and count rows, randomise them, divide them into buckets, and order each bucket."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class BucketRows:
     """Released rows of one bucket, in input order."""
 
     words: U64
-    """What they are ordered by, 128 bits a row, low half first; shape (rows, 2)."""
+    """Words that order the rows, 128 bits each, low half first; shape (rows, 2)."""
     checks: U64
-    """A keyed word of what each row was before, and of its address."""
+    """A keyed check of each original row and its address."""
     batch: Batch
 
 
 @dataclass(frozen=True)
 class Seal:
-    """Encrypts rows under a key of its own (AES-256-GCM with random nonces); what was altered is refused.
+    """Encrypts rows under a derived key (AES-256-GCM with random nonces); altered bytes are refused.
 
     >>> import numpy as np
     >>> rows = BucketRows(np.zeros((1, 2), np.uint64), np.zeros(1, np.uint64), {"sex": np.array([1], np.uint8)})
@@ -64,63 +64,66 @@ class Seal:
 
     def close(self, rows: BucketRows, bucket: int) -> bytes:
         """Return the rows of a bucket as bytes."""
+        # The bucket is authenticated: rows cannot be moved to another bucket.
         nonce = secrets.token_bytes(_NONCE)
         return nonce + self._cipher.encrypt(nonce, pickle.dumps(rows, protocol=5), bucket.to_bytes(4, "little"))
 
     def open(self, content: bytes, bucket: int) -> BucketRows:
-        """Return rows that were closed for this bucket; `cryptography.exceptions.InvalidTag` for any other bytes."""
+        """Return the rows of this bucket; `cryptography.exceptions.InvalidTag` for other bytes or another bucket."""
         plain = self._cipher.decrypt(content[:_NONCE], content[_NONCE:], bucket.to_bytes(4, "little"))
         rows: BucketRows = pickle.loads(plain)  # noqa: S301 (authenticated: of this release's own workers)
         return rows
 
 
 Pieces = Iterator[tuple[Frame, Rows]]
-"""Rows of a part of a table, some at a time, and their places in it: the first row's place, or each row's."""
+"""Frames of a part of a table, each with the position of its first row, or the addresses of all its rows."""
 
-AT_ONCE = 1 << 18
-"""Rows that are parted into buckets at a time."""
+SCATTER_ROWS = 1 << 18
+"""Rows that are divided into buckets at a time (limit of memory)."""
 
 CHANGED = (
     "the table is not what it was when its release was prepared: its rows or partitions changed since; release it anew"
 )
 
 
-def consecutive(rows: U64) -> Rows:
-    """Return the first of rows that follow one another, and other rows as they are.
+def compact_rows(rows: U64) -> Rows:
+    """Return the first of consecutive positions, and other addresses unchanged.
 
-    >>> consecutive(np.array([4, 5, 6], dtype=np.uint64)), consecutive(np.array([4, 6], dtype=np.uint64))
+    >>> compact_rows(np.array([4, 5, 6], dtype=np.uint64)), compact_rows(np.array([4, 6], dtype=np.uint64))
     (4, array([4, 6], dtype=uint64))
     """
     if rows.ndim > 1 or not len(rows):
         return rows
+    # Noise for consecutive rows is much faster to draw.
     return int(rows[0]) if bool((np.diff(rows) == 1).all()) else rows
 
 
-def placed(rows: Rows, count: int) -> U64:
-    """Return the places, or addresses, of all rows."""
+def row_places(rows: Rows, count: int) -> U64:
+    """Return the positions or addresses of all rows, one for each row."""
     return rows if isinstance(rows, np.ndarray) else np.arange(rows, rows + count, dtype=np.uint64)
 
 
-def coded(frame: Frame, rows: Rows, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str]) -> Codes:
-    """Return the codes of columns, or raise `ColumnError` with the row's place in the whole table, if it has one."""
+def encode_rows(frame: Frame, rows: Rows, spaces: Mapping[str, Space], nulls: str, inferred: Collection[str]) -> Codes:
+    """Return the codes of columns, or raise `ColumnError` with the row's position in the table, if it has one."""
     try:
         return frame.codes(spaces, nulls, inferred)
     except ColumnError as error:
         if error.row is None or error.column is None:
             raise
-        places = placed(rows, frame.n) if frame.origin is None else frame.origin
+        places = row_places(rows, frame.n) if frame.origin is None else frame.origin
+        # Addresses by id have two words, and are no positions.
         row = None if places.ndim > 1 else int(places[error.row])
         raise ColumnError(error.rule, column=error.column, row=row) from None
 
 
 def row_checks(plan: Plan, key: bytes) -> RowChecks:
-    """Return the checks of the rows that a plan releases under a key."""
+    """Return the keyed checks of the rows that a plan releases."""
     return RowChecks(derived_key(key, b"checks of rows"), plan.passthrough)
 
 
 @dataclass(frozen=True)
 class Check:
-    """A pass before anything is spent: reads every value, counts rows, and sums up a digest of the table."""
+    """A pass before the spend: checks every value, counts rows, and sums up a digest of the table."""
 
     spaces: Mapping[str, Space]
     nulls: str
@@ -128,14 +131,14 @@ class Check:
     checks: RowChecks | None = None
 
     def __call__(self, pieces: Pieces) -> tuple[int, int, int]:
-        """Return the number of rows, and the sum of their checks, if any are made."""
+        """Return the number of rows, and the two halves of the sum of their checks."""
         count, low, high = 0, 0, 0
         for frame, rows in pieces:
-            codes = coded(frame, rows, self.spaces, self.nulls, self.inferred)
+            codes = encode_rows(frame, rows, self.spaces, self.nulls, self.inferred)
             count += frame.n
             if self.checks is not None:
-                more_low, more_high = added(self.checks(codes, rows, frame.n, frame))
-                low, high = low + more_low, high + more_high
+                low_sum, high_sum = added(self.checks(codes, rows, frame.n, frame))
+                low, high = low + low_sum, high + high_sum
         return count, low, high
 
 
@@ -145,38 +148,39 @@ class FirstPass:
 
     rows: int
     tally: Ints
-    """Released rows, by bucket."""
+    """Number of released rows, by bucket."""
     checks: U64
-    """The sum of the first halves of their checks, by bucket."""
+    """Sum of the first halves of the released rows' checks, by bucket."""
     sums: U64
-    """The sum of the checks of all rows, in two halves: the digest of what was read."""
+    """Sum of the checks of all rows, in two halves: the digest of the input."""
     digest: Digest
     counts: list[Ints] = field(repr=False)
-    """Exact counts of the tables that are measured."""
+    """Exact counts of the measured tables, before their noise."""
     stretches: dict[str, Stretch] = field(default_factory=dict, repr=False)
-    """The places of each code's rows, if they keep their order."""
+    """Positions of each code's rows, if rows keep their order."""
     blocks: list[tuple[int, tuple[str, int, int]]] = field(default_factory=list, repr=False)
-    """Where the released rows are, by bucket, if they were written to files."""
+    """Files and offsets of the released rows, by bucket, if they were written."""
 
     @property
     def input_digest(self) -> bytes:
-        """The digest of what was read."""
+        """Keyed digest of the input rows."""
         return sum_bytes(*self.sums.tolist())
 
-    def merge(self, other: FirstPass) -> None:
-        """Add what was found in other rows; the caller adds the tables' counts."""
-        self.rows += other.rows
-        self.tally += other.tally
-        self.checks += other.checks
-        self.sums += other.sums
-        self.digest.merge(other.digest)
-        self.stretches = merged(self.stretches, other.stretches)
-        self.blocks += other.blocks
+    def merge(self, part: FirstPass) -> None:
+        """Add the statistics of other rows, except counts of measured tables."""
+        # The caller adds these counts to one set of tables, which may be large.
+        self.rows += part.rows
+        self.tally += part.tally
+        self.checks += part.checks
+        self.sums += part.sums
+        self.digest.merge(part.digest)
+        self.stretches = merged(self.stretches, part.stretches)
+        self.blocks += part.blocks
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Consecutive rows of the output: which they are in the shuffled order, and what they must add up to."""
+    """Consecutive rows of the release: their positions, and the sum of their checks."""
 
     number: int
     first: int
@@ -185,10 +189,10 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """Which of some rows are chosen, and of these what they are ordered and checked by, and the released codes."""
+class _SampledRows:
+    """Sampled rows: their indices in the frame, their order words and checks, and their released codes."""
 
-    kept: Any
+    selected: Any
     words: U64
     checks: U64
     sums: U64
@@ -197,9 +201,9 @@ class _Drawn:
 
 @dataclass(frozen=True)
 class Work:
-    """The work of one release: everything that a worker needs, the key among it.
+    """The work of one release: everything that a worker needs, including the key.
 
-    ``bits`` is the logarithm of the number of buckets, ``span`` the bits of a row's place where rows keep their order.
+    ``bits`` is the logarithm of the number of buckets, ``span`` the number of bits of a row's position.
     """
 
     plan: Plan
@@ -211,127 +215,131 @@ class Work:
 
     @property
     def buckets(self) -> int:
-        """How many buckets there are."""
+        """Number of buckets."""
         return 1 << self.bits
 
-    def coded(self, frame: Frame, rows: Rows) -> Codes:
+    def encode(self, frame: Frame, rows: Rows) -> Codes:
         """Return the codes of the plan's columns."""
-        return coded(frame, rows, self.plan.spaces, self.plan.nulls, self.plan.imputed)
+        return encode_rows(frame, rows, self.plan.spaces, self.plan.nulls, self.plan.imputed)
 
     def words(self, rows: Rows, count: int) -> U64:
-        """Return what rows are ordered by: their words of the shuffle, or their places."""
+        """Return the words that order rows: words of the shuffle, or positions if rows keep their order."""
         if self.plan.shuffle:
             return order_words(self.plan, self.key, rows, count)
-        places = placed(rows, count)
+        # Positions in the highest bits, as the first bits of a word are the number of its bucket.
+        places = row_places(rows, count)
         return np.stack([np.zeros(count, np.uint64), places << np.uint64(64 - self.span)], axis=1)
 
-    def places(self, words: U64) -> npt.NDArray[np.integer]:
-        """Return the buckets of rows."""
-        high = words[:, 1]
-        # NumPy sorts numbers of two bytes by counting them.
-        return (high >> np.uint64(64 - self.bits) if self.bits else np.zeros_like(high)).astype(
+    def bucket_numbers(self, words: U64) -> npt.NDArray[np.integer]:
+        """Return the bucket number of each row."""
+        high_words = words[:, 1]
+        # NumPy sorts integers of two bytes by radix, which is faster.
+        return (high_words >> np.uint64(64 - self.bits) if self.bits else np.zeros_like(high_words)).astype(
             np.uint16 if self.bits <= 16 else np.intp
         )
 
     @property
     def row_checks(self) -> RowChecks:
-        """What passes are compared by, that of a job's digest among them."""
+        """Keyed checks by which both passes, and the digest of a job, are compared."""
         return row_checks(self.plan, self.key)
 
     def first_pass(
         self, pieces: Pieces, send: Callable[[int, bytes], None] | None = None, seal: Seal | None = None
     ) -> FirstPass:
-        """Return the counts of some rows; with ``send``, also send the released rows, sealed, to their buckets."""
+        """Return the statistics of some rows; with ``send``, also send the sealed released rows to their buckets."""
         tables = Tables(self.plan, self.key)
         tally, sums = np.zeros(self.buckets, np.int64), np.zeros(self.buckets, np.uint64)
         first_pass = FirstPass(0, tally, sums, np.zeros(2, np.uint64), Digest(self.plan), tables.counts)
-        parting = _Parting(self, seal or Seal(self.key))
+        splitter = _BucketSplitter(self, seal or Seal(self.key))
         for frame, rows in pieces:
-            codes = self.coded(frame, rows)
+            codes = self.encode(frame, rows)
+            # A plan of passed-through columns only has no codes to count.
             if codes:
                 tables.add(codes, rows)
-            drawn = self._drawn(codes, frame, rows)
-            first_pass.digest.update(drawn.released)
-            places = self.places(drawn.words)
+            sampled_rows = self._randomise(codes, frame, rows)
+            first_pass.digest.update(sampled_rows.released)
+            bucket_numbers = self.bucket_numbers(sampled_rows.words)
             if not self.plan.shuffle:
-                first_pass.stretches = merged(first_pass.stretches, stretches(codes, placed(rows, frame.n)))
+                first_pass.stretches = merged(first_pass.stretches, stretches(codes, row_places(rows, frame.n)))
             first_pass.rows += frame.n
-            first_pass.tally += np.bincount(places, minlength=self.buckets)
-            np.add.at(first_pass.checks, places, drawn.checks)
-            first_pass.sums += drawn.sums
+            first_pass.tally += np.bincount(bucket_numbers, minlength=self.buckets)
+            np.add.at(first_pass.checks, bucket_numbers, sampled_rows.checks)
+            first_pass.sums += sampled_rows.sums
             if send is not None:
-                for bucket, content in parting.add(self._leaving(frame, drawn)):
+                for bucket, content in splitter.add(self._assemble_batch(frame, sampled_rows)):
                     send(bucket, content)
         if send is not None:
-            for bucket, content in parting.rest():
+            for bucket, content in splitter.flush():
                 send(bucket, content)
         first_pass.counts = tables.counts
         return first_pass
 
-    def _drawn(self, codes: Codes, frame: Frame, rows: Rows) -> _Drawn:
-        """Choose rows and randomise them."""
+    def _randomise(self, codes: Codes, frame: Frame, rows: Rows) -> _SampledRows:
+        """Sample rows and randomise them."""
         mask = self.selection.mask(rows, frame.n)
-        kept = slice(None) if mask is None else np.flatnonzero(mask)
-        released = {name: column[kept] for name, column in release(codes, self.plan, self.key, rows).items()}
+        selected = slice(None) if mask is None else np.flatnonzero(mask)
+        released = {name: column[selected] for name, column in release(codes, self.plan, self.key, rows).items()}
         checks = self.row_checks(codes, rows, frame.n, frame)
         sums = checks.sum(axis=0, dtype=np.uint64)
-        return _Drawn(kept, self.words(rows, frame.n)[kept], checks[kept, 0], sums, released)
+        return _SampledRows(selected, self.words(rows, frame.n)[selected], checks[selected, 0], sums, released)
 
-    def _leaving(self, frame: Frame, drawn: _Drawn) -> Batch:
-        """Return the chosen rows as they leave, with what they are ordered and checked by."""
-        chosen = pa.array(np.arange(frame.n)[drawn.kept])
-        passed = {name: self.form.copied(frame, name).take(chosen) for name in self.plan.passthrough}
-        return {"": np.column_stack([drawn.words, drawn.checks]), **drawn.released, **passed}
+    def _assemble_batch(self, frame: Frame, sampled_rows: _SampledRows) -> Batch:
+        """Return the sampled rows as released, with a column ``""`` of their order words and checks."""
+        row_indices = pa.array(np.arange(frame.n)[sampled_rows.selected])
+        passthrough = {name: self.form.copy_column(frame, name).take(row_indices) for name in self.plan.passthrough}
+        return {"": np.column_stack([sampled_rows.words, sampled_rows.checks]), **sampled_rows.released, **passthrough}
 
     def scatter(self, pieces: Pieces) -> Iterator[tuple[int, bytes]]:
-        """Yield released rows by bucket, sealed; of one bucket there may be several."""
-        parting = _Parting(self, Seal(self.key))
+        """Yield sealed released rows by bucket; a bucket may come several times."""
+        splitter = _BucketSplitter(self, Seal(self.key))
         for frame, rows in pieces:
-            yield from parting.add(self._leaving(frame, self._drawn(self.coded(frame, rows), frame, rows)))
-        yield from parting.rest()
+            yield from splitter.add(self._assemble_batch(frame, self._randomise(self.encode(frame, rows), frame, rows)))
+        yield from splitter.flush()
 
     def gather(self, bucket: Bucket, parts: Iterable[bytes], seal: Seal | None = None) -> Batch:
-        """Return the rows of a bucket in their order; of none no columns."""
+        """Return the rows of a bucket in their order; no columns without rows."""
         seal = seal or Seal(self.key)
-        opened = [seal.open(part, bucket.number) for part in parts]
-        count, check = sum(len(rows.words) for rows in opened), 0
-        for rows in opened:
+        opened_parts = [seal.open(part, bucket.number) for part in parts]
+        count, check = sum(len(rows.words) for rows in opened_parts), 0
+        for rows in opened_parts:
             check += int(rows.checks.sum(dtype=np.uint64))
+        # A retry on changed data would give a second version of a row under one key, and so reveal its noise.
         if count != bucket.rows or check % (1 << 64) != bucket.check:
             raise FileError(CHANGED)
-        if not opened:
+        if not opened_parts:
             return {}
-        words = np.concatenate([rows.words for rows in opened])
+        words = np.concatenate([rows.words for rows in opened_parts])
         order = rank(words)
-        high = words[:, 1].take(order)
-        alike = np.flatnonzero(high[1:] == high[:-1])
-        if bool((words[order[alike], 0] == words[order[alike + 1], 0]).any()):
+        high_words = words[:, 1].take(order)
+        # Only rows with equal high words, which are rare, can have one address.
+        equal_words = np.flatnonzero(high_words[1:] == high_words[:-1])
+        if bool((words[order[equal_words], 0] == words[order[equal_words + 1], 0]).any()):
             raise FileError("two rows of the table have one address, and would have one noise; release it by id=")
-        return taken(joined([rows.batch for rows in opened]), order)
+        return taken(joined([rows.batch for rows in opened_parts]), order)
 
 
 @dataclass
-class _Parting:
-    """Collects rows until they are many, and parts these into sealed buckets, by number."""
+class _BucketSplitter:
+    """Collects rows, and divides `SCATTER_ROWS` at a time into sealed buckets."""
 
     work: Work
     seal: Seal
     waiting: list[Batch] = field(default_factory=list, repr=False)
 
     def add(self, batch: Batch) -> Iterator[tuple[int, bytes]]:
-        """Add rows; yield buckets once there are enough."""
+        """Add rows; yield sealed buckets once there are enough rows."""
         self.waiting.append(batch)
-        if sum(map(length, self.waiting)) >= AT_ONCE:
-            yield from self.rest()
+        if sum(map(length, self.waiting)) >= SCATTER_ROWS:
+            yield from self.flush()
 
-    def rest(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the buckets of what was collected."""
+    def flush(self) -> Iterator[tuple[int, bytes]]:
+        """Yield sealed buckets of the collected rows."""
         if not self.waiting:
             return
         batch, self.waiting = joined(self.waiting), []
-        places = self.work.places(batch[""])
-        order = np.argsort(places, kind="stable")
-        edges = np.searchsorted(places[order], np.arange(self.work.buckets + 1))
+        bucket_numbers = self.work.bucket_numbers(batch[""])
+        order = np.argsort(bucket_numbers, kind="stable")
+        edges = np.searchsorted(bucket_numbers[order], np.arange(self.work.buckets + 1))
         batch = taken(batch, order)
         for bucket in np.flatnonzero(np.diff(edges)).tolist():
             part = {name: column[edges[bucket] : edges[bucket + 1]] for name, column in batch.items()}

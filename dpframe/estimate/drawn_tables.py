@@ -1,9 +1,9 @@
-"""Whole tables that the original may have been, given its release: rows, whose counts of pairs are a posterior draw's.
+"""Tables that the original may have been, given its release: rows whose pair counts are a draw of the posterior.
 
-One table of a draw (`dpframe.estimate.posterior`): rows are drawn from the draw's mixture, weighted by iterative
+A table is made from a draw of `dpframe.estimate.posterior`. Rows are drawn from its mixture, weighted by iterative
 proportional fitting to its counts of columns, pairs and measured triples (Deming and Stephan 1940), and resampled at
-even steps. Numbers then get ranks within their bins, by class of the mixture along the slope between neighbouring bins,
-and the value of the column's own drawn law at that rank.
+even steps. Numbers then get a rank within their bin, by the slope of the row's class between neighbouring bins, and the
+value that the drawn law of the column has at the rank.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from dpframe.plan.rules import BoundRules
 from dpframe.spaces.arrays import FloatArray, IntArray
 
 FEWEST_CANDIDATES = 10_000
-"""Rows that are drawn before they are weighted, at least (limit of time): a cell without any cannot be filled."""
+"""Fewest rows that are drawn before weighting (limit of time): a cell without drawn rows stays empty."""
 
 MOST_SWEEPS, RAKING_TOLERANCE = 60, 0.001
-"""Sweeps of the weights over all margins at most, and part of the rows that a last sweep moves (tolerance): with four
-sweeps, a strong dependence of two columns leaks into their pairs with a third."""
+"""Largest number of sweeps over all margins, and the share of rows below which a sweep is the last one (tolerance):
+after four sweeps, a strong dependence of two columns still leaks into their pairs with a third."""
 
 LARGEST_WEIGHT_STEP = 3.0
 """Factor by which one step multiplies or divides a cell's weights at most (tolerance)."""
 
 HEAPS_PER_CELL = 24
-"""Values of a cell that may hold heaps (limit of time): the weights of more add up to less than a row."""
+"""Values of a cell that may have heaps (limit of time): the weights of more values sum to less than a row."""
 
 
 @dataclass(frozen=True)
 class CodeLimits:
-    """What is known of a column's codes besides counts: cells that get no row, and midnights that times fall on."""
+    """Limits on a column's codes: cells without rows, and midnights to which times are rounded."""
 
     empty_cells: Sequence[int] = ()
     midnights: range = range(0)
@@ -53,10 +53,10 @@ def draw_codes(
     rules: BoundRules,
     generator: np.random.Generator,
 ) -> dict[str, IntArray]:
-    """Return the codes of one draw's rows, by column; each row keeps the rules, which are of these columns."""
+    """Return the codes of one draw's rows, by column; rows obey ``rules``, which name only these columns."""
     mixture = mean_mixture(draws.mixtures[draw * draws.each : (draw + 1) * draws.each])
     laws = zip(draws.names, mixture.laws, strict=True)
-    mixture = replace(mixture, laws=tuple(_without(law, limits[name].empty_cells) for name, law in laws))
+    mixture = replace(mixture, laws=tuple(_exclude_cells(law, limits[name].empty_cells) for name, law in laws))
     classes, candidates = _candidates(mixture, max(rows, FEWEST_CANDIDATES), generator)
     sizes = [column.cells for column in draws.columns]
     shares: dict[tuple[int, ...], FloatArray] = {(place,): law[draw] for place, law in enumerate(draws.singles)}
@@ -97,27 +97,27 @@ def _candidates(mixture: Mixture, rows: int, generator: np.random.Generator) -> 
 def _interaction_weights(draws: TableDraws, cells: Sequence[IntArray], generator: np.random.Generator) -> FloatArray:
     """Return weights of rows that shift a column along its ranks in each cell of two others, by Student's law.
 
-    Pairs show no interaction of three columns, and margins that are measured undo what they know better.
+    Pairs do not determine interactions of three columns; measured triples later undo the shifts.
     """
     tilts = np.zeros(len(cells[0]))
     for triple in combinations(range(len(cells)), 3):
-        along = draws.shifted_column(triple)
-        if along is not None:
-            one, other = (place for place in triple if place != along)
-            sizes = draws.columns[one].cells, draws.columns[other].cells
+        shifted = draws.shifted_column(triple)
+        if shifted is not None:
+            first, second = (place for place in triple if place != shifted)
+            sizes = draws.columns[first].cells, draws.columns[second].cells
             shifts = generator.standard_t(DEGREES, sizes) * INTERACTION_LOG_ODDS_SD
-            counts = np.asarray(np.bincount(cells[along], minlength=draws.columns[along].cells) + FEWEST_ROWS)
+            counts = np.asarray(np.bincount(cells[shifted], minlength=draws.columns[shifted].cells) + FEWEST_ROWS)
             ranks = rank_basis(counts)[:, :1].sum(axis=1)
-            tilts += shifts[cells[one], cells[other]] * ranks[cells[along]]
+            tilts += shifts[cells[first], cells[second]] * ranks[cells[shifted]]
     return np.asarray(np.exp(np.clip(tilts, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)))
 
 
-def _without(laws: FloatArray, cells: Sequence[int]) -> FloatArray:
-    """Return the laws of classes, shape (classes, cells), without some cells."""
-    others = laws.copy()
-    others[:, list(cells)] = 0.0
-    totals = others.sum(axis=1, keepdims=True)
-    return np.where(totals > 0, others / np.where(totals > 0, totals, 1.0), laws)
+def _exclude_cells(laws: FloatArray, cells: Sequence[int]) -> FloatArray:
+    """Return the laws of classes, shape (classes, cells), with some cells set to 0."""
+    remaining_laws = laws.copy()
+    remaining_laws[:, list(cells)] = 0.0
+    totals = remaining_laws.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, remaining_laws / np.where(totals > 0, totals, 1.0), laws)
 
 
 def _resample(
@@ -128,7 +128,7 @@ def _resample(
     rows: int,
     generator: np.random.Generator,
 ) -> IntArray:
-    """Return which candidates are the rows of the table, in random order, so that its margins have some shares.
+    """Return the indices of candidates that become the table's rows, in random order, with margins ``shares``.
 
     Candidates in the same cells of all columns are one kind: kinds are weighted, and their rows resampled. Systematic
     sampling in the order of the cells adds less chance than independent draws.
@@ -157,7 +157,7 @@ def _rank_slopes(
 ) -> FloatArray:
     """Return the slopes of each class's density along the ranks of each bin, shape (classes, cells).
 
-    The slope of a bin is that of the class's share of rows between the bins on either side, give or take half.
+    The slope of a bin is the slope of the class's share of rows between its neighbours, times a random factor.
     """
     ratios = mixture.laws[place] / np.maximum(mixture.weights @ mixture.laws[place], 1e-12)
     values = column.cells - column.axis.has_null
@@ -166,10 +166,12 @@ def _rank_slopes(
         shares = np.bincount(column.bins, np.maximum(fine_shares, 0.0) + 1e-12, minlength=column.cells)[:values]
         steps = np.diff(ratios[:, :values], axis=1) / ((shares[1:] + shares[:-1]) / 2)
         # A slope to a bin of few rows says little: each side counts by the rows of the bin there.
-        left, right = np.append(0.0, shares[:-1]), np.append(shares[1:], 0.0)
-        rises = (left * np.pad(steps, ((0, 0), (1, 0))) + right * np.pad(steps, ((0, 0), (0, 1)))) / (left + right)
-        doubt = generator.normal(1.0, WITHIN_BIN_SLOPE_SD)
-        slopes[:, :values] = doubt * rises * shares / np.maximum(ratios[:, :values], 1e-9)
+        left_weights, right_weights = np.append(0.0, shares[:-1]), np.append(shares[1:], 0.0)
+        slopes_of_shares = (
+            left_weights * np.pad(steps, ((0, 0), (1, 0))) + right_weights * np.pad(steps, ((0, 0), (0, 1)))
+        ) / (left_weights + right_weights)
+        slope_factor = generator.normal(1.0, WITHIN_BIN_SLOPE_SD)
+        slopes[:, :values] = slope_factor * slopes_of_shares * shares / np.maximum(ratios[:, :values], 1e-9)
     # A density 1 + s(u − 1/2) of ranks u from 0 to 1 is negative nowhere.
     return np.clip(slopes, -2.0, 2.0)
 
@@ -179,8 +181,8 @@ def _fine_cells(
 ) -> IntArray:
     """Return the fine cell of each row, given its bin and the slope of its class there.
 
-    A rank is drawn for each row. Then ranks of all rows of a bin are spread evenly, so that the fine cells of the bin
-    have their own shares, whatever the slopes are.
+    A rank is drawn for each row. The ranks of a bin are then spaced evenly, so that its fine cells have their shares
+    for any slopes.
     """
     uniform, half = generator.random(len(bins)), 1 - slopes / 2
     # The inverse of u + s·u(u − 1)/2, the integral of the density.
@@ -200,7 +202,7 @@ def _fine_cells(
 
 
 def _codes_within(column: TableColumn, cells: IntArray, generator: np.random.Generator) -> IntArray:
-    """Return codes in fine cells: some of a wide cell's codes are heaps, as many as its law says may be."""
+    """Return codes in fine cells, with heaps in wide cells according to the law of the column."""
     starts, stops = column.axis.stretches
     codes, widths = starts[cells].copy(), (stops - starts)[cells]
     wide_rows = np.flatnonzero(widths > 1)

@@ -368,9 +368,9 @@ class Estimates(CountEstimates, FunctionEstimates):
         names = [name for name in self.plan.names if name not in self._source.missing]
         if columns is not None:
             names = column_names(columns, "columns")
-        tables = self._drawn_tables(names, check_whole(copies, "copies", 2, DRAWS), "table")
-        self._said_of_draws(tables, names)
-        return SyntheticCopies(tables.table(draw, self._synthesizer.text) for draw in range(tables.number))
+        tables = self._sample_tables(names, check_whole(copies, "copies", 2, DRAWS), "table")
+        self._describe_draws(tables, names)
+        return SyntheticCopies(tables.table(draw, self._synthesizer.text) for draw in range(tables.table_count))
 
     def fidelity(self) -> pd.DataFrame:
         """Return the dependence of each pair in synthetic rows, and for each column whether its space was found.

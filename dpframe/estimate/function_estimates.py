@@ -14,8 +14,8 @@ import pandas as pd
 from dpframe.errors import InferenceWarning, ParameterError, check_whole, name_list, warn
 from dpframe.estimate.base import column_names
 from dpframe.estimate.drawn_tables import CodeLimits
-from dpframe.estimate.functions import PROBE_ROWS, DrawnTables, columns_read, evaluate, warning_of
-from dpframe.estimate.independence import judge_independence
+from dpframe.estimate.functions import PROBE_ROWS, DrawnTables, describe_weaknesses, evaluate, find_columns_read
+from dpframe.estimate.independence import measure_dependence
 from dpframe.estimate.not_found import NOT_FOUND, reasons, warn_of_nan
 from dpframe.estimate.number_estimates import NumberEstimates
 from dpframe.estimate.posterior import DRAWS
@@ -39,7 +39,7 @@ class FunctionEstimates(NumberEstimates):
         """Return any function of the table, with intervals.
 
         ``f`` is called on draws of the original table, DataFrames with its column names, dtypes, nulls and number of
-        rows. What an exception in ``f`` says reaches the caller.
+        rows. An exception in ``f`` reaches the caller unchanged.
 
         Parameters
         ----------
@@ -47,8 +47,8 @@ class FunctionEstimates(NumberEstimates):
             A function of a DataFrame that returns a number, a Series or an array of numbers, or an object with
             ``.params``, such as a fit of statsmodels. Labels of a Series are matched between draws.
         columns
-            The columns that ``f`` reads. By default they are found: those without which ``f`` fails, or returns
-            something else, on rows of random values.
+            The columns that ``f`` reads. By default these are the columns without which ``f`` fails, or returns another
+            result, on rows of random values.
         target
             See the class. For the population, ``f`` is called on one bootstrap sample of each draw, too, unless its
             result has standard errors, ``.bse``.
@@ -58,19 +58,19 @@ class FunctionEstimates(NumberEstimates):
         Returns
         -------
         Series ``estimate, std_error, lower, upper`` for a number, and otherwise a DataFrame of these columns with the
-        labels of what ``f`` returns. ``attrs`` name the ``columns`` that were drawn, as ``weak`` what makes intervals
-        cover less, and as ``assumes`` three columns and more whose interaction no table counts and is assumed to be
-        moderate. A value that fewer than half of the draws have is NaN.
+        labels of the result. ``attrs["columns"]`` are the drawn columns, ``attrs["weak"]`` the reasons why intervals
+        cover less, and ``attrs["assumes"]`` three or more columns whose interaction no table counts and is assumed to
+        be moderate. A value that fewer than half of the draws have is NaN.
 
         Raises
         ------
         ParameterError
-            If ``f`` returns no numbers, or another number of them on each draw, or if ``columns`` has a column that
-            cannot be drawn, such as sets and vectors.
+            If ``f`` returns no numbers, or different numbers of results on the draws, or if ``columns`` has a column
+            that cannot be drawn, such as sets and vectors.
 
         Notes
         -----
-        Estimates are means of the draws, or their median where the draws have few values. Intervals are of Student's
+        Estimates are means of the draws, or medians for draws of few distinct values. Intervals are of Student's
         law by Rubin's rules for multiple imputations of a table (Raghunathan, Reiter and Rubin 2003). Interactions of
         three columns that no measured table holds are assumed to be moderate.
 
@@ -85,12 +85,12 @@ class FunctionEstimates(NumberEstimates):
         """
         if not callable(f):
             raise ParameterError("f must be a function of a DataFrame; write e.g. lambda t: t['age'].median()")
-        names = self._columns_of(f) if columns is None else column_names(columns, "columns")
-        tables = self._drawn_tables(names, draws, target)
+        names = self._find_columns_of(f) if columns is None else column_names(columns, "columns")
+        tables = self._sample_tables(names, draws, target)
         values = evaluate(f, tables, target == "population")
         results = values.results(self._z, target == "population")
-        said = self._said_of_draws(tables, names)
-        return results.series("infer", said) if values.index is None else results.frame(values.index, said)
+        attrs = self._describe_draws(tables, names)
+        return results.series("infer", attrs) if values.index is None else results.frame(values.index, attrs)
 
     def regress(
         self,
@@ -113,8 +113,8 @@ class FunctionEstimates(NumberEstimates):
         weights
             A column of weights of rows, as in weighted least squares.
         target
-            ``"population"``, as statistical software has it: intervals hold what chance makes of the rows, too.
-            ``"table"``: the coefficients that the original table itself has.
+            ``"population"``, as in statistical software: intervals include the sampling of the rows. ``"table"``: the
+            coefficients of the original table itself.
         draws
             See `infer`.
 
@@ -122,7 +122,7 @@ class FunctionEstimates(NumberEstimates):
         -------
         DataFrame indexed by statsmodels' names of terms, with columns ``estimate, std_error, lower, upper, p_value``.
         ``attrs`` have the ``formula``, ``family``, ``target`` and ``outcome``, the number ``n`` of rows, those
-        ``left_out`` for nulls, and what `infer` says.
+        ``left_out`` for nulls, and the ``attrs`` of `infer`.
 
         Raises
         ------
@@ -132,8 +132,8 @@ class FunctionEstimates(NumberEstimates):
 
         Notes
         -----
-        Each draw of the table is fitted, and Rubin's rules combine the fits (see `infer`). Categories that have next to
-        no rows are left out.
+        Each draw of the table is fitted, and Rubin's rules combine the fits (see `infer`). Categories of almost no rows
+        are left out.
 
         Examples
         --------
@@ -153,28 +153,29 @@ class FunctionEstimates(NumberEstimates):
             if not space.is_numeric or space.is_time:
                 raise ParameterError(f"weights must be a column of numbers, which {weights!r} is not")
             names = list(dict.fromkeys([*names, weights]))
-        lost = [name for name in names if name in reasons(self.plan.not_found)]
-        if lost:
+        unfound_columns = [name for name in names if name in reasons(self.plan.not_found)]
+        if unfound_columns:
             raise ParameterError(
-                f"private inference did not find {name_list(lost)}; leave it out, or declare its space"
+                f"private inference did not find {name_list(unfound_columns)}; leave it out, or declare its space"
             )
-        tables = self._drawn_tables(names, draws, target)
+        tables = self._sample_tables(names, draws, target)
         fits = fit_draws(formula, family, weights, tables)
         is_population = target == "population"
         results, p_values = fits.values.results(self._z, is_population), fits.values.p_values(is_population)
-        said = self._said_of_draws(tables, names)
-        said |= {"formula": formula, "family": family, "target": target, "outcome": fits.outcome}
-        said |= {"n": fits.rows, "left_out": fits.left_out}
+        attrs = self._describe_draws(tables, names)
+        attrs |= {"formula": formula, "family": family, "target": target, "outcome": fits.outcome}
+        attrs |= {"n": fits.rows, "left_out": fits.left_out}
+        # Coefficients of the other draws would look better than the formula deserves.
         if fits.unidentified:
-            said["weak"] = {**said.get("weak", {}), "unidentified_draws": fits.unidentified}
+            attrs["weak"] = {**attrs.get("weak", {}), "unidentified_draws": fits.unidentified}
             warn(
                 f"{fits.unidentified} of {draws} draws do not identify the coefficients: a category has no rows, or "
                 "terms separate the outcomes; use fewer terms",
                 InferenceWarning,
             )
-        found = Regression(results.frame(fits.values.index).assign(p_value=p_values))
-        found.attrs.update(said)
-        return found
+        coefficients = Regression(results.frame(fits.values.index).assign(p_value=p_values))
+        coefficients.attrs.update(attrs)
+        return coefficients
 
     def compare(self, column: str, by: str, *, target: str = "table") -> pd.DataFrame:
         """Return the differences between the means of all pairs of groups, with intervals that hold together.
@@ -201,8 +202,8 @@ class FunctionEstimates(NumberEstimates):
 
         Notes
         -----
-        Intervals are of the largest of the differences in their standard errors (Tukey's method for estimates that
-        depend on each other); draws of the table say how far errors of two groups depend.
+        Intervals are of the largest of the differences in their standard errors (Tukey's method for dependent
+        estimates). Draws of the table show the correlations between errors of groups.
 
         Examples
         --------
@@ -222,24 +223,25 @@ class FunctionEstimates(NumberEstimates):
         if len(means) < 2:
             raise ParameterError(f"column {by!r} has one group; compare needs two")
         errors = means["std_error"].to_numpy(dtype=np.float64)
+        # Errors of two means are correlated if noise moves rows between their groups.
         covariance = np.outer(errors, errors) * self._group_correlations(column, by, means.index)
         pairs = [(b, a) for a, b in combinations(range(len(means)), 2)]
         contrasts = np.zeros((len(pairs), len(means)))
-        for place, (one, other) in enumerate(pairs):
-            contrasts[place, one], contrasts[place, other] = 1.0, -1.0
-        known = np.isfinite(errors)
+        for place, (first, second) in enumerate(pairs):
+            contrasts[place, first], contrasts[place, second] = 1.0, -1.0
+        has_error = np.isfinite(errors)
         (largest,) = largest_deviations(
-            contrasts[:, known], covariance[np.ix_(known, known)][None], self.confidence_level
+            contrasts[:, has_error], covariance[np.ix_(has_error, has_error)][None], self.confidence_level
         )
         estimates = contrasts @ np.nan_to_num(means["estimate"].to_numpy(dtype=np.float64))
         variance = np.einsum("pi,ij,pj->p", contrasts, np.nan_to_num(covariance), contrasts)
-        unknown = (contrasts[:, ~known] != 0).any(axis=1)
-        estimates, variance = (np.where(unknown, np.nan, values) for values in (estimates, variance))
-        labels = [[means.index[one] for one, _ in pairs], [means.index[other] for _, other in pairs]]
+        lacks_error = (contrasts[:, ~has_error] != 0).any(axis=1)
+        estimates, variance = (np.where(lacks_error, np.nan, values) for values in (estimates, variance))
+        labels = [[means.index[first] for first, _ in pairs], [means.index[second] for _, second in pairs]]
         index = pd.MultiIndex.from_arrays(labels, names=[by, "minus"])
-        said: dict[str, Any] = {str(name): value for name, value in means.attrs.items()}
-        said["means"] = means["estimate"].to_dict()
-        return Results.of(estimates, variance, largest).frame(index, said)
+        attrs: dict[str, Any] = {str(name): value for name, value in means.attrs.items()}
+        attrs["means"] = means["estimate"].to_dict()
+        return Results.of(estimates, variance, largest).frame(index, attrs)
 
     def independence(self, one: str, other: str) -> pd.Series[Any]:
         """Return whether two columns depend: a p-value, and how strongly at least, as Cramér's V.
@@ -253,14 +255,14 @@ class FunctionEstimates(NumberEstimates):
         -------
         Series ``p_value, cramers_v, lower``: the p-value of independent columns in the population; an estimate of V,
         from 0 to 1, or NaN if only rows count the columns together; and the lower end of a one-sided interval of V at
-        the confidence level, which is what to report, as an estimate near 0 is mostly noise. Rows with a null are left
-        out if tables count the columns. ``attrs["source"]`` says what was counted.
+        the confidence level. Report the lower end, as an estimate near 0 is mostly noise. Rows with a null are left
+        out if tables count the columns. ``attrs["source"]`` is the source of the counts.
 
         Raises
         ------
         ParameterError
-            For a column with itself, one of sets or vectors, or two that were neither counted together nor released as
-            rows.
+            For a column with itself, a column of sets or vectors, or two columns that were neither counted together nor
+            released as rows.
 
         Notes
         -----
@@ -282,15 +284,20 @@ class FunctionEstimates(NumberEstimates):
             if self._source.column(name).space.code_words or self._joints.tables.member(name) is None:
                 raise ParameterError(f"column {name!r} holds {self._source.column(name).space.noun}; see support")
         model = self._joints.models.around([one, other])
-        places = model.places([one, other])
-        pair = (min(places), max(places))
-        known = (model.evidence.row_pairs | model.evidence.pairs).get(pair)
-        if known is None:
+        positions = model.places([one, other])
+        pair = (min(positions), max(positions))
+        pair_evidence = (model.evidence.row_pairs | model.evidence.pairs).get(pair)
+        if pair_evidence is None:
             raise ParameterError(
                 f"columns {one!r} and {other!r} were not counted together; measure=['auto', ({one!r}, {other!r})] does"
             )
-        joint, counts, variances, rows = model.fit.joint(pair), known.counts, known.variances, float(self.rows)
-        if not known.channels:
+        joint, counts, variances, rows = (
+            model.fit.joint(pair),
+            pair_evidence.counts,
+            pair_evidence.variances,
+            float(self.rows),
+        )
+        if not pair_evidence.channels:
             # Rows with a null in either column have no part in their dependence.
             values = tuple(
                 slice(0, model.columns[name].cells - model.columns[name].axis.has_null)
@@ -298,20 +305,22 @@ class FunctionEstimates(NumberEstimates):
             )
             rows = rows * float(joint[values].sum() / joint.sum())
             joint, counts, variances = joint[values], counts[values], variances[values]
-        if known.channels:
-            # Released rows are a sample of the columns' own randomised values, which depend only if the columns do.
+        if pair_evidence.channels:
+            # Randomised values of two columns depend only if the columns do, so that their χ² needs no noise of counts.
             rows = float(self.n)
             counts, variances = counts * (rows / max(float(counts.sum()), 1.0)), np.zeros(counts.shape)
-            joint = np.einsum("ia,jb,ab->ij", *known.channels, joint)
-        found = judge_independence(counts, variances, joint, rows, self.confidence_level, 0)
-        out = pd.Series(asdict(found), name="independence")
-        if known.channels:
-            out["cramers_v"] = math.nan  # that of randomised values is lower
-        out.attrs["source"] = "rows" if known.channels else "tables"
-        return out
+            joint = np.einsum("ia,jb,ab->ij", *pair_evidence.channels, joint)
+        dependence = measure_dependence(counts, variances, joint, rows, self.confidence_level, 0)
+        result = pd.Series(asdict(dependence), name="independence")
+        if pair_evidence.channels:
+            # V of randomised values is lower.
+            result["cramers_v"] = math.nan
+        result.attrs["source"] = "rows" if pair_evidence.channels else "tables"
+        return result
 
     def _group_correlations(self, column: str, by: str, index: pd.Index[Any]) -> Any:
-        """Return how errors of groups' means depend, shape (groups, groups); not at all if only rows know of them."""
+        """Return the correlations between errors of groups' means, shape (groups, groups)."""
+        # Without measured tables errors of groups count as independent.
         if not self._joints.tables or self._joints.tables.member(by) is None:
             return np.eye(len(index))
         draws, (axis,) = self._joints.posterior.of([by, column]), self._axes([by], {})
@@ -319,27 +328,28 @@ class FunctionEstimates(NumberEstimates):
         means = draws.means({by: parts}, column)[:, : len(axis.labels)]
         labels = axis.labels[: means.shape[1]]
         correlations = pd.DataFrame(np.nan_to_num(np.corrcoef(means.T)), labels, labels)
-        found = correlations.reindex(index=index, columns=index).fillna(0.0).to_numpy(copy=True)
-        np.fill_diagonal(found, 1.0)
-        return found
+        correlation_matrix = correlations.reindex(index=index, columns=index).fillna(0.0).to_numpy(copy=True)
+        np.fill_diagonal(correlation_matrix, 1.0)
+        return correlation_matrix
 
-    def _columns_of(self, f: Callable[[pd.DataFrame], Any]) -> list[str]:
-        """Return the columns that a function reads, by calling it on rows of random values."""
+    def _find_columns_of(self, f: Callable[[pd.DataFrame], Any]) -> list[str]:
+        """Return the columns that a function reads, by calls on rows of random values."""
+        # Random values instead of a draw: no fit of the release is needed.
         generator, codes = np.random.default_rng(0), {}
         for column in self.plan.columns:
             words = column.space.code_words
             if column.name not in self._source.missing:
                 random = generator.integers(0, min(column.space.size, 2**62), PROBE_ROWS).astype(np.uint64)
                 codes[column.name] = np.zeros((PROBE_ROWS, words), dtype=np.uint64) if words else random
-        names = columns_read(f, self._source.as_frame(codes))
+        names = find_columns_read(f, self._source.as_frame(codes))
         if not names:
             raise ParameterError("f reads no column of the table; name what it reads with columns=[…]")
         return names
 
-    def _drawn_tables(self, names: Sequence[str], draws: int, target: str) -> DrawnTables:
-        """Return draws of some columns, after all that is wrong with the question was refused."""
+    def _sample_tables(self, names: Sequence[str], draws: int, target: str) -> DrawnTables:
+        """Return draws of some columns; `ParameterError` for columns that cannot be drawn."""
         self._source.sampling(target)
-        number = check_whole(draws, "draws", 2, DRAWS)
+        draw_count = check_whole(draws, "draws", 2, DRAWS)
         if not names:
             raise ParameterError("name at least one column")
         for name in names:
@@ -355,20 +365,20 @@ class FunctionEstimates(NumberEstimates):
         for name, column in zip(posterior.names, posterior.columns, strict=True):
             empty_cells = [] if column.is_cut else self._find_empty_bucket(column.axis)
             limits[name] = CodeLimits(empty_cells, midnight_codes(self._source, name, self._joints.law))
-        return DrawnTables(posterior, self._source, number, limits)
+        return DrawnTables(posterior, self._source, draw_count, limits)
 
-    def _said_of_draws(self, tables: DrawnTables, names: Sequence[str]) -> dict[str, Any]:
-        """Return attrs of a result from draws, and warn of what makes intervals cover less."""
+    def _describe_draws(self, tables: DrawnTables, names: Sequence[str]) -> dict[str, Any]:
+        """Return attrs of a result from draws, and warn if intervals cover less."""
         weaknesses = tables.weaknesses()
-        message = warning_of(weaknesses)
+        message = describe_weaknesses(weaknesses)
         if message is not None:
             warn(message, InferenceWarning)
         self._warn_of_imputed(names)
-        said: dict[str, Any] = {"columns": list(names), "draws": tables.number}
-        missing = {name: why for name, why in reasons(self.plan.not_found).items() if name in names}
-        if missing:
-            warn_of_nan(missing)
-            said[NOT_FOUND] = missing
+        attrs: dict[str, Any] = {"columns": list(names), "draws": tables.table_count}
+        unfound_reasons = {name: reason for name, reason in reasons(self.plan.not_found).items() if name in names}
+        if unfound_reasons:
+            warn_of_nan(unfound_reasons)
+            attrs[NOT_FOUND] = unfound_reasons
         if len(names) > 2 and tables.draws.model.known(names) is None:
-            said["assumes"] = list(names)
-        return said | ({"weak": weaknesses} if weaknesses else {})
+            attrs["assumes"] = list(names)
+        return attrs | ({"weak": weaknesses} if weaknesses else {})

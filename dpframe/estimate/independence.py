@@ -1,7 +1,7 @@
-"""Whether two columns depend: a test and a lower bound on Cramér's V that both know the noise.
+"""Dependence of two columns: a test, and a lower bound on Cramér's V, both with the noise of the counts.
 
-Noise alone makes Pearson's χ² of noisy counts large. So its law is simulated, noise included (Gaboardi, Lim, Rogers and
-Vadhan 2016): of independent columns with the counted margins for the p-value, of the fitted joint for the bound.
+Noise makes Pearson's χ² of noisy counts large. So the law of χ² is simulated with the noise (Gaboardi, Lim, Rogers and
+Vadhan 2016): for the p-value from independent columns with the counted margins, for the bound from the fitted joint.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SIMULATIONS = 1_999
 """Simulated tables: the standard error of a p-value of .05 is .005 (limit of time)."""
 
 FEWEST_SIMULATIONS, MOST_SIMULATED = 199, 1 << 23
-"""Simulated tables of many cells, and cells of all of them together (limit of memory)."""
+"""Fewest simulated tables, and the largest number of cells of all simulated tables (limit of memory)."""
 
 FEWEST_SE = 3.0
-"""Standard errors of noise in a value's rows below which values are pooled: fewer cells have more power (tolerance)."""
+"""Rows of a value, in standard errors of its noise, below which values are pooled for more power (tolerance)."""
 
 
 @dataclass(frozen=True)
@@ -32,73 +32,77 @@ class Independence:
     lower: float
 
 
-def judge_independence(
+def measure_dependence(
     counts: FloatArray, variances: FloatArray, joint: FloatArray, rows: float, level: float, seed: int
 ) -> Independence:
     """Test two columns' independence by noisy counts of their cells.
 
-    ``counts`` and ``variances`` of their noise have the shape (values of one, values of the other), as has ``joint``, a
-    fit of the shares. V of pooled values is at most that of all values, as χ² falls when cells are merged.
+    ``counts``, the ``variances`` of their noise and ``joint``, a fit of the shares, have the shape (values of one
+    column, values of the other). V of pooled values is at most V of all values, as merged cells lower χ².
     """
     most_values = min(counts.shape)
     for axis in (0, 1):
-        parts = _pooled(counts.sum(axis=1 - axis), variances.sum(axis=1 - axis))
+        pooling = _pool_values(counts.sum(axis=1 - axis), variances.sum(axis=1 - axis))
         counts, variances, joint = (
-            np.moveaxis(parts @ np.moveaxis(t, axis, 0), 0, axis) for t in (counts, variances, joint)
+            np.moveaxis(pooling @ np.moveaxis(table, axis, 0), 0, axis) for table in (counts, variances, joint)
         )
     generator = np.random.default_rng(seed)
     joint = joint / joint.sum()
-    found = _statistic(counts[None], variances)[0]
+    statistic = _pearson_statistics(counts[None], variances)[0]
     margins = [project(counts.sum(axis=1 - axis) / max(counts.sum(), 1.0)) for axis in (0, 1)]
-    alone = _simulated(np.outer(*margins), variances, rows, generator)
-    p_value = float((1 + (_statistic(alone, variances) >= found).sum()) / (1 + len(alone)))
+    null_counts = _simulate_counts(np.outer(*margins), variances, rows, generator)
+    p_value = float((1 + (_pearson_statistics(null_counts, variances) >= statistic).sum()) / (1 + len(null_counts)))
     expected = np.outer(joint.sum(axis=1), joint.sum(axis=0))
     truth = float(((joint - expected) ** 2 / np.maximum(expected, 1e-12)).sum())
-    off = _squares(_simulated(joint, variances, rows, generator), rows) - truth
-    seen = float(_squares(counts[None], rows)[0])
-    squares = np.array([seen - np.median(off), seen - np.quantile(off, level)])
-    # The bound holds for all values, the estimate is of those that are told apart.
-    parts = np.array([min(counts.shape), most_values]) - 1
-    estimate, lower = np.sqrt(np.clip(squares / np.maximum(parts, 1), 0.0, 1.0))
+    # The statistic of noisy counts exceeds its true value, by an excess that the simulation shows.
+    excess = _squared_contingencies(_simulate_counts(joint, variances, rows, generator), rows) - truth
+    observed = float(_squared_contingencies(counts[None], rows)[0])
+    squares = np.array([observed - np.median(excess), observed - np.quantile(excess, level)])
+    # V divides χ² by the smaller number of values less 1: of pooled values in the estimate, of all values in the bound.
+    pooling = np.array([min(counts.shape), most_values]) - 1
+    estimate, lower = np.sqrt(np.clip(squares / np.maximum(pooling, 1), 0.0, 1.0))
     return Independence(p_value, float(estimate), float(lower) if p_value < 1 - level else 0.0)
 
 
-def _pooled(counts: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return which values make up each that is tested, shape (tested, values): those of few rows are one.
+def _pool_values(counts: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return the matrix that pools values of few rows into one, shape (pooled values, values).
 
-    If even their sum is below its noise, they are one with the rarest of the others.
+    If their sum is also below its noise, they join the rarest of the other values.
 
-    >>> _pooled(np.array([90.0, 50.0, 2.0, -9.0]), np.full(4, 25.0)).tolist()
+    >>> _pool_values(np.array([90.0, 50.0, 2.0, -9.0]), np.full(4, 25.0)).tolist()
     [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0]]
     """
-    clear = counts > FEWEST_SE * np.sqrt(variances)
-    clear[np.argmax(counts)] = True
-    parts, others = np.eye(len(counts))[clear], (~clear).astype(np.float64)
-    if counts @ others > FEWEST_SE * np.sqrt(variances @ others):
-        return np.vstack([parts, others])
-    parts[np.argmin(counts[clear])] += others
-    return parts
+    is_clear = counts > FEWEST_SE * np.sqrt(variances)
+    # One value at least remains, also if noise covers all of them.
+    is_clear[np.argmax(counts)] = True
+    pooling, is_pooled = np.eye(len(counts))[is_clear], (~is_clear).astype(np.float64)
+    if counts @ is_pooled > FEWEST_SE * np.sqrt(variances @ is_pooled):
+        return np.vstack([pooling, is_pooled])
+    pooling[np.argmin(counts[is_clear])] += is_pooled
+    return pooling
 
 
-def _expected(counts: FloatArray) -> FloatArray:
-    """Return the counts of independent columns with the same margins, which are not negative."""
+def _expect_counts(counts: FloatArray) -> FloatArray:
+    """Return the expected counts of independent columns with the margins of ``counts``, in its shape."""
     margins = [np.maximum(counts.sum(axis=axis), 0.5) for axis in (2, 1)]
     total = margins[0].sum(axis=1)[:, None, None]
     return np.asarray(margins[0][:, :, None] * margins[1][:, None, :] / total)
 
 
-def _statistic(counts: FloatArray, variances: FloatArray) -> FloatArray:
-    expected = _expected(counts)
+def _pearson_statistics(counts: FloatArray, variances: FloatArray) -> FloatArray:
+    expected = _expect_counts(counts)
     return np.asarray(((counts - expected) ** 2 / (expected + variances)).sum(axis=(1, 2)))
 
 
-def _squares(counts: FloatArray, rows: float) -> FloatArray:
-    expected = _expected(counts)
+def _squared_contingencies(counts: FloatArray, rows: float) -> FloatArray:
+    expected = _expect_counts(counts)
     return np.asarray(((counts - expected) ** 2 / expected).sum(axis=(1, 2)) / rows)
 
 
-def _simulated(shares: FloatArray, variances: FloatArray, rows: float, generator: np.random.Generator) -> FloatArray:
-    """Return noisy counts of tables of rows with these shares, shape (simulations, cells of each column)."""
+def _simulate_counts(
+    shares: FloatArray, variances: FloatArray, rows: float, generator: np.random.Generator
+) -> FloatArray:
+    """Return noisy counts of simulated tables with these shares, shape (simulations, cells, cells)."""
     flat = np.maximum(shares.ravel(), 0.0)
     number = int(np.clip(MOST_SIMULATED / flat.size, FEWEST_SIMULATIONS, SIMULATIONS))
     tables = generator.multinomial(round(rows), flat / flat.sum(), number).reshape(-1, *shares.shape)

@@ -1,7 +1,7 @@
-"""Regressions on draws of the original table: statsmodels fits each, Rubin's rules combine them.
+"""Regressions on draws of the original table: statsmodels fits each draw, and Rubin's rules combine the fits.
 
-A regression of a table of n rows may be fitted to fewer rows of each draw: the coefficients of r rows differ between
-draws by the variance of r rows in place of that of n, and the difference of both is taken off.
+A regression of a table of n rows may be fitted to r < n rows of each draw. The coefficients then have the variance of r
+rows between draws, and the difference from the variance of n rows is subtracted.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from dpframe.estimate.axes import ListedAxis
 from dpframe.estimate.functions import DrawnTables, FunctionValues
 
 MOST_FITTED_ROWS = 20_000
-"""Rows of each draw that a regression is fitted to at most (limit of time)."""
+"""Largest number of rows of a draw to which a regression is fitted (limit of time)."""
 
 COLLINEARITY = 1e-10
-"""Least eigenvalue of the terms' cosines from which on a fit is identified (tolerance)."""
+"""Smallest eigenvalue of the terms' cosines at which a fit counts as identified (tolerance)."""
 
 FEWEST_LEVEL_ROWS = 2.0
-"""Rows of a category, on average over draws, from which on it has a coefficient: others are left out (tolerance)."""
+"""Mean rows of a category over draws below which the category is left out (tolerance)."""
 
 EXAMPLE = "visits ~ age + C(ward)"
 """A formula, as messages show it."""
@@ -38,17 +38,18 @@ FAMILIES = ("gaussian", "binomial", "poisson")
 
 
 class Regression(pd.DataFrame):
-    """Coefficients with their errors, whose text begins with the formula, the family and the number of rows."""
+    """Coefficients and errors as a DataFrame, printed below the formula, the family and the number of rows."""
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
+        # A slice or a sum of coefficients is no regression.
         return pd.DataFrame
 
     @property
     def heading(self) -> str:
         """The formula, the family, the rows and the target, in one line."""
-        said = self.attrs
-        return f"{said['formula']}  ({said['family']}, n = {said['n']:,}, target={said['target']!r})"
+        attrs = self.attrs
+        return f"{attrs['formula']}  ({attrs['family']}, n = {attrs['n']:,}, target={attrs['target']!r})"
 
     def __repr__(self) -> str:
         return f"{self.heading}\n{pd.DataFrame(self).to_string(float_format=lambda value: f'{value:.4g}')}"
@@ -68,12 +69,12 @@ def import_patsy() -> ModuleType:
         raise ParameterError("regress needs statsmodels; install it with pip install 'dpframe[stats]'") from None
 
 
-def _reason(error: Exception) -> str:
-    """Return the first line of an error, or its kind if it says nothing."""
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error, or the name of its class if it has no text."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
-def formula_columns(formula: str, known: Collection[str]) -> list[str]:
+def formula_columns(formula: str, column_names: Collection[str]) -> list[str]:
     """Return the columns that a formula names, in order; other names must be functions that patsy knows.
 
     Raises
@@ -86,22 +87,22 @@ def formula_columns(formula: str, known: Collection[str]) -> list[str]:
     """
     patsy = import_patsy()
     try:
-        described = patsy.ModelDesc.from_formula(formula)
-        factors = [factor for term in (*described.lhs_termlist, *described.rhs_termlist) for factor in term.factors]
+        description = patsy.ModelDesc.from_formula(formula)
+        factors = [factor for term in (*description.lhs_termlist, *description.rhs_termlist) for factor in term.factors]
         trees = [ast.parse(factor.code, mode="eval") for factor in factors]
     except Exception as error:  # patsy and ast raise errors of many kinds
-        raise ParameterError(f'formula cannot be read: {_reason(error)}; write one like "{EXAMPLE}"') from None
-    if len(described.lhs_termlist) != 1:
+        raise ParameterError(f'formula cannot be read: {_first_line(error)}; write one like "{EXAMPLE}"') from None
+    if len(description.lhs_termlist) != 1:
         raise ParameterError(f'formula must have one outcome; write one like "{EXAMPLE}"')
     functions = {*vars(patsy.builtins), *vars(builtins), "np", "center"}
     columns: list[str] = []
     for tree in trees:
         names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-        # Q("a name with blanks") quotes a column.
+        # Q("a name with blanks") is patsy's quotation of a column's name.
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         quoted = [call.args[0] for call in calls if getattr(call.func, "id", "") == "Q" and call.args]
         names += [str(node.value) for node in quoted if isinstance(node, ast.Constant)]
-        columns += [name for name in names if name in known or name not in functions]
+        columns += [name for name in names if name in column_names or name not in functions]
     if not columns:
         raise ParameterError(f'formula names no column; write one like "{EXAMPLE}"')
     return list(dict.fromkeys(map(str, columns)))
@@ -109,7 +110,7 @@ def formula_columns(formula: str, known: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class RegressionFits:
-    """Fits of one formula to drawn tables: coefficients, rows used and left out, and draws that identify no fit."""
+    """Fits of one formula to all draws: coefficients, numbers of used and left-out rows, and unidentified draws."""
 
     values: FunctionValues
     rows: int
@@ -119,29 +120,29 @@ class RegressionFits:
 
 
 def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTables) -> RegressionFits:
-    """Fit a formula to every drawn table."""
+    """Fit a formula to every draw of the table."""
     patsy = import_patsy()
     if not is_one_of(family, FAMILIES):
         raise ParameterError(f"family must be one of {', '.join(map(repr, FAMILIES))}")
     draws = tables.draws
-    whole = int(draws.rows)
-    rows = min(whole, MOST_FITTED_ROWS)
-    levels = {name: _levels(tables, name) for name in draws.names}
+    table_rows = int(draws.rows)
+    fitted_row_limit = min(table_rows, MOST_FITTED_ROWS)
+    levels = {name: _find_levels(tables, name) for name in draws.names}
     coefficients: list[pd.Series[Any]] = []
     standard_errors: list[pd.Series[Any]] = []
     fitted_rows, unidentified, outcome_name = 0, 0, ""
     design: Sequence[Any] | None = None
     with warnings.catch_warnings():
-        # Warnings of a fit are of one draw; what all have in common shows in the errors.
+        # A warning is about one draw; a fault of all draws shows in the errors.
         warnings.simplefilter("ignore")
-        for draw in range(tables.number):
-            table = _for_formulas(tables, draw, rows, levels)
+        for draw in range(tables.table_count):
+            table = _prepare_table(tables, draw, fitted_row_limit, levels)
             if weights is not None:
                 table = table.dropna(subset=[weights])
-            outcome, terms = _designed(patsy, formula, table, levels, design)
+            outcome, terms = _build_design(patsy, formula, table, levels, design)
             infos = [matrix.design_info for matrix in (outcome, terms)]
             states = [factor.state for info in infos for factor in info.factor_infos.values()]
-            # center and bs depend on the rows of each draw, and are computed anew.
+            # center and bs depend on the rows, so that their design is computed for each draw.
             design = None if any(state.get("transforms", True) for state in states) else infos
             if outcome.shape[1] > 2:
                 remedy = "take one of them, as in I(ward == 'a')"
@@ -151,42 +152,44 @@ def fit_draws(formula: str, family: str, weights: str | None, tables: DrawnTable
             outcome_name = str(outcome.columns[-1])
             weight = None if weights is None else table.loc[terms.index, weights].to_numpy(dtype=np.float64)
             # A category without rows in this draw has no coefficient in it.
-            present = terms.loc[:, (terms.to_numpy() != 0).any(axis=0)]
-            result = _fitted(family, outcome.iloc[:, -1], present, weight)
+            present_terms = terms.loc[:, (terms.to_numpy() != 0).any(axis=0)]
+            result = _fit(family, outcome.iloc[:, -1], present_terms, weight)
             coefficients.append(pd.Series(np.nan, terms.columns) if result is None else result.params)
             standard_errors.append(pd.Series(np.nan, terms.columns) if result is None else result.bse)
             fitted_rows += len(terms)
             unidentified += result is None
-    index = pd.Index(list(dict.fromkeys(name for one in coefficients for name in one.index)))
-    values = np.array([one.reindex(index) for one in coefficients])
-    own = np.array([one.reindex(index) for one in standard_errors]) ** 2
-    known = np.isfinite(own)
-    within = np.where(known, own, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    if rows < whole:
-        # Draws of fewer rows differ by their own chance, too, of which their mean has some.
-        part = rows / whole
-        excess = (1 - part) * (1 - 1 / tables.number) * within
-        identified = np.isfinite(values)
-        number = np.maximum(identified.sum(axis=0), 2)
-        mean = np.where(identified, values, 0.0).sum(axis=0) / number
-        spread = np.where(identified, (values - mean) ** 2, 0.0).sum(axis=0) / (number - 1)
-        kept_part = np.sqrt(np.clip(1 - excess / np.maximum(spread, 1e-300), part, 1.0))
-        values, within = mean + (values - mean) * kept_part, within * part
-    used = round(whole * fitted_rows / (tables.number * rows))
-    return RegressionFits(FunctionValues(index, values, within), used, whole - used, outcome_name, unidentified)
+    index = pd.Index(list(dict.fromkeys(name for series in coefficients for name in series.index)))
+    values = np.array([series.reindex(index) for series in coefficients])
+    error_variances = np.array([series.reindex(index) for series in standard_errors]) ** 2
+    is_known = np.isfinite(error_variances)
+    within = np.where(is_known, error_variances, 0.0).sum(axis=0) / np.maximum(is_known.sum(axis=0), 1)
+    if fitted_row_limit < table_rows:
+        # Draws of fewer rows have more sampling variance; the mean of the draws also has a part of it.
+        row_share = fitted_row_limit / table_rows
+        excess = (1 - row_share) * (1 - 1 / tables.table_count) * within
+        is_identified = np.isfinite(values)
+        identified_draws = np.maximum(is_identified.sum(axis=0), 2)
+        mean = np.where(is_identified, values, 0.0).sum(axis=0) / identified_draws
+        draw_variances = np.where(is_identified, (values - mean) ** 2, 0.0).sum(axis=0) / (identified_draws - 1)
+        shrinkage = np.sqrt(np.clip(1 - excess / np.maximum(draw_variances, 1e-300), row_share, 1.0))
+        values, within = mean + (values - mean) * shrinkage, within * row_share
+    used_rows = round(table_rows * fitted_rows / (tables.table_count * fitted_row_limit))
+    return RegressionFits(
+        FunctionValues(index, values, within), used_rows, table_rows - used_rows, outcome_name, unidentified
+    )
 
 
-def _levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
-    """Return the listed values of a column that have rows in the draws, in the order of its dtype.
+def _find_levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
+    """Return the listed values of a column that have rows in the draws, or None for numbers without a list.
 
-    None for long numbers. Categories of the original dtype keep their order, other texts are in alphabetical order.
+    Categories are in the order of the original dtype, other text is in alphabetical order.
     """
     draws = tables.draws
-    place = draws.names.index(name)
-    column = draws.columns[place]
+    position = draws.names.index(name)
+    column = draws.columns[position]
     if column.is_cut or not isinstance(column.axis, ListedAxis):
         return None
-    rows = draws.singles[place].mean(axis=0) * draws.rows
+    rows = draws.singles[position].mean(axis=0) * draws.rows
     rows[list(tables.limits[name].empty_cells)] = 0.0
     cells = np.flatnonzero(rows[: column.cells - column.axis.has_null] >= FEWEST_LEVEL_ROWS)
     values = column.axis.labels[cells]
@@ -198,20 +201,20 @@ def _levels(tables: DrawnTables, name: str) -> pd.Index[Any] | None:
     return values.sort_values() if column.axis.column.space.metric == "discrete" else values
 
 
-def _for_formulas(
+def _prepare_table(
     tables: DrawnTables, draw: int, rows: int, levels: Mapping[str, pd.Index[Any] | None]
 ) -> pd.DataFrame:
-    """Return a drawn table whose instants are days since 1970, and whose categories are the values that draws have."""
+    """Return a draw with times as days since 1970, and with categories that have rows in the draws."""
     codes = tables.codes(draw, rows)
     listed = {name: values for name, values in levels.items() if values is not None and not _is_number(values)}
-    long = {name: values for name, values in codes.items() if name not in listed}
-    table = tables.frame(long) if long else pd.DataFrame()
+    other_codes = {name: values for name, values in codes.items() if name not in listed}
+    table = tables.frame(other_codes) if other_codes else pd.DataFrame()
     for name, column in table.items():
         space = tables.draws.columns[tables.draws.names.index(str(name))].axis.column.space.inner_space
         if pd.api.types.is_bool_dtype(column.dtype):
             table[name] = column.astype(object if column.isna().any() else bool)
         elif space.is_time:
-            table[name] = _days(column)
+            table[name] = _to_days(column)
         elif space.is_numeric:
             table[name] = pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
     for name in listed:
@@ -223,8 +226,8 @@ def _for_formulas(
     return table
 
 
-def _days(column: pd.Series[Any]) -> Any:
-    """Return times as days since 1970, durations as days."""
+def _to_days(column: pd.Series[Any]) -> Any:
+    """Return times as days since 1970, and durations as days."""
     if pd.api.types.is_timedelta64_dtype(column.dtype):
         return column.dt.total_seconds() / 86_400
     times = pd.to_datetime(column, utc=True).dt.tz_localize(None)
@@ -235,10 +238,10 @@ def _is_number(values: pd.Index[Any]) -> bool:
     return pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_datetime64_any_dtype(values.dtype)
 
 
-def _designed(
+def _build_design(
     patsy: ModuleType, formula: str, table: pd.DataFrame, levels: Mapping[str, Any], design: Sequence[Any] | None
 ) -> Any:
-    """Return patsy's matrices of both sides, by a design of another draw if there is one.
+    """Return patsy's matrices of both sides, by the design of another draw if it is given.
 
     Raises
     ------
@@ -247,7 +250,8 @@ def _designed(
     """
 
     def categorical(data: Any, contrast: Any = None, levels_: Any = None) -> Any:
-        """Return data as categories, all draws' the same; patsy's own ``C`` looks at each row."""
+        """Return data as categories, which are equal in all draws."""
+        # Also faster: C of patsy reads each row in Python.
         if contrast is None and levels_ is None and isinstance(data, pd.Series):
             if isinstance(data.dtype, pd.CategoricalDtype):
                 return data
@@ -261,19 +265,21 @@ def _designed(
             return patsy.build_design_matrices(design, table, return_type="dataframe")
         return patsy.dmatrices(formula, table, environment, return_type="dataframe")
     except Exception as error:  # a formula may call any function
-        raise ParameterError(f"formula cannot be computed: {_reason(error)}; check its functions and columns") from None
+        raise ParameterError(
+            f"formula cannot be computed: {_first_line(error)}; check its functions and columns"
+        ) from None
 
 
-def _fitted(family: str, outcome: Any, design: Any, weights: Any) -> Any:
-    """Return statsmodels' fit of one draw; None if its rows do not identify the coefficients, or none are finite."""
+def _fit(family: str, outcome: Any, design: Any, weights: Any) -> Any:
+    """Return statsmodels' fit of one draw; None if its rows do not identify the coefficients."""
     from statsmodels.genmod import families
     from statsmodels.genmod.generalized_linear_model import GLM
     from statsmodels.regression.linear_model import OLS, WLS
 
-    least, most = {"gaussian": (-np.inf, np.inf), "binomial": (0.0, 1.0), "poisson": (0.0, np.inf)}[family]
-    if not outcome.between(least, most).all():
-        needed = "True or False, or from 0 to 1" if family == "binomial" else "0 or above"
-        raise ParameterError(f"a {family} regression needs an outcome that is {needed}; choose another family")
+    lowest, highest = {"gaussian": (-np.inf, np.inf), "binomial": (0.0, 1.0), "poisson": (0.0, np.inf)}[family]
+    if not outcome.between(lowest, highest).all():
+        outcome_rule = "True or False, or from 0 to 1" if family == "binomial" else "0 or above"
+        raise ParameterError(f"a {family} regression needs an outcome that is {outcome_rule}; choose another family")
     products = design.to_numpy().T @ design.to_numpy()
     lengths = np.sqrt(np.diag(products))
     cosines = products / np.maximum(np.outer(lengths, lengths), 1e-300)
@@ -287,7 +293,7 @@ def _fitted(family: str, outcome: Any, design: Any, weights: Any) -> Any:
             warnings.simplefilter("always")
             result = GLM(outcome, design, family=kind, var_weights=weights).fit()
     except Exception as error:  # of linear algebra, or of statsmodels' own checks
-        raise ParameterError(f"the {family} fit fails: {_reason(error)}; try another formula or family") from None
-    # Where terms separate the outcomes, the likelihood rises for ever.
-    separated = any("separation" in str(one.message).lower() for one in caught)
+        raise ParameterError(f"the {family} fit fails: {_first_line(error)}; try another formula or family") from None
+    # If terms separate the outcomes, the likelihood has no maximum.
+    separated = any("separation" in str(warning.message).lower() for warning in caught)
     return result if result.converged and not separated else None

@@ -34,7 +34,7 @@ class SyntheticCopies(list[pd.DataFrame]):
     ) -> Any:
         """Return any function of the table, computed on each copy, with intervals by Rubin's rules.
 
-        Its variance is Ū + (1 + 1/m)·B, with Ū the mean variance within a copy and B that between m copies.
+        Its variance is Ū + (1 + 1/m)·B, with Ū the mean variance within a copy and B the variance between m copies.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class SyntheticCopies(list[pd.DataFrame]):
         Raises
         ------
         ParameterError
-            If ``f`` returns no numbers, or another number of them on each copy.
+            If ``f`` returns no numbers, or different numbers of results on the copies.
         """
         if not callable(f):
             raise ParameterError("f must be a function of a DataFrame; write e.g. lambda t: t['age'].median()")
@@ -80,17 +80,19 @@ class SyntheticCopies(list[pd.DataFrame]):
         FileError
             If the folder holds files of other copies, or cannot be written.
         """
-        place = Path(folder)
+        folder_path = Path(folder)
         try:
-            place.mkdir(parents=True, exist_ok=True)
-            if any(place.glob("copy-*.parquet")):
-                raise FileError(f"{place} holds synthetic copies already; name another folder")
-            paths = [place / f"copy-{number:02}.parquet" for number in range(1, len(self) + 1)]
+            folder_path.mkdir(parents=True, exist_ok=True)
+            # Copies of two releases in one folder would be combined as if they were of one.
+            if any(folder_path.glob("copy-*.parquet")):
+                raise FileError(f"{folder_path} holds synthetic copies already; name another folder")
+            paths = [folder_path / f"copy-{number:02}.parquet" for number in range(1, len(self) + 1)]
             for path, table in zip(paths, self, strict=True):
+                # A copy that was cut short would be read as a smaller table.
                 with atomic(path) as file:
                     table.to_parquet(file, index=False)
         except FileError:
             raise
         except OSError as error:
-            raise FileError(f"{place} cannot be written: {error.strerror}; name a folder that can") from None
+            raise FileError(f"{folder_path} cannot be written: {error.strerror}; name a folder that can") from None
         return paths

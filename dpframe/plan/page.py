@@ -15,7 +15,7 @@ from typing import Any, cast
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.channels import mechanism_for
-from dpframe.disk import WEB_PAGE, check_named, write_text
+from dpframe.disk import WEB_PAGE, check_ending, write_text
 from dpframe.errors import ParameterError
 from dpframe.plan.columns import Column
 from dpframe.plan.data import PlanData
@@ -82,7 +82,7 @@ def plan_page(
             "a page needs columns and the number of rows; make the plan for a table, or plan.replan(n)"
         )
     if path is not None:
-        check_named(path, *WEB_PAGE)
+        check_ending(path, *WEB_PAGE)
     page_fields = page_data(plan) | {"files": {"source": source, "plan": plan_file}}
     data = json.dumps(page_fields, ensure_ascii=False, allow_nan=False)
     # Nothing of a name may end the script's element.

@@ -392,7 +392,7 @@ def opened(table: Any) -> Frame | Streamed:
         return table
     engine = engine_of(table)
     if engine is not None:
-        stream: Streamed = engine.opened(table)
+        stream: Streamed = engine.open_release(table)
         return stream
     return open_input(table) if isinstance(table, str | Path) else wrap(table)
 

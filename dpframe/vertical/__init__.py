@@ -1,10 +1,10 @@
-"""Tables split between curators: randomised by a server that sees nothing of them (sampling paper, §III).
+"""Tables split between curators: randomised by a server that cannot read them (sampling paper, §III).
 
 Curators hold different columns of the same records. Each ranks its rows by a keyed hash of their ids, takes the m
 lowest, and pads their codes; a server joins the padded rows by position and adds the plan's noise, which commutes with
-pads; a researcher subtracts the pads and has an ordinary release.
+pads; a researcher subtracts the pads and gets an ordinary release.
 
-Who may know what, and what that rests on:
+The knowledge of each party, and the assumptions of the guarantee:
 
 - *Server*: sees codes under pads, which are uniform for any data; the number of records n and the plan. It is
   honest but curious: it must add the noise it says, once, and forget noise and key: with them even the release reveals
@@ -26,14 +26,13 @@ Who may know what, and what that rests on:
   header and a pad together confirm no guess of a value.
 - *Measured tables* (``measure=``) go with the pad of the curator who measured them, and come out with the release: who
   has the pad has their (ε, δ), which is part of the plan's.
-- That curators have the same records is compared by a keyed digest, which shows to those without the secret only that
-  they are the same.
+- Curators compare their sets of records by a keyed digest. Without the secret it shows only whether the sets are equal.
 
-What each coalition has of the columns of a curator outside it, before the release goes out, is `Run.trust`, below for
-a run with a measured table. The pad is that curator's; the researcher has it where nothing else is said, and every
-coalition may have the pads of others. Two or more other curators have what one has, and anybody with message and pad
-has everything. The release adds to "nothing" what it is made for: the promise for everybody, and the local one for a
-curator who sees the server's output as well.
+`Run.trust` states the knowledge of each coalition about the columns of a curator outside it, before the release goes
+out; the example has a run with a measured table. "The pad" is the pad of that curator. The researcher has it unless a
+row says otherwise, and every coalition may have the pads of others. Several other curators know as much as one, and
+anybody with message and pad knows everything. The release then gives everybody the guarantee of the plan, and the local
+guarantee to a curator who also sees the output of the server.
 
 Examples
 --------

@@ -1,8 +1,8 @@
-"""Keys of the parties, in their folders: a pair to sign with, the curators' shared secret, and what was done before.
+"""Keys of the parties, in their folders: a signing pair, the curators' shared secret, and marks of finished steps.
 
-Each party signs with its own Ed25519 key, whose public half is in the description of the run: so every receiver can
-check a message, and only its sender can make it. The shared secret is the curators'; the server and the researcher
-must not have it, as it reveals which rows are in the sample, and their places.
+Each party signs with its own Ed25519 key, whose public half is in the run. Every receiver can check a message, and only
+its sender can make it. Only curators have the shared secret. The server and the researcher must not have it, as it
+reveals the rows of the sample and their order.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from dpframe.disk import new_file, sync_folder, write_text
 from dpframe.errors import DpframeError, FileError, ParameterError
 
 SIGNING, PUBLIC, SHARED, USED = "signing.key", "public.key", "shared.secret", "used"
-_DOMAIN = b"dpframe vertical\0"
+_SIGNATURE_DOMAIN = b"dpframe vertical\0"
+"""Prefix of signed texts: a signature made for another purpose is of no use here."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A party's folder: its signing key, the curators' shared secret if it has it, and marks of the runs it served.
+    """A party's folder: its signing key, the shared secret if it is a curator, and marks of its finished steps.
 
     Parameters
     ----------
     folder
-        The folder, which is nobody else's.
+        The folder, which only the party can read.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     alice = Identity.create(f"{folder}/alice")
-    ...     verified(alice.public, alice.sign(b"hello"), b"hello"), verified(alice.public, alice.sign(b"hi"), b"hello")
+    ...     tuple(is_signed_by(alice.public, alice.sign(text), b"hello") for text in (b"hello", b"hi"))
     (True, False)
     """
 
@@ -54,23 +55,23 @@ class Identity:
         FileError
             If it has keys already, or cannot be written.
         """
-        made = cls(Path(folder))
+        identity = cls(Path(folder))
         try:
-            made.folder.mkdir(parents=True, exist_ok=True)
+            identity.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FileError(f"{folder} could not be made: {error.strerror}") from None
-        write_secret(made.folder / SIGNING, Ed25519PrivateKey.generate().private_bytes_raw())
-        write_text(made.folder / PUBLIC, f"{made.public}\n")
-        return made
+        write_secret(identity.folder / SIGNING, Ed25519PrivateKey.generate().private_bytes_raw())
+        write_text(identity.folder / PUBLIC, f"{identity.public}\n")
+        return identity
 
     @cached_property
-    def _private(self) -> Ed25519PrivateKey:
+    def _private_key(self) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(read_secret(self.folder / SIGNING, "make one with keygen"))
 
     @property
     def public(self) -> str:
         """The public key, in hexadecimal."""
-        return self._private.public_key().public_bytes_raw().hex()
+        return self._private_key.public_key().public_bytes_raw().hex()
 
     def share(self) -> bytes:
         """Make the secret that curators share, in the file ``shared.secret``; the others need a copy of it.
@@ -91,38 +92,41 @@ class Identity:
 
     def sign(self, text: bytes) -> str:
         """Return the signature of a text, in hexadecimal."""
-        return self._private.sign(_DOMAIN + text).hex()
+        return self._private_key.sign(_SIGNATURE_DOMAIN + text).hex()
 
-    def check_unused(self, what: str, noun: str) -> None:
-        """Raise `FileError` for what was done before."""
-        if (self.folder / USED / what).exists():
-            raise FileError(f"{self.folder} has {noun} before, and once is all that a run allows; make a new run")
+    def check_unused(self, mark_name: str, past_action: str) -> None:
+        """Raise `FileError` if a mark exists: its step was done before."""
+        if (self.folder / USED / mark_name).exists():
+            raise FileError(
+                f"{self.folder} has {past_action} before, and once is all that a run allows; make a new run"
+            )
 
-    def use(self, what: str, noun: str) -> None:
-        """Mark something as done, for good; `FileError` if it was."""
+    def use(self, mark_name: str, past_action: str) -> None:
+        """Mark a step as done, for good; `FileError` if it was done before."""
         try:
             (self.folder / USED).mkdir(exist_ok=True)
+            # A mark that a loss of power undoes would let a second pad of the same rows out.
             sync_folder(self.folder)
-            mark(self.folder / USED / what)
+            mark(self.folder / USED / mark_name)
         except FileExistsError:
-            self.check_unused(what, noun)
+            self.check_unused(mark_name, past_action)
         except OSError as error:
             raise FileError(f"{self.folder / USED} could not be written: {error.strerror}") from None
 
     @contextlib.contextmanager
-    def using(self, what: str, noun: str) -> Iterator[None]:
-        """Mark something as done, unless a block that draws nothing is refused; raises as `use`."""
-        self.use(what, noun)
+    def using(self, mark_name: str, past_action: str) -> Iterator[None]:
+        """Mark a step as done; remove the mark if the block, which draws nothing, is refused. Raises as `use`."""
+        self.use(mark_name, past_action)
         try:
             yield
         except DpframeError:
             with contextlib.suppress(OSError):
-                (self.folder / USED / what).unlink()
+                (self.folder / USED / mark_name).unlink()
             raise
 
 
 def mark(path: Path) -> None:
-    """Make an empty file that outlives a loss of power, or raise `FileExistsError`: of two processes one succeeds."""
+    """Make an empty file on disk, or raise `FileExistsError`; only one of two processes succeeds."""
     descriptor = new_file(path)
     try:
         os.fsync(descriptor)
@@ -132,7 +136,8 @@ def mark(path: Path) -> None:
 
 
 def write_secret(path: Path, secret: bytes) -> None:
-    """Write a secret in hexadecimal to a file of mode 0600, which must not be there."""
+    """Write a secret in hexadecimal to a new file of mode 0600; `FileError` if it exists."""
+    # The mode is set when the file is made: at no moment can others read it.
     try:
         descriptor = new_file(path)
     except FileExistsError:
@@ -146,14 +151,14 @@ def write_secret(path: Path, secret: bytes) -> None:
 def read_secret(path: Path, remedy: str) -> bytes:
     """Read 32 secret bytes; `FileError` for anything else."""
     try:
-        found = bytes.fromhex(path.read_text(encoding="ascii").strip())
+        secret = bytes.fromhex(path.read_text(encoding="ascii").strip())
     except OSError as error:
         raise FileError(f"{path} could not be read: {error.strerror}; {remedy}") from None
     except ValueError:
-        found = b""
-    if len(found) != 32:
+        secret = b""
+    if len(secret) != 32:
         raise FileError(f"{path} is no secret of 32 bytes in hexadecimal; {remedy}")
-    return found
+    return secret
 
 
 def read_public(path: str | Path) -> str:
@@ -173,7 +178,8 @@ def read_public(path: str | Path) -> str:
 
 
 def check_public(text: object, name: str, noun: str = f"a public key of 64 hexadecimal digits, as in {PUBLIC}") -> str:
-    """Return 32 public bytes in hexadecimal, or raise `ParameterError` that says what they should be."""
+    """Return 32 public bytes in hexadecimal, or raise `ParameterError` with the expected form."""
+    # Keys are compared as text, so that their form has to be unique: bytes.fromhex also reads capitals and blanks.
     try:
         raw = bytes.fromhex(text) if isinstance(text, str) else b""
     except ValueError:
@@ -183,10 +189,12 @@ def check_public(text: object, name: str, noun: str = f"a public key of 64 hexad
     return raw.hex()
 
 
-def verified(public: str, signature: str, text: bytes) -> bool:
+def is_signed_by(public: str, signature: str, text: bytes) -> bool:
     """Return whether a text was signed by the holder of a public key."""
     try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(bytes.fromhex(signature), _DOMAIN + text)
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(
+            bytes.fromhex(signature), _SIGNATURE_DOMAIN + text
+        )
     except (InvalidSignature, ValueError):
         return False
     return True

@@ -1,10 +1,10 @@
 """Messages between the parties: Parquet files of codes, whose header is signed and bound to one run.
 
 The header is JSON in the file's metadata. It holds a digest of a random nonce and of all codes, column by column
-across row groups, and is signed by its sender: so a file that was changed, damaged or swapped is refused before it is
-used. A message is only for its receiver, as pads turn it into what it hides; its header is public, and lies next to
-it. The nonce is in the message and not in the header: without it, anybody with the pad could compare the digest with
-that of guessed values, without any noise.
+across row groups. Its sender signs it, so that a changed, damaged or swapped file is refused before it is used. A
+message is only for its receiver, as a pad decrypts it. Its header is public, in a file next to it. The nonce is only in
+the message. Without a nonce, anybody with the pad could compare the digest with digests of guessed values, without
+noise.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dpframe.disk import write_text
 from dpframe.errors import FileError
 from dpframe.spaces import Space
 from dpframe.tables.batches import Batch, length, row_groups
-from dpframe.vertical.keys import Identity, verified
+from dpframe.vertical.keys import Identity, is_signed_by
 
 ROWS = 1 << 17
-"""Rows that are worked on at a time."""
+"""Rows of a batch (limit of memory)."""
 
 _HEADER, _SIGNATURE, _NONCE = b"dpframe.vertical", b"dpframe.signature", b"dpframe.nonce"
 _SCHEMA = 2
@@ -37,9 +37,9 @@ _NONCE_BYTES = 32
 
 @dataclass(frozen=True)
 class Header:
-    """What a message says of itself, to everyone.
+    """Public description of a message.
 
-    ``kind`` is ``"codes"`` (a curator's, padded), ``"pad"``, or ``"perturbed"``; ``facts`` are those of the kind.
+    ``kind`` is ``"codes"`` (a curator's, padded), ``"pad"``, or ``"perturbed"``; ``facts`` depend on the kind.
     """
 
     kind: str
@@ -67,13 +67,15 @@ class Header:
         kinds = (header.kind, header.run, header.sender, header.content)
         if not all(isinstance(kind, str) for kind in kinds) or not isinstance(header.facts, dict):
             raise TypeError
+        # True is an int to isinstance.
         if type(header.rows) is not int or type(header.schema) is not int:
             raise TypeError
         return header
 
 
-def read_text(text: str | bytes, path: Path) -> Header:
-    """Read the header of a file back, of this version's schema: of the first one a header confirms guesses."""
+def parse_header(text: str | bytes, path: Path) -> Header:
+    """Read a header from its text; `FileError` for another schema than this version's."""
+    # Headers of the first schema have no nonce, and confirm guessed values.
     schema = json.loads(text)["schema"]
     if type(schema) is int and schema != _SCHEMA:
         remedy = "make a new run with this version" if schema < _SCHEMA else "upgrade dpframe"
@@ -92,10 +94,10 @@ def write_header(path: Path, header: Header, sender: Identity) -> None:
 
 
 def read_header(path: str | Path, run: str, key_of: Callable[[str], str]) -> Header:
-    """Read a header back, signed by a sender of the run whose public key is known."""
+    """Read a header from its file, and check its run and its signature; `FileError` if either is wrong."""
     try:
-        found = json.loads(Path(path).read_bytes())
-        header, signature = read_text(found["header"], Path(path)), str(found["signature"])
+        document = json.loads(Path(path).read_bytes())
+        header, signature = parse_header(document["header"], Path(path)), str(document["signature"])
     except FileNotFoundError:
         raise FileError(f"{path} does not exist") from None
     except FileError:
@@ -106,21 +108,21 @@ def read_header(path: str | Path, run: str, key_of: Callable[[str], str]) -> Hea
         ) from None
     if header.kind != "codes" or header.run != run:
         raise FileError(f"{path} is of another run; pass the one that was made for this run")
-    if not verified(key_of(header.sender), signature, header.text.encode()):
+    if not is_signed_by(key_of(header.sender), signature, header.text.encode()):
         raise FileError(f"{path} is not what {header.sender} signed: it was changed or damaged; get it again")
     return header
 
 
-def check_new(path: Path, once: str) -> None:
-    """Raise `FileError` for a file that is there already, or that lies in no folder."""
+def check_new(path: Path, past_action: str) -> None:
+    """Raise `FileError` for a file that exists, or whose folder does not."""
     if path.exists():
-        raise FileError(f"{path} is there already, and a run is {once} once; take another name")
+        raise FileError(f"{path} is there already, and a run is {past_action} once; take another name")
     if not path.parent.is_dir():
         raise FileError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
 
 
-class _Content:
-    """Digest of a nonce and of codes, column by column: without the nonce it commits to codes and reveals none."""
+class _ContentDigest:
+    """Digest of a nonce and of codes, column by column; without the nonce it reveals nothing of the codes."""
 
     def __init__(self, names: Iterator[str] | Mapping[str, Any], nonce: bytes) -> None:
         self._nonce = nonce
@@ -128,20 +130,20 @@ class _Content:
 
     def add(self, codes: Batch) -> None:
         for name, digest in self._columns.items():
-            digest.update(_little(codes[name]).data)
+            digest.update(_to_little_endian(codes[name]).data)
 
     def hexdigest(self) -> str:
         parts = [[name, digest.hexdigest()] for name, digest in self._columns.items()]
         return hashlib.sha256(self._nonce + json.dumps(parts).encode()).hexdigest()
 
 
-def _stored(space: Space) -> pa.DataType:
-    # As bytes: Parquet has no integers of fewer than four, and would read back what three of them hold as nothing.
+def _stored_type(space: Space) -> pa.DataType:
+    # As bytes: Parquet has no integers of fewer than four bytes, and loses values of three.
     return pa.binary(space.code_type.itemsize * max(1, space.code_words))
 
 
 def _to_arrow(codes: Any, type_: pa.DataType) -> pa.Array:
-    return pa.Array.from_buffers(type_, len(codes), [None, pa.py_buffer(_little(codes))])
+    return pa.Array.from_buffers(type_, len(codes), [None, pa.py_buffer(_to_little_endian(codes))])
 
 
 def _to_codes(array: pa.Array, space: Space) -> Any:
@@ -151,18 +153,20 @@ def _to_codes(array: pa.Array, space: Space) -> Any:
     return (flat.reshape(-1, words) if space.code_words else flat).astype(space.code_type, copy=False)
 
 
-def _little(codes: Any) -> Any:
+def _to_little_endian(codes: Any) -> Any:
     return np.ascontiguousarray(codes, dtype=codes.dtype.newbyteorder("<"))
 
 
 class MessageWriter:
-    """Writes codes, and a signed header when all are there."""
+    """Writes codes, and at the end their signed header."""
 
     def __init__(self, file: IO[bytes], spaces: Mapping[str, Space]) -> None:
         self._nonce = secrets.token_bytes(_NONCE_BYTES)
-        self._spaces, self._content, self._rows = spaces, _Content(spaces, self._nonce), 0
-        self._schema = pa.schema([pa.field(name, _stored(space), nullable=False) for name, space in spaces.items()])
-        # Codes under a pad are uniform: nothing compresses them, and no statistics are to be had.
+        self._spaces, self._content, self._rows = spaces, _ContentDigest(spaces, self._nonce), 0
+        self._schema = pa.schema(
+            [pa.field(name, _stored_type(space), nullable=False) for name, space in spaces.items()]
+        )
+        # Codes under a pad are uniform: compression and statistics would gain nothing.
         self._writer = pq.ParquetWriter(
             file, self._schema, compression="none", use_dictionary=False, write_statistics=False, store_schema=False
         )
@@ -177,15 +181,15 @@ class MessageWriter:
     def finish(self, header: Header, sender: Identity) -> Header:
         """Write the header with the codes' number and digest, signed, and the nonce; return the header."""
         header = replace(header, rows=self._rows, content=self._content.hexdigest())
-        told = {_HEADER: header.text, _SIGNATURE: sender.sign(header.text.encode()), _NONCE: self._nonce.hex()}
-        self._writer.add_key_value_metadata({key.decode(): value for key, value in told.items()})
+        metadata = {_HEADER: header.text, _SIGNATURE: sender.sign(header.text.encode()), _NONCE: self._nonce.hex()}
+        self._writer.add_key_value_metadata({key.decode(): value for key, value in metadata.items()})
         self._writer.close()
         return header
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message as it was read; made by `open`, checked by `verify`."""
+    """A message in a file; made by `open`, checked by `verify`."""
 
     path: Path
     header: Header
@@ -197,46 +201,50 @@ class Message:
         """Read the header of a message."""
         path = Path(path)
         try:
-            found: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a column's name that is no text
-            missing = isinstance(error, FileNotFoundError)
-            raise FileError(f"{path} {'does not exist' if missing else 'is damaged or no Parquet file'}") from None
+            metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
+        # Names of columns that are no text raise UnicodeDecodeError.
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            is_missing = isinstance(error, FileNotFoundError)
+            raise FileError(f"{path} {'does not exist' if is_missing else 'is damaged or no Parquet file'}") from None
         try:
-            header, signature = read_text(found[_HEADER], path), found[_SIGNATURE].decode("ascii")
-            nonce = bytes.fromhex(found.get(_NONCE, b"").decode("ascii"))
+            header, signature = parse_header(metadata[_HEADER], path), metadata[_SIGNATURE].decode("ascii")
+            nonce = bytes.fromhex(metadata.get(_NONCE, b"").decode("ascii"))
         except (KeyError, ValueError, TypeError, RecursionError):
             raise FileError(f"{path} is no message of a vertical run; encrypt and perturb write them") from None
         return cls(path, header, signature, nonce)
 
     def verify(self, kind: str, run: str, public: str, spaces: Mapping[str, Space]) -> None:
-        """Check who made the message, for which run, and that it is unchanged."""
+        """Raise `FileError` unless the message has this kind, run and sender, and is unchanged."""
         header = self.header
         if header.kind != kind:
             raise FileError(f"{self.path} is a message of kind {header.kind!r} and not {kind!r}; pass the other file")
         if header.run != run:
             raise FileError(f"{self.path} is of another run; pass the one that was made for this run")
-        changed = FileError(f"{self.path} is not what {header.sender} signed: it was changed or damaged; get it again")
-        if not verified(public, self.signature, header.text.encode()):
-            raise changed
-        content, rows = _Content(spaces, self.nonce), 0
+        change_error = FileError(
+            f"{self.path} is not what {header.sender} signed: it was changed or damaged; get it again"
+        )
+        if not is_signed_by(public, self.signature, header.text.encode()):
+            raise change_error
+        content, rows = _ContentDigest(spaces, self.nonce), 0
         for codes in self.batches(spaces):
             content.add(codes)
             rows += length(codes)
         if len(self.nonce) != _NONCE_BYTES or rows != header.rows or content.hexdigest() != header.content:
-            raise changed
+            raise change_error
 
     def batches(self, spaces: Mapping[str, Space], rows: int = ROWS) -> Iterator[Batch]:
-        """Yield the codes of columns, so many rows at a time across row groups."""
+        """Yield the codes of columns in batches of ``rows`` rows across row groups."""
         return row_groups(self._batches(spaces, rows), rows)
 
     def _batches(self, spaces: Mapping[str, Space], rows: int) -> Iterator[Batch]:
-        damaged = FileError(f"{self.path} is not what {self.header.sender} signed: it was damaged; get it again")
+        damage_error = FileError(f"{self.path} is not what {self.header.sender} signed: it was damaged; get it again")
         try:
+            # A file that another process cuts short under a memory map would end this process.
             with pq.ParquetFile(self.path, memory_map=False, pre_buffer=False) as file:
-                stored = [(name, _stored(space)) for name, space in spaces.items()]
-                if [(field.name, field.type) for field in file.schema_arrow] != stored:
-                    raise damaged
+                stored_types = [(name, _stored_type(space)) for name, space in spaces.items()]
+                if [(field.name, field.type) for field in file.schema_arrow] != stored_types:
+                    raise damage_error
                 for batch in file.iter_batches(rows):
                     yield {name: _to_codes(batch.column(name), space) for name, space in spaces.items()}
         except (pa.ArrowException, OSError, ValueError):
-            raise damaged from None
+            raise damage_error from None

@@ -1,12 +1,12 @@
-"""A run: what all parties agree on in public, once, before anything is encrypted.
+"""A run: the public agreement of all parties, made once, before anything is encrypted.
 
 It names the curators, their columns and their public keys, the server's public key, the plan over all columns, the kind
-of pads and a fresh nonce. Its digest, the run's id, is in every message and enters every key: nothing of one run
-fits another.
+of pads and a fresh nonce. Its digest, the run's id, is in every message and enters every key, so that no message of one
+run fits another.
 
-A coalition is described by four things that it has or lacks: another curator (whose folder has the shared secret), the
-server with all messages, the researcher with what the server wrote and the other curators' pads, and the pad of the
-curator that it is against. Every set of these is one of five cases, and is compared byte by byte in the tests.
+A coalition has or lacks four assets: another curator (whose folder has the shared secret), the server with all
+messages, the researcher with the server's output and the other curators' pads, and the pad of the curator that it is
+against. Every set of assets is one of five cases; the tests compare each byte by byte.
 """
 
 from __future__ import annotations
@@ -49,22 +49,24 @@ COALITIONS: dict[str, frozenset[str]] = {
     "the researcher and another curator": frozenset({"curator", "researcher", "pad"}),
     "the server and the researcher": frozenset({"server", "researcher", "pad"}),
 }
-"""Coalitions that are stated, and what they have."""
+"""Coalitions in words, and the assets of each."""
 
 
-def has(holds: Collection[str]) -> str:
-    """Return what a coalition has of the columns of a curator outside it.
+def describe_knowledge(assets: Collection[str]) -> str:
+    """Return the knowledge of a coalition about the columns of a curator outside it.
 
-    >>> has({"curator", "server"}), has({"researcher", "pad"}), has({"server", "pad"})
+    >>> coalitions = [{"curator", "server"}, {"researcher", "pad"}, {"server", "pad"}]
+    >>> tuple(describe_knowledge(assets) for assets in coalitions)
     ('nothing', 'the promise', 'everything')
     """
-    if "pad" not in holds:
+    # Without the pad of the curator all codes of its columns are uniform.
+    if "pad" not in assets:
         return "nothing"
-    if "server" in holds:
+    if "server" in assets:
         return "everything"
-    if "researcher" not in holds:
+    if "researcher" not in assets:
         return "the tables"
-    return "the local promise" if "curator" in holds else "the promise"
+    return "the local promise" if "curator" in assets else "the promise"
 
 
 SCHEMA = 1
@@ -74,7 +76,7 @@ _NONCE = "64 hexadecimal digits, fresh for every run; leave it out"
 
 @dataclass(frozen=True)
 class Member:
-    """A curator in a run: its name, the columns that it holds, and its public key."""
+    """A curator in a run: its name, its columns, and its public key."""
 
     name: str
     columns: tuple[str, ...]
@@ -85,26 +87,27 @@ class Member:
             raise ParameterError("a curator's name must be text that can be printed, and not empty")
         if not isinstance(self.columns, list | tuple) or not self.columns:
             raise ParameterError(f"curator {self.name} must hold one column or more")
+        # Runs from JSON have lists, and must equal runs from Python.
         object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "key", check_public(self.key, f"the key of curator {self.name}"))
 
 
 @dataclass(frozen=True)
 class Run:
-    """What all parties of a run know; frozen, public, and checked when it is made.
+    """Public facts that all parties of a run know; frozen, and checked when it is made.
 
     Parameters
     ----------
     plan
-        The plan over the columns of all curators, for the ``n`` records that they have in common. Every mechanism of it
-        must add noise in a group.
+        The plan over the columns of all curators, for their ``n`` common records. Each of its mechanisms must add noise
+        in a group.
     curators
-        Two or more; each column of the plan is one curator's.
+        Two or more; each column of the plan belongs to one curator.
     server
         The server's public key.
     pad
         ``"one-time"``: pads of the operating system's randomness, perfectly uniform, as large as the sample.
-        ``"stream"``: pads expanded from 32 secret bytes; what they hide is hidden computationally.
+        ``"stream"``: pads expanded from 32 secret bytes, which hide codes from limited computing power only.
     nonce
         32 fresh random bytes in hexadecimal.
 
@@ -129,6 +132,7 @@ class Run:
         names = [member.name for member in self.curators]
         if len(names) < 2 or len(set(names)) < len(names):
             raise ParameterError("curators must be two or more, of different names")
+        # One party in two roles would know more than `trust` states.
         keys = {self.server, *(member.key for member in self.curators)}
         if len(keys) <= len(names):
             raise ParameterError("curators and server must have different keys; let keygen make one for each")
@@ -136,16 +140,19 @@ class Run:
         self._check_plan()
 
     def _check_columns(self) -> None:
-        held = [name for member in self.curators for name in member.columns]
-        for name in held:
-            if held.count(name) > 1:
+        column_names = [name for member in self.curators for name in member.columns]
+        for name in column_names:
+            if column_names.count(name) > 1:
                 raise ParameterError(f"column {name!r} is held by two curators; rename it, or leave it to one of them")
-        if set(held) != set(self.plan.names):
-            stray = sorted(set(held) ^ set(self.plan.names))[0]
-            raise PlanError(f"column {stray!r} must be in the plan and at one of the curators; make the run anew")
+        if set(column_names) != set(self.plan.names):
+            stray_column = sorted(set(column_names) ^ set(self.plan.names))[0]
+            raise PlanError(
+                f"column {stray_column!r} must be in the plan and at one of the curators; make the run anew"
+            )
 
     def _check_plan(self) -> None:
         plan = self.plan
+        # No party sees plain values of two curators: rules and persons cannot be checked, nor spaces inferred.
         if plan.rules:
             raise PlanError("no curator sees the columns of a rule together; leave rules out of a plan of split tables")
         if plan.n is None or not plan.shuffle or plan.passthrough or plan.contributions != 1 or plan.privacy_id:
@@ -202,16 +209,16 @@ class Run:
         for member in self.curators:
             if member.name == name:
                 return member
-        known = name_list(member.name for member in self.curators)
-        raise ParameterError(f"curator {name_list([str(name)])} is not in the run; its curators are {known}")
+        names = name_list(member.name for member in self.curators)
+        raise ParameterError(f"curator {name_list([str(name)])} is not in the run; its curators are {names}")
 
     def trust(self) -> pd.DataFrame:
-        """Return what each coalition of parties learns of the columns of a curator outside it, in numbers.
+        """Return the knowledge of each coalition of parties about the columns of a curator outside it, in numbers.
 
         Returns
         -------
-        One row for each coalition, in words; ``has``, and the (ε, δ) of that, replace-one: 0 is nothing, infinity the
-        values of the sample.
+        One row for each coalition, in words: ``has``, the knowledge, and its (ε, δ), replace-one. 0 is nothing,
+        infinity the values of the sample.
 
         Examples
         --------
@@ -221,20 +228,21 @@ class Run:
         'the promise'
         """
         plan = self.plan
-        least = (5e-324, 0.0)
+        # Only "nothing" is exactly 0: a guarantee whose ε rounds to 0 is stated as the smallest float.
+        smallest_loss = (5e-324, 0.0)
         losses = {
             "the tables": central_budget(plan.inferred, plan.tables_step, plan.delta),
             "the promise": plan.release,
             "the local promise": plan.local,
         }
         rows = []
-        for holds in COALITIONS.values():
-            what = has(holds)
-            if what == "the tables" and not plan.measures:
-                what = "nothing"
-            loss = losses.get(what)
-            pair = {"nothing": (0.0, 0.0), "everything": (math.inf, 1.0)}.get(what)
-            rows.append((what, *(pair or (least if loss is None else (loss.epsilon, loss.delta)))))
+        for assets in COALITIONS.values():
+            knowledge = describe_knowledge(assets)
+            if knowledge == "the tables" and not plan.measures:
+                knowledge = "nothing"
+            loss = losses.get(knowledge)
+            certain_loss = {"nothing": (0.0, 0.0), "everything": (math.inf, 1.0)}.get(knowledge)
+            rows.append((knowledge, *(certain_loss or (smallest_loss if loss is None else (loss.epsilon, loss.delta)))))
         return pd.DataFrame(rows, index=list(COALITIONS), columns=["has", "epsilon", "delta"])
 
     def to_json(self, indent: int | None = None) -> str:
@@ -264,6 +272,7 @@ class Run:
         except (ValueError, RecursionError):
             raise PlanError("this is no run of a vertical release; new_run makes one") from None
         check_names(data, "a run", ["schema", "nonce", "pad", "server", "curators", "plan"])
+        # In Python, True equals 1.
         if type(data["schema"]) is not int or data["schema"] != SCHEMA:
             raise PlanError(f"the run has another schema, this version reads {SCHEMA}; upgrade dpframe")
         if not isinstance(data["curators"], list) or not data["nonce"]:
@@ -312,23 +321,23 @@ def new_run(
     n
         Records that all curators have in common.
     epsilon, delta
-        The promise, replace-one, per person, towards everybody but the curators. ``delta=None`` is min(1e-6, n^−1.5).
+        Target budget, replace-one, per person, towards everybody but curators. ``delta=None`` is min(1e-6, n^−1.5).
     pad
         See `Run`.
     mechanisms
-        Other mechanisms, by their tags, than each space's own under a pad: randomised response of finite columns,
-        wrapped geometric noise of grids (randomised response where null is a value), bit flips of sets.
+        Mechanisms by their tags, in place of the defaults under a pad: randomised response for finite columns, wrapped
+        geometric noise for grids (randomised response if null is a value), bit flips for sets.
     measure
-        Tables that a curator measures of its own columns, for ``measure_share`` of what is spent.
+        Tables that a curator measures of its own columns, for ``measure_share`` of the budget.
     **options
         ``groups``, ``sample``, ``allocation``, ``local_epsilon`` and ``nulls`` as in `dpframe.plan.build_plan`.
         ``sample="optimal"`` is the best by this accounting; `dpframe.accounting.best_sample` is the paper's m*, which
-        knows of no credit for the order.
+        has no credit for the order.
 
     Raises
     ------
     ParameterError, PlanError
-        For what breaks the rules of a plan or of a run.
+        For arguments that break the rules of a plan or of a run.
 
     Examples
     --------
@@ -340,30 +349,32 @@ def new_run(
     (500, True)
     """
     members = tuple(Member(name, tuple(spaces), key) for name, (spaces, key) in curators.items())
+    # A draft that nobody reviewed shows values of the data, and a run is public.
     for spaces, _ in curators.values():
         check_reviewed(spaces)
-    known = {name: as_space(spec) for spaces, _ in curators.values() for name, spec in spaces.items()}
+    column_spaces = {name: as_space(spec) for spaces, _ in curators.values() for name, spec in spaces.items()}
     options["groups"] = [tuple(group) for group in options.get("groups", ())]
-    grouped = {name for group in options["groups"] for name in group}
-    chosen = {name: _own_tag(name, space) for name, space in known.items() if name not in grouped} | dict(
-        mechanisms or {}
-    )
-    promise = promise_of(epsilon, delta, n, quiet=True)
-    wish = Wish(None if measure is None else tuple(tuple(table) for table in measure), measure_share)
-    measures = wish.measures(known, promise, None, n, 1)
+    # The mechanism of a group covers all its columns.
+    grouped_names = {name for group in options["groups"] for name in group}
+    mechanism_tags = {
+        name: _default_mechanism(name, space) for name, space in column_spaces.items() if name not in grouped_names
+    } | dict(mechanisms or {})
+    target_budget = promise_of(epsilon, delta, n, quiet=True)
+    workload = Wish(None if measure is None else tuple(tuple(table) for table in measure), measure_share)
+    measures = workload.measures(column_spaces, target_budget, None, n, 1)
     plan = build_plan(
-        known,
-        epsilon=promise.epsilon,
-        delta=promise.delta,
+        column_spaces,
+        epsilon=target_budget.epsilon,
+        delta=target_budget.delta,
         n=n,
-        mechanisms=chosen,
+        mechanisms=mechanism_tags,
         measures=measures,
         **options,
     )
     return Run(plan, members, server, pad)
 
 
-def _own_tag(name: str, space: Space) -> str:
+def _default_mechanism(name: str, space: Space) -> str:
     tags = padded_tags(space)
     if not tags:
         raise ParameterError(

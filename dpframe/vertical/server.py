@@ -17,18 +17,18 @@ from dpframe.vertical.keys import Identity
 from dpframe.vertical.messages import Header, Message, MessageWriter, check_new
 from dpframe.vertical.run import Run
 
-_DONE = "perturbed this run"
+_PERTURBED = "perturbed this run"
 
 
-def perturbed(codes: Batch, plan: Plan, key: bytes, first_row: int = 0) -> Batch:
-    """Randomise padded codes: without the pads they are what `dpframe.tables.release` gives of the plain codes.
+def randomise_padded(codes: Batch, plan: Plan, key: bytes, first_row: int = 0) -> Batch:
+    """Return padded codes with the plan's noise; less the pads, they equal `dpframe.tables.release` of the plain codes.
 
     Sampling paper, Lemma III.1: with group noise z, (x + V) + z − V = x + z.
     """
-    stream, out = Keystream(key, plan.digest), Batch()
+    stream, randomised = Keystream(key, plan.digest), Batch()
     for unit in plan.units:
-        out |= unit.sample_padded(codes, stream, first_row)
-    return {name: out[name] for name in plan.names}
+        randomised |= unit.sample_padded(codes, stream, first_row)
+    return {name: randomised[name] for name in plan.names}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Server:
         return Identity(Path(self.folder))
 
     def perturb(self, messages: Sequence[str | Path], target: str | Path) -> Header:
-        """Randomise what the curators sent, once for each run, with a key that is fresh and forgotten.
+        """Randomise the curators' messages, once for each run, under a fresh key that is forgotten.
 
         Parameters
         ----------
@@ -72,55 +72,57 @@ class Server:
 
         Returns
         -------
-        The header of what was written.
+        The header of the written message.
 
         Raises
         ------
         FileError
-            If a message is missing, twice there, of another run, changed, of other records or of another number of
-            rows, the target is there, or the run was perturbed before.
+            If a message is missing, repeated, of another run, changed, of other records or of another number of rows,
+            if the target exists, or if the run was perturbed before.
         """
         target, run = Path(target), self.run
         check_new(target, "perturbed")
-        self.identity.check_unused(f"{run.id}.perturbed", _DONE)
-        found = self._checked(messages)
-        self.identity.use(f"{run.id}.perturbed", _DONE)
-        key, first = secrets.token_bytes(32), 0
+        self.identity.check_unused(f"{run.id}.perturbed", _PERTURBED)
+        messages_by_curator = self._check_messages(messages)
+        # Marked before any noise is drawn: two outputs of one run would have the same values under two noises.
+        self.identity.use(f"{run.id}.perturbed", _PERTURBED)
+        key, first_row = secrets.token_bytes(32), 0
         with atomic(target, 0o600) as file:
             writer = MessageWriter(file, run.plan.spaces)
-            for codes in self._joined(found):
-                writer.write(perturbed(codes, run.plan, key, first))
-                first += length(codes)
-            # With their signatures: what curators say of records and types goes through the server unchanged.
-            facts = {name: [message.header.text, message.signature] for name, message in found.items()}
+            for codes in self._join_codes(messages_by_curator):
+                writer.write(randomise_padded(codes, run.plan, key, first_row))
+                first_row += length(codes)
+            # The curators' signatures go along, so that the researcher can check that the server changed no header.
+            facts = {name: [message.header.text, message.signature] for name, message in messages_by_curator.items()}
             return writer.finish(Header("perturbed", run.id, "server", 0, facts), self.identity)
 
-    def _checked(self, paths: Sequence[str | Path]) -> dict[str, Message]:
-        """Return the messages by curator, once all are there, whole, and of the same records."""
+    def _check_messages(self, paths: Sequence[str | Path]) -> dict[str, Message]:
+        """Return the messages by curator; `FileError` unless all are present, unchanged, and of equal records."""
         run = self.run
-        found: dict[str, Message] = {}
+        messages: dict[str, Message] = {}
         for path in paths:
             message = Message.open(path)
             member = run.member(message.header.sender)
             message.verify("codes", run.id, member.key, run.spaces(member.columns))
-            if member.name in found:
+            if member.name in messages:
                 raise FileError(f"{path} is the second message of curator {member.name}; pass one of each curator")
             if message.header.rows != run.rows:
                 raise FileError(f"{path} has {message.header.rows:,} rows, the sample {run.rows:,}; encrypt it anew")
-            found[member.name] = message
-        missing = [member.name for member in run.curators if member.name not in found]
+            messages[member.name] = message
+        missing = [member.name for member in run.curators if member.name not in messages]
         if missing:
             raise FileError(f"the message of curator {missing[0]} is missing; pass one of each curator")
-        if len({message.header.facts.get("records") for message in found.values()}) > 1:
+        if len({message.header.facts.get("records") for message in messages.values()}) > 1:
             raise FileError(
-                f"the messages of {', '.join(found)} are of different records, or were made with different shared "
+                f"the messages of {', '.join(messages)} are of different records, or were made with different shared "
                 "secrets: curators need one secret and the same ids; make a new run"
             )
-        return {member.name: found[member.name] for member in run.curators}
+        return {member.name: messages[member.name] for member in run.curators}
 
-    def _joined(self, messages: Mapping[str, Message]) -> Iterator[Batch]:
+    def _join_codes(self, messages: Mapping[str, Message]) -> Iterator[Batch]:
         """Yield the codes of all columns, joined by position."""
         spaces = {name: self.run.spaces(self.run.member(name).columns) for name in messages}
         readers = [message.batches(spaces[name]) for name, message in messages.items()]
+        # Row i of each message is of one record, as curators rank their rows by one keyed hash.
         for parts in zip(*readers, strict=True):
             yield {name: codes for part in parts for name, codes in part.items()}

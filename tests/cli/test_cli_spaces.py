@@ -13,7 +13,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.cli.main import main
-from dpframe.cli.spaces import FORMS, read_spaces, with_own
+from dpframe.cli.spaces import FORMS, add_space_options, read_spaces
 from dpframe.plan.infer.declared import placeholder
 
 
@@ -268,7 +268,7 @@ def test_what_is_half_filled_in_is_refused(run, source, tmp_path, left):
     ],
 )
 def test_a_space_is_declared_by_an_option_as_in_a_file(text, declared):
-    assert with_own({}, [text]) == {text.partition("=")[0]: declared}
+    assert add_space_options({}, [text]) == {text.partition("=")[0]: declared}
 
 
 def test_options_go_before_a_file(run, source, tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpframe as dpf
-from dpframe.engines.chosen import Chosen, candidates, within
+from dpframe.engines.chosen import RowCounts, check_candidates, find_candidates
 from dpframe.tables.frames import wrap
 from dpframe.tables.persons import PersonChoice, row_counts
 
@@ -20,25 +20,25 @@ KEY = bytes(range(32))
 def test_places(counts, random):
     """By the definition: rows are repeated, and stand where they stand."""
     counts = np.array(counts, dtype=np.uint8)
-    chosen = pickle.loads(pickle.dumps(Chosen.of(counts)))
+    chosen = pickle.loads(pickle.dumps(RowCounts.of(counts)))
     whole = np.repeat(np.arange(len(counts)), counts)
     rows = np.array(random.sample(range(len(counts)), len(counts) // 2), dtype=np.uint64)
-    places = chosen.places(rows)
+    places = chosen.new_places(rows)
     expected = [place for row in rows.tolist() for place in np.flatnonzero(whole == row).tolist()]
     assert places.tolist() == expected
-    assert chosen.often(rows).tolist() == counts[rows].tolist()
+    assert chosen.counts_of(rows).tolist() == counts[rows].tolist()
     first = len(counts) // 3
-    part = Chosen.of(counts[first:], first, int(counts[:first].sum(dtype=int)))
+    part = RowCounts.of(counts[first:], first, int(counts[:first].sum(dtype=int)))
     later = rows[rows >= first]
-    assert part.places(later).tolist() == chosen.places(later).tolist()
+    assert part.new_places(later).tolist() == chosen.new_places(later).tolist()
 
 
 def test_rows_that_were_not_counted():
     with pytest.raises(dpf.FileError, match="rows or partitions changed since; release it anew"):
-        Chosen.of(np.ones(70, np.uint8)).often(np.array([70], np.uint64))
+        RowCounts.of(np.ones(70, np.uint8)).counts_of(np.array([70], np.uint64))
     found = [(np.zeros((1, 2), np.uint64), np.zeros(1, np.uint64), np.array([70]))]
     with pytest.raises(dpf.FileError, match="rows or partitions changed since; release it anew"):
-        list(within(iter(found), 70))
+        list(check_candidates(iter(found), 70))
 
 
 @given(
@@ -54,7 +54,7 @@ def test_parts_choose_as_the_whole(ids, owners, rows, passes):
 
     def read(turn):
         for part in parts:
-            yield candidates("p", choice, turn, iter([(wrap(pa.table({"p": ids[part]})), part)]))
+            yield find_candidates("p", choice, turn, iter([(wrap(pa.table({"p": ids[part]})), part)]))
 
     counts = choice.counts(len(ids), read)
     np.testing.assert_array_equal(counts, row_counts(lambda: [pa.array(ids)], len(ids), rows, KEY))

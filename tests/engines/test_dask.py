@@ -322,7 +322,7 @@ class TestPersons:
         source = write_files(flat, tmp_path / "in")
         how = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": "survey"}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job, "Written", interrupted)
+            patch.setattr(job, "BucketWriter", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, None, tmp_path / "out", **how)
         paid = ledger.history("survey")["what"].tolist()
@@ -353,7 +353,7 @@ class TestPersons:
         plan = dpf.plan(people[1], 2, 1e-6, **spaces)
         source = write_files(people[0], tmp_path / "in")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job, "Written", interrupted)
+            patch.setattr(job, "BucketWriter", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, plan, tmp_path / "out", ledger=ledger, dataset="survey")
         other = write_files(people[1], tmp_path / "other")
@@ -400,7 +400,7 @@ class TestChanged:
         switch.touch()
         with pytest.raises(dpf.ColumnError, match=r"'age' at row position 3: is null") as caught:
             safe.compute()
-        assert any(entry.name == "arrived" for entry in caught.traceback)
+        assert any(entry.name == "collect_sent" for entry in caught.traceback)
 
     @pytest.mark.parametrize("change", [swapped, shortened])
     def test_partitions_under_a_lazy_frame(self, flat, plan, tmp_path, change):
@@ -493,7 +493,7 @@ class TestLedger:
         source, target = write_files(table, tmp_path / "in"), tmp_path / "out"
         account = {"ledger": ledger, "dataset": "survey"}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job, "Written", interrupted)
+            patch.setattr(job, "BucketWriter", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(source, full_plan, target, **account)
         other = write_files(table.assign(age=table["age"].to_numpy()[::-1]), tmp_path / "other")
@@ -512,7 +512,7 @@ class TestLedger:
         switch = tmp_path / "changed"
         frame = dd.from_pandas(flat, npartitions=3).map_partitions(renamed, switch, meta=flat.iloc[:0])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job, "Written", interrupted)
+            patch.setattr(job, "BucketWriter", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 engine.sanitize(frame, plan, tmp_path / "out", **account)
         safe = engine.sanitize(frame, plan)

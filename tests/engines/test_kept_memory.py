@@ -13,7 +13,7 @@ import dpframe
 FAULTS = """
 import ctypes, json, resource
 import numpy as np
-from dpframe.engines.table import memory_kept
+from dpframe.engines.table import retain_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -22,11 +22,11 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 found = [faults()]
-with memory_kept():
+with retain_memory():
     found.append(faults())
 found.append(faults())
 try:
-    with memory_kept():
+    with retain_memory():
         raise KeyError
 except KeyError:
     found.append(faults())

@@ -18,9 +18,9 @@ from dpframe.api.job import carry_out
 from dpframe.api.planning import Request
 from dpframe.engines import staging
 from dpframe.engines.forms import ArrowForm
-from dpframe.engines.job import SealedSpill, Written, counted, write_release
-from dpframe.engines.readers import ParquetReader, Part, parquet_parts
-from dpframe.engines.shipped import shipped
+from dpframe.engines.job import BucketWriter, SealedSpill, run_first_pass, write_release
+from dpframe.engines.readers import ParquetReader, PartTask, parquet_parts
+from dpframe.engines.shipped import pack_task
 from dpframe.engines.table import EngineTable, Outcome
 from dpframe.engines.work import BucketRows, Seal
 from dpframe.tables.frames import ArrowFrame
@@ -33,17 +33,17 @@ KEY = bytes(range(32))
 
 class TestShipped:
     def test_does_the_task(self):
-        assert shipped(sorted)([3, 1, 2]) == [1, 2, 3]
+        assert pack_task(sorted)([3, 1, 2]) == [1, 2, 3]
 
     def test_another_version(self):
         with pytest.raises(
             RuntimeError, match=rf"a worker has dpframe {dpf.__version__}, and the driver 9\.9: install"
         ):
-            shipped(sorted, "9.9")([1])
+            pack_task(sorted, "9.9")([1])
 
     def test_without_the_package(self, monkeypatch):
-        work = shipped(sorted)
-        for name in ("dpframe", shipped.__module__):
+        work = pack_task(sorted)
+        for name in ("dpframe", pack_task.__module__):
             monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(
             RuntimeError, match=r"a worker cannot import dpframe \(.*install dpframe==.* on every worker"
@@ -58,13 +58,13 @@ class TestShipped:
             return SimpleNamespace(value=content)
 
         task = partial(bytes.__add__, KEY)
-        assert shipped(task, brought=bring)(b"!") == KEY + b"!"
+        assert pack_task(task, broadcast=bring)(b"!") == KEY + b"!"
         assert KEY not in brought[0]
-        assert shipped(task, brought=bring)(b"?") == KEY + b"?"
+        assert pack_task(task, broadcast=bring)(b"?") == KEY + b"?"
         assert brought[0] != brought[1], "each has a key of its own"
 
     def test_its_repr_shows_nothing(self):
-        assert "ords" not in repr(shipped(Words(KEY)))
+        assert "ords" not in repr(pack_task(Words(KEY)))
 
 
 class Words:
@@ -100,7 +100,7 @@ class TestStaging:
         return staging.write_part(str(folder), number, 1, lambda file: file.write(content))
 
     def test_the_files_that_are_named_and_no_other(self, tmp_path):
-        with staging.staged(tmp_path / "out") as (folder, publish):
+        with staging.stage_release(tmp_path / "out") as (folder, publish):
             twice, kept = self.write(folder, 0, b"first"), self.write(folder, 0, b"second")
             assert twice.name != kept.name
             assert not (tmp_path / "out").exists()
@@ -112,13 +112,16 @@ class TestStaging:
         assert os.listdir(tmp_path) == ["out"]
 
     def test_nothing_is_left_of_what_fails(self, tmp_path):
-        with pytest.raises(KeyError), staging.staged(tmp_path / "out") as (folder, _):
+        with pytest.raises(KeyError), staging.stage_release(tmp_path / "out") as (folder, _):
             self.write(folder, 0)
             raise KeyError
         assert not os.listdir(tmp_path)
 
     def test_what_appears_meanwhile_stays(self, tmp_path):
-        with pytest.raises(dpf.FileError, match="exists by now"), staging.staged(tmp_path / "out") as (folder, publish):
+        with (
+            pytest.raises(dpf.FileError, match="exists by now"),
+            staging.stage_release(tmp_path / "out") as (folder, publish),
+        ):
             (tmp_path / "out").mkdir()
             publish([self.write(folder, 0)])
         assert os.listdir(tmp_path) == ["out"]
@@ -136,7 +139,9 @@ class TestSpill:
         plan = dpf.plan(table, epsilon=1, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]})
         engine, spill = InThisProcess.of(folder.parent / "in.parquet"), SealedSpill(str(folder))
         budget = ReleaseBudget(None, KEY)
-        return spill, carry_out(engine, Request(plan=plan), budget, lambda table, ready: counted(table, ready, spill))
+        return spill, carry_out(
+            engine, Request(plan=plan), budget, lambda table, ready: run_first_pass(table, ready, spill)
+        )
 
     def test_rows_wait_sealed_for_their_owner_only(self, tmp_path):
         (tmp_path / "out").mkdir()
@@ -165,8 +170,8 @@ class TestSpill:
             seen.append([path.parent.stat().st_mode & 0o777 for path in everywhere])
             return written(self, number, blocks)
 
-        written = Written.__call__
-        monkeypatch.setattr(Written, "__call__", listed)
+        written = BucketWriter.__call__
+        monkeypatch.setattr(BucketWriter, "__call__", listed)
         table = dpf.datasets.make_census(900, columns=["age", "sex"])
         table.to_parquet(tmp_path / "in.parquet", row_group_size=300)
         plan = dpf.plan(table, epsilon=1, delta=0, spaces={"age": (0, 120), "sex": ["F", "M"]})
@@ -186,7 +191,7 @@ class TestSpill:
         with pytest.raises(dpf.FileError, match="cannot be read: No such file"):
             list(spill.read(ready.blocks[0][1:2]))
         with pytest.raises(dpf.FileError, match="rows or partitions changed since"):
-            Written(replace(ready, blocks=()), spill, str(tmp_path), "snappy")(0, ready.blocks[0][2:])
+            BucketWriter(replace(ready, blocks=()), spill, str(tmp_path), "snappy")(0, ready.blocks[0][2:])
 
     def test_a_worker_that_does_not_see_the_folder(self, tmp_path):
         with pytest.raises(dpf.FileError, match=r"a worker cannot write to .*driver and all workers see"):
@@ -210,8 +215,8 @@ class InThisProcess(EngineTable):
     def run(self, task, inputs):
         return (task(*given) for given in inputs)
 
-    def each(self, task):
-        return self.run(Part(self.reader, Outcome(task)), parquet_parts(self.files))
+    def run_on_parts(self, task):
+        return self.run(PartTask(self.reader, Outcome(task)), parquet_parts(self.files))
 
     def form(self, plan):
         return ArrowForm(ParquetForm(plan, self.files.schema, self.files.pandas_types))

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import dpframe as dpf
-from dpframe.engines.work import consecutive
+from dpframe.engines.work import compact_rows
 from dpframe.noise.keystream import Keystream
 from dpframe.spaces.entries import Entries
 from dpframe.tables.frames import wrap
@@ -174,6 +174,6 @@ def test_words_of_values(values):
 
 
 def test_consecutive_rows_are_a_number():
-    assert consecutive(np.array([7], np.uint64)) == 7
-    assert isinstance(consecutive(np.array([7, 9], np.uint64)), np.ndarray)
-    assert isinstance(consecutive(np.array([9, 8], np.uint64)), np.ndarray)
+    assert compact_rows(np.array([7], np.uint64)) == 7
+    assert isinstance(compact_rows(np.array([7, 9], np.uint64)), np.ndarray)
+    assert isinstance(compact_rows(np.array([9, 8], np.uint64)), np.ndarray)

@@ -17,7 +17,7 @@ from tables import KEY, ROWS, SPACES, people, plan_of, same, write_files
 
 import dpframe as dpf
 from dpframe.engines import job
-from dpframe.engines.shipped import shipped
+from dpframe.engines.shipped import pack_task
 from dpframe.engines.staging import WrittenFile
 from dpframe.tables.info import ReleaseInfo
 
@@ -211,7 +211,7 @@ def what_is_refused(spark, safe, source, plan, tmp_path):
         engine.sanitize(raw.withColumn("age", sf.expr("if(_metadata.row_index = 2321, null, age)")), plan)
     with pytest.raises(dpf.NotSanitizedError, match="no release plan"):
         engine.write(raw, tmp_path / "raw")
-    old = raw.select("age").mapInArrow(shipped(len, "0.0.9"), "age long")
+    old = raw.select("age").mapInArrow(pack_task(len, "0.0.9"), "age long")
     with pytest.raises(
         pyspark.errors.PythonException, match=r"has dpframe .*, and the driver 0\.0\.9: install dpframe"
     ):

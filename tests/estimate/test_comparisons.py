@@ -13,7 +13,7 @@ from scipy.stats import chi2_contingency, kstest
 
 import dpframe as dpf
 from dpframe.errors import InferenceWarning, ParameterError
-from dpframe.estimate.independence import judge_independence
+from dpframe.estimate.independence import measure_dependence
 
 ROWS = 6_000
 SPACES = {"ward": ["a", "b", "c", "d"], "smoker": dpf.Boolean(), "visits": (0, 40), "day": ("2024-01-01", "2024-12-31")}
@@ -148,7 +148,7 @@ def test_p_values_of_independent_columns_are_uniform(noise):
     for seed in range(60):
         counts = generator.multinomial(3_000, shares.ravel()).reshape(shares.shape)
         counts = counts + noise * generator.standard_normal(shares.shape)
-        found.append(judge_independence(counts, np.full(shares.shape, noise**2), shares, 3_000, 0.95, seed))
+        found.append(measure_dependence(counts, np.full(shares.shape, noise**2), shares, 3_000, 0.95, seed))
     assert kstest([one.p_value for one in found], "uniform").pvalue > 0.001
     assert np.mean([one.lower > 0 for one in found]) < 0.15
 
@@ -163,7 +163,7 @@ def test_lower_ends_of_v_hold(noise):
         counts = generator.multinomial(4_000, shares.ravel()).reshape(shares.shape)
         truth = np.sqrt(chi2_contingency(counts, correction=False)[0] / 4_000)
         noisy = counts + noise * generator.standard_normal(shares.shape)
-        found = judge_independence(noisy, np.full(shares.shape, noise**2), shares, 4_000, 0.95, seed)
+        found = measure_dependence(noisy, np.full(shares.shape, noise**2), shares, 4_000, 0.95, seed)
         holds.append(found.lower <= truth)
         estimates.append(found.cramers_v - truth)
     assert np.mean(holds) >= 0.88
@@ -216,4 +216,4 @@ def test_many_values_are_tested_in_little_memory():
     generator = np.random.default_rng(1)
     shares = np.full((120, 120), 1 / 120**2)
     counts = generator.multinomial(200_000, shares.ravel()).reshape(shares.shape).astype(float)
-    assert judge_independence(counts, np.zeros(shares.shape), shares, 200_000, 0.95, 0).p_value > 0.001
+    assert measure_dependence(counts, np.zeros(shares.shape), shares, 200_000, 0.95, 0).p_value > 0.001

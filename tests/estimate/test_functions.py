@@ -11,7 +11,7 @@ import pytest
 
 import dpframe as dpf
 from dpframe.errors import InferenceWarning, ParameterError
-from dpframe.estimate.functions import FunctionValues, columns_read
+from dpframe.estimate.functions import FunctionValues, find_columns_read
 from dpframe.estimate.synthetic_copies import SyntheticCopies
 
 ROWS = 2_000
@@ -108,7 +108,7 @@ def test_the_columns_that_f_reads_are_found(safe):
     found = safe.dp.infer(lambda t: t.query("smoker and visits > 2")["stay"].median(), draws=5)
     assert found.attrs["columns"] == ["smoker", "visits", "stay"]
     table = pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, 5.0], "c": [0.0, 1.0]})
-    assert columns_read(lambda t: t.get("b", pd.Series([0.0])).sum() + t.a.sum(), table) == ["a", "b"]
+    assert find_columns_read(lambda t: t.get("b", pd.Series([0.0])).sum() + t.a.sum(), table) == ["a", "b"]
 
 
 def test_a_release_has_one_answer(safe):

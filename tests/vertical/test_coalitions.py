@@ -34,9 +34,9 @@ from dpframe.errors import FileError
 from dpframe.plan.steps import central_budget
 from dpframe.tables.info import unpacked
 from dpframe.vertical import Identity, Researcher, curator
-from dpframe.vertical.keys import verified
+from dpframe.vertical.keys import is_signed_by
 from dpframe.vertical.messages import Header, Message, MessageWriter, header_file, read_header, write_header
-from dpframe.vertical.pads import PadStream, padded, unpadded
+from dpframe.vertical.pads import PadStream, add_pads, subtract_pads
 
 N = 40
 SPACES = {
@@ -150,12 +150,12 @@ def go(
     def recorded(spaces: Any, codes: Any, pads: Any) -> dict[str, Any]:
         went.codes[tuple(spaces)] = codes
         # To add a shifted pad to a code is to add the pad to the code that was.
-        return padded(spaces, (before or went.codes)[tuple(spaces)], pads)
+        return add_pads(spaces, (before or went.codes)[tuple(spaces)], pads)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(secrets, "token_bytes", lambda size=32: hashlib.shake_256(b"%d" % next(drawn)).digest(size))
         patch.setattr(curator, "PadStream", lambda spaces, key, run: PadStream(spaces, key or bytes(32), run))
-        patch.setattr(curator, "padded", recorded)
+        patch.setattr(curator, "add_pads", recorded)
         went.parties.encrypt_all()
         went.parties.perturb()
         pads = [went.parties.pad(name) for name in went.others]
@@ -202,7 +202,7 @@ def checked(message: Message, key: str, spaces: Any, nonce: bytes) -> dict[str, 
     """Return a header's own facts, once digest and signature are known to be of nonce, codes and header alone."""
     head = message.header
     assert head.content == digest(nonce, codes_in(message.path, spaces))
-    assert verified(key, message.signature, head.text.encode())
+    assert is_signed_by(key, message.signature, head.text.encode())
     return {"kind": head.kind, "run": head.run, "rows": head.rows, "schema": head.schema, **head.facts}
 
 
@@ -273,7 +273,7 @@ def assert_recovered(went: Went, who: str) -> None:
         pads = PadStream(spaces, bytes.fromhex(pad.header.facts["key"]), made.run.digest).take(made.run.rows)
     else:
         pads = codes_in(pad.path, spaces)
-    plain = unpadded(spaces, codes_in(message.path, spaces), pads)
+    plain = subtract_pads(spaces, codes_in(message.path, spaces), pads)
     for name, space in spaces.items():
         np.testing.assert_array_equal(plain[name], space.encode(made.frames["bob"][name].iloc[left(made)]))
 
@@ -346,7 +346,7 @@ def guessed(content: str, pads: Mapping[str, Any], spaces: Any, nonce: bytes) ->
         for places in combinations(range(N), most):
             codes = np.zeros(N, dtype=np.uint8)
             codes[list(places)] = 1
-            if digest(nonce, padded(spaces, {"sick": codes}, pads)) == content:
+            if digest(nonce, add_pads(spaces, {"sick": codes}, pads)) == content:
                 return list(places)
     return None
 

@@ -16,8 +16,8 @@ from dpframe.plan.build import build_plan
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Integer, Space, Subset
 from dpframe.tables.release import release
-from dpframe.vertical.pads import PadStream, Residues, pad_group, padded, unpadded
-from dpframe.vertical.server import perturbed
+from dpframe.vertical.pads import PadStream, Residues, add_pads, pad_group, subtract_pads
+from dpframe.vertical.server import randomise_padded
 
 KEY = bytes(range(32))
 CHANCE = 1e-9
@@ -66,14 +66,14 @@ def test_decrypted_is_what_the_plain_codes_are_randomised_to(
     """Lemma III.1, with the same noise; in parts, and with some pads alone taken off."""
     spaces = dict(plan.spaces)
     codes, pads = codes_of(spaces, rows, seed), PadStream(spaces, None, b"").take(rows)
-    hidden = padded(spaces, codes, pads)
+    hidden = add_pads(spaces, codes, pads)
     parts = [(0, min(cut, rows)), (min(cut, rows), rows)]
-    pieces = [perturbed({name: c[a:b] for name, c in hidden.items()}, plan, KEY, a) for a, b in parts]
+    pieces = [randomise_padded({name: c[a:b] for name, c in hidden.items()}, plan, KEY, a) for a, b in parts]
     noisy = {name: np.concatenate([piece[name] for piece in pieces]) for name in spaces}
     expected = release(codes, plan, KEY)
     mine = known.draw(st.sets(st.sampled_from(sorted(spaces))))
     own = {name: space for name, space in spaces.items() if name in mine}
-    shown = noisy | unpadded(own, noisy, pads)
+    shown = noisy | subtract_pads(own, noisy, pads)
     for name, space in spaces.items():
         wanted = expected[name] if name in mine else pad_group(space).add(expected[name], pads[name])
         np.testing.assert_array_equal(shown[name], wanted)
@@ -137,7 +137,7 @@ def test_ciphertext_is_uniform_whatever_the_data(key: bytes | None) -> None:
     rows, rng = 120_000, np.random.default_rng(1)
     same = rng.integers(0, 3, rows).astype(np.uint8)
     for codes in ({name: np.zeros(rows, dtype=np.uint8) for name in spaces}, dict.fromkeys(spaces, same)):
-        hidden = padded(spaces, codes, PadStream(spaces, key, b"run").take(rows))
+        hidden = add_pads(spaces, codes, PadStream(spaces, key, b"run").take(rows))
         for one, other in itertools.product(spaces, spaces):
             sizes = spaces[one].size, spaces[other].size
             if one < other:
@@ -153,8 +153,8 @@ def test_under_the_pad_of_one_curator_the_columns_of_the_other_stay_uniform() ->
     rows = 120_000
     codes = {"a": np.full(rows, 3, dtype=np.uint8), "b": np.full(rows, 1, dtype=np.uint8)}
     pads = PadStream(spaces, KEY, b"run").take(rows)
-    noisy = perturbed(padded(spaces, codes, pads), plan, KEY)
-    mine = unpadded({"a": spaces["a"]}, noisy, pads)["a"]
+    noisy = randomise_padded(add_pads(spaces, codes, pads), plan, KEY)
+    mine = subtract_pads({"a": spaces["a"]}, noisy, pads)["a"]
     assert not is_uniform(np.bincount(mine, minlength=7)), "the check can fail: what is known is not uniform"
     for value in range(7):
         assert is_uniform(np.bincount(noisy["b"][mine == value], minlength=5))

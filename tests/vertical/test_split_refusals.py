@@ -79,7 +79,7 @@ def test_a_run_is_marked_as_used_on_disk_before_anything_leaves(
     used = parties.root / "alice" / "used"
     (mark,) = used.iterdir()
     first = min(synced.index(path.stat().st_ino) for path in (parties.message("alice"), parties.pad("alice")))
-    with Folder.opened(used) as folder:  # where none is opened, the system puts names on disk by itself
+    with Folder.open_folder(used) as folder:  # where none is opened, the system puts names on disk by itself
         there = (mark,) if folder.descriptor is None else (mark, used, used.parent)
     assert all(path.stat().st_ino in synced[:first] for path in there)
 

@@ -36,7 +36,7 @@ from dpframe.accounting.gaussian_dp import Step
 from dpframe.accounting.unit import Unit
 from dpframe.api.ledger.ledger import Entry, Ledger
 from dpframe.api.ledger.runs import is_done
-from dpframe.disk import Folder, shared, sync_folder, try_lock, write_whole
+from dpframe.disk import Folder, sharing_fault, sync_folder, try_lock, write_whole
 from dpframe.errors import BudgetExceeded, FileError, LedgerError, ParameterError, name_list
 from dpframe.noise.keystream import choice_key, framed
 
@@ -416,7 +416,7 @@ class _KeyFile:
 
 def _refuse_shared(path: Path, status: os.stat_result) -> None:
     """Raise `LedgerError` for a folder or file that others may use: they could read the key."""
-    noun, fault = "folder" if stat.S_ISDIR(status.st_mode) else "file", shared(status)
+    noun, fault = "folder" if stat.S_ISDIR(status.st_mode) else "file", sharing_fault(status)
     if fault is not None:
         raise LedgerError(
             f"the key {noun} {path} {fault}, so that the key may not stay secret: find out who made it, and remove it"
@@ -428,12 +428,12 @@ def _open_key_folder(path: Path) -> Iterator[Folder]:
     """Open the folder of the keys, refused unless only the user may use it."""
     with contextlib.ExitStack() as stack:
         try:
-            folder = stack.enter_context(Folder.opened(path, follow=False))
+            folder = stack.enter_context(Folder.open_folder(path, follow=False))
         except NotADirectoryError:
             raise LedgerError(
                 f"the key folder {path} is a link or no folder: find out who made it, and remove it"
             ) from None
-        _refuse_shared(path, folder.status_of_itself())
+        _refuse_shared(path, folder.folder_status())
         yield folder
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpframe.api.report.elements import mechanism_name
-from dpframe.disk import YAML, check_named, write_text
+from dpframe.disk import YAML, check_ending, write_text
 from dpframe.errors import FileError, ParameterError, name_list
 from dpframe.plan.measures import measure_parts
 from dpframe.plan.plan import Plan
@@ -95,7 +95,7 @@ class Record:
 
     def save(self, path: str | Path) -> None:
         """Write `to_yaml` to a .yaml file, whole or not at all; `FileError` if it cannot be written."""
-        check_named(path, *YAML)
+        check_ending(path, *YAML)
         write_text(path, self.to_yaml())
 
     def differences(self, path: str | Path) -> list[str]:

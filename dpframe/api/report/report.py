@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpframe.api.report.elements import mechanism_name
 from dpframe.api.report.page import page
 from dpframe.api.verify import verify
-from dpframe.disk import WEB_PAGE, check_named, write_text
+from dpframe.disk import WEB_PAGE, check_ending, write_text
 from dpframe.estimate import Estimates
 from dpframe.plan.certificate import Certificate
 from dpframe.plan.notebook import notebook_html
@@ -98,7 +98,7 @@ class Report:
 
     def save(self, path: str | Path) -> None:
         """Write `to_html` to an .html file, whole or not at all; `FileError` if it cannot be written."""
-        check_named(path, *WEB_PAGE)
+        check_ending(path, *WEB_PAGE)
         write_text(path, self.to_html())
 
     def __str__(self) -> str:
