@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from dpframe.errors import InferenceWarning, name_list, warn
@@ -16,6 +14,7 @@ from dpframe.plan.infer.categories import is_text
 from dpframe.plan.infer.from_data import any_space
 from dpframe.plan.infer.numbers import is_number
 from dpframe.plan.plan import Plan
+from dpframe.plan.setting import forecast_of
 from dpframe.plan.words import digits, nearly_found_lines
 from dpframe.spaces import Categorical, Integer, Nullable, Space
 from dpframe.spaces.field import Field
@@ -54,24 +53,23 @@ def typical_space(column: Field) -> Space:
 
 def expected_errors(plan: Plan, rows: int) -> dict[str, tuple[float, str]]:
     """Return half-widths of 95 % intervals, by statistic: the median over columns whose spaces are known."""
-    forecast = plan.forecast(rows) if plan.columns else pd.DataFrame({"std_error": []})
-    missing_columns = {finding.column for finding in plan.not_found}
     # Columns without found spaces have no errors to forecast.
-    if missing_columns:
-        forecast = forecast[[missing_columns.isdisjoint(label.split(" × ")) for _, label in forecast.index]]
-    half_widths: dict[str, tuple[float, str]] = {}
-    for name, statistic in (("counts", "marginal"), ("pairs", "joint")):
-        if statistic in forecast.index.get_level_values(0):
-            # Of numbers of many values no single cell is asked for.
-            errors = np.asarray(forecast.loc[statistic, "std_error"], dtype=np.float64)
-            errors = errors[errors < 1]
-            if len(errors):
-                half_widths[name] = (float(np.median(errors)) * NORMAL_QUANTILE * rows, "rows")
-    if "mean" in forecast.index.get_level_values(0):
-        means: Any = forecast.loc["mean", "std_error"]
-        parts = [float(error) / (float(plan[name].space.diameter) or 1.0) for name, error in means.items()]
-        half_widths["means"] = (float(np.median(parts)) * NORMAL_QUANTILE, "range")
-    return half_widths
+    missing_columns = {finding.column for finding in plan.not_found}
+    errors: dict[str, list[float]] = {"counts": [], "pairs": [], "means": []}
+    for row in forecast_of(plan, rows).rows if plan.columns else ():
+        if not missing_columns.isdisjoint(row.names):
+            continue
+        if row.statistic == "mean":
+            errors["means"].append(row.errors.typical / (float(plan[row.names[0]].space.diameter) or 1.0))
+        # Of numbers of many values no single cell is asked for.
+        elif row.statistic in ("marginal", "joint") and row.errors.typical < 1:
+            errors["counts" if row.statistic == "marginal" else "pairs"].append(row.errors.typical)
+    scales = {"counts": (rows, "rows"), "pairs": (rows, "rows"), "means": (1, "range")}
+    return {
+        name: (float(np.median(errors[name])) * NORMAL_QUANTILE * scale, unit)
+        for name, (scale, unit) in scales.items()
+        if errors[name]
+    }
 
 
 _TEXT_HINT = 'convert text that writes dates (pd.to_datetime), numbers, or several items (.str.findall("[^;]+")), '

@@ -23,8 +23,7 @@ from dpframe.api.job import of_persons
 from dpframe.api.options import PlanOptions, check_names, checked, documented
 from dpframe.api.planning import CheckedRequest, Request, built, promise_of, wish_of
 from dpframe.errors import ParameterError, name_list, tuple_label
-from dpframe.plan.forecast import MOST_CELLS, forecast_table
-from dpframe.plan.measured_forecast import with_tables
+from dpframe.forecast.forecast import MOST_CELLS, Forecast
 from dpframe.plan.measuring import FEWEST, Wish
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
@@ -383,15 +382,9 @@ def _target_statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> st
 
 def forecast_errors(plan: Plan, targets: tuple[StatisticTarget, ...]) -> list[float]:
     """Return the forecast standard errors of the targets, and of the statistics of their single columns."""
-    named = {name for target in targets for name in target.names}
-    columns = [column for column in plan.columns if column.name in named]
     assert plan.n is not None
-    rows = plan.n if plan.sample is None else plan.sample
-    groups = [group for group in plan.groups if set(group.names) <= named]
-    table = forecast_table(columns, max(rows, 1), None, groups, None if plan.sample is None else plan.n)
-    if plan.measures:
-        table = with_tables(table, plan.measures, plan.spaces, plan.n)
-    return [float(table["std_error"].loc[target.statistic, " × ".join(target.names)]) for target in targets]
+    forecast = Forecast(plan.columns, max(plan.n, 1), plan.groups, plan.sample, plan.measures)
+    return [forecast.std_error(target.statistic, target.names) for target in targets]
 
 
 def reached(
