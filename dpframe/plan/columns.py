@@ -77,12 +77,10 @@ class Randomised(ABC):
         """The names as one line of text."""
         return tuple_label(self.names)
 
-    @cached_property
+    @property
     def certified(self) -> Budget:
         """The certified loss of the sampled integers, at the requested δ."""
-        target = self.mechanism.budget
-        # A channel that reveals nothing has no budget to speak of; the smallest float represents 0.
-        return Budget(self.mechanism.loss.epsilon(target.delta) or 5e-324, target.delta)
+        return self.mechanism.certified
 
     @property
     def takes_delta(self) -> bool:
