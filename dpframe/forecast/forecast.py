@@ -48,22 +48,8 @@ OF_PAIRS = "support of pairs"
 
 Names = tuple[str, ...]
 
-
-@dataclass(frozen=True)
-class ForecastRow:
-    """One statistic of some columns: its standard errors from rows and tables together, and from rows alone."""
-
-    statistic: str
-    names: Names
-    errors: Errors
-    unit: str
-    split_error: float = math.nan
-    rows_alone: float = math.nan
-
-    @property
-    def label(self) -> str:
-        """The columns as one line."""
-        return " × ".join(self.names)
+Key = tuple[str, Names]
+"""A statistic and its columns."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +72,11 @@ class Forecast:
         ``{column: shares of its values}`` if they are known; otherwise values are taken as uniform.
     split
         The columns if every group's share of the budget were divided over its columns.
+
+    Raises
+    ------
+    ParameterError
+        If a type is no vector of shares.
     """
 
     columns: Sequence[Any]
@@ -96,48 +87,51 @@ class Forecast:
     types: Mapping[str, Any] | None = None
     split: Sequence[Any] = ()
 
-    @cached_property
-    def rows(self) -> list[ForecastRow]:
-        """All statistics with their errors, measured tables of numbers in bins last."""
-        keys = list(self._keys())
-        row_errors = [self.row_errors(*key) for key in keys]
-        errors = self._with_tables(row_errors, keys)
-        ungrouped = replace(self, columns=self.split or self.columns, groups=(), split=())
-        split_errors = [ungrouped.row_errors(*key).typical if self.groups else math.nan for key in keys]
-        binned = self._bin_precisions()
-        forecast_rows = [
-            ForecastRow(*key, together, self._unit(*key, together), split_error, alone.typical)
-            for key, together, split_error, alone in zip(keys, errors, split_errors, row_errors, strict=True)
-            # Bins replace single values that nothing is known of.
-            if (BINNED.get(key[0]), key[1]) not in binned or self._unit(*key, together) != NOTHING
-        ]
-        for (statistic, names), precision in binned.items():
-            error = 1 / math.sqrt(precision)
-            forecast_rows.append(ForecastRow(statistic, names, Errors(error, error), "share"))
-        return forecast_rows
+    def __post_init__(self) -> None:
+        _ = self._shares
 
     @cached_property
+    def errors(self) -> dict[Key, Errors]:
+        """The errors of every statistic, from rows and tables together; tables of numbers in bins come last."""
+        keys, binned = list(self._keys()), self._binned_errors()
+        errors = dict(zip(keys, self._errors_of(keys), strict=True))
+        # Bins replace single values that nothing is known of.
+        replaced = {key for key in keys if (BINNED.get(key[0]), key[1]) in binned and errors[key].typical > 1}
+        return {key: errors[key] for key in keys if key not in replaced} | binned
+
+    @property
     def table(self) -> pd.DataFrame:
         """The errors as a table; see `Plan.forecast`."""
         import pandas as pd
 
-        names = ["statistic", "columns", "std_error", "worst", "unit", "split_error", "rows_alone"]
-        lines = [(r.statistic, r.label, *r.errors, r.unit, r.split_error, r.rows_alone) for r in self.rows]
-        unused = [name for name, used in (("split_error", self.groups), ("rows_alone", self.measures)) if not used]
-        return pd.DataFrame(lines, columns=names).set_index(names[:2]).drop(columns=unused)
+        ungrouped = replace(self, columns=self.split or self.columns, groups=(), split=())
+        lines = []
+        for (statistic, names), errors in self.errors.items():
+            line = {"statistic": statistic, "columns": " × ".join(names), "std_error": errors.typical}
+            line |= {"worst": errors.worst, "unit": self._unit(statistic, names, errors)}
+            if statistic in STATISTICS and self.groups:
+                line["split_error"] = ungrouped.row_errors(statistic, names).typical
+            if statistic in STATISTICS and self.measures:
+                line["rows_alone"] = self.row_errors(statistic, names).typical
+            lines.append(line)
+        index, columns = ["statistic", "columns"], ["std_error", "worst", "unit"]
+        columns += ["split_error"] * bool(self.groups) + ["rows_alone"] * bool(self.measures)
+        return pd.DataFrame(lines, columns=[*index, *columns]).set_index(index)
 
-    @cached_property
-    def std_errors(self) -> dict[tuple[str, Names], float]:
+    @property
+    def std_errors(self) -> dict[Key, float]:
         """The standard error of every statistic for the type, from rows and tables together."""
-        return {(row.statistic, row.names): row.errors.typical for row in self.rows}
+        return {key: errors.typical for key, errors in self.errors.items()}
 
     def std_error(self, statistic: str, names: Names) -> float:
         """Return the standard error of one statistic for the type, from rows and tables together."""
-        return self._with_tables([self.row_errors(statistic, names)], [(statistic, names)])[0].typical
+        return self._errors_of([(statistic, names)])[0].typical
 
     def row_errors(self, statistic: str, names: Names) -> Errors:
         """Return the errors of one statistic from the rows."""
-        return STATISTICS[statistic].row_errors(self, names)
+        if (statistic, names) not in self._row_errors:
+            self._row_errors[statistic, names] = STATISTICS[statistic].row_errors(self, names)
+        return self._row_errors[statistic, names]
 
     @property
     def typical_error(self) -> float:
@@ -158,7 +152,7 @@ class Forecast:
             return float(column.expected_error / math.sqrt(self.n))
         return self.row_errors("mean", names).typical / float(space.diameter)
 
-    def _keys(self) -> Iterator[tuple[str, Names]]:
+    def _keys(self) -> Iterator[Key]:
         """Yield the statistics and columns that have a forecast."""
         listed = [column.name for column in self.columns if has_cells(column)]
         yield from (("marginal", (name,)) for name in listed)
@@ -174,19 +168,25 @@ class Forecast:
     def _unit(self, statistic: str, names: Names, errors: Errors) -> str:
         if statistic.startswith("mean"):
             return str(self._columns[names[0]].space.unit)
-        return "share" if errors.typical <= 1 else NOTHING
+        return NOTHING if statistic in STATISTICS and errors.typical > 1 else "share"
 
-    def _with_tables(self, row_errors: Sequence[Errors], keys: Sequence[tuple[str, Names]]) -> list[Errors]:
-        """Return the errors of rows and tables together.
+    def _errors_of(self, keys: Sequence[Key]) -> list[Errors]:
+        """Return the errors of statistics from rows and tables together.
 
         Estimates by ``"inverse"`` weight both by their precision, as both are unbiased and independent. Statistics of
         numbers cut into bins, except means, are from the rows only.
         """
+        row_errors = [self.row_errors(*key) for key in keys]
         if not self.measures:
-            return list(row_errors)
+            return row_errors
         precisions = np.array([STATISTICS[statistic].table_precision(self, names) for statistic, names in keys])
-        squares = np.maximum(np.array(row_errors, dtype=np.float64).reshape(-1, 2), 1e-150) ** -2.0
-        return [Errors(*map(float, pair)) for pair in 1 / np.sqrt(squares + precisions[:, None])]
+        row_precisions = np.maximum(np.array(row_errors, dtype=np.float64).reshape(-1, 2), 1e-150) ** -2.0
+        return [Errors(*map(float, pair)) for pair in 1 / np.sqrt(row_precisions + precisions[:, None])]
+
+    @cached_property
+    def _row_errors(self) -> dict[Key, Errors]:
+        """The errors asked for so far."""
+        return {}
 
     @cached_property
     def _columns(self) -> dict[str, Any]:
@@ -264,13 +264,13 @@ class Forecast:
 
     def _cell_precision(self, names: Names) -> float:
         """Return 1/variance of a joint's cells from the tables that count them or finer cells."""
-        precision = 0.0
+        precision: float = 0.0
         for measure in self._measures_of[names[0]]:
             has_values = measure.kind in ("one_way", "joint") and set(names) <= set(measure.columns)
             if has_values and not any(is_cut(self._columns[name].space, measure.most) for name in names):
                 other_cells = [self._cells(name, measure) for name in measure.columns if name not in names]
                 precision += self.n**2 / (measure.sigma2 * math.prod(other_cells))
-        cells = math.prod(self._columns[name].space.size for name in names)
+        cells: int = math.prod(self._columns[name].space.size for name in names)
         # Their sum is the number of rows, which is public.
         return precision * cells / (cells - 1) if cells > 1 else math.inf if precision else 0.0
 
@@ -290,11 +290,11 @@ class Forecast:
     def _precision(self, kind: str, names: Names, rows: float, scale: float) -> float:
         """Return 1/variance of a mean over rows, from the tables of a kind, whose noise is in units of the scale."""
         tables = [m for m in self._measures_of[names[0]] if m.kind == kind and m.columns == names]
-        return sum(rows**2 / (measure.sigma2 * scale**2) for measure in tables)
+        return float(sum(rows**2 / (measure.sigma2 * scale**2) for measure in tables))
 
-    def _bin_precisions(self) -> dict[tuple[str, Names], float]:
-        """Return 1/variance of the shares in bins, and of pairs of items, that tables count."""
-        precisions: dict[tuple[str, Names], float] = {}
+    def _binned_errors(self) -> dict[Key, Errors]:
+        """Return the errors of shares in bins, and of pairs of items, that tables count."""
+        precisions: dict[Key, float] = {}
         for measure in self.measures:
             names = tuple(name for name in self._columns if name in measure.columns)
             counts_cells = measure.kind in ("one_way", "joint") and measure.level <= 1 and len(names) <= 2
@@ -305,7 +305,7 @@ class Forecast:
                 precisions[key] = precisions.get(key, 0.0) + self.n**2 / measure.sigma2 * cells / (cells - 1)
             if measure.kind == "item_pairs":
                 precisions[OF_PAIRS, names] = self.n**2 / measure.sigma2
-        return precisions
+        return {key: Errors(*[1 / math.sqrt(precision)] * 2) for key, precision in precisions.items()}
 
     def _cells(self, name: str, measure: Any) -> int:
         return cell_count(self._columns[name].space, measure.most)

@@ -12,6 +12,7 @@ from dpframe.errors import ParameterError
 from dpframe.forecast.forecast import Forecast
 from dpframe.plan.calibration import Terms, recalibrate
 from dpframe.plan.columns import Randomised
+from dpframe.plan.data import PlanData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,10 +39,11 @@ def _typical_error(units: Sequence[Randomised], terms: Terms) -> float:
     return Forecast(columns, (terms.rows if terms.sample is None else terms.sample) or 1).typical_error
 
 
-def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
+def gains_table(plan: PlanData) -> pd.DataFrame:
     """Return a row per accounting; see `Plan.accounting_gains`."""
     import pandas as pd
 
+    units, terms = plan.units, plan.terms
     # Without shuffling nothing would be measured: tables would leave unshuffled rows next to nothing.
     central = None if terms.shuffled_rows is not None else terms.central
     composition = replace(terms, sample=None, secret=False, local=None, central=central)
@@ -69,8 +71,9 @@ def gains_table(units: Sequence[Randomised], terms: Terms) -> pd.DataFrame:
     return table
 
 
-def gain_lines(units: Sequence[Randomised], terms: Terms) -> list[str]:
+def gain_lines(plan: PlanData) -> list[str]:
     """Return one line on the gain of the secret order, or on the cost of its absence."""
+    units, terms = plan.units, plan.terms
     if not units or not terms.rows or terms.budget.delta == 0:
         return []
     if terms.shuffled_rows is not None:

@@ -88,7 +88,7 @@ def explained(plan: PlanData) -> Explanation:
     return Explanation(
         tuple(person_lines(plan)),
         factors[factors < _LARGEST_USEFUL_FACTOR].to_frame(),
-        gains_table(plan.units, plan.terms) if has_rows else None,
+        gains_table(plan) if has_rows else None,
         forecast,
     )
 

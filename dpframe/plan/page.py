@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from statistics import NormalDist, median
@@ -17,16 +16,13 @@ from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.channels import mechanism_for
 from dpframe.disk import WEB_PAGE, check_named, write_text
 from dpframe.errors import ParameterError
-from dpframe.forecast.forecast import BINNED, STATISTICS, Names
+from dpframe.forecast.forecast import BINNED, STATISTICS, Key
 from dpframe.plan.columns import Column
 from dpframe.plan.data import PlanData
 from dpframe.plan.findings import expected_losses
 from dpframe.plan.setting import Setting, forecast_of
 from dpframe.plan.words import UNITS
 from dpframe.spaces import Categorical
-
-Errors = dict[tuple[str, Names], float]
-"""Standard errors by statistic and columns, from a forecast."""
 
 EPSILONS = (1 / 8, 8**-0.5, 1.0, 8**0.5, 8.0)
 """Multiples of the plan's own ε at which errors are forecast (limit of a page)."""
@@ -85,18 +81,11 @@ def plan_page(
     page_fields = page_data(plan) | {"files": {"source": source, "plan": plan_file}}
     data = json.dumps(page_fields, ensure_ascii=False, allow_nan=False)
     # Nothing of a name may end the script's element.
-    text = _read_template().replace(
-        "@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
-    )
+    template = files("dpframe.plan").joinpath("page.html").read_text(encoding="utf-8")
+    text = template.replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
     if path is not None:
         write_text(path, text)
     return text
-
-
-@cache
-def _read_template() -> str:
-    """Return the text of the page's template."""
-    return files("dpframe.plan").joinpath("page.html").read_text(encoding="utf-8")
 
 
 def page_data(plan: PlanData) -> dict[str, Any]:
@@ -131,7 +120,7 @@ def page_data(plan: PlanData) -> dict[str, Any]:
     }
 
 
-def _forecast_errors(setting: Setting) -> Errors:
+def _forecast_errors(setting: Setting) -> dict[Key, float]:
     """Return the errors of a setting; an empty mapping if no noise is large enough."""
     try:
         return setting.forecast().std_errors
@@ -140,7 +129,7 @@ def _forecast_errors(setting: Setting) -> Errors:
 
 
 def _statistic_fields(
-    plan: PlanData, grid: Sequence[Sequence[Errors]], planned: Errors, declared: Errors
+    plan: PlanData, grid: Sequence[Sequence[dict[Key, float]]], planned: dict[Key, float], declared: dict[Key, float]
 ) -> Iterator[dict[str, Any]]:
     """Yield the fields of each statistic: its name, its range, its grid, and the factor of inference on its errors."""
     missing_columns, pairs = {entry.column for entry in plan.not_found}, 0
@@ -186,7 +175,7 @@ def lost_columns(plan: PlanData, epsilons: Sequence[float], rows: Sequence[int])
     return {"columns": len(inference.asked), "lost": column_losses}
 
 
-def _price_column(setting: Setting, declared: Errors) -> float | None:
+def _price_column(setting: Setting, declared: dict[Key, float]) -> float | None:
     """Return the factor by which an additional column of five categories would raise the other columns' errors."""
     name, space = "one more", Categorical(tuple("abcde"))
     mean = math.fsum(unit.mechanism.epsilon for unit in setting.units) / len(setting.units)

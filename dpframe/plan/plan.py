@@ -254,7 +254,7 @@ class Plan(PlanData):
         columns of one row may lose together, ``noise``, the typical standard error of the columns' marginals
         (numeric columns: of the mean) in multiples of the plan's own, and ``in_force``.
         """
-        return gains_table(self.units, self.terms)
+        return gains_table(self)
 
     @one_thread
     def explain(self) -> Explanation:

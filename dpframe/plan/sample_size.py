@@ -88,21 +88,15 @@ def sample_curve_of(
     sample
     477           2.681      0.046  True
     """
-    return _compute_curve(plan.units, plan.terms, statistic, columns, points)
-
-
-def _compute_curve(
-    units: Sequence[Randomised], terms: Terms, statistic: str, columns: Sequence[str] | None, points: int
-) -> pd.DataFrame:
-    """Return the curve for units with unchanged shares, under terms whose sample varies."""
     import pandas as pd
 
     if statistic not in _CURVES:
         raise ParameterError(f"statistic must be one of {', '.join(_CURVES)}")
     check_whole(points, "points", 3)
-    if not terms.rows:
+    units, terms, rows = plan.units, plan.terms, plan.terms.rows
+    if not rows:
         raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) sets it")
-    rows, names = terms.rows, _check_statistic_columns(units, statistic, columns)
+    names = _check_statistic_columns(units, statistic, columns)
     asked = [tuple(names)] if statistic == "joint" else [(name,) for name in names]
     holds = statistic == "joint" and _theorem_holds(units, terms, names)
 
@@ -169,18 +163,17 @@ def _check_statistic_columns(units: Sequence[Randomised], statistic: str, column
     return names
 
 
-def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
+def best_size(plan: PlanData) -> int | None:
     """Return the sample size of least forecast error of the columns' marginals, or None for all rows.
 
     If no column has a marginal to forecast, the error is of the first column's mean, or of the supports of items.
     """
     for statistic in ("marginal", "mean", "support"):
-        fits = STATISTICS[statistic].fits
-        names = [column.name for unit in units for column in unit.columns if fits(column)]
+        names = [c.name for unit in plan.units for c in unit.columns if STATISTICS[statistic].fits(c)]
         if names:
-            names = names[:1] if statistic == "mean" else names
-            best: Any = _compute_curve(units, terms, statistic, names, _SEARCH_POINTS)["std_error"].idxmin()
-            return None if best == terms.rows else int(best)
+            curve = sample_curve_of(plan, statistic, names[: 1 if statistic == "mean" else None], _SEARCH_POINTS)
+            best: Any = curve["std_error"].idxmin()
+            return None if best == plan.n else int(best)
     return None
 
 
