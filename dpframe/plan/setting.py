@@ -24,11 +24,11 @@ def forecast_of(plan: PlanData, n_rows: int | None = None, types: Mapping[str, A
     """Return the forecast of a plan; see `Plan.forecast`."""
     n = check_whole(plan.n if n_rows is None else n_rows, "n_rows", of="rows")
     sample = None if plan.sample is None or plan.n is None else max(1, plan.sample * n // plan.n)
-    split = _split_columns(plan.units, plan.terms) if plan.groups else ()
+    split = _split_groups(plan.units, plan.terms) if plan.groups else ()
     return Forecast(plan.columns, n, plan.groups, sample, plan.measures, types, split)
 
 
-def _split_columns(units: Sequence[Randomised], terms: Terms) -> tuple[Column, ...]:
+def _split_groups(units: Sequence[Randomised], terms: Terms) -> tuple[Column, ...]:
     """Return all columns as they would be if every group's share were divided over its columns."""
     makers: list[Maker] = []
     shares: list[float] = []
@@ -105,16 +105,14 @@ class Setting:
         return self if unchanged else replace(self, units=units)
 
     def forecast(self) -> Forecast:
-        """Return the forecast, as `forecast_of` does of a plan; raise `ParameterError` if no noise is large enough."""
+        """Return the forecast without split groups; raise `ParameterError` if no noise is large enough."""
         wish, secret = Wish(self.measure), self.shuffle and not self.copied
         measures = wish.measures(self.spaces, self.promise, None, self.n, self.contributions, proved=False)
         # The cap of each row is beside the largest cost of tables, as in a plan.
         tables = wish.most(self.promise, None) if measures else None
         terms = terms_of(self.promise, None, self.n, self.sample, secret, self.contributions, self.local, tables)
-        units = likely_units(self.units, terms)
-        columns, groups = parted(units, self.spaces)
-        split = _split_columns(units, terms) if groups else ()
-        return Forecast(columns, self.n, groups, self.sample, measures, split=split)
+        columns, groups = parted(likely_units(self.units, terms), self.spaces)
+        return Forecast(columns, self.n, groups, self.sample, measures)
 
 
 def with_square_wave(unit: Any) -> Any:
