@@ -9,7 +9,8 @@ from functools import wraps
 from typing import Any, Unpack
 
 from dpframe.api.curator_check import CuratorCheck, check
-from dpframe.api.expectation import Expectation, draft_spaces, expect
+from dpframe.api.expectation import draft_spaces, expect
+from dpframe.api.expected_errors import Expectation
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.report.record import Record, record_of
 from dpframe.api.report.report import Report

@@ -19,9 +19,9 @@ from dpframe.api.planning import Request, check_lists, raw_frame
 from dpframe.api.verbs import sanitize
 from dpframe.errors import ColumnError, ParameterError, name_list
 from dpframe.estimate import Estimates
+from dpframe.forecast.forecast import BINNED, OF_PAIRS
 from dpframe.plan.build import build_plan
 from dpframe.plan.infer.declared import infer_spaces
-from dpframe.plan.measured_forecast import BINNED, OF_PAIRS
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits
@@ -355,7 +355,7 @@ def _release_errors(table: Any, frame: Frame, plan: Plan, codes: Codes) -> pd.Da
         released = sanitize(table, plan=plan, key=secrets.token_bytes(32))
         estimates = Estimates(released, plan)
         forecast = plan.replan(frame.n).forecast() if plan.n is None else plan.forecast()
-        for statistic, label in (key for key in forecast.index if key[0] not in (*BINNED, OF_PAIRS)):
+        for statistic, label in (key for key in forecast.index if key[0] not in (*BINNED.values(), OF_PAIRS)):
             error = _rms_error(estimates, plan, codes, frame, statistic, label.split(" × "))
             if error is not None:
                 rows[statistic, label] = {

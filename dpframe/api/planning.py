@@ -14,8 +14,9 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget, check_delta, check_epsilon
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.accounting.unit import ROW, Unit
-from dpframe.api.expected_errors import expected_errors, first_lines, typical_space, warn_not_found, warn_of_nulls
+from dpframe.api.expected_errors import Expectation
 from dpframe.api.identity import request_digest
+from dpframe.api.inference_warnings import warn_not_found, warn_of_nulls
 from dpframe.api.ledger.account import Cost
 from dpframe.api.options import (
     PlanOptions,
@@ -57,6 +58,7 @@ from dpframe.plan.infer.declared import (
     warn_of_whole_bounds,
 )
 from dpframe.plan.infer.from_data import any_space, from_type
+from dpframe.plan.infer.numbers import is_number
 from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
 from dpframe.plan.inferred import AskedOf, Inferred
 from dpframe.plan.measuring import Wish
@@ -64,7 +66,7 @@ from dpframe.plan.plan import Plan
 from dpframe.plan.rules import BoundRules
 from dpframe.plan.steps import row_cap
 from dpframe.plan.threads import one_thread
-from dpframe.spaces import Nullable, Space
+from dpframe.spaces import Categorical, Integer, Nullable, Space
 from dpframe.spaces.field import Field, is_open
 from dpframe.tables.frames import Frame, wrap
 from dpframe.tables.table import Table, check_columns
@@ -246,10 +248,15 @@ class CheckedRequest:
         """The histograms that inference may measure of the columns."""
         return () if self.measurement is None else self.measurement.asked
 
-    def losses(self, rows: int) -> tuple[float, int]:
-        """Return how many columns inference will probably lose, and from how many rows on hardly any."""
+    def expectation(self, rows: int, plan: Plan | None, assumed: tuple[str, ...] = ()) -> Expectation:
+        """Return the expected errors of a plan, and how many columns inference will probably lose."""
         columns = () if self.measurement is None else self.measurement.columns
-        return expected_losses(self.asked, rows, floats=[c.name for c in columns if pa.types.is_floating(c.type)])
+        floats = [column.name for column in columns if pa.types.is_floating(column.type)]
+        lost_columns, rows_without_losses = expected_losses(self.asked, rows, floats=floats)
+        lost = None if self.measurement is None else (lost_columns, len(columns))
+        return Expectation.of(
+            plan, rows, self.promise, lost, rows_without_losses, texts=self.finds_texts, assumed=assumed
+        )
 
     def typical(self, table: Table) -> Plan:
         """Return the plan, with typical spaces in place of those still to be inferred."""
@@ -258,7 +265,7 @@ class CheckedRequest:
         assert self.allowed is not None
         names = [c.name for c in self.measurement.columns] if self.measurement is not None else []
         fields = {c.name: c for c in table.fields(list(self.names))}
-        spaces = {name: self.spaces.get(name) or typical_space(fields[name]) for name in self.names}
+        spaces = {name: self.spaces.get(name) or _typical_space(fields[name]) for name in self.names}
         step = self.allowed.step
         # Without noisy counts: typical spaces stand for an inference that has not run.
         inferred = Inferred(self.allowed.budget, tuple(names), step=step, unit=self.unit)
@@ -286,12 +293,11 @@ class CheckedRequest:
         """Return two lines on the expected errors of few rows; they depend on types and the number of rows alone."""
         if table.n > _FEW_ROWS:
             return []
-        values = {"lost": self.losses(table.n)[0]}
-        # Typical spaces may not fit the mechanisms and shares that were asked for by name.
-        with contextlib.suppress(ParameterError, PlanError, ColumnError):
-            errors = expected_errors(self.typical(table), max(table.n, 1))
-            values |= {name: value for name, (value, _) in errors.items()}
-        return [line for line in first_lines(values, table.n, str(len(self.asked)), self.finds_texts) if line]
+        try:
+            return self.expectation(table.n, self.typical(table)).first_lines
+        except (ParameterError, PlanError, ColumnError):
+            # Typical spaces may not fit the mechanisms and shares that were asked for by name.
+            return self.expectation(table.n, None).first_lines
 
     def measured(self, table: Table, key: bytes, receipt: str | None) -> Plan:
         """Draw the spaces that are not known, and make the plan."""
@@ -349,6 +355,18 @@ class CheckedRequest:
             )
         fitting_mechanisms = {name: mechanism for name, mechanism in mechanisms.items() if name not in unfit_names}
         return plan_of({**self.options, "mechanisms": fitting_mechanisms})
+
+
+def _typical_space(column: Field) -> Space:
+    """Return a space like those that columns of a type often have."""
+    space: Space
+    if is_number(column.type):
+        space = Integer(0, 999)
+    elif is_text(column.type) or pa.types.is_null(column.type):
+        space = Categorical(tuple("abcde"))
+    else:
+        return any_space(column)
+    return Nullable(space) if column.nullable else space
 
 
 def _drop_identifiers(columns: Sequence[Field], options: dict[str, Any], quiet: bool) -> list[Field]:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from dpframe.api.job import of_persons
 from dpframe.api.options import PlanOptions, check_names, checked, documented
 from dpframe.api.planning import CheckedRequest, Request, built, promise_of, wish_of
 from dpframe.errors import ParameterError, name_list, tuple_label
-from dpframe.plan.forecast import MOST_CELLS, forecast_table
-from dpframe.plan.measured_forecast import with_tables
+from dpframe.forecast.forecast import MOST_CELLS, Forecast
 from dpframe.plan.measuring import FEWEST, Wish
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
@@ -74,15 +73,15 @@ class TargetPlans:
 
     @classmethod
     def of(
-        cls, table: Table, target: Any, max_epsilon: float, delta: float | None, options: PlanOptions
+        cls, table: Table, target: Any, max_epsilon: float | None, delta: float | None, options: PlanOptions
     ) -> TargetPlans:
-        """Check a table, its options and its targets.
+        """Check a table, its options and its targets; ``max_epsilon`` is `LARGEST` by default.
 
         Raises `ParameterError` for a target of another type, one that names a column that is not randomised, or a joint
         of numbers or sets; for columns whose space is not known, for private inference has a budget of its own.
         """
         check_names(options)
-        largest_epsilon = check_epsilon(max_epsilon, "max_epsilon")
+        largest_epsilon = check_epsilon(LARGEST if max_epsilon is None else max_epsilon, "max_epsilon")
         # Only to be checked: without tables, which at so large an ε may leave a capped row nothing, and without δ, with
         # which calibration takes long, unless something asks for it.
         options_without_tables = PlanOptions(**{**options, "measure": None})
@@ -138,7 +137,7 @@ class TargetPlans:
             return 1.0
         options = self.valid.options
         mu = self._workload.met_from(self.valid.spaces, options["n"], options["contributions"])
-        return self._epsilon_at_strength(math.log(mu)) if mu > 0 else 1.0
+        return self._epsilon_at(math.log(mu)) if mu > 0 else 1.0
 
     @cached_property
     def _highest_epsilon(self) -> float:
@@ -151,16 +150,19 @@ class TargetPlans:
             epsilon /= 1.2
         return epsilon
 
-    def ratios(self, plan: Plan) -> dict[str, float]:
+    def errors(self, plan: Plan) -> list[float]:
+        """Return every target's forecast standard error."""
+        assert plan.n is not None
+        forecast = Forecast(plan.columns, max(plan.n, 1), plan.groups, plan.sample, plan.measures)
+        return [forecast.std_error(target.statistic, target.names) for target in self.targets]
+
+    def ratios(self, plan: Plan) -> list[float]:
         """Return every target's forecast error over its allowed error."""
-        return {
-            statistic_target.label: error / statistic_target.error
-            for statistic_target, error in zip(self.targets, forecast_errors(plan, self.targets), strict=True)
-        }
+        return [error / target.error for error, target in zip(self.errors(plan), self.targets, strict=True)]
 
     def worst(self, plan: Plan | None) -> float:
         """Return the largest ratio of forecast to allowed error."""
-        return math.inf if plan is None else max(self.ratios(plan).values())
+        return math.inf if plan is None else max(self.ratios(plan))
 
     def _try_plan(self, epsilon: float, shares: Mapping[str, float] | None) -> Plan | None:
         try:
@@ -179,49 +181,38 @@ class TargetPlans:
         Errors fall about as 1/μ, so that a step by the worst ratio lands near; from there secants, which never leave
         the bracket known.
         """
-        lowest_strength, highest_strength = (
-            self._log_strength(_LEAST_EPSILON),
-            self._log_strength(self._highest_epsilon),
-        )
-        lower_point, upper_point, previous_point, best_plan = (
-            (lowest_strength, math.inf),
-            (highest_strength, math.nan),
-            (math.nan, math.nan),
-            None,
-        )
+        lowest, highest = self._strengths
+        lower, upper, previous = _Point(lowest, math.inf), _Point(highest, math.nan), _Point(math.nan, math.nan)
         epsilon = min(max(self.start if start is None else start, _LEAST_EPSILON), self._highest_epsilon)
-        strength = self._log_strength(epsilon)
+        strength, best_plan = self._log_strength(epsilon), None
         for _ in range(_MAX_PLANS):
             plan = self._try_plan(epsilon, shares)
-            worst_ratio = self.worst(plan)
-            log_ratio = math.log(worst_ratio) if 0 < worst_ratio < math.inf else math.inf if worst_ratio else -math.inf
-            if log_ratio <= 0:
-                best_plan, upper_point = plan, (strength, log_ratio)
-                if log_ratio >= -_LOG_RATIO_TOLERANCE or strength <= lowest_strength:
+            ratio = self.worst(plan)
+            point = _Point(strength, math.log(ratio) if ratio else -math.inf)
+            if point.log_ratio <= 0:
+                best_plan, upper = plan, point
+                if point.log_ratio >= -_LOG_RATIO_TOLERANCE or strength <= lowest:
                     break
+            elif strength >= highest:
+                return None
             else:
-                lower_point = (strength, log_ratio)
-                if strength >= highest_strength:
-                    return None
-            if upper_point[0] - lower_point[0] < _LOG_RATIO_TOLERANCE:
+                lower = point
+            if upper.strength - lower.strength < _LOG_RATIO_TOLERANCE:
                 break
             # At ratio 0 nothing is unknown at any ε.
-            previous_point, strength = (
-                (strength, log_ratio),
-                lowest_strength
-                if log_ratio == -math.inf
-                else _next_strength((strength, log_ratio), previous_point, lower_point, upper_point),
-            )
-            epsilon = (
-                _LEAST_EPSILON
-                if strength <= lowest_strength
-                else self._highest_epsilon
-                if strength >= highest_strength
-                else self._epsilon_at_strength(strength)
-            )
+            strength = lowest if point.log_ratio == -math.inf else _next_strength(point, previous, lower, upper)
+            previous, epsilon = point, self._epsilon_at(strength)
         return best_plan
 
-    def _epsilon_at_strength(self, strength: float) -> float:
+    @cached_property
+    def _strengths(self) -> tuple[float, float]:
+        """The strengths of the least and the largest ε."""
+        return self._log_strength(_LEAST_EPSILON), self._log_strength(self._highest_epsilon)
+
+    def _epsilon_at(self, strength: float) -> float:
+        lowest, highest = self._strengths
+        if not lowest < strength < highest:
+            return _LEAST_EPSILON if strength <= lowest else self._highest_epsilon
         delta = self.valid.promise.delta
         epsilon = step_epsilon(Step(math.exp(strength), SLACK * delta), delta) if delta else math.exp(strength)
         return min(max(epsilon, _LEAST_EPSILON), self._highest_epsilon)
@@ -247,12 +238,10 @@ class TargetPlans:
             plan = best_plan if best_plan is not None else self._try_plan(self.most, shares)
             if plan is None:
                 return best_plan
-            ratios = self.ratios(plan)
             # A column without a target needs only a hundredth of the largest share.
-            pull = {
-                name: max([ratios[target.label] for target in self.targets if name in target.names], default=0.0)
-                for name in shares
-            }
+            pull = dict.fromkeys(shares, 0.0)
+            for ratio, target in zip(self.ratios(plan), self.targets, strict=True):
+                pull |= {name: max(pull[name], ratio) for name in target.names}
             largest_pull = max(pull.values())
             new_shares = {
                 name: max(share * max(pull[name] / largest_pull, 0.1), 1e-4) for name, share in shares.items()
@@ -272,7 +261,7 @@ class TargetPlans:
         place_text = f"at epsilon={self._highest_epsilon:.3g}, the most that max_epsilon allows"
         if plan is None:
             return f"no plan of this table is possible {place_text}; raise max_epsilon"
-        errors = forecast_errors(plan, self.targets)
+        errors = self.errors(plan)
         missed_targets = [
             f"{target.label} {error:.3g} where {target.error:g} is asked"
             for target, error in zip(self.targets, errors, strict=True)
@@ -289,19 +278,12 @@ class TargetPlans:
         import pandas as pd
 
         plan, rows = self.plan, []
-        errors = forecast_errors(plan, self.targets)
-        worst_ratio = self.worst(plan)
-        for target, error in zip(self.targets, errors, strict=True):
+        errors, worst_ratio = self.errors(plan), self.worst(plan)
+        for i, (target, error) in enumerate(zip(self.targets, errors, strict=True)):
             # Each target is halved by itself: its price is the rise of ε.
-            tighter = replace(
-                self,
-                targets=tuple(
-                    replace(other_target, error=other_target.error / 2) if other_target is target else other_target
-                    for other_target in self.targets
-                ),
-            )
-            is_met = tighter.worst(plan) <= 1
-            halved_plan = plan if is_met else tighter.least(start=plan.epsilon * 1.5)
+            half = replace(target, error=target.error / 2)
+            tighter = replace(self, targets=(*self.targets[:i], half, *self.targets[i + 1 :]))
+            halved_plan = plan if tighter.worst(plan) <= 1 else tighter.least(start=plan.epsilon * 1.5)
             rows.append(
                 {
                     "columns": target.label,
@@ -315,24 +297,26 @@ class TargetPlans:
         return pd.DataFrame(rows).set_index("columns")
 
 
-_Point = tuple[float, float]
+class _Point(NamedTuple):
+    """A plan's strength, ln μ or ln ε, and the logarithm of its worst ratio."""
+
+    strength: float
+    log_ratio: float
 
 
-def _next_strength(new_point: _Point, previous_point: _Point, lower_point: _Point, upper_point: _Point) -> float:
+def _next_strength(new: _Point, previous: _Point, lower: _Point, upper: _Point) -> float:
     """Return the next strength to try: by a straight line through the last two points, else by a slope of −1."""
-    x, y = new_point
-    if math.isfinite(y):
-        rise, run = y - previous_point[1], x - previous_point[0]
+    if math.isfinite(new.log_ratio):
+        rise, run = new.log_ratio - previous.log_ratio, new.strength - previous.strength
         # Bounded slopes keep a step finite between nearly equal points.
-        slope = (
-            min(max(rise / run, _STEEPEST_SLOPE), _FLATTEST_SLOPE) if math.isfinite(rise) and abs(run) > 1e-6 else -1.0
-        )
-        guess = x + (-_LOG_RATIO_TOLERANCE / 2 - y) / slope
-        if y > 0 and math.isnan(upper_point[1]):
-            return min(max(guess, lower_point[0] + _LOG_RATIO_TOLERANCE), upper_point[0])
-        if lower_point[0] + 1e-4 < guess < upper_point[0] - 1e-4:
+        has_slope = math.isfinite(rise) and abs(run) > 1e-6
+        slope = min(max(rise / run, _STEEPEST_SLOPE), _FLATTEST_SLOPE) if has_slope else -1.0
+        guess = new.strength + (-_LOG_RATIO_TOLERANCE / 2 - new.log_ratio) / slope
+        if new.log_ratio > 0 and math.isnan(upper.log_ratio):
+            return min(max(guess, lower.strength + _LOG_RATIO_TOLERANCE), upper.strength)
+        if lower.strength + 1e-4 < guess < upper.strength - 1e-4:
             return guess
-    return (lower_point[0] + upper_point[0]) / 2
+    return (lower.strength + upper.strength) / 2
 
 
 def _parse_targets(target: Mapping[Any, Any], spaces: Mapping[str, Space]) -> Iterator[StatisticTarget]:
@@ -381,26 +365,6 @@ def _target_statistic(names: tuple[str, ...], spaces: Mapping[str, Space]) -> st
     return "joint"
 
 
-def forecast_errors(plan: Plan, targets: tuple[StatisticTarget, ...]) -> list[float]:
-    """Return the forecast standard errors of the targets, and of the statistics of their single columns."""
-    named = {name for target in targets for name in target.names}
-    columns = [column for column in plan.columns if column.name in named]
-    assert plan.n is not None
-    rows = plan.n if plan.sample is None else plan.sample
-    groups = [group for group in plan.groups if set(group.names) <= named]
-    table = forecast_table(columns, max(rows, 1), None, groups, None if plan.sample is None else plan.n)
-    if plan.measures:
-        table = with_tables(table, plan.measures, plan.spaces, plan.n)
-    return [float(table["std_error"].loc[target.statistic, " × ".join(target.names)]) for target in targets]
-
-
-def reached(
-    table: Table, target: Any, max_epsilon: float | None, delta: float | None, options: PlanOptions
-) -> TargetPlans:
-    """Return the plans for the ``target=`` and ``max_epsilon=`` of an entry point."""
-    return TargetPlans.of(table, target, LARGEST if max_epsilon is None else max_epsilon, delta, options)
-
-
 def check_alone(epsilon: Any, target: Any, *account: Any) -> None:
     """Raise `ParameterError` unless targets were given without ε, δ, plan and account: targets decide ε for free."""
     if target is None:
@@ -447,7 +411,7 @@ def price_targets(
     >>> prices[["statistic", "binds"]].to_dict("index")
     {'sex': {'statistic': 'marginal', 'binds': False}, 'sex × region': {'statistic': 'joint', 'binds': True}}
     """
-    plans = reached(wrap(table), target, max_epsilon, delta, options)
+    plans = TargetPlans.of(wrap(table), target, max_epsilon, delta, options)
     prices = plans.table()
     prices.attrs["epsilon"] = plans.plan.epsilon
     return prices

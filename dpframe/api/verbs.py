@@ -21,7 +21,7 @@ from dpframe.api.job import Ready, carry_out, drawn, planned
 from dpframe.api.ledger.account import OpenAccount
 from dpframe.api.options import PlanOptions, as_method_of, check_codec, documented
 from dpframe.api.planning import CheckedRequest, Request
-from dpframe.api.targets import check_alone, reached
+from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.errors import ParameterError, RepeatedReleaseWarning, check_whole, refusing_misfit_calls, warn
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
@@ -115,7 +115,7 @@ def plan(
     with opened(source, id) as table:
         if target is not None or max_epsilon is not None:
             check_alone(epsilon, target, ledger, dataset)
-            return reached(table, target, max_epsilon, delta, options).plan
+            return TargetPlans.of(table, target, max_epsilon, delta, options).plan
         return planned(table, epsilon, delta, OpenAccount.of(ledger, dataset), options)
 
 

@@ -387,6 +387,12 @@ class Mechanism(Channel):
         """The budget (ε, δ) of the calibration."""
         return Budget(self.epsilon, self.delta)
 
+    @cached_property
+    def certified(self) -> Budget:
+        """The certified loss of the sampled integers, at the requested δ."""
+        # A channel that reveals nothing has no budget to speak of; the smallest float represents 0.
+        return Budget(self.loss.epsilon(self.delta) or 5e-324, self.delta)
+
     def _check_span(self, span: int, largest: int) -> None:
         """Check and set the largest code and the number of codes of noise on 0…span, and check its budget."""
         object.__setattr__(self, "span", check_whole(span, "span", 1, largest))

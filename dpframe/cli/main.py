@@ -23,14 +23,15 @@ import typer
 from dpframe.api import verbs
 from dpframe.api import verify as proving
 from dpframe.api.budgets import done_before
-from dpframe.api.expectation import expected, expected_of
+from dpframe.api.expectation import expected
+from dpframe.api.expected_errors import expected_of
 from dpframe.api.ledger.account import OpenAccount
 from dpframe.api.ledger.currencies import difference, enough_for, yearly
 from dpframe.api.ledger.ledger import Account
 from dpframe.api.options import PlanOptions
 from dpframe.api.planning import Request
 from dpframe.api.report.report import Report
-from dpframe.api.targets import check_alone, reached
+from dpframe.api.targets import TargetPlans, check_alone
 from dpframe.cli.check import audit, check
 from dpframe.cli.demo import demo
 from dpframe.cli.estimate import estimate
@@ -170,7 +171,7 @@ def plan(
         )
         if target or max_epsilon is not None:
             check_alone(epsilon, target or None, account)
-            target_result = reached(open_input(source), parse_targets(target or []), max_epsilon, delta, options)
+            target_result = TargetPlans.of(open_input(source), parse_targets(target or []), max_epsilon, delta, options)
             release_plan = target_result.plan
         else:
             release_plan = verbs.plan(source, epsilon, delta, ledger=account, **options)

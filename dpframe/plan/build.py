@@ -226,7 +226,7 @@ def build_plan(
         privacy_id=privacy_id,
         rules=as_rules(rules),
     )
-    return plan.resampled(best_size(plan.units, plan.terms)) if sample == "optimal" else plan
+    return plan.resampled(best_size(plan)) if sample == "optimal" else plan
 
 
 def _check_sample_size(sample: Any, n: int | None) -> None:

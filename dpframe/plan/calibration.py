@@ -126,7 +126,7 @@ class Terms:
         if slack == 0:
             return self.delta_of_losses([unit.column_loss for unit in units])
         if any(unit.step for unit in units):
-            return self.delta_of_steps(*_split_steps(units))
+            return self.delta_of_steps(*_split_steps([unit.mechanism for unit in units]))
         parts = response_parts([unit.certified.epsilon for unit in units])
         if self.central is None:
             # The theory of shuffling and of privacy-loss distributions here is for pure columns.
@@ -238,11 +238,19 @@ def rows_step(parts: tuple[ColumnLoss, ...], terms: Terms) -> Step | None:
     return cover.step if math.isfinite(cover.ratio) else None
 
 
-def _split_steps(units: Sequence[Randomised]) -> tuple[list[Step], list[float], float]:
-    """Return the units' steps, the pure losses of units without one, and the chance that one of these fails."""
-    unstepped = [unit for unit in units if unit.step is None]
-    steps = [unit.step for unit in units if unit.step is not None]
-    return steps, [unit.certified.epsilon for unit in unstepped], math.fsum(unit.mechanism.delta for unit in unstepped)
+def _split_steps(mechanisms: Sequence[Mechanism]) -> tuple[list[Step], list[float], float]:
+    """Return the mechanisms' steps, the pure losses of those without one, and the chance that one of these fails."""
+    unstepped = [m for m in mechanisms if m.loss.step is None]
+    steps = [m.loss.step for m in mechanisms if m.loss.step is not None]
+    return steps, [m.certified.epsilon for m in unstepped], math.fsum(m.delta for m in unstepped)
+
+
+def _pure_losses(mechanisms: Sequence[Mechanism], terms: Terms) -> tuple[list[ColumnLoss], Terms]:
+    """Return the mechanisms as pure ones, and terms that account for their chance to fail."""
+    failure_probability = math.fsum(m.delta for m in mechanisms)
+    if failure_probability == 0:
+        return [m.column_loss for m in mechanisms], terms
+    return response_parts([m.certified.epsilon for m in mechanisms]), terms.failing(failure_probability)
 
 
 _DELTA_SHARE = 0.5
@@ -299,35 +307,40 @@ def calibrate(
     )
 
 
+def _make_units(makers: Sequence[Maker], shares: Sequence[float], total: float) -> list[Randomised]:
+    """Return pure units with their shares of a total loss."""
+    return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+
+
 @lru_cache(maxsize=256)
 def recalibrate(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
     """Return units calibrated for other terms, in their order, with their shares and fixed channels unchanged."""
     adjustable = [unit for unit in units if not unit.mechanism.fixed]
     fixed = [unit for unit in units if unit.mechanism.fixed]
-    epsilon_sum = math.fsum(unit.mechanism.epsilon for unit in adjustable)
-    # A unit's share is its part of the summed ε, which scales with the total.
-    shares, slacks = (
-        [u.mechanism.epsilon / epsilon_sum for u in adjustable],
-        slacks_of([u.takes_delta for u in adjustable], terms),
-    )
+    shares, slacks = _shares_of_sum(adjustable), slacks_of([u.takes_delta for u in adjustable], terms)
     calibrated = calibrate([u.remade for u in adjustable], shares, fixed, terms, slacks)
     # Adjustable and fixed units return to their original order.
     by_names = {unit.names: unit for unit in [*calibrated, *fixed]}
     return tuple(by_names[unit.names] for unit in units)
 
 
+def _shares_of_sum(units: Sequence[Randomised]) -> list[float]:
+    """Return each unit's part of the summed ε, which scales with the total."""
+    epsilon_sum = math.fsum(unit.mechanism.epsilon for unit in units)
+    return [unit.mechanism.epsilon / epsilon_sum for unit in units]
+
+
 def likely_units(units: tuple[Randomised, ...], terms: Terms) -> tuple[Randomised, ...]:
     """Return about the units of `recalibrate`, with losses within 2 % of its own, without proof: for forecasts."""
     if any(unit.mechanism.fixed or unit.takes_delta for unit in units):
         return recalibrate(units, terms)
-    epsilon_sum = math.fsum(unit.mechanism.epsilon for unit in units)
-    shares = [unit.mechanism.epsilon / epsilon_sum for unit in units]
+    shares = _shares_of_sum(units)
     model = _LossModel.beside([], shares, terms)
     if not model.curved:
         return recalibrate(units, terms)
-    model.learn(epsilon_sum, [unit.column_loss for unit in units])
+    model.learn(math.fsum(unit.mechanism.epsilon for unit in units), units)
     guess = model.under_curve(_LARGEST_COLUMN_LOSS / min(shares))[0]
-    return tuple(unit.remade(guess * share, 0.0) for unit, share in zip(units, shares, strict=True))
+    return tuple(_make_units([unit.remade for unit in units], shares, guess))
 
 
 _CENTRAL_MESSAGE = "epsilon is too small for what is spent centrally; raise it, or declare spaces"
@@ -345,29 +358,14 @@ def check_ready(ready: Sequence[Mechanism], terms: Terms) -> None:
     """Raise `ParameterError` if ready mechanisms leave nothing for central steps, before these are spent."""
     if not ready or terms.central is None:
         return
-    failure_probability, reserve = (
-        math.fsum(m.delta for m in ready),
-        response_parts([terms.budget.epsilon * _RESERVE_SHARE]),
-    )
+    reserve = terms.budget.epsilon * _RESERVE_SHARE
     if any(m.loss.step for m in ready):
-        steps = [m.loss.step for m in ready if m.loss.step is not None]
-        other_mechanisms = [m for m in ready if m.loss.step is None]
-        losses_of = [m.loss.epsilon(m.delta) or 5e-324 for m in other_mechanisms]
-        slack = math.fsum(m.delta for m in other_mechanisms)
-        if (
-            terms.delta_of_steps(steps, [*losses_of, terms.budget.epsilon * _RESERVE_SHARE], slack).value
-            > terms.budget.delta
-        ):
-            raise ParameterError(_READY_MESSAGE)
-        return
-    if failure_probability:
-        accounting, losses = (
-            terms.failing(failure_probability),
-            response_parts([m.loss.epsilon(m.delta) or 5e-324 for m in ready]),
-        )
+        steps, losses, failure_probability = _split_steps(ready)
+        bound = terms.delta_of_steps(steps, [*losses, reserve], failure_probability)
     else:
-        accounting, losses = terms, [m.column_loss for m in ready]
-    if accounting.delta_of_losses([*losses, *reserve]).value > terms.budget.delta:
+        pure_losses, accounting = _pure_losses(ready, terms)
+        bound = accounting.delta_of_losses([*pure_losses, *response_parts([reserve])])
+    if bound.value > terms.budget.delta:
         raise ParameterError(_READY_MESSAGE)
 
 
@@ -387,7 +385,7 @@ def _calibrate_rows_only(
     basic_total = sampled_budget.epsilon
     while True:
         total = _round_total(total, upper_limit)
-        units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+        units = _make_units(makers, shares, total)
         deltas[total] = value = terms.delta_of([*ready, *units]).value
         if value <= sampled_budget.delta:
             low, best = total, units
@@ -398,7 +396,7 @@ def _calibrate_rows_only(
         # Even vanishing losses exceed δ beside the ready units.
         if high < sampled_budget.epsilon * 1e-9:
             raise ParameterError(_READY_MESSAGE)
-        model.learn(total, [unit.column_loss for unit in units])
+        model.learn(total, units)
         width = low * (1 + (_SEARCH_WIDTH if model.known < _MODEL_TURNS else _LEAP_WIDTH))
         previous, total = total, model.largest(total, upper_limit)
         if best is not None and min(high, total if previous == low else math.inf) <= width:
@@ -435,13 +433,13 @@ def _calibrate_shuffled(
     sampled_budget, upper_limit = terms.sampled_budget, _LARGEST_COLUMN_LOSS / min(shares)
     total, slope = _total_under_curve(tuple(shares), tuple(model.ready), model.terms, upper_limit)
     for _ in range(_UNPROVED_TOTALS):
-        model.learn(total, [make(total * share, 0.0).column_loss for make, share in zip(makers, shares, strict=True)])
+        model.learn(total, _make_units(makers, shares, total))
         total, slope = model.under_curve(upper_limit)
     best: list[Randomised] | None = None
     low, high, previous = 0.0, math.inf, (0.0, 0.0)
     for _ in range(_CURVED_TURNS):
         total = _round_total(total, upper_limit)
-        units = [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+        units = _make_units(makers, shares, total)
         ratio = _rows_cover(tuple(unit.column_loss for unit in [*ready, *units]), terms).ratio
         fits = terms.delta_of([*ready, *units]).value <= sampled_budget.delta
         if fits:
@@ -482,7 +480,7 @@ def _calibrate_unshuffled(
         return accounting.delta_of_losses(losses(total)).value <= accounting.budget.delta
 
     total = _last_total(fits, accounting.budget.epsilon, upper_limit, bool(model.ready))
-    return [make(total * share, 0.0) for make, share in zip(makers, shares, strict=True)]
+    return _make_units(makers, shares, total)
 
 
 def _last_total(fits: Callable[[float], bool], start: float, upper_limit: float, ready: bool) -> float:
@@ -507,7 +505,7 @@ def _calibrate_steps(
 
     As in `_calibrate_unshuffled`. A unit with its own δ is accounted for as the largest step within its (ε, δ).
     """
-    steps, losses, failure_probability = _split_steps(ready)
+    steps, losses, failure_probability = _split_steps([unit.mechanism for unit in ready])
     pairs = list(zip(shares, slacks, strict=True))
 
     def fits(total: float) -> bool:
@@ -546,12 +544,7 @@ class _LossModel:
     @classmethod
     def beside(cls, ready: Sequence[Randomised], shares: Sequence[float], terms: Terms) -> _LossModel:
         """Return a model of units with ready units, whose δ is a chance to fail."""
-        failure_probability = math.fsum(unit.mechanism.delta for unit in ready)
-        if failure_probability == 0:
-            return cls(shares, [unit.column_loss for unit in ready], terms)
-        return cls(
-            shares, response_parts([unit.certified.epsilon for unit in ready]), terms.failing(failure_probability)
-        )
+        return cls(shares, *_pure_losses([unit.mechanism for unit in ready], terms))
 
     @property
     def curved(self) -> bool:
@@ -563,9 +556,9 @@ class _LossModel:
         """Number of totals that units were made for."""
         return len(self._seen)
 
-    def learn(self, total: float, parts: Sequence[ColumnLoss]) -> None:
+    def learn(self, total: float, units: Sequence[Randomised]) -> None:
         """Record the column losses of units at this total."""
-        self._kinds = list(parts)
+        self._kinds = parts = [unit.column_loss for unit in units]
         losses = np.array([max(part.epsilon, 1e-300) for part in parts])
         masses = np.array([part.blanket for part in parts])
         odds = np.log(np.maximum(1 - masses, _LEAST_PROBABILITY)) - np.log(masses)
@@ -634,15 +627,8 @@ class _LossModel:
             return total, _MU_SLOPE
         cap = total
         total, slope = likely_total(lambda x: [*self.ready, *self.parts(x)], terms.permutation, terms.curve, cap)
-        gap = (
-            math.log(
-                min(
-                    max(_relative_mu([*self.ready, *self.parts(total)], terms), 1 / _LARGEST_MU_FACTOR),
-                    _LARGEST_MU_FACTOR,
-                )
-            )
-            + _MU_LOG_MARGIN
-        )
+        relative_mu = _relative_mu([*self.ready, *self.parts(total)], terms)
+        gap = math.log(min(max(relative_mu, 1 / _LARGEST_MU_FACTOR), _LARGEST_MU_FACTOR)) + _MU_LOG_MARGIN
         return min(total * math.exp(-gap / slope), cap), slope
 
 

@@ -28,8 +28,8 @@ from dpframe.channels import (
 )
 from dpframe.channels.staircase import LARGEST_SPAN
 from dpframe.errors import ColumnError, ParameterError, PlanError, tuple_label
+from dpframe.forecast.errors import CellMoments, mean_errors, share_errors
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.forecast import marginal_errors, mean_errors
 from dpframe.spaces import Product, Space, as_space
 
 Codes = npt.NDArray[np.integer]
@@ -55,6 +55,11 @@ class Randomised(ABC):
         def mechanism(self) -> Mechanism:
             """The channel on the space's codes."""
 
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[Column, ...]:
+        """The unit's columns, grouped ones with their marginal channels."""
+
     @abstractmethod
     def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
         """Randomise the codes of the unit's columns."""
@@ -72,12 +77,10 @@ class Randomised(ABC):
         """The names as one line of text."""
         return tuple_label(self.names)
 
-    @cached_property
+    @property
     def certified(self) -> Budget:
         """The certified loss of the sampled integers, at the requested δ."""
-        target = self.mechanism.budget
-        # A channel that reveals nothing has no budget to speak of; the smallest float represents 0.
-        return Budget(self.mechanism.loss.epsilon(target.delta) or 5e-324, target.delta)
+        return self.mechanism.certified
 
     @property
     def takes_delta(self) -> bool:
@@ -180,6 +183,11 @@ class Column(Randomised):
         """The name as a tuple."""
         return (self.name,)
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The column itself."""
+        return (self,)
+
     @cached_property
     def released(self) -> Space:
         """The space of released codes: the column's own, unless noise goes beyond its bounds."""
@@ -268,6 +276,11 @@ class Group(Randomised):
         """Return a column of the group with its marginal channel."""
         return Column(name, self.space.spaces[self.names.index(name)], self.marginal([name]))
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns with their marginal channels."""
+        return tuple(map(self.column, self.names))
+
     def sample(self, codes: Mapping[str, Codes], stream: Keystream, first_row: int) -> dict[str, Codes]:
         """Randomise the columns' codes together, by the stream of the first column."""
         columns = [codes[name] for name in self.names]
@@ -290,9 +303,8 @@ class Group(Randomised):
 def parted(units: Iterable[Randomised], names: Iterable[str]) -> tuple[tuple[Column, ...], tuple[Group, ...]]:
     """Return the columns of units in the order of names, grouped ones with their marginal channels, and the groups."""
     randomised_units = tuple(units)
+    columns = {column.name: column for unit in randomised_units for column in unit.columns}
     groups = tuple(unit for unit in randomised_units if isinstance(unit, Group))
-    columns = {unit.name: unit for unit in randomised_units if isinstance(unit, Column)}
-    columns |= {name: group.column(name) for group in groups for name in group.names}
     return tuple(columns[name] for name in names), groups
 
 
@@ -421,8 +433,8 @@ def errs_more(column: Column) -> bool:
 def _line_error(mechanism: Mechanism, space: Space) -> float:
     """Return the forecast error per row of shares for ranks, of the mean for numbers."""
     if space.is_listed:
-        return marginal_errors(mechanism, np.full(space.size, 1 / space.size), 1)[0]
-    return mean_errors(space, mechanism, None, 1)[0]
+        return share_errors([CellMoments.of(mechanism)], 1).typical
+    return mean_errors(space, mechanism, None, 1).typical
 
 
 def promising_rival(column: Column, sets: str = "least_error") -> str | None:

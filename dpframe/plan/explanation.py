@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,9 +14,8 @@ from dpframe.errors import ParameterError, name_list
 from dpframe.plan.accounting_gains import gains_table
 from dpframe.plan.beliefs import best_guess, percent
 from dpframe.plan.data import PlanData
-from dpframe.plan.measured_forecast import forecast_of
 from dpframe.plan.notebook import notebook_html
-from dpframe.plan.setting import Setting, with_bounded_noise, with_square_wave
+from dpframe.plan.setting import Setting, forecast_of, with_bounded_noise, with_square_wave
 from dpframe.plan.words import digits
 
 if TYPE_CHECKING:
@@ -72,31 +72,24 @@ def explained(plan: PlanData) -> Explanation:
     import pandas as pd
 
     has_rows = bool(plan.n and plan.columns)
+    forecast = forecast_of(plan).table if has_rows else None
     error_factors: dict[str, float] = {}
-    if has_rows:
+    if forecast is not None:
         setting = Setting.of(plan)
         # A setting's own forecast: neither side of the ratio has a proof.
-        std_errors = setting.forecast()["std_error"]
+        std_errors = setting.forecast().table["std_error"]
         for lever, lever_setting in _levers(plan, setting).items():
-            try:
-                error_factors[lever] = _median_ratio(lever_setting.forecast()["std_error"], std_errors)
-            except ParameterError:
-                continue
+            with contextlib.suppress(ParameterError):
+                error_factors[lever] = _median_ratio(lever_setting.forecast().table["std_error"], std_errors)
         if plan.inferred is not None:
             declared = "spaces that are declared, so that finding them costs nothing"
-            error_factors[declared] = _median_ratio(std_errors, forecast_of(plan)["std_error"])
-    helpful_levers = {
-        lever: factor
-        for lever, factor in sorted(error_factors.items(), key=lambda item: item[1])
-        if factor < _LARGEST_USEFUL_FACTOR
-    }
-    table = pd.DataFrame({"errors": helpful_levers}, dtype=np.float64)
-    table.index.name = "lever"
+            error_factors[declared] = _median_ratio(std_errors, forecast["std_error"])
+    factors = pd.Series(error_factors, dtype=np.float64, name="errors").rename_axis("lever").sort_values(kind="stable")
     return Explanation(
         tuple(person_lines(plan)),
-        table,
-        gains_table(plan.units, plan.terms) if has_rows else None,
-        forecast_of(plan) if has_rows else None,
+        factors[factors < _LARGEST_USEFUL_FACTOR].to_frame(),
+        gains_table(plan) if has_rows else None,
+        forecast,
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import DpframeWarning, ParameterError, name_list, tuple_label, warn
-from dpframe.plan.forecast import vector_scale
+from dpframe.forecast.errors import vector_scale
 from dpframe.plan.levels import FEW, FIRST, has_levels, level_sizes
 from dpframe.plan.measures import LARGEST_TABLE, SLACK, Measure, check_measures, measures_step
 from dpframe.spaces import Space

@@ -6,27 +6,23 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from statistics import NormalDist, median
-from typing import Any, cast
+from typing import Any
 
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.channels import mechanism_for
 from dpframe.disk import WEB_PAGE, check_ending, write_text
 from dpframe.errors import ParameterError
+from dpframe.forecast.forecast import BINNED, STATISTICS, Key
 from dpframe.plan.columns import Column
 from dpframe.plan.data import PlanData
 from dpframe.plan.findings import expected_losses
-from dpframe.plan.measured_forecast import forecast_of, single_values
-from dpframe.plan.setting import Setting
+from dpframe.plan.setting import Setting, forecast_of
 from dpframe.plan.words import UNITS
 from dpframe.spaces import Categorical
-
-Errors = dict[tuple[str, str], float]
-"""Standard errors by statistic and columns, from a forecast."""
 
 EPSILONS = (1 / 8, 8**-0.5, 1.0, 8**0.5, 8.0)
 """Multiples of the plan's own ε at which errors are forecast (limit of a page)."""
@@ -42,7 +38,6 @@ MOST_PAIRS = 300
 
 _INTERVAL_HALF_WIDTH_SE = NormalDist().inv_cdf(0.975)
 """Standard errors of half a 95 % interval (theory: 97.5 % quantile of the normal law)."""
-_STATISTICS = ("marginal", "joint", "mean", "support", "mean curve")
 _DIGITS = 4
 """Digits of a figure (limit of a page)."""
 
@@ -86,18 +81,11 @@ def plan_page(
     page_fields = page_data(plan) | {"files": {"source": source, "plan": plan_file}}
     data = json.dumps(page_fields, ensure_ascii=False, allow_nan=False)
     # Nothing of a name may end the script's element.
-    text = _read_template().replace(
-        "@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
-    )
+    template = files("dpframe.plan").joinpath("page.html").read_text(encoding="utf-8")
+    text = template.replace("@DATA@", data.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
     if path is not None:
         write_text(path, text)
     return text
-
-
-@cache
-def _read_template() -> str:
-    """Return the text of the page's template."""
-    return files("dpframe.plan").joinpath("page.html").read_text(encoding="utf-8")
 
 
 def page_data(plan: PlanData) -> dict[str, Any]:
@@ -110,7 +98,7 @@ def page_data(plan: PlanData) -> dict[str, Any]:
     # Small plans may round two multiples to one number.
     rows = sorted({max(2, round(plan.n * factor)) for factor in ROWS[::step]})
     grid = [[_forecast_errors(replace(setting, promise=Budget(e, plan.delta), n=n)) for n in rows] for e in epsilons]
-    plan_errors, setting_errors = cast(Errors, forecast_of(plan)["std_error"].to_dict()), _forecast_errors(setting)
+    setting_errors = _forecast_errors(setting)
     options = {
         "shuffle": None if plan.shuffle else False,
         "contributions": plan.contributions if plan.contributions > 1 else None,
@@ -124,7 +112,7 @@ def page_data(plan: PlanData) -> dict[str, Any]:
         "plan": {"epsilon": plan.epsilon, "delta": plan.delta, "rows": plan.n, "shuffled": plan.shuffle},
         "epsilons": epsilons,
         "rows": rows,
-        "statistics": list(_statistic_fields(plan, grid, plan_errors, setting_errors)),
+        "statistics": list(_statistic_fields(plan, grid, forecast_of(plan).std_errors, setting_errors)),
         "notFound": [missing_column.column for missing_column in plan.not_found],
         "inference": lost_columns(plan, epsilons, rows),
         "oneMore": _price_column(setting, setting_errors),
@@ -132,37 +120,34 @@ def page_data(plan: PlanData) -> dict[str, Any]:
     }
 
 
-def _forecast_errors(setting: Setting) -> Errors:
+def _forecast_errors(setting: Setting) -> dict[Key, float]:
     """Return the errors of a setting; an empty mapping if no noise is large enough."""
     try:
-        return cast(Errors, setting.forecast()["std_error"].to_dict())
+        return setting.forecast().std_errors
     except ParameterError:
         return {}
 
 
 def _statistic_fields(
-    plan: PlanData, grid: Sequence[Sequence[Errors]], planned: Errors, declared: Errors
+    plan: PlanData, grid: Sequence[Sequence[dict[Key, float]]], planned: dict[Key, float], declared: dict[Key, float]
 ) -> Iterator[dict[str, Any]]:
     """Yield the fields of each statistic: its name, its range, its grid, and the factor of inference on its errors."""
     missing_columns, pairs = {entry.column for entry in plan.not_found}, 0
-    labels = {" × ".join((entry, partner)): (entry, partner) for entry in plan.names for partner in plan.names}
-    for key, error in planned.items():
-        kind, label = entry = single_values(key)
-        # A column's own name may contain " × ".
-        names = labels.get(label, (label,)) if kind == "joint" else (label,)
+    single_values = {binned: statistic for statistic, binned in BINNED.items()}
+    for (statistic, names), error in planned.items():
+        key, kind = (statistic, names), single_values.get(statistic, statistic)
         pairs += kind == "joint"
-        if kind not in _STATISTICS or set(names) & missing_columns or (kind == "joint" and pairs > MOST_PAIRS):
+        if kind not in STATISTICS or set(names) & missing_columns or (kind == "joint" and pairs > MOST_PAIRS):
             continue
-        of_range = kind.startswith("mean")
-        diameter = float(plan[label].space.diameter) or 1.0 if of_range else 1.0
+        space = plan[names[0]].space if kind.startswith("mean") else None
         factor = error / declared[key] if declared.get(key) else 1.0
         yield {
             "kind": kind,
             "columns": list(names),
-            "range": _round_figure(diameter) if of_range else None,
-            "unit": UNITS.get(plan[label].space.unit, plan[label].space.unit) if of_range else "",
+            "range": None if space is None else _round_figure(float(space.diameter) or 1.0),
+            "unit": "" if space is None else UNITS.get(space.unit, space.unit),
             "inferred": _round_figure(factor),
-            "grid": [[_half_width(errors.get(key, errors.get(entry))) for errors in line] for line in grid],
+            "grid": [[_half_width(errors.get(key, errors.get((kind, names)))) for errors in line] for line in grid],
         }
 
 
@@ -190,7 +175,7 @@ def lost_columns(plan: PlanData, epsilons: Sequence[float], rows: Sequence[int])
     return {"columns": len(inference.asked), "lost": column_losses}
 
 
-def _price_column(setting: Setting, declared: Errors) -> float | None:
+def _price_column(setting: Setting, declared: dict[Key, float]) -> float | None:
     """Return the factor by which an additional column of five categories would raise the other columns' errors."""
     name, space = "one more", Categorical(tuple("abcde"))
     mean = math.fsum(unit.mechanism.epsilon for unit in setting.units) / len(setting.units)

@@ -20,11 +20,11 @@ from dpframe.plan.certificate import Certificate, certify
 from dpframe.plan.columns import parted
 from dpframe.plan.data import PlanData, fields_of, read_fields, read_parts, schema_of
 from dpframe.plan.explanation import Explanation, explained
-from dpframe.plan.measured_forecast import forecast_of
 from dpframe.plan.measures import SLACK
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.page import plan_page
 from dpframe.plan.sample_size import sample_curve_of
+from dpframe.plan.setting import forecast_of
 from dpframe.plan.steps import row_cap
 from dpframe.plan.threads import one_thread
 from dpframe.plan.words import KEPT, digits, introduction, on_a_screen, plan_lines, plan_text, summary_of
@@ -237,7 +237,7 @@ class Plan(PlanData):
         >>> table.loc["a × b", ["std_error", "split_error"]].astype(float).round(4).tolist()
         [0.0163, 0.056]
         """
-        return forecast_of(self, n_rows, types)
+        return forecast_of(self, n_rows, types).table
 
     @one_thread
     def verify(self) -> Certificate:
@@ -254,7 +254,7 @@ class Plan(PlanData):
         columns of one row may lose together, ``noise``, the typical standard error of the columns' marginals
         (numeric columns: of the mean) in multiples of the plan's own, and ``in_force``.
         """
-        return gains_table(self.units, self.terms)
+        return gains_table(self)
 
     @one_thread
     def explain(self) -> Explanation:

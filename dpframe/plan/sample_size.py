@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpframe.accounting import best_sample
 from dpframe.accounting.budget import compose
-from dpframe.channels import Mechanism, ResponseChannel
+from dpframe.channels import ResponseChannel
 from dpframe.errors import ParameterError, check_whole, name_list
+from dpframe.forecast.forecast import STATISTICS, Forecast
 from dpframe.plan.calibration import Terms, recalibrate
-from dpframe.plan.columns import Column, Group, Randomised
+from dpframe.plan.columns import Group, Randomised
 from dpframe.plan.data import PlanData
-from dpframe.plan.forecast import MOST_CELLS, joint_errors, mean_errors, support_errors
-from dpframe.spaces.arrays import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_CURVES = ("joint", "marginal", "mean", "support")
+"""Statistics with a curve."""
 
 _LEAST_SAMPLE_SHARE = 1e-4
 """Least share of the rows on a curve (tolerance)."""
@@ -41,57 +42,6 @@ _NO_BOUNDS = math.nan, math.nan
 
 _EVEN_POINT_SHARE = 0.6
 """Share of a curve's points that are spread evenly; the others approach the best (tolerance)."""
-
-
-@dataclass(frozen=True)
-class _CurveStatistic:
-    """Default columns of a statistic, their number, and the square of its standard error."""
-
-    fits: Callable[[Column], bool]
-    count: int | None
-    squared: Callable[[Sequence[Randomised], Sequence[Column], int, float], float]
-
-
-def _is_listed(column: Column) -> bool:
-    """Return whether a column has a marginal to forecast."""
-    return column.space.size <= MOST_CELLS and not column.space.code_words
-
-
-def _joint_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
-    """Return the mean square error over the cells of a joint of uniform columns; grouped columns are one factor."""
-    names = [column.name for column in columns]
-    parts: list[tuple[Mechanism, FloatArray]] = []
-    for unit in units:
-        members = [name for name in unit.names if name in names]
-        if members:
-            mechanism = unit.marginal(members) if isinstance(unit, Group) else unit.mechanism
-            parts.append((mechanism, np.full(mechanism.size, 1 / mechanism.size)))
-    return joint_errors(parts, m, sample_factor)[0] ** 2
-
-
-def _marginal_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
-    """Return the mean square error over the columns' marginals."""
-    return float(np.mean([_joint_variance(units, [column], m, sample_factor) for column in columns]))
-
-
-def _mean_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
-    """Return the square error of a column's mean."""
-    (column,) = columns
-    return mean_errors(column.space, column.mechanism, None, m, sample_factor)[0] ** 2
-
-
-def _support_variance(units: Sequence[Randomised], columns: Sequence[Column], m: int, sample_factor: float) -> float:
-    # For a rare item, whose own variance is negligible next to the noise.
-    squares = [support_errors(c.mechanism, m)[0] ** 2 for c in columns if c.space.holds_sets]
-    return float(np.mean(squares))
-
-
-STATISTICS = {
-    "joint": _CurveStatistic(_is_listed, None, _joint_variance),
-    "marginal": _CurveStatistic(_is_listed, None, _marginal_variance),
-    "mean": _CurveStatistic(lambda column: column.space.is_numeric, 1, _mean_variance),
-    "support": _CurveStatistic(lambda column: column.space.holds_sets, None, _support_variance),
-}
 
 
 def sample_curve_of(
@@ -138,48 +88,40 @@ def sample_curve_of(
     sample
     477           2.681      0.046  True
     """
-    return _compute_curve(plan.units, plan.terms, statistic, columns, points)
-
-
-def _compute_curve(
-    units: Sequence[Randomised], terms: Terms, statistic: str, columns: Sequence[str] | None, points: int
-) -> pd.DataFrame:
-    """Return the curve for units with unchanged shares, under terms whose sample varies."""
     import pandas as pd
 
-    if statistic not in STATISTICS:
-        raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}")
+    if statistic not in _CURVES:
+        raise ParameterError(f"statistic must be one of {', '.join(_CURVES)}")
     check_whole(points, "points", 3)
-    if not terms.rows:
+    units, terms, rows = plan.units, plan.terms, plan.terms.rows
+    if not rows:
         raise ParameterError("the plan does not know how many rows there are to sample from; plan.replan(n) sets it")
-    curve_statistic, names = STATISTICS[statistic], _check_statistic_columns(units, statistic, columns)
-
+    names = _check_statistic_columns(units, statistic, columns)
+    asked = [tuple(names)] if statistic == "joint" else [(name,) for name in names]
     holds = statistic == "joint" and _theorem_holds(units, terms, names)
 
     def point(m: int) -> Point:
+        sample = None if m == rows else m
         try:
-            calibrated = recalibrate(tuple(units), replace(terms, sample=None if m == terms.rows else m))
+            calibrated = recalibrate(tuple(units), replace(terms, sample=sample))
         except ParameterError:
             # No noise is large enough for this size: the search moves on.
             return math.nan, math.inf, *_NO_BOUNDS
-        # Finite-population correction: a sample of all rows adds nothing.
-        sample_factor = (terms.rows - m) / max(terms.rows - 1, 1) if terms.rows else 0.0
-        statistic_columns = [column for name in names for column in _columns(calibrated) if column.name == name]
-        error = math.sqrt(curve_statistic.squared(calibrated, statistic_columns, m, sample_factor))
-        return (
-            compose(unit.certified for unit in calibrated).epsilon,
-            error,
-            *(_theorem_bounds(calibrated, m) if holds else _NO_BOUNDS),
-        )
+        groups = [unit for unit in calibrated if isinstance(unit, Group)]
+        forecast = Forecast([column for unit in calibrated for column in unit.columns], rows, groups, sample)
+        variances = [forecast.row_errors(statistic, of).typical ** 2 for of in asked]
+        row_epsilon = compose(unit.certified for unit in calibrated).epsilon
+        bounds = _theorem_bounds(calibrated, m) if holds else _NO_BOUNDS
+        return row_epsilon, math.sqrt(np.mean(variances)), *bounds
 
-    curve = _explore_sizes(point, terms.rows, points)
+    curve = _explore_sizes(point, rows, points)
     results = ["row_epsilon", "std_error", *_BOUNDS]
     table = pd.DataFrame.from_dict(curve, orient="index", columns=results).sort_index()
     table = table.rename_axis("sample").replace({"std_error": {math.inf: math.nan}})
     table.insert(2, "best", table.index == table["std_error"].idxmin())
     if not holds:
         return table.drop(columns=_BOUNDS)
-    table.attrs["theorem"] = best_sample(terms.rows, units[0].mechanism.size, terms.budget.epsilon)
+    table.attrs["theorem"] = best_sample(rows, units[0].mechanism.size, terms.budget.epsilon)
     return table
 
 
@@ -205,44 +147,33 @@ def _theorem_bounds(units: Sequence[Randomised], m: int) -> tuple[float, float]:
 
 def _check_statistic_columns(units: Sequence[Randomised], statistic: str, columns: Sequence[str] | None) -> list[str]:
     """Return the columns of a statistic, or raise `ParameterError`."""
-    curve_statistic, all_columns = STATISTICS[statistic], _columns(units)
-    fitting_names = [column.name for column in all_columns if curve_statistic.fits(column)]
+    all_columns = [column for unit in units for column in unit.columns]
+    fitting_names = [column.name for column in all_columns if STATISTICS[statistic].fits(column)]
     names = fitting_names if columns is None else [columns] if isinstance(columns, str) else list(columns)
     for name in names:
         if name not in [column.name for column in all_columns]:
             raise ParameterError(f"columns names {name!r}, which is not a randomised column")
         if name not in fitting_names or names.count(name) > 1:
             raise ParameterError(f"columns names {name!r}, which statistic={statistic!r} does not take (or not twice)")
-    if not names or len(names) != (curve_statistic.count or len(names)):
+    if not names or (statistic == "mean" and len(names) > 1):
         fits = f"those it takes are {name_list(fitting_names)}" if fitting_names else "no column of the plan fits it"
         raise ParameterError(
-            f"statistic={statistic!r} needs columns={'[name]' if curve_statistic.count else '[…]'}; {fits}"
+            f"statistic={statistic!r} needs columns={'[name]' if statistic == 'mean' else '[…]'}; {fits}"
         )
     return names
 
 
-def _columns(units: Sequence[Randomised]) -> list[Column]:
-    """Return all columns, grouped ones with their marginal channels."""
-    columns: list[Column] = []
-    for unit in units:
-        if isinstance(unit, Group):
-            columns += [unit.column(name) for name in unit.names]
-        elif isinstance(unit, Column):
-            columns.append(unit)
-    return columns
-
-
-def best_size(units: Sequence[Randomised], terms: Terms) -> int | None:
+def best_size(plan: PlanData) -> int | None:
     """Return the sample size of least forecast error of the columns' marginals, or None for all rows.
 
     If no column has a marginal to forecast, the error is of the first column's mean, or of the supports of items.
     """
-    for statistic, curve_statistic in STATISTICS.items():
-        fitting_names = [column.name for column in _columns(units) if curve_statistic.fits(column)]
-        if statistic != "joint" and fitting_names:
-            curve = _compute_curve(units, terms, statistic, fitting_names[: curve_statistic.count], _SEARCH_POINTS)
+    for statistic in ("marginal", "mean", "support"):
+        names = [c.name for unit in plan.units for c in unit.columns if STATISTICS[statistic].fits(c)]
+        if names:
+            curve = sample_curve_of(plan, statistic, names[: 1 if statistic == "mean" else None], _SEARCH_POINTS)
             best: Any = curve["std_error"].idxmin()
-            return None if best == terms.rows else int(best)
+            return None if best == plan.n else int(best)
     return None
 
 

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from dpframe.accounting.budget import Budget
 from dpframe.channels import mechanism_for
-from dpframe.errors import ParameterError
-from dpframe.plan.accounting_gains import split_mechanisms
-from dpframe.plan.calibration import likely_units
-from dpframe.plan.columns import ADDITIVE, Column, Randomised, parted, stand_in
+from dpframe.errors import ParameterError, check_whole
+from dpframe.forecast.forecast import Forecast
+from dpframe.plan.calibration import Maker, Terms, calibrate, likely_units
+from dpframe.plan.columns import ADDITIVE, Column, Group, Randomised, parted, stand_in
 from dpframe.plan.data import PlanData
-from dpframe.plan.forecast import forecast_table
-from dpframe.plan.measured_forecast import together
 from dpframe.plan.measuring import Wish
 from dpframe.plan.steps import terms_of
 from dpframe.spaces import Space
 
-if TYPE_CHECKING:
-    import pandas as pd
+
+def forecast_of(plan: PlanData, n_rows: int | None = None, types: Mapping[str, Any] | None = None) -> Forecast:
+    """Return the forecast of a plan; see `Plan.forecast`."""
+    n = check_whole(plan.n if n_rows is None else n_rows, "n_rows", of="rows")
+    sample = None if plan.sample is None or plan.n is None else max(1, plan.sample * n // plan.n)
+    split = _split_groups(plan.units, plan.terms) if plan.groups else ()
+    return Forecast(plan.columns, n, plan.groups, sample, plan.measures, types, split)
+
+
+def _split_groups(units: Sequence[Randomised], terms: Terms) -> tuple[Column, ...]:
+    """Return all columns as they would be if every group's share were divided over its columns."""
+    makers: list[Maker] = []
+    shares: list[float] = []
+    # Ready mechanisms keep their losses, with or without groups.
+    fixed = [unit for unit in units if unit.mechanism.fixed]
+    for unit in units:
+        if isinstance(unit, Group):
+            makers += [partial(_ungrouped_column, column) for column in unit.columns]
+            shares += [unit.mechanism.epsilon / len(unit.names)] * len(unit.names)
+        elif not unit.mechanism.fixed:
+            makers.append(unit.remade)
+            shares.append(unit.mechanism.epsilon)
+    share_sum = math.fsum(shares)
+    calibrated = calibrate(makers, [share / share_sum for share in shares], fixed, terms)
+    return tuple(column for unit in [*calibrated, *fixed] for column in unit.columns)
+
+
+def _ungrouped_column(column: Column, epsilon: float, delta: float) -> Column:
+    """Return a group's column with the mechanism that a plan of single columns would try first."""
+    tag = stand_in(column.space, "least_error" if column.space.is_listed else "laplace")
+    return Column(column.name, column.space, mechanism_for(column.space, epsilon, delta, tag))
 
 
 @dataclass(frozen=True)
@@ -75,19 +104,15 @@ class Setting:
         unchanged = all(new_unit is unit for new_unit, unit in zip(units, self.units, strict=True))
         return self if unchanged else replace(self, units=units)
 
-    def forecast(self) -> pd.DataFrame:
-        """Return the standard errors to expect, as `Plan.forecast` does."""
+    def forecast(self) -> Forecast:
+        """Return the forecast without split groups; raise `ParameterError` if no noise is large enough."""
         wish, secret = Wish(self.measure), self.shuffle and not self.copied
         measures = wish.measures(self.spaces, self.promise, None, self.n, self.contributions, proved=False)
         # The cap of each row is beside the largest cost of tables, as in a plan.
         tables = wish.most(self.promise, None) if measures else None
         terms = terms_of(self.promise, None, self.n, self.sample, secret, self.contributions, self.local, tables)
-        units = likely_units(self.units, terms)
-        columns, groups = parted(units, self.spaces)
-        mechanisms_without_groups = split_mechanisms(units, terms) if groups else None
-        rows, population = (self.n, None) if self.sample is None else (self.sample, self.n)
-        table = forecast_table(columns, rows, None, groups, population, mechanisms_without_groups)
-        return together(table, measures, self.spaces, self.n)
+        columns, groups = parted(likely_units(self.units, terms), self.spaces)
+        return Forecast(columns, self.n, groups, self.sample, measures)
 
 
 def with_square_wave(unit: Any) -> Any:

@@ -121,7 +121,7 @@ def plan_lines(plan: PlanData) -> list[str]:
     if plan.sample is not None:
         no_credit_text = "" if plan.terms.secret else "; without a secret order that earns no credit"
         text.append(f"Sample: {plan.sample:,} of {plan.n:,} rows, chosen in secret{no_credit_text}")
-    text += gain_lines(plan.units, plan.terms)
+    text += gain_lines(plan)
     if plan.inferred is not None:
         spent, share_text = plan.inferred.budget, "of the total" if plan.inferred.step is None else "on its own"
         text.append(

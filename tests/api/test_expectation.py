@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpframe as dpf
-from dpframe.api.expectation import expected_of
+from dpframe.api.expected_errors import expected_of
 from dpframe.cli.main import main
 from dpframe.vertical import Identity, new_run
 

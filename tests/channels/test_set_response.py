@@ -20,10 +20,10 @@ import dpframe as dpf
 from dpframe.channels import BitFlip, NullableSetResponse, RandomizedResponse, SetResponse, mechanism_for
 from dpframe.channels.set_response import CHUNK, SetRanks, set_count, sums_over_sets
 from dpframe.errors import ParameterError, PlanError
+from dpframe.forecast.errors import support_errors
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
 from dpframe.plan.columns import Column
-from dpframe.plan.forecast import support_errors
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Nullable, Subset
 from dpframe.spaces.set_bits import cut

@@ -14,9 +14,9 @@ from dpframe.accounting.audit import audit
 from dpframe.channels import Gaussian, Geometric, RandomizedResponse, Staircase, mechanism_for, mechanism_from_json
 from dpframe.channels.staircase import BoxSums
 from dpframe.errors import ParameterError, PlanError
+from dpframe.forecast.errors import mean_errors
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
-from dpframe.plan.forecast import mean_errors
 from dpframe.spaces import Categorical, Integer, Nullable, Ordinal, Real
 
 

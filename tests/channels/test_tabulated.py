@@ -31,9 +31,9 @@ from dpframe.channels import (
 )
 from dpframe.channels.optimal import LARGEST_PROGRAMME, Programme
 from dpframe.errors import ParameterError, PlanError
+from dpframe.forecast.errors import CellMoments, share_errors
 from dpframe.noise.tables import ChannelTable
 from dpframe.plan.build import build_plan
-from dpframe.plan.forecast import marginal_errors
 from dpframe.spaces import Space
 
 WORD = 1 << 64
@@ -44,7 +44,7 @@ def ranks(size: int) -> Ordinal:
 
 
 def marginal(mechanism: Mechanism) -> float:
-    return marginal_errors(mechanism, np.full(mechanism.size, 1 / mechanism.size), 1)[0]
+    return share_errors([CellMoments.of(mechanism)], 1).typical
 
 
 # --- tables -------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from dpframe.estimate.evidence.combine import project
 from dpframe.estimate.evidence.likelihood import Matrices, Seen, Shares, fit_joint
 from dpframe.estimate.tables.fit import fit_tables
 from dpframe.estimate.tables.tables import Evidence, row_table
+from dpframe.forecast.errors import CellMoments, share_errors
 from dpframe.plan.build import build_plan
-from dpframe.plan.forecast import joint_errors, marginal_errors
 from dpframe.tables.release import release
 
 KEY = bytes(range(32))
@@ -370,11 +370,11 @@ def test_forecast_at_a_type_and_by_brute_force():
     shares, n = np.array([0.7, 0.1, 0.1, 0.1]), 100
     matrix, inverse = mechanism.transition(), np.linalg.inv(mechanism.transition())
     variances = (inverse**2) @ matrix @ shares - shares
-    typical, worst = marginal_errors(mechanism, shares, n)
+    typical, worst = share_errors([CellMoments.of(mechanism, shares)], n)
     assert typical == pytest.approx(np.sqrt(variances.mean() / n))
     assert worst == pytest.approx(np.sqrt(max(((inverse**2) @ matrix - np.eye(4)).mean(axis=0)) / n))
     other = PLAN["sex"].mechanism
-    joint, _ = joint_errors([(mechanism, shares), (other, np.array([0.5, 0.5]))], n)
+    joint, _ = share_errors([CellMoments.of(mechanism, shares), CellMoments.of(other)], n)
     squares = np.outer((inverse**2) @ matrix @ shares, (np.linalg.inv(other.transition()) ** 2).sum(axis=1) / 2)
     assert joint == pytest.approx(np.sqrt((squares - np.outer(shares, [0.5, 0.5])).mean() / n))
     table = PLAN.forecast(n, types={"grade": shares})

@@ -18,7 +18,6 @@ import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.cli.main import main
 from dpframe.plan import build_plan
-from dpframe.plan.measured_forecast import single_values
 from dpframe.plan.page import EPSILONS, MOST_PAIRS, ROWS, lost_columns, page_data
 from dpframe.plan.setting import Setting
 
@@ -58,7 +57,7 @@ def test_the_numbers_are_those_of_the_forecast(plan, page):
     assert data["rows"] == [round(4_000 * factor) for factor in ROWS]
     forecast = plan.forecast()["std_error"]
     labels = {(one["kind"], " × ".join(one["columns"])) for one in data["statistics"]}
-    shown = {single_values(key): error for key, error in forecast.items()}
+    shown = {(statistic.removesuffix(" in bins"), label): error for (statistic, label), error in forecast.items()}
     assert labels == set(shown)
     for one in data["statistics"]:
         error = shown[one["kind"], " × ".join(one["columns"])]
@@ -70,7 +69,7 @@ def test_the_numbers_are_those_of_the_forecast(plan, page):
 @pytest.mark.parametrize(("epsilon", "rows"), [(0.5, 4_000), (2.0, 9_000), (0.2, 1_000)])
 def test_between_the_points_errors_are_interpolated(plan, page, epsilon, rows):
     data = data_of(page)
-    own = replace(Setting.of(plan), promise=Budget(epsilon, plan.delta), n=rows).forecast()["std_error"]
+    own = replace(Setting.of(plan), promise=Budget(epsilon, plan.delta), n=rows).forecast().table["std_error"]
     for one in data["statistics"]:
         if one["kind"] != "joint":  # what is measured of pairs changes in leaps
             found = interpolated(data, one["grid"], epsilon, rows)
@@ -188,5 +187,5 @@ def test_a_setting_forecasts_what_its_plan_would(epsilon, options):
     spaces = {"age": (0, 120), "sex": list(dpf.datasets.SEXES), "region": list(dpf.datasets.REGIONS)}
     own = Setting.of(dpf.plan(census, 1.0, spaces=spaces, **options))
     plan = dpf.plan(census.head(2_000), epsilon, spaces=spaces, **options)
-    other = replace(own, promise=plan.release, n=2_000).forecast()["std_error"]
+    other = replace(own, promise=plan.release, n=2_000).forecast().table["std_error"]
     pd.testing.assert_series_equal(other, plan.forecast()["std_error"], rtol=0.05)
