@@ -18,6 +18,7 @@ LAYERS = [
     ["errors", "datasets"],
     ["disk", "spaces", "noise", "accounting"],
     ["channels", "totals", "observe"],
+    ["inference"],
     ["plan"],
     ["tables"],
     ["estimate"],

@@ -14,7 +14,7 @@ from dpframe.api.expected_errors import expected_errors, first_lines
 from dpframe.api.options import PlanOptions, documented
 from dpframe.api.planning import CheckedRequest, Request
 from dpframe.errors import ParameterError, name_list
-from dpframe.plan.infer.drafted import DraftedSpaces, drafted
+from dpframe.inference.drafted import DraftedSpaces, drafted
 from dpframe.plan.notebook import notebook_html
 from dpframe.plan.plan import Plan
 from dpframe.plan.threads import one_thread

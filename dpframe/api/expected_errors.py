@@ -10,11 +10,11 @@ import pandas as pd
 import pyarrow as pa
 
 from dpframe.errors import InferenceWarning, name_list, warn
+from dpframe.inference.categories import is_text
+from dpframe.inference.findings import hinted_nulls, shares_made_null
+from dpframe.inference.from_data import any_space
+from dpframe.inference.numbers import is_number
 from dpframe.observe.quantiles import NORMAL_QUANTILE
-from dpframe.plan.findings import hinted_nulls, shares_made_null
-from dpframe.plan.infer.categories import is_text
-from dpframe.plan.infer.from_data import any_space
-from dpframe.plan.infer.numbers import is_number
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits, nearly_found_lines
 from dpframe.spaces import Categorical, Integer, Nullable, Space

@@ -43,12 +43,15 @@ from dpframe.errors import (
     name_list,
     warn,
 )
+from dpframe.inference.categories import is_text
+from dpframe.inference.cost import Allowance, allowance
+from dpframe.inference.findings import expected_losses, judge
+from dpframe.inference.from_data import any_space, from_type
+from dpframe.inference.inferred import AskedOf, Inferred
+from dpframe.inference.private import Measurement, histograms_of, rounds_of
 from dpframe.noise.keystream import inference_id
 from dpframe.plan.build import build_plan, default_delta
-from dpframe.plan.findings import expected_losses, judge
-from dpframe.plan.infer.categories import is_text
-from dpframe.plan.infer.cost import Allowance, allowance
-from dpframe.plan.infer.declared import (
+from dpframe.plan.declared import (
     identifiers,
     infer_spaces,
     warn_of_copied_identifiers,
@@ -56,9 +59,6 @@ from dpframe.plan.infer.declared import (
     warn_of_persons,
     warn_of_whole_bounds,
 )
-from dpframe.plan.infer.from_data import any_space, from_type
-from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
-from dpframe.plan.inferred import AskedOf, Inferred
 from dpframe.plan.measuring import Wish
 from dpframe.plan.plan import Plan
 from dpframe.plan.rules import BoundRules

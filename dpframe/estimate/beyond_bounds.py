@@ -28,9 +28,7 @@ from dpframe.accounting.gaussian_dp import log_tail
 from dpframe.estimate.evidence.law import Known
 from dpframe.estimate.evidence.number_law import NumberLaw
 from dpframe.estimate.results import Ends, Excess
-from dpframe.observe.quantiles import NORMAL_QUANTILE
-from dpframe.observe.significance import HINT_SE
-from dpframe.plan.findings import (
+from dpframe.inference.findings import (
     UNLIKELY,
     are_faint,
     bounds_of_counts,
@@ -38,9 +36,11 @@ from dpframe.plan.findings import (
     odds_of_two_values,
     share_outside,
 )
-from dpframe.plan.infer.ranges import Cells, fit_cells, hull
-from dpframe.plan.infer.steps import is_on_steps
-from dpframe.plan.inferred import Inferred, Measured
+from dpframe.inference.inferred import Inferred, Measured
+from dpframe.inference.ranges import Cells, fit_cells, hull
+from dpframe.inference.steps import is_on_steps
+from dpframe.observe.quantiles import NORMAL_QUANTILE
+from dpframe.observe.significance import HINT_SE
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 

@@ -16,12 +16,12 @@ from exact_laws import Inferring, Pair
 
 from dpframe.accounting.discrete_gaussian import IntegerNoise, noise_step
 from dpframe.accounting.gaussian_dp import Step, step_delta
-from dpframe.plan.infer.categories import CutRows, Items, Texts
-from dpframe.plan.infer.column import Task
-from dpframe.plan.infer.cost import Histogram, Spending, spend
-from dpframe.plan.infer.numbers import Numbers, Times
-from dpframe.plan.infer.objects import Objects
-from dpframe.plan.infer.vectors import Lists
+from dpframe.inference.categories import CutRows, Items, Texts
+from dpframe.inference.column import Task
+from dpframe.inference.cost import Histogram, Spending, spend
+from dpframe.inference.numbers import Numbers, Times
+from dpframe.inference.objects import Objects
+from dpframe.inference.vectors import Lists
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, Values
 

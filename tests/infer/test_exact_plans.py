@@ -20,13 +20,13 @@ from exact_laws import Inferring, Pair, shuffled_law, tables_law
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step, step_delta
 from dpframe.api.planning import CheckedRequest, Request
+from dpframe.inference.categories import Items, Texts
+from dpframe.inference.column import Task
+from dpframe.inference.cost import GaussianNoise, Spending
+from dpframe.inference.inferred import AskedOf
+from dpframe.inference.numbers import Numbers
+from dpframe.inference.private import Inference, Measurement
 from dpframe.noise.gaussian import gaussian_table
-from dpframe.plan.infer.categories import Items, Texts
-from dpframe.plan.infer.column import Task
-from dpframe.plan.infer.cost import GaussianNoise, Spending
-from dpframe.plan.infer.numbers import Numbers
-from dpframe.plan.infer.private import Inference, Measurement
-from dpframe.plan.inferred import AskedOf
 from dpframe.plan.plan import Plan
 from dpframe.spaces import Space
 from dpframe.spaces.field import Field

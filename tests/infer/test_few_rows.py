@@ -9,10 +9,10 @@ import pytest
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
-from dpframe.plan.findings import share_outside
-from dpframe.plan.infer.numbers import first_grid, friendly, only_grid
-from dpframe.plan.infer.private import Measurement, histograms_of, rounds_of
-from dpframe.plan.infer.ranges import Cells, Grid, fullest, truth_values
+from dpframe.inference.findings import share_outside
+from dpframe.inference.numbers import first_grid, friendly, only_grid
+from dpframe.inference.private import Measurement, histograms_of, rounds_of
+from dpframe.inference.ranges import Cells, Grid, fullest, truth_values
 from dpframe.spaces.field import Field
 
 KEY = bytes(range(32))

@@ -27,8 +27,8 @@ from audited_inference import (
 )
 from scipy.stats import beta
 
-from dpframe.plan.infer.categories import CutRows
-from dpframe.plan.infer.cost import GaussianNoise, Histogram
+from dpframe.inference.categories import CutRows
+from dpframe.inference.cost import GaussianNoise, Histogram
 from dpframe.totals.counts import Values
 
 pytestmark = pytest.mark.slow

@@ -19,14 +19,14 @@ import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import step_delta
 from dpframe.errors import ColumnError
+from dpframe.inference import private
+from dpframe.inference.cost import Histogram, Spending, spend
+from dpframe.inference.findings import judge
+from dpframe.inference.inferred import Inferred
+from dpframe.inference.objects import Objects
+from dpframe.inference.private import Inference, Measurement
 from dpframe.noise.keystream import Keystream
 from dpframe.plan.build import build_plan
-from dpframe.plan.findings import judge
-from dpframe.plan.infer import private
-from dpframe.plan.infer.cost import Histogram, Spending, spend
-from dpframe.plan.infer.objects import Objects
-from dpframe.plan.infer.private import Inference, Measurement
-from dpframe.plan.inferred import Inferred
 from dpframe.spaces import Boolean, Categorical, Integer, Nullable, Ordinal, Real, Space, Subset, Vector
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as

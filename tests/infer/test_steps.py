@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
+from dpframe.inference.cost import GaussianNoise
+from dpframe.inference.numbers import Numbers
+from dpframe.inference.private import Measurement
+from dpframe.inference.steps import STEPS, is_on_grid, step_counts, stepped
 from dpframe.noise.gaussian import gaussian_table
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.infer.cost import GaussianNoise
-from dpframe.plan.infer.numbers import Numbers
-from dpframe.plan.infer.private import Measurement
-from dpframe.plan.infer.steps import STEPS, is_on_grid, step_counts, stepped
 from dpframe.spaces import Nullable, Real
 from dpframe.spaces.field import Field
 

@@ -14,10 +14,10 @@ from strategies import examples
 from dpframe import Budget
 from dpframe.accounting.gaussian_dp import largest_step, step_delta
 from dpframe.errors import ParameterError
+from dpframe.inference.cost import Histogram, gaussian_tail, spend
 from dpframe.noise.gaussian import RATIO, STRIDE, GaussianTable, gaussian_table, inverted, limits_of
 from dpframe.noise.geometric_counts import geometric_noise, leading_zeros
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.infer.cost import Histogram, gaussian_tail, spend
 
 STREAM = Keystream(bytes(range(32))).column("age", "infer")
 TOTAL = 1 << 128

@@ -22,9 +22,9 @@ from sklearn import datasets as bundled
 
 import dpframe as dpf
 from dpframe import Budget, Integer, Nullable, Plan, Real
+from dpframe.inference.findings import are_faint, judge, noise_of_mean, share_outside
+from dpframe.inference.inferred import Inferred, Measured
 from dpframe.plan.build import build_plan
-from dpframe.plan.findings import are_faint, judge, noise_of_mean, share_outside
-from dpframe.plan.inferred import Inferred, Measured
 
 RELEASES = int(os.environ.get("DPFRAME_RELEASES", "1"))
 COLUMNS = ["age", "sex", "education", "region", "income"]

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from dpframe.accounting.budget import Budget
-from dpframe.plan.findings import are_faint, bounds_of_counts, judge
-from dpframe.plan.infer.numbers import Numbers, first_grid, present_numbers
-from dpframe.plan.inferred import Inferred, Measured
-from dpframe.plan.spikes import others_of
+from dpframe.inference.findings import are_faint, bounds_of_counts, judge
+from dpframe.inference.inferred import Inferred, Measured
+from dpframe.inference.numbers import Numbers, first_grid, present_numbers
+from dpframe.inference.spikes import others_of
 from dpframe.spaces import Real
 from dpframe.spaces.field import Field
 

@@ -15,8 +15,8 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.discrete_gaussian import LEAST_SIGMA2, IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.gaussian_dp import Step, step_delta
 from dpframe.errors import name_list
-from dpframe.plan.inferred import Asked, Inferred, Measured, undercut
-from dpframe.plan.kinds import is_asked, way_of
+from dpframe.inference.inferred import Asked, Inferred, Measured, undercut
+from dpframe.inference.kinds import is_asked, way_of
 from dpframe.spaces import Boolean, Datetime, Integer, Space
 
 TYPED: tuple[Space, ...] = (Boolean(), Integer(-128, 127), Integer(0, 255), Datetime("00:00", "23:59", "min"))

@@ -1,6 +1,6 @@
 """Budget of private inference (a share of M², or of ε with δ = 0), its cost, and the noise for it.
 
-`dpframe.plan.inferred` derives the cost of a histogram.
+`dpframe.inference.inferred` derives the cost of a histogram.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dpframe.accounting.budget import Budget, fewer_digits_down
 from dpframe.accounting.discrete_gaussian import IntegerNoise, gaussian_tail
 from dpframe.accounting.gaussian_dp import Step, composed_steps, largest_step, promise_step, share_of_step, step_epsilon
 from dpframe.errors import ParameterError
+from dpframe.inference.inferred import ALONE, STATED_SHARE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
 from dpframe.noise.gaussian import GaussianTable, Ints, gaussian_table
 from dpframe.noise.geometric_counts import GeometricNoise, geometric_noise
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.inferred import ALONE, STATED_SHARE, TAILS, UNKNOWN, Asked, Way, dearest, noise_cost
 from dpframe.totals.counts import noisy
 from dpframe.totals.least_noise import CLEAREST, COARSEST, FAINTEST, least_noise
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.plan.infer.from_data import IDENTIFIER, Reader, from_data
-from dpframe.plan.infer.numbers import friendly, is_number, present_numbers
-from dpframe.plan.infer.steps import step_counts, step_of, stepped
+from dpframe.inference.from_data import IDENTIFIER, Reader, from_data
+from dpframe.inference.numbers import friendly, is_number, present_numbers
+from dpframe.inference.steps import step_counts, step_of, stepped
 from dpframe.spaces import Integer, Nullable, Real, Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.written_values import read_as_written

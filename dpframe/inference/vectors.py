@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from dpframe.errors import ColumnError
+from dpframe.inference.column import Task
+from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.inferred import Measured
+from dpframe.inference.numbers import first_grid, friendly
+from dpframe.inference.ranges import Grid, bounds, fit_cells, refined
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.observe.significance import FALSE_ALARM
-from dpframe.plan.infer.column import Task
-from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.infer.numbers import first_grid, friendly
-from dpframe.plan.infer.ranges import Grid, bounds, fit_cells, refined
-from dpframe.plan.inferred import Measured
 from dpframe.spaces import Space, Vector
 from dpframe.spaces.arrays import float_norms, float_rows, list_lengths
 from dpframe.spaces.ball import LONGEST

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpframe.errors import ColumnError, ParameterError
-from dpframe.plan.infer.categories import is_text, text_of
+from dpframe.inference.categories import is_text, text_of
 from dpframe.spaces import Boolean, Categorical, Datetime, Empty, Integer, Nullable, Real, Space, Subset, Vector
 from dpframe.spaces.arrays import float_norms, float_rows, is_list_of_floats, list_lengths
 from dpframe.spaces.base import LARGEST_GRID, decoded

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpframe.inference.column import Task
+from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.inferred import Measured
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.infer.column import Task
-from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.inferred import Measured
 from dpframe.spaces import Categorical, Ordinal, Space, Subset
 from dpframe.spaces.field import Field
 from dpframe.spaces.sets import MOST_ITEMS
@@ -23,6 +23,9 @@ from dpframe.totals.counts import OfColumn, Values
 
 TEXT_SHARE = 0.5
 """Share of the budget of a column of text, relative to 1 of a numeric one (tuned; effect not measured)."""
+
+MOST_COUNTED_ITEMS = 8
+"""Items counted per row if the space sets no limit (tuned; effect not measured)."""
 
 _OTHER_WORD, _EMPTY_TEXT = "other", ""
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.inference.inferred import Measured, fit_intervals
+from dpframe.inference.spikes import POINT
 from dpframe.observe.significance import FALSE_ALARM, HINT_SE
-from dpframe.plan.inferred import Measured, fit_intervals
-from dpframe.plan.spikes import POINT
 from dpframe.spaces.arrays import FloatArray
 
 Edge = int | float

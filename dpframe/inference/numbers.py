@@ -14,16 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
+from dpframe.inference.column import Task
+from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.findings import YEARS, are_placed, bounds_of_others
+from dpframe.inference.from_data import integers, reals, times
+from dpframe.inference.inferred import Measured, null_count
+from dpframe.inference.ranges import Edge, Grid, bounds, fit_cells, outer_bounds, refined, truth_values
+from dpframe.inference.steps import STEP_SHARE, STEPS, step_counts, step_of, stepped
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.observe.significance import DETECTION_SE
-from dpframe.plan.findings import YEARS, are_placed, bounds_of_others
-from dpframe.plan.infer.column import Task
-from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.infer.from_data import integers, reals, times
-from dpframe.plan.infer.ranges import Edge, Grid, bounds, fit_cells, outer_bounds, refined, truth_values
-from dpframe.plan.infer.steps import STEP_SHARE, STEPS, step_counts, step_of, stepped
-from dpframe.plan.inferred import Measured, null_count
 from dpframe.spaces import Datetime, Integer, Nullable, Real, Space, as_space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn

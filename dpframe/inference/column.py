@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.inferred import INTERVALS, Measured, null_count
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.observe.significance import DETECTION_SE
-from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.inferred import INTERVALS, Measured, null_count
 from dpframe.spaces import Nullable, Space
 from dpframe.spaces.field import Field
 from dpframe.totals.counts import Cells, OfColumn

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
+from dpframe.inference.inferred import Measured
 from dpframe.noise.gaussian import Ints
-from dpframe.plan.inferred import Measured
 from dpframe.spaces import Real, Space
 
 STEPS = (1000.0, 100.0, 10.0, 1.0, 0.5, 0.1, 0.01, 0.0)

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpframe.inference.inferred import Asked, AskedOf, Inferred, Measured, fit_intervals, null_count
+from dpframe.inference.kinds import unread_kind
+from dpframe.inference.spikes import POINT, Others, others_of
 from dpframe.observe.overlap import overlap_cells
 from dpframe.observe.significance import DETECTION_SE, HINT_SE
-from dpframe.plan.inferred import Asked, AskedOf, Inferred, Measured, fit_intervals, null_count
-from dpframe.plan.kinds import unread_kind
-from dpframe.plan.spikes import POINT, Others, others_of
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import FloatArray
 
@@ -713,7 +713,7 @@ def expected_losses(
     ``asked_of``: histograms that inference may measure, by column; ``rows``: rows of the table; ``noise``: a factor on
     the noise of every count, for inference at another μ; ``floats``: the columns of floats.
 
-    >>> from dpframe.plan.inferred import Asked
+    >>> from dpframe.inference.inferred import Asked
     >>> asked = (("age", (Asked("intervals", 1, 400.0),)),)
     >>> round(expected_losses(asked, 1_000)[0], 2), round(expected_losses(asked, 1_000, noise=4)[0], 2)
     (0.01, 0.17)

@@ -19,16 +19,15 @@ import pyarrow as pa
 from dpframe.accounting.budget import Budget
 from dpframe.accounting.gaussian_dp import Step, promise_step
 from dpframe.errors import ColumnError, ParameterError, name_list
+from dpframe.inference.categories import MOST_COUNTED_ITEMS, Items, Ranks, Texts, is_text
+from dpframe.inference.column import Presence, Task
+from dpframe.inference.cost import MOST_SHARE, Histogram, Spending, spend
+from dpframe.inference.from_data import IDENTIFIER, from_type
+from dpframe.inference.inferred import Asked, AskedOf, Measured
+from dpframe.inference.numbers import ROUND_SHARES, Numbers, Times, is_number, is_time
+from dpframe.inference.objects import Objects
+from dpframe.inference.vectors import Lists
 from dpframe.noise.keystream import Keystream
-from dpframe.plan.infer.categories import Items, Ranks, Texts, is_text
-from dpframe.plan.infer.column import Presence, Task
-from dpframe.plan.infer.cost import MOST_SHARE, Histogram, Spending, spend
-from dpframe.plan.infer.from_data import IDENTIFIER, from_type
-from dpframe.plan.infer.numbers import ROUND_SHARES, Numbers, Times, is_number, is_time
-from dpframe.plan.infer.objects import Objects
-from dpframe.plan.infer.vectors import Lists
-from dpframe.plan.inferred import Asked, AskedOf, Measured
-from dpframe.plan.measuring import MOST_ITEMS
 from dpframe.spaces import Space
 from dpframe.spaces.arrays import is_list_of_floats
 from dpframe.spaces.field import Field
@@ -89,7 +88,7 @@ class Measurement:
         n: int,
         budget: Budget | Step,
         contributions: int = 1,
-        most_items: int = MOST_ITEMS,
+        most_items: int = MOST_COUNTED_ITEMS,
         request: bytes = b"",
         rounds: int = 3,
     ) -> Measurement:
@@ -191,7 +190,9 @@ def rounds_of(columns: Sequence[Field], n: int, promise: Budget, contributions: 
     return 1
 
 
-def histograms_of(columns: Sequence[Field], n: int, most_items: int = MOST_ITEMS, rounds: int = 3) -> list[Histogram]:
+def histograms_of(
+    columns: Sequence[Field], n: int, most_items: int = MOST_COUNTED_ITEMS, rounds: int = 3
+) -> list[Histogram]:
     """Return the histograms that inference would ask for, by only the columns' types."""
     tasks = [_make_task(_to_public_type(column), n, most_items, Keystream(bytes(32)), rounds) for column in columns]
     return [histogram for task in tasks for histogram in task.histograms]

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpframe.inference.categories import TEXT_SHARE, Items, NumberedItems, Texts, set_share
+from dpframe.inference.column import Presence, Task
+from dpframe.inference.cost import CountNoise, Histogram
+from dpframe.inference.inferred import Measured
+from dpframe.inference.kinds import SETS, way_of
+from dpframe.inference.numbers import Numbers, Times
+from dpframe.inference.vectors import Lists
 from dpframe.noise.keystream import ColumnStream
-from dpframe.plan.infer.categories import TEXT_SHARE, Items, NumberedItems, Texts, set_share
-from dpframe.plan.infer.column import Presence, Task
-from dpframe.plan.infer.cost import CountNoise, Histogram
-from dpframe.plan.infer.numbers import Numbers, Times
-from dpframe.plan.infer.vectors import Lists
-from dpframe.plan.inferred import Measured
-from dpframe.plan.kinds import SETS, way_of
 from dpframe.spaces import Boolean, Datetime, Space
 from dpframe.spaces.field import Field
 from dpframe.spaces.object_reading import KINDS, kind_counts, read_as
