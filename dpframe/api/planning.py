@@ -45,9 +45,11 @@ from dpframe.errors import (
 )
 from dpframe.inference.categories import is_text
 from dpframe.inference.cost import Allowance, allowance
-from dpframe.inference.findings import expected_losses, judge
+from dpframe.inference.expected_losses import expected_losses
+from dpframe.inference.findings import unidentified_columns
 from dpframe.inference.from_data import any_space, from_type
-from dpframe.inference.inferred import AskedOf, Inferred
+from dpframe.inference.histogram_specs import HistogramSpecs
+from dpframe.inference.inferred import Inferred
 from dpframe.inference.private import Measurement, histograms_of, rounds_of
 from dpframe.noise.keystream import inference_id
 from dpframe.plan.build import build_plan, default_delta
@@ -242,7 +244,7 @@ class CheckedRequest:
         )
 
     @property
-    def asked(self) -> AskedOf:
+    def asked(self) -> HistogramSpecs:
         """The histograms that inference may measure of the columns."""
         return () if self.measurement is None else self.measurement.asked
 
@@ -441,7 +443,7 @@ def built(
     known_spaces = dict(spaces)
     if inferred is not None and wish.measure is not None:
         # No table of a column without inferred space is measured: its estimates are NaN.
-        missing_columns = {finding.column for finding in judge(inferred, spaces, options["n"] or 0)}
+        missing_columns = {finding.column for finding in unidentified_columns(inferred, spaces, options["n"] or 0)}
         known_spaces = {name: space for name, space in spaces.items() if name not in missing_columns}
         wish = wish.without(known_spaces, missing_columns)
     measures = wish.measures(known_spaces, remaining_budget, step, options["n"], options["contributions"])

@@ -14,12 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpframe.errors import ColumnError, ParameterError
+from dpframe.inference.cells import Edge, Grid, fit_cells
 from dpframe.inference.column import Task
 from dpframe.inference.cost import CountNoise, Histogram
-from dpframe.inference.findings import YEARS, are_placed, bounds_of_others
 from dpframe.inference.from_data import integers, reals, times
 from dpframe.inference.inferred import Measured, null_count
-from dpframe.inference.ranges import Edge, Grid, bounds, fit_cells, outer_bounds, refined, truth_values
+from dpframe.inference.number_counts import YEARS, NumberCounts
+from dpframe.inference.ranges import are_truth_values, estimate_bounds, outer_bounds, refine_grid
 from dpframe.inference.steps import STEP_SHARE, STEPS, step_counts, step_of, stepped
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
@@ -213,7 +214,7 @@ class Numbers(Task):
     def counter(self) -> OfColumn:
         """Return a counter of the next grid's cells, and in the first round of the steps."""
         if self.rounds:
-            grid = refined(fit_cells(self.rounds, self.grid.limits), self.n, _MAX_PARTS[len(self.rounds) - 1])
+            grid = refine_grid(fit_cells(self.rounds, self.grid.limits), self.n, _MAX_PARTS[len(self.rounds) - 1])
         else:
             grid = first_grid(self.type)
             grid = grid if self.most > 1 else self._single_round_grid(grid)
@@ -250,7 +251,7 @@ class Numbers(Task):
     def _are_truth_values(self) -> bool:
         """Return whether 0 and 1 seem to have all rows."""
         cells = fit_cells(self.rounds, self.grid.limits)
-        return self.unit is None and truth_values(cells, *self._count_present()) is not None
+        return self.unit is None and are_truth_values(cells, *self._count_present())
 
     def _find_bounds(self) -> tuple[float, float] | None:
         """Return the inferred bounds, or None without significant cells."""
@@ -258,7 +259,7 @@ class Numbers(Task):
             return 0.0, 1.0
         cells, (present, _) = fit_cells(self.rounds, self.grid.limits), self._count_present()
         # From a single round all cells with mass, as a bound too wide costs less than one too narrow.
-        return bounds(cells, self.n) if self.most > 1 else outer_bounds(cells, present)
+        return estimate_bounds(cells, self.n) if self.most > 1 else outer_bounds(cells, present)
 
     def inner(self) -> Space:
         """Return the space between the inferred bounds, or between 0 and 1 without them."""
@@ -267,16 +268,15 @@ class Numbers(Task):
         error = math.sqrt(self.measured[-1].variance)
         if pa.types.is_floating(self.type) and self._count_present()[0] > DETECTION_SE * error:
             space = Real(0.0, 1.0, steps=1) if self._are_truth_values() else space  # they come back as no others
-        histograms, has_nulls = self.rounds, self._has_nulls()
-        other_bounds = bounds_of_others(histograms, Nullable(space) if has_nulls else space, self.n)
-        if not other_bounds:
+        wider_bounds = self._compare_counts(space).wider_bounds
+        if not wider_bounds:
             return space
-        wider_space = self._make_space(*other_bounds)
-        return (
-            wider_space
-            if are_placed(histograms, Nullable(wider_space) if has_nulls else wider_space, self.n)
-            else space
-        )
+        wider_space = self._make_space(*wider_bounds)
+        return wider_space if self._compare_counts(wider_space).bounds_probably_cover else space
+
+    def _compare_counts(self, space: Space) -> NumberCounts:
+        """Return the counts of all rounds beside the bounds of a space."""
+        return NumberCounts(self.rounds, Nullable(space) if self._has_nulls() else space, self.n)
 
     def _make_space(self, low: float, high: float) -> Space:
         """Return the space between bounds, rounded outwards, on the grid of the step."""

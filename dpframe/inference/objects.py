@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, cast
+from operator import methodcaller
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from dpframe.inference.categories import TEXT_SHARE, Items, NumberedItems, Texts
 from dpframe.inference.column import Presence, Task
 from dpframe.inference.cost import CountNoise, Histogram
 from dpframe.inference.inferred import Measured
-from dpframe.inference.kinds import SETS, way_of
+from dpframe.inference.kinds import SETS, choose_branch
 from dpframe.inference.numbers import Numbers, Times
 from dpframe.inference.vectors import Lists
 from dpframe.noise.keystream import ColumnStream
@@ -28,174 +29,158 @@ from dpframe.totals.counts import Cells, OfColumn
 _KINDS_SHARE = 0.1
 """Share of the budget for the kinds, relative to 1 of the next histograms (tuned; effect not measured)."""
 
-
-class _TaskFactory(Protocol):
-    """Creates the task of a column: ``cap`` and ``key`` serve sets only."""
-
-    def __call__(self, field: Field, n: int, cap: int, key: bytes) -> Task: ...
+_BRANCHES: dict[str, tuple[pa.DataType, Callable[[Field, int, int, bytes], Task]]] = {
+    "text": (pa.string(), lambda field, *_: Texts(field)),
+    "boolean": (pa.bool_(), lambda field, *_: Presence(field, Boolean())),
+    "whole number": (pa.int64(), lambda field, n, *_: Numbers(field, n)),
+    "number": (pa.float64(), lambda field, n, *_: Numbers(field, n)),
+    "date": (pa.date32(), lambda field, n, *_: Times(field, n)),
+    "timestamp": (pa.timestamp("us"), lambda field, n, *_: Times(field, n)),
+    "duration": (pa.duration("us"), lambda field, n, *_: Times(field, n)),
+    "list of numbers": (pa.list_(pa.float64()), lambda field, n, *_: Lists(field, n)),
+    "set of text": (pa.list_(pa.string()), lambda field, _, cap, key: Items(field, cap, key)),
+    "set of whole numbers": (pa.list_(pa.int64()), lambda field, _, cap, key: NumberedItems(field, cap, key)),
+}
+"""Branches by the kind of values, in a public order: the Arrow type to read values as, and the task of the column, from
+its field, rows, largest number of items per row, and key of truncation."""
 
 
 @dataclass(frozen=True)
-class _Way:
-    """One way to infer a column of a known kind: as an Arrow column of ``type``, by the task of ``make``."""
+class _Source:
+    """Functions that count the kinds of values and read values as a type.
 
-    type: pa.DataType
-    make: _TaskFactory
+    They travel to an engine's workers, so that they are importable functions. ``kinds`` are counted, in their order.
+    ``is_listed`` says whether a branch's column lists its values in a dictionary. ``share`` is the least share of the
+    budget of each branch, relative to 1 of a numeric column. ``sized`` names the branches by which the default share of
+    the budget is sized; the empty name stands for the kinds.
+    """
 
-
-_WAYS: dict[str, _Way] = {
-    "text": _Way(pa.string(), lambda field, n, cap, key: Texts(field)),
-    "boolean": _Way(pa.bool_(), lambda field, n, cap, key: Presence(field, Boolean())),
-    "whole number": _Way(pa.int64(), lambda field, n, cap, key: Numbers(field, n)),
-    "number": _Way(pa.float64(), lambda field, n, cap, key: Numbers(field, n)),
-    "date": _Way(pa.date32(), lambda field, n, cap, key: Times(field, n)),
-    "timestamp": _Way(pa.timestamp("us"), lambda field, n, cap, key: Times(field, n)),
-    "duration": _Way(pa.duration("us"), lambda field, n, cap, key: Times(field, n)),
-    "list of numbers": _Way(pa.list_(pa.float64()), lambda field, n, cap, key: Lists(field, n)),
-    "set of text": _Way(pa.list_(pa.string()), lambda field, n, cap, key: Items(field, cap, key)),
-    "set of whole numbers": _Way(pa.list_(pa.int64()), lambda field, n, cap, key: NumberedItems(field, cap, key)),
-}
-"""The ways by name, in a public order."""
+    count_kinds: Callable[[Any], npt.NDArray[np.int64]]
+    read: Callable[[Any, pa.DataType], pa.Array]
+    branches: tuple[str, ...]
+    kinds: tuple[str, ...] = KINDS
+    is_listed: bool = False
+    share: float = 1.0
+    sized: tuple[str, ...] = ("", *_BRANCHES)
 
 
 def _to_objects(values: Any) -> Sequence[Any]:
     """Return values as a sequence of Python objects."""
-    objects: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
-    return objects
+    return cast(Sequence[Any], values.to_pylist() if isinstance(values, pa.Array) else values)
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """Functions that count kinds and read values as a type, and the ways; ``name`` is the global of this object."""
-
-    name: str
-    kinds: Callable[[Any], npt.NDArray[np.int64]]
-    read: Callable[[Any, pa.DataType], pa.Array]
-    ways: Mapping[str, _Way]
-    cells: tuple[str, ...] = KINDS
-    """Kinds that are counted."""
-    share: float = 1.0
-    """Least share of the budget of the ways, relative to 1 of a numeric column."""
-    sized: tuple[str, ...] = ("", *_WAYS)
-    """Ways by which the default share of the budget is sized; the empty name is of the kinds."""
-
-    def __reduce__(self) -> str:
-        # Pickled as the global that it is: counters travel to workers.
-        return self.name
+def _count_object_kinds(values: Any) -> npt.NDArray[np.int64]:
+    """Return the number of objects of each kind."""
+    return kind_counts(_to_objects(values))
 
 
-_OBJECTS = _Reading(
-    "_OBJECTS",
-    lambda values: kind_counts(_to_objects(values)),
-    lambda values, t: read_as(_to_objects(values), t),
-    _WAYS,
-)
+def _read_objects(values: Any, type_: pa.DataType) -> pa.Array:
+    """Return objects as an Arrow array of a type."""
+    return read_as(_to_objects(values), type_)
 
-_WRITTEN = _Reading(
-    "_WRITTEN",
+
+def _read_entries(values: Any, type_: pa.DataType) -> pa.Array:
+    """Return the rows of a pandas categorical as a dictionary of a type."""
+    return values.read_as(type_)
+
+
+def _read_values(read: Callable[[Any, pa.DataType], pa.Array], type_: pa.DataType, values: Any) -> pa.Array:
+    """Return values as an Arrow array of a type; the values come last, as `OfColumn.after` passes nothing else."""
+    return read(values, type_)
+
+
+_OBJECTS = _Source(_count_object_kinds, _read_objects, tuple(_BRANCHES))
+
+_WRITTEN = _Source(
     written_kind_counts,
     read_written,
-    {name: way for name, way in _WAYS.items() if can_be_written(way.type)},
+    tuple(name for name, (type_, _) in _BRANCHES.items() if can_be_written(type_)),
     WRITTEN_KINDS,
 )
 
-
-_ENTRIES = _Reading(
-    "_ENTRIES",
-    lambda values: values.kind_counts(),
-    lambda values, t: values.read_as(t),
+_ENTRIES = _Source(
+    methodcaller("kind_counts"),
+    _read_entries,
+    tuple(name for name, (type_, _) in _BRANCHES.items() if not pa.types.is_list(type_)),
+    is_listed=True,
     # A dictionary lists its values, so that numbers and times get fewer. Most categoricals are of text.
-    {
-        name: _Way(pa.dictionary(pa.int32(), way.type), way.make)
-        for name, way in _WAYS.items()
-        if not pa.types.is_list(way.type)
-    },
     share=TEXT_SHARE,
     sized=("text",),
 )
 """For pandas categoricals: entries may be any object, and which dtype they have together follows the data."""
 
 
-def _count_kinds(reading: _Reading, values: Any) -> npt.NDArray[np.int64]:
-    """Return the number of values of each kind."""
-    return reading.kinds(values)
-
-
-def _read_values(reading: _Reading, type_: pa.DataType, values: Any) -> pa.Array:
-    """Return values as an Arrow array of a type."""
-    return reading.read(values, type_)
-
-
 class Objects(Task):
     """A column of objects, of categorical entries, or of text: the kinds of its values are no public fact.
 
     The first histogram and the spend are independent of the values: one histogram over the public list of kinds, then
-    the histograms of the chosen way. Values of another kind are read as null. If their counts are significant, the
-    column counts as not found (`findings.judge`).
+    the histograms of the chosen branch. Values of another kind are read as null. If their counts are significant, the
+    column counts as not found (`findings.REASONS`).
     """
 
     def __init__(self, field: Field, n: int, cap: int, key: bytes) -> None:
         super().__init__(field)
-        self._reading = _WRITTEN if field.written else _ENTRIES if field.listed else _OBJECTS
-        ways = self._reading.ways
-        self._ways = {name: way.make(replace(field, type=way.type), n, cap, key) for name, way in ways.items()}
-        min_share = self._reading.share
-        self._share = max(min_share, set_share(cap)) if not ways.keys().isdisjoint(SETS) else min_share
-        self._kind_way: str | None = None
+        self._source = _WRITTEN if field.written else _ENTRIES if field.listed else _OBJECTS
+        self._tasks: dict[str, Task] = {}
+        for name in self._source.branches:
+            type_, make_task = _BRANCHES[name]
+            branch_type = pa.dictionary(pa.int32(), type_) if self._source.is_listed else type_
+            self._tasks[name] = make_task(replace(field, type=branch_type), n, cap, key)
+        has_sets = not self._tasks.keys().isdisjoint(SETS)
+        self._share = max(self._source.share, set_share(cap)) if has_sets else self._source.share
+        self._branch: str | None = None
 
     @property
     def histograms(self) -> tuple[Histogram, ...]:
-        """The histogram of the kinds, and the histograms of every way; each way has an equal share in total."""
-        sized = self._reading.sized
-        histograms = [Histogram("kinds", 1, _KINDS_SHARE * self._reading.share, sized="" in sized)]
-        for name, task in self._ways.items():
-            task_share = sum(histogram.share for histogram in task.histograms)
+        """The histogram of the kinds, and the histograms of every branch; each branch has an equal share in total."""
+        sized = self._source.sized
+        histograms = [Histogram("kinds", 1, _KINDS_SHARE * self._source.share, sized="" in sized)]
+        for name, task in self._tasks.items():
+            task_share, branch = sum(histogram.share for histogram in task.histograms), (self.field.name, name)
             histograms += [
-                replace(h, share=h.share / task_share * self._share, way=(self.field.name, name), sized=name in sized)
+                replace(h, share=h.share / task_share * self._share, branch=branch, sized=name in sized)
                 for h in task.histograms
             ]
         return tuple(histograms)
 
     def asks(self, i: int) -> int | None:
-        """Return the place of the kinds, then the places of the chosen way's histograms."""
-        if self._kind_way is None:
+        """Return the place of the kinds, then the places of the chosen branch's histograms."""
+        if self._branch is None:
             return 0
-        if i > len(self._ways[self._kind_way].histograms):
+        if i > len(self._tasks[self._branch].histograms):
             return None
-        ways = [histogram.way for histogram in self.histograms]
-        return ways.index((self.field.name, self._kind_way)) + i - 1
+        return [histogram.branch for histogram in self.histograms].index((self.field.name, self._branch)) + i - 1
 
     def counter(self) -> OfColumn:
         """Return a counter of kinds, then of the values of the found kind, read as an Arrow column of its type."""
-        if self._kind_way is None:
-            return Cells(partial(_count_kinds, self._reading), len(self._reading.cells))
-        return (
-            self._ways[self._kind_way].counter().after(partial(_read_values, self._reading, _WAYS[self._kind_way].type))
-        )
+        if self._branch is None:
+            return Cells(self._source.count_kinds, len(self._source.kinds))
+        read = partial(_read_values, self._source.read, _BRANCHES[self._branch][0])
+        return self._tasks[self._branch].counter().after(read)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
-        """Measure the kinds, then the histograms of the chosen way."""
-        # The way's task stores its own counts, which its grids depend on.
-        if self._kind_way is not None:
-            task = self._ways[self._kind_way]
+        """Measure the kinds, then the histograms of the chosen branch."""
+        # The branch's task stores its own counts, which its grids depend on.
+        if self._branch is not None:
+            task = self._tasks[self._branch]
             measured_count = len(task.measured)
             task.measure(counter, noise, threshold, stream)
             self.measured += task.measured[measured_count:]
             return
-        cells, counts = self._reading.cells, tuple(noise.add(counter.counts, stream).tolist())
-        self.measured.append(Measured(self.field.name, "kinds", cells, counts, noise.variance))
-        self._kind_way = way_of(dict(zip(cells, counts, strict=True)), noise.variance**0.5, self._ways)
+        kinds, counts = self._source.kinds, tuple(noise.add(counter.counts, stream).tolist())
+        self.measured.append(Measured(self.field.name, "kinds", kinds, counts, noise.variance))
+        self._branch = choose_branch(dict(zip(kinds, counts, strict=True)), noise.variance**0.5, self._tasks)
 
     @property
     def others_are_null(self) -> bool:
-        """Whether values that were not found become null in the chosen way."""
-        assert self._kind_way is not None
-        return self._ways[self._kind_way].others_are_null
+        """Whether values that were not found become null in the chosen branch."""
+        assert self._branch is not None
+        return self._tasks[self._branch].others_are_null
 
     def inner(self) -> Space:
-        """Return the space of the chosen way; times of day if they outnumber durations."""
-        assert self._kind_way is not None
-        space = self._ways[self._kind_way].inner()
-        kinds = dict(zip(self._reading.cells, self.measured[0].counts, strict=True))
-        of_day = self._kind_way == "duration" and kinds["time of day"] > kinds["duration"]
-        return cast(Datetime, space).within_day() if of_day else space
+        """Return the space of the chosen branch; times of day if they outnumber durations."""
+        assert self._branch is not None
+        space = self._tasks[self._branch].inner()
+        kinds = dict(zip(self._source.kinds, self.measured[0].counts, strict=True))
+        is_time_of_day = self._branch == "duration" and kinds["time of day"] > kinds["duration"]
+        return cast(Datetime, space).within_day() if is_time_of_day else space

@@ -23,7 +23,8 @@ from dpframe.inference.categories import MOST_COUNTED_ITEMS, Items, Ranks, Texts
 from dpframe.inference.column import Presence, Task
 from dpframe.inference.cost import MOST_SHARE, Histogram, Spending, spend
 from dpframe.inference.from_data import IDENTIFIER, from_type
-from dpframe.inference.inferred import Asked, AskedOf, Measured
+from dpframe.inference.histogram_specs import HistogramSpec, HistogramSpecs
+from dpframe.inference.inferred import Measured
 from dpframe.inference.numbers import ROUND_SHARES, Numbers, Times, is_number, is_time
 from dpframe.inference.objects import Objects
 from dpframe.inference.vectors import Lists
@@ -72,13 +73,13 @@ class Measurement:
     """Rounds of a column of numbers."""
 
     @property
-    def asked(self) -> AskedOf:
+    def asked(self) -> HistogramSpecs:
         """All histograms that inference may measure, by column: a public fact, independent of the values."""
-        specs_by_column: dict[str, list[Asked]] = {}
+        specs_by_column: dict[str, list[HistogramSpec]] = {}
         if self.spending is not None:
             parts = zip(*(getattr(self.spending, part) for part in ("histograms", "noises", "thresholds")), strict=True)
             for (name, _), (histogram, noise, threshold) in zip(self.histograms, parts, strict=True):
-                specs_by_column.setdefault(name, []).append(histogram.asked(noise, threshold))
+                specs_by_column.setdefault(name, []).append(histogram.with_noise(noise, threshold))
         return tuple((name, tuple(specs)) for name, specs in specs_by_column.items())
 
     @classmethod

@@ -15,8 +15,9 @@ from dpframe.accounting.budget import Budget
 from dpframe.accounting.discrete_gaussian import LEAST_SIGMA2, IntegerNoise, gaussian_tail, noise_step
 from dpframe.accounting.gaussian_dp import Step, step_delta
 from dpframe.errors import name_list
-from dpframe.inference.inferred import Asked, Inferred, Measured, undercut
-from dpframe.inference.kinds import is_asked, way_of
+from dpframe.inference.histogram_specs import HistogramSpec, find_cost_failures
+from dpframe.inference.inferred import Inferred, Measured
+from dpframe.inference.kinds import choose_branch, is_asked
 from dpframe.spaces import Boolean, Datetime, Integer, Space
 
 TYPED: tuple[Space, ...] = (Boolean(), Integer(-128, 127), Integer(0, 255), Datetime("00:00", "23:59", "min"))
@@ -46,7 +47,7 @@ def prove_inference(inferred: Inferred | None, contributions: int, spaces: Mappi
         failures += _noise_failures(inferred, contributions)
         line = f"what inference of {name_list(inferred.columns)} might have asked, and so its cost: the plan says less"
         return ProvedInference(tuple(failures), (), (line,) if inferred.columns else ())
-    failures += undercut(inferred.asked, contributions, inferred.budget, inferred.step)
+    failures += find_cost_failures(inferred.asked, contributions, inferred.budget, inferred.step)
     failures += _count_failures(inferred, spaces)
     if failures:
         return ProvedInference(tuple(failures), (), ())
@@ -85,7 +86,7 @@ def _count_failures(inferred: Inferred, spaces: Mapping[str, Space]) -> Iterator
             yield f"column {name!r} has up to {item_limit} items a row, and inference counted {max(items, default=0)}"
 
 
-def _find_difference(histograms: Sequence[Asked], recorded: Sequence[Measured], threshold: int) -> str | None:
+def _find_difference(histograms: Sequence[HistogramSpec], recorded: Sequence[Measured], threshold: int) -> str | None:
     """Return how recorded counts differ from the rule's requests, or None if they do not."""
     if not is_asked([(h.way, h.kind) for h in histograms]):
         return "no column is asked what the plan says of it"
@@ -99,13 +100,13 @@ def _find_difference(histograms: Sequence[Asked], recorded: Sequence[Measured], 
     return None
 
 
-def _expected_histograms(histograms: Sequence[Asked], recorded: Sequence[Measured]) -> list[Asked]:
+def _expected_histograms(histograms: Sequence[HistogramSpec], recorded: Sequence[Measured]) -> list[HistogramSpec]:
     """Return the histograms that the rule requests, given the recorded ones before them."""
     ways = {h.way for h in histograms if h.way is not None}
     expected = [h for h in histograms if h.way is None]
     if ways and recorded and recorded[0].kind == "kinds":
         kinds = dict(zip(recorded[0].cells, recorded[0].counts, strict=True))
-        branch = way_of(kinds, recorded[0].variance ** 0.5, ways)
+        branch = choose_branch(kinds, recorded[0].variance ** 0.5, ways)
         expected += [h for h in histograms if h.way == branch]
     for place, histogram in enumerate(expected[: len(recorded)]):
         # Lists of no length have no norms.

@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpframe.errors import ColumnError
+from dpframe.inference.cells import Grid, fit_cells
 from dpframe.inference.column import Task
 from dpframe.inference.cost import CountNoise, Histogram
 from dpframe.inference.inferred import Measured
 from dpframe.inference.numbers import first_grid, friendly
-from dpframe.inference.ranges import Grid, bounds, fit_cells, refined
+from dpframe.inference.ranges import estimate_bounds, refine_grid
 from dpframe.noise.gaussian import Ints
 from dpframe.noise.keystream import ColumnStream
 from dpframe.observe.significance import FALSE_ALARM
@@ -96,10 +97,9 @@ class Lists(Task):
         """Return a counter of lengths, then of norms."""
         if self.length is None:
             return Cells(_count_lengths, LONGEST + 2)
-        grid = (
-            refined(fit_cells(self.rounds, self.grid.limits), self.n, _NORM_PARTS) if self.rounds else _make_norm_grid()
-        )
-        self.grid = grid.opened()
+        if self.rounds:
+            self.grid = refine_grid(fit_cells(self.rounds, self.grid.limits), self.n, _NORM_PARTS)
+        self.grid = self.grid.opened()
         return Cells(partial(_count_norms, self.grid, self.length, self.field.nullable), len(self.grid.edges) + 2)
 
     def measure(self, counter: OfColumn, noise: CountNoise, threshold: int, stream: ColumnStream) -> None:
@@ -120,6 +120,6 @@ class Lists(Task):
 
     def inner(self) -> Space:
         """Return the space of vectors with the found length and bound; the default is 1."""
-        norm_bounds = bounds(fit_cells(self.rounds, self.grid.limits), self.n) if self.rounds else None
+        norm_bounds = estimate_bounds(fit_cells(self.rounds, self.grid.limits), self.n) if self.rounds else None
         bound = 1.0 if norm_bounds is None else float(friendly(0.0, norm_bounds[1])[1])
         return Vector(self.length or 1, min(max(bound, _MIN_BOUND), _MAX_BOUND))

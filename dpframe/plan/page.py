@@ -17,7 +17,7 @@ from dpframe.accounting.gaussian_dp import promise_step
 from dpframe.channels import mechanism_for
 from dpframe.disk import WEB_PAGE, check_named, write_text
 from dpframe.errors import ParameterError
-from dpframe.inference.findings import expected_losses
+from dpframe.inference.expected_losses import expected_losses
 from dpframe.plan.columns import Column
 from dpframe.plan.data import PlanData
 from dpframe.plan.measured_forecast import forecast_of, single_values

@@ -187,7 +187,7 @@ def test_all_rounds_keep_their_claim_where_each_of_them_tells_the_tables_apart()
 
 def for_one_count(case: Case) -> Step:
     """What the same noise would cost if one row changed one count of a histogram."""
-    noises = [noise for noise, h in zip(case.spending.noises, case.task.histograms, strict=True) if h.way is None]
+    noises = [noise for noise, h in zip(case.spending.noises, case.task.histograms, strict=True) if h.branch is None]
     return noise_step([IntegerNoise(noise.variance, 1) for noise in noises], 1, 1e-7)
 
 

@@ -23,7 +23,7 @@ from dpframe.api.planning import CheckedRequest, Request
 from dpframe.inference.categories import Items, Texts
 from dpframe.inference.column import Task
 from dpframe.inference.cost import GaussianNoise, Spending
-from dpframe.inference.inferred import AskedOf
+from dpframe.inference.histogram_specs import HistogramSpecs
 from dpframe.inference.numbers import Numbers
 from dpframe.inference.private import Inference, Measurement
 from dpframe.noise.gaussian import gaussian_table
@@ -52,7 +52,7 @@ class Found:
 
     columns: tuple[Field, ...]
     inference: Inference
-    asked: AskedOf | None
+    asked: HistogramSpecs | None
 
     def draw(self, *_: Any) -> Inference:
         return self.inference
