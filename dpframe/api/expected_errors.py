@@ -13,7 +13,7 @@ from dpframe.errors import InferenceWarning, name_list, warn
 from dpframe.inference.categories import is_text
 from dpframe.inference.findings import hinted_nulls, shares_made_null
 from dpframe.inference.from_data import any_space
-from dpframe.inference.numbers import is_number
+from dpframe.inference.grids import is_number
 from dpframe.observe.quantiles import NORMAL_QUANTILE
 from dpframe.plan.plan import Plan
 from dpframe.plan.words import digits, nearly_found_lines

@@ -50,7 +50,7 @@ from dpframe.inference.findings import unidentified_columns
 from dpframe.inference.from_data import any_space, from_type
 from dpframe.inference.histogram_specs import HistogramSpecs
 from dpframe.inference.inferred import Inferred
-from dpframe.inference.private import Measurement, histograms_of, rounds_of
+from dpframe.inference.private import Measurement, choose_rounds, list_histograms
 from dpframe.noise.keystream import inference_id
 from dpframe.plan.build import build_plan, default_delta
 from dpframe.plan.declared import (
@@ -203,8 +203,8 @@ class CheckedRequest:
         wish = wish_of(options, promise)
         names = [column.name for column in columns]
         check_bounded(unknown_columns, options)
-        rounds = rounds_of(unknown_columns, table.n, promise, options["contributions"])
-        histograms = histograms_of(unknown_columns, table.n, max_set_items, rounds)
+        rounds = choose_rounds(unknown_columns, table.n, promise, options["contributions"])
+        histograms = list_histograms(unknown_columns, table.n, max_set_items, rounds)
         if not histograms:  # declarations and types say it all, and nothing is to be paid for
             known_spaces |= {
                 column.name: space for column in unknown_columns if (space := from_type(column)) is not None

@@ -22,6 +22,7 @@ class Task(ABC):
     def __init__(self, field: Field) -> None:
         self.field = field
         self.measured: list[Measured] = []
+        self.noises: Sequence[CountNoise] = ()
 
     @property
     @abstractmethod
@@ -33,13 +34,9 @@ class Task(ABC):
         """The measured counts of intervals, or of norms."""
         return tuple(histogram for histogram in self.measured if histogram.kind in INTERVALS)
 
-    def in_rounds(self, rounds: int) -> Task:
-        """Return the task with at most this many rounds of intervals."""
-        return self
-
-    def under(self, noises: Sequence[CountNoise]) -> Task:
-        """Return the task with cells wide enough for the noise of its histograms."""
-        return self
+    def set_noises(self, noises: Sequence[CountNoise]) -> None:
+        """Take the noise of all histograms, which the width of cells may depend on."""
+        self.noises = noises
 
     def asks(self, i: int) -> int | None:
         """Return the number of the histogram for round ``i``, or None if the column is done."""

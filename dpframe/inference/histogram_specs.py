@@ -192,23 +192,29 @@ def specs_from_json(data: Any) -> HistogramSpecs:
 _UNDERCUT_MESSAGE = "inference claims {} but its counts have less noise than that asks for"
 
 
-def find_cost_failures(asked: HistogramSpecs, contributions: int, budget: Budget, stated: Step | None) -> list[str]:
-    """Return messages about costs above the stated step, or above the budget if there is no step."""
+def find_cost_failures(
+    asked: HistogramSpecs, contributions: int, budget: Budget, stated: Step | None, tolerance: float = 0.0
+) -> list[str]:
+    """Return messages about costs above the stated step, or above the budget if there is no step.
+
+    ``tolerance``: part of a claim by which the cost may be larger.
+    """
+    limit = 1 + tolerance
     # Plans with δ = 0 have no step: geometric noise has an ε.
     if stated is None and budget.delta == 0:
         epsilon = total_epsilon(asked, contributions)
-        return [] if epsilon <= budget.epsilon else [_UNDERCUT_MESSAGE.format(budget.stated())]
+        return [] if epsilon <= budget.epsilon * limit else [_UNDERCUT_MESSAGE.format(budget.stated())]
     slack = budget.delta * STANDALONE_SLACK_SHARE if stated is None else stated.delta
     try:
         step = total_step(asked, contributions, slack) if asked else Step(0.0)
     except ParameterError as error:
         return [f"inference claims the slack {slack:.3g}, which is too little: {error}"]
     if stated is None:
-        is_within_budget = step_delta(step, budget.epsilon) <= budget.delta
+        is_within_budget = step_delta(step, budget.epsilon) <= budget.delta * limit
         return [] if is_within_budget else [_UNDERCUT_MESSAGE.format(budget.stated())]
     failures = []
-    if step.mu > stated.mu:
+    if step.mu > stated.mu * limit:
         failures.append(_UNDERCUT_MESSAGE.format(f"mu={stated.mu:.6g}"))
-    if step.delta > stated.delta:
+    if step.delta > stated.delta * limit:
         failures.append(f"inference claims the slack {slack:.3g} but its thresholds let rare values show oftener")
     return failures

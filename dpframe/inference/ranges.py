@@ -293,3 +293,23 @@ def _quantile(counts: FloatArray, starts: Sequence[float], stops: Sequence[float
             return float(start * (1 - part) + stop * part)  # the difference may be beyond all floats
         cumulative_count += count
     return stops[-1]
+
+
+def round_bounds(low: Edge, high: Edge, parts: int = 20) -> tuple[Edge, Edge]:
+    """Return bounds moved outwards to multiples of 1, 2 or 5 times a power of ten.
+
+    Each bound moves by at most one part of the width, of ``parts`` parts.
+    """
+    width = high - low
+    if not 1e-290 < width < math.inf:
+        return low, high
+    power = math.floor(math.log10(width / parts))
+    step = next((m * 10.0**power for m in (5, 2) if m * 10.0**power <= width / parts), 10.0**power)
+    if isinstance(low, int) and isinstance(high, int):
+        whole_step = max(1, int(step))
+        return low // whole_step * whole_step, -(-high // whole_step) * whole_step
+    if not math.isfinite(max(abs(low), abs(high)) / step):
+        return low, high
+    lower, upper = math.floor(low / step), math.ceil(high / step)
+    # Fractions by their inverse: 0.1 is no float, 10 is.
+    return (lower * step, upper * step) if power >= 0 else (lower / (1 / step), upper / (1 / step))

@@ -58,11 +58,11 @@ _OFF_GRID_SHARE, _MAX_OFF_GRID_SE = 0.04, 0.06
 measured)."""
 
 
-def step_of(counts: Sequence[int], variance: float, off_grid: float = _OFF_GRID_SHARE) -> float | None:
+def find_step(counts: Sequence[int], variance: float, off_grid: float = _OFF_GRID_SHARE) -> float | None:
     """Return the widest step that divides nearly all values, as far as the noise shows, or None.
 
     >>> whole = [0, 50, 350, 3600, 0, 0, 0, 0]
-    >>> step_of(whole, 100.0), step_of(whole, 1e6), step_of([*whole[:-1], 500], 100.0)
+    >>> find_step(whole, 100.0), find_step(whole, 1e6), find_step([*whole[:-1], 500], 100.0)
     (1.0, None, None)
     """
     present = sum(counts)
@@ -78,7 +78,7 @@ def step_of(counts: Sequence[int], variance: float, off_grid: float = _OFF_GRID_
 
 def is_on_grid(counts: Sequence[int], variance: float, space: Real) -> bool:
     """Return whether the values with these counts are values of a grid, which may differ from the inferred grid."""
-    step = step_of(counts, variance)
+    step = find_step(counts, variance)
     if step is None:
         return False
     places = step / space.step, space.lower / space.step

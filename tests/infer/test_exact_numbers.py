@@ -33,8 +33,8 @@ MOST = Step(3.0, 1e-4)
 """As much as inference takes: with less, nothing is found in so few rows, and rounds decide nothing."""
 
 
-def numbers(n: int, nullable: bool = False) -> Numbers:
-    return Numbers(Field("x", SHORT, nullable), n)
+def numbers(n: int, nullable: bool = False, rounds: int = 3) -> Numbers:
+    return Numbers(Field("x", SHORT, nullable), n, rounds)
 
 
 def sets(cap: int) -> Items:
@@ -65,11 +65,9 @@ CASES = {
     ),
     "a null": Case(numbers(5, True), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [None], SHORT), (3, 3, 3)),
     "an only round": Case(
-        numbers(5).in_rounds(1), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [900], SHORT), (6,), Step(2.0, 1e-4)
+        numbers(5, rounds=1), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [900], SHORT), (6,), Step(2.0, 1e-4)
     ),
-    "two rounds": Case(
-        numbers(5, True).in_rounds(2), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [None], SHORT), (4, 4)
-    ),
+    "two rounds": Case(numbers(5, True, rounds=2), pa.array([6] * 5, SHORT), pa.array([6] * 4 + [None], SHORT), (4, 4)),
     "a later day": Case(
         Times(Field("x", pa.date32(), False), 6),
         pa.array([9000] * 6, pa.date32()),

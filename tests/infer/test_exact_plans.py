@@ -129,14 +129,14 @@ class Case:
         return Pair.joined(parts), plans
 
 
-def numbers(n: int) -> Numbers:
-    return Numbers(Field("x", pa.uint16(), False), n)
+def numbers(n: int, rounds: int = 3) -> Numbers:
+    return Numbers(Field("x", pa.uint16(), False), n, rounds)
 
 
 CASES = {
     "numbers": Case(numbers(6), 6, 7, (2, 2, 2), SHUFFLED, pa.uint16(), 6),
-    "numbers in one round": Case(numbers(5).in_rounds(1), 6, 7, (2,), ROWS_ONLY, pa.uint16()),
-    "numbers in two rounds": Case(numbers(5).in_rounds(2), 6, 7, (3, 3), SHUFFLED, pa.uint16()),
+    "numbers in one round": Case(numbers(5, rounds=1), 6, 7, (2,), ROWS_ONLY, pa.uint16()),
+    "numbers in two rounds": Case(numbers(5, rounds=2), 6, 7, (3, 3), SHUFFLED, pa.uint16()),
     "numbers of four rows": Case(numbers(4), 5, 7, (2, 2, 2), SHUFFLED, pa.uint16(), 4),
     "numbers in their order": Case(numbers(5), 6, 7, (2, 2, 2), IN_ORDER, pa.uint16()),
     "text": Case(Texts(Field("x", pa.string(), False)), "a", "b", (6,), SHUFFLED, pa.string()),

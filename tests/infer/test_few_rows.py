@@ -10,10 +10,10 @@ import pytest
 import dpframe as dpf
 from dpframe.accounting.budget import Budget
 from dpframe.inference.cells import Cells, Grid
+from dpframe.inference.grids import first_grid, single_round_grid
 from dpframe.inference.number_counts import number_counts
-from dpframe.inference.numbers import first_grid, friendly, only_grid
-from dpframe.inference.private import Measurement, histograms_of, rounds_of
-from dpframe.inference.ranges import are_truth_values, best_run_of_cells
+from dpframe.inference.private import Measurement, choose_rounds, list_histograms
+from dpframe.inference.ranges import are_truth_values, best_run_of_cells, round_bounds
 from dpframe.spaces.field import Field
 
 KEY = bytes(range(32))
@@ -32,12 +32,12 @@ def said(recwarn):
 
 def test_rounds_follow_from_rows_columns_and_promise():
     whole = Budget(1.0, 1e-6)
-    assert [rounds_of(fields(10), n, whole) for n in (100, 2_500, 3_000, 100_000)] == [1, 2, 3, 3]
-    assert rounds_of(fields(40), 3_500, whole) == 1
-    assert rounds_of(fields(10), 3_500, Budget(4.0, 1e-6)) == 3
-    assert rounds_of(fields(10), 100_000, whole, contributions=100) == 1
-    assert rounds_of(fields(10), 100, Budget(1.0, 0.0)) == 3
-    assert [len(histograms_of(fields(1), 10, rounds=r)) for r in (1, 2, 3)] == [1, 3, 4]
+    assert [choose_rounds(fields(10), n, whole) for n in (100, 2_500, 3_000, 100_000)] == [1, 2, 3, 3]
+    assert choose_rounds(fields(40), 3_500, whole) == 1
+    assert choose_rounds(fields(10), 3_500, Budget(4.0, 1e-6)) == 3
+    assert choose_rounds(fields(10), 100_000, whole, contributions=100) == 1
+    assert choose_rounds(fields(10), 100, Budget(1.0, 0.0)) == 3
+    assert [len(list_histograms(fields(1), 10, rounds=r)) for r in (1, 2, 3)] == [1, 3, 4]
 
 
 def test_fewer_rounds_have_less_noise_and_noise_of_their_own():
@@ -101,7 +101,7 @@ def test_amounts_of_millions_have_bounds_as_narrow_as_smaller_ones(n, rounds, re
 @pytest.mark.parametrize("type_", [pa.int64(), pa.int16(), pa.uint8(), pa.float32(), pa.float64()])
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_the_grid_of_a_single_round_ascends_within_its_type(type_, parts):
-    grid = only_grid(first_grid(type_), parts)
+    grid = single_round_grid(first_grid(type_), parts)
     assert list(grid.edges) == sorted(set(grid.edges))
     assert grid.least < grid.edges[0]
     assert grid.edges[-1] < grid.most
@@ -164,7 +164,7 @@ def test_bounds_near_the_limits_of_floats_are_rounded():
             20 * 10.0**power,
             math.nextafter(20 * 10.0**power, math.inf),
         ):
-            low, high = friendly(0.0, width)
+            low, high = round_bounds(0.0, width)
             assert low == 0.0
             assert width * (1 - 1e-12) <= high <= 1.11 * width
 

@@ -24,7 +24,7 @@ from dpframe.accounting.budget import Budget
 from dpframe.errors import ColumnError, ParameterError
 from dpframe.inference import categories
 from dpframe.inference.categories import CutRows, Texts
-from dpframe.inference.numbers import first_grid
+from dpframe.inference.grids import first_grid
 from dpframe.inference.private import Inference, Measurement
 from dpframe.spaces import Boolean, Categorical, Datetime, Integer, Nullable, Real, Space, Subset
 from dpframe.spaces.field import Field

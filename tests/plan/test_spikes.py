@@ -8,10 +8,11 @@ import pytest
 
 from dpframe.accounting.budget import Budget
 from dpframe.inference.findings import unidentified_columns
+from dpframe.inference.grids import first_grid, present_numbers
 from dpframe.inference.inferred import Inferred, Measured
 from dpframe.inference.minority import fit_minority
 from dpframe.inference.number_counts import bounds_of_counts, number_counts
-from dpframe.inference.numbers import Numbers, first_grid, present_numbers
+from dpframe.inference.numbers import Numbers
 from dpframe.spaces import Real
 from dpframe.spaces.field import Field
 
@@ -20,7 +21,7 @@ ROWS, NOISE = 2_700, 32.0
 
 def inferred(values, seed, rows=ROWS):
     """Return the space and the noisy counts of a column of which one round has been measured."""
-    task = Numbers(Field("fee", pa.array(values).type, False), rows).in_rounds(2)
+    task = Numbers(Field("fee", pa.array(values).type, False), rows, 2)
     grid = first_grid(task.type).opened()
     present, _ = present_numbers(pa.array(values))
     noise = np.random.default_rng(seed).normal(0, NOISE, len(grid.edges) + 1).round().astype(int)
